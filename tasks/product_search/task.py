@@ -1,0 +1,146 @@
+"""mteb tasks of product search: queries in seven locales, item titles to find, nDCG@10 for each locale."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, ClassVar
+
+from datasets import Dataset
+from mteb.abstasks import AbsTaskRetrieval
+from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
+from mteb.abstasks.task_metadata import TaskMetadata
+
+from tasks.product_search.fields import LOCALES
+from tasks.product_search.loader import Locale, fingerprint, load
+from xalign_models.errors import DataError
+from xalign_models.languages import from_lazada
+from xalign_models.paths import data_dir
+
+logger = logging.getLogger(__name__)
+
+
+class ProductSearch(AbsTaskRetrieval):
+    """A retrieval task on a local product-search set, one subset for each locale.
+
+    The set lies in ``$XALIGN_DATA/<folder>``, in any layout of :mod:`tasks.product_search.loader`. Queries and corpus
+    have a column ``lang``, the canonical code of each row's language, which mteb hands to the encoder with every batch.
+    The data set's revision in the metadata, and so in every result, is a fingerprint of the files: taken when the task
+    is made, if the data are there, and again when they are loaded.
+
+    Attributes:
+        folder: The set's folder below ``$XALIGN_DATA``.
+        publisher: Who has the data, for the message when they are missing.
+        item_language: Canonical code of the titles that name no language of their own; None for the locale's.
+        hash_split: Whether a set that publishes no split is split by the queries' hash; else all of it is ``test``.
+    """
+
+    folder: ClassVar[str]
+    publisher: ClassVar[str]
+    item_language: ClassVar[str | None] = None
+    hash_split: ClassVar[bool] = False
+
+    def __init__(self, seed: int = 42, **kwargs: Any) -> None:  # noqa: ANN401 - mteb's signature
+        """Make the task; needs no data."""
+        super().__init__(seed, **kwargs)
+        try:
+            self._stamp(self.root())
+        except DataError as error:  # the task can be listed without its data; load_data says what is missing
+            logger.debug("%s", error)
+
+    @classmethod
+    def root(cls) -> Path:
+        """The set's folder.
+
+        Raises:
+            DataError: XALIGN_DATA is not set, or has no such folder.
+        """
+        base = data_dir()
+        if base is None or not (base / cls.folder).is_dir():
+            reason = "XALIGN_DATA is not set" if base is None else f"XALIGN_DATA={base} has no folder {cls.folder}"
+            raise DataError(
+                f"{cls.metadata.name}: {reason}; put the files query, item and pairs_info (.json or .jsonl) into "
+                f"$XALIGN_DATA/{cls.folder}. Publisher: {cls.publisher}."
+            )
+        return base / cls.folder
+
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:  # noqa: ANN401, ARG002 - mteb's signature
+        """Read the chosen locales of the chosen splits.
+
+        Raises:
+            DataError: The data are missing or malformed.
+        """
+        if self.data_loaded:
+            return
+        root = self.root()
+        self._stamp(root)
+        self.dataset = {name: {} for name in self.hf_subsets}
+        for split in self.eval_splits:
+            for name, locale in load(root, split, locales=self.hf_subsets, hash_split=self.hash_split).items():
+                self.dataset[name][split] = self._split_data(name, locale)
+        self.data_loaded = True
+
+    def unload_data(self) -> None:
+        """Drop the data; the metadata keep the fingerprint, which mteb's own method would forget."""
+        metadata = self.metadata
+        super().unload_data()
+        self.metadata = metadata
+
+    def _stamp(self, root: Path) -> None:
+        dataset = {**self.metadata.dataset, "revision": f"local-{fingerprint(root)[:12]}"}
+        self.metadata = self.metadata.model_copy(update={"dataset": dataset})
+
+    def _split_data(self, name: str, locale: Locale) -> RetrievalSplitData:
+        own = from_lazada(name)
+        return RetrievalSplitData(
+            queries=_rows(locale.queries, locale.query_languages, own),
+            corpus=_rows(locale.items, locale.item_languages, self.item_language or own),
+            relevant_docs=locale.relevant,
+            top_ranked=None,
+        )
+
+
+def _rows(texts: dict[str, str], languages: dict[str, str], default: str) -> Dataset:
+    lang = [languages.get(identifier, default) for identifier in texts]
+    return Dataset.from_dict({"id": list(texts), "text": list(texts.values()), "lang": lang})
+
+
+class LazRetrieval(ProductSearch):
+    """LazRetrieval of the LiRA paper: e-commerce queries and product titles, 4:1 train and test.
+
+    The paper does not say in which language the titles are; they are taken to be in the locale's, which a ``lang``
+    field of an item, or ``item_language`` in a subclass, overrides. Nor does it show the published split's form: if the
+    files have none, queries are split by hash.
+    """
+
+    folder = "lazretrieval"
+    publisher = "the LiRA paper's authors; no public download was found"
+    hash_split = True
+    metadata = TaskMetadata(
+        name="LazRetrieval",
+        dataset={"path": "local/lazretrieval", "revision": "local"},
+        description="De-identified shopping queries of seven locales and the product titles they led to.",
+        type="Retrieval",
+        category="t2t",
+        eval_splits=["test"],
+        eval_langs={name: [from_lazada(name)] for name in LOCALES},
+        main_score="ndcg_at_10",
+    )
+
+
+class ProductSearchStandIn(ProductSearch):
+    """The stand-in for LazRetrieval: CLDR names and keywords in seven languages as queries, 590 English titles."""
+
+    folder = "product_search_standin"
+    publisher = "built from the Unicode Consortium's CLDR annotations; not LazRetrieval and not real queries"
+    item_language = "eng-Latn"
+    metadata = TaskMetadata(
+        name="ProductSearchStandIn",
+        dataset={"path": "local/product_search_standin", "revision": "local"},
+        description="CLDR names and keywords in seven languages as queries for English names of product-like things.",
+        type="Retrieval",
+        category="t2t",
+        eval_splits=["test"],
+        eval_langs={name: [from_lazada(name), "eng-Latn"] for name in LOCALES},
+        main_score="ndcg_at_10",
+    )

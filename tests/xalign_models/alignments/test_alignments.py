@@ -1,0 +1,208 @@
+"""What all alignments share; Centered and LIR against their definitions."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from xalign_models.alignments import LIR, METHODS, Centered, load, make
+from xalign_models.alignments.solvers import lir_directions
+from xalign_models.errors import AlignmentError, LanguageError
+
+ALL = [
+    ("centered", {}),
+    ("lir", {"k": 3}),
+    ("lsar", {"rank": 1}),
+    ("procrustes", {"center": True}),
+    ("affine", {"ridge": 0.01}),
+    ("affine", {"loss": "distance"}),
+]
+
+
+@pytest.fixture(params=ALL, ids=lambda one: "-".join(map(str, (one[0], *one[1].values()))))
+def fitted(request, parallel):
+    method, params = request.param
+    return make(method, **params).fit(parallel)
+
+
+def test_centered_subtracts_the_mean(parallel):
+    x = np.random.default_rng(1).standard_normal((5, 16))
+    for language, rows in parallel.items():
+        expected = x - np.array([sum(column) / len(column) for column in rows.T])
+        np.testing.assert_allclose(Centered().fit(parallel).transform(x, language), expected, atol=1e-12)
+
+
+def test_swapping_two_labels_changes_centered(parallel):
+    swapped = {**parallel, "deu-Latn": parallel["tur-Latn"], "tur-Latn": parallel["deu-Latn"]}
+    x = parallel["deu-Latn"]
+    ours, theirs = Centered().fit(parallel), Centered().fit(swapped)
+    assert np.abs(ours.transform(x, "deu-Latn") - theirs.transform(x, "deu-Latn")).max() > 0.1
+    np.testing.assert_array_equal(ours.transform(x, "deu-Latn"), theirs.transform(x, "tur-Latn"))
+    np.testing.assert_array_equal(ours.transform(x, "eng-Latn"), theirs.transform(x, "eng-Latn"))
+
+
+@pytest.mark.parametrize("shape", [(60, 8), (8, 60), (8, 8)])
+@pytest.mark.parametrize("k", [0, 1, 5])
+def test_lir_equals_the_full_svd(shape, k):
+    x = np.random.default_rng(0).standard_normal(shape) + 0.5
+    top = np.linalg.svd(x)[2][:k].T
+    ours = lir_directions(x, k)
+    np.testing.assert_allclose(ours @ ours.T, top @ top.T, atol=1e-10)
+    np.testing.assert_allclose(np.abs(np.sum(ours * top, axis=0)), 1, atol=1e-10)  # the same order, whatever the sign
+    np.testing.assert_allclose(LIR(k).fit({"a": x}).transform(x, "a"), x - x @ top @ top.T, atol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(30, 6), (6, 30)])
+def test_lir_of_rank_deficient_rows_removes_only_what_is_there(shape):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((shape[0], 2)) @ rng.standard_normal((2, shape[1]))
+    ours = lir_directions(x, 4)
+    np.testing.assert_allclose(ours.T @ ours, np.diag([1, 1, 0, 0]), atol=1e-10)
+
+
+def test_lir_asks_for_enough_rows():
+    with pytest.raises(AlignmentError, match=r"deu-Latn: k=3 .* \(2, 9\)"):
+        LIR(3).fit({"deu-Latn": np.ones((2, 9))})
+    with pytest.raises(AlignmentError, match="k=-1"):
+        make("lir", k=-1)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_dtype_is_kept_input_is_not_changed_and_rows_may_mix_languages(fitted, dtype):
+    x = np.random.default_rng(1).standard_normal((6, 16)).astype(dtype)
+    before = x.copy()
+    languages = ["tur-Latn", "eng-Latn", "deu-Latn", "deu-Latn", "eng-Latn", "tur-Latn"]
+    mixed = fitted.transform(x, languages)
+    np.testing.assert_array_equal(x, before)
+    assert mixed.dtype == dtype
+    assert not np.shares_memory(mixed, x)
+    for row, language in enumerate(languages):
+        alone = fitted.transform(x[row : row + 1], language)[0]
+        np.testing.assert_allclose(mixed[row], alone, rtol=np.finfo(dtype).eps * 4, atol=1e-12)
+    assert fitted.transform(x[:0], []).shape == (0, 16)
+    assert fitted.transform([[1] * 16], "deu-Latn").dtype == np.float64
+
+
+def test_fit_data_are_not_changed_and_the_global_generator_is_not_touched(fitted, parallel):
+    copies, state = {one: rows.copy() for one, rows in parallel.items()}, np.random.get_state()[1].copy()  # noqa: NPY002
+    type(fitted)(**fitted.get_params()).fit(parallel)
+    for one, rows in parallel.items():
+        np.testing.assert_array_equal(rows, copies[one])
+    np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+
+
+def test_factors_are_the_transform(fitted):
+    """Against dense matrices A = W - C C^T, worked row by row."""
+    x, factors = np.random.default_rng(1).standard_normal((3, 16)), fitted.factors()
+    for index, language in enumerate(fitted.languages_):
+        at = index if fitted.language_dependent else 0
+        matrix = factors["weight"][at] if "weight" in factors else np.eye(16)
+        if "basis" in factors:
+            matrix = matrix - np.einsum("ik,jk->ij", factors["basis"][at], factors["basis"][at])
+        shift = factors["shift"][at] if "shift" in factors else 0
+        np.testing.assert_allclose(fitted.transform(x, language), np.einsum("ni,ij->nj", x, matrix) + shift, atol=1e-12)
+
+
+def test_save_and_load_are_exact(fitted, tmp_path):
+    fitted.save(tmp_path / "a")
+    back = load(tmp_path / "a")
+    assert type(back) is type(fitted)
+    assert (back.get_params(), back.languages_, back.dim_) == (fitted.get_params(), fitted.languages_, fitted.dim_)
+    assert back.fingerprint() == fitted.fingerprint()
+    x = np.random.default_rng(1).standard_normal((3, 16))
+    np.testing.assert_array_equal(back.transform(x, "deu-Latn"), fitted.transform(x, "deu-Latn"))
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["alignment.json", "alignment.safetensors"]
+
+
+def test_fingerprint_tells_parameters_data_and_labels_apart(parallel):
+    renamed = {("deu" if one == "deu-Latn" else one): rows for one, rows in parallel.items()}
+    moved = {**parallel, "deu-Latn": np.nextafter(parallel["deu-Latn"], np.inf)}
+    models = [
+        LIR(1).fit(parallel),
+        LIR(2).fit(parallel),
+        LIR(1).fit(renamed),
+        LIR(1).fit(moved),
+        Centered().fit(parallel),
+    ]
+    prints = [model.fingerprint() for model in models]
+    assert len(set(prints)) == len(prints)
+    assert LIR(1).fit(parallel).fingerprint() == prints[0]
+    assert len(prints[0]) == 64
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"method": "magic"}, "unknown alignment 'magic'"),
+        ({"format": 99}, "format 99"),
+        ({"params": {"q": 1}}, "damaged"),
+    ],
+)
+def test_strange_files_are_refused(parallel, tmp_path, change, message):
+    LIR().fit(parallel).save(tmp_path)
+    path = tmp_path / "alignment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(AlignmentError, match=message):
+        load(tmp_path)
+
+
+def test_damage_and_absence_are_refused(parallel, tmp_path):
+    with pytest.raises(AlignmentError, match="missing or unreadable"):
+        load(tmp_path)
+    LIR().fit(parallel).save(tmp_path)
+    with pytest.raises(AlignmentError, match=r"holds a 'lir' alignment, not 'centered'"):
+        Centered.load(tmp_path)
+    Centered().fit(parallel).save(tmp_path / "other")
+    weights = tmp_path / "alignment.safetensors"
+    for content in ((tmp_path / "other" / weights.name).read_bytes(), weights.read_bytes()[:-1], b""):
+        weights.write_bytes(content)
+        with pytest.raises(AlignmentError, match="damaged"):
+            load(tmp_path)
+
+
+def test_languages_that_were_not_fitted_are_named_with_those_that_were(parallel):
+    model, x = Centered().fit(parallel), np.ones((2, 16))
+    with pytest.raises(LanguageError, match="not fitted for xxx-Latn; fitted languages: eng-Latn, deu-Latn, tur-Latn"):
+        model.transform(x, ["deu-Latn", "xxx-Latn"])
+    with pytest.raises(LanguageError, match="needs the language of every text"):
+        model.transform(x)
+    with pytest.raises(LanguageError, match="needs the language of every text"):
+        model.transform(x, ["deu-Latn", None])
+    with pytest.raises(AlignmentError, match="3 languages for 2 rows"):
+        model.transform(x, ["deu-Latn"] * 3)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({}, "no language"),
+        ({"a": np.ones((0, 3))}, r"a has shape \(0, 3\)"),
+        ({"a": np.ones(3)}, r"a has shape \(3,\)"),
+        ({"a": np.ones((2, 3)), "b": np.ones((2, 4))}, "dimensions differ: .*b 4"),
+        ({"a": np.array([[1.0], [np.inf]])}, "a, row 1 is not finite"),
+    ],
+)
+@pytest.mark.parametrize("method", METHODS)
+def test_bad_fit_data_are_refused(method, data, message):
+    params = {"pivot": "a"} if METHODS[method].parallel else {}
+    with pytest.raises(AlignmentError, match=message):
+        make(method, **params).fit(data)
+
+
+def test_bad_transform_input_is_refused(fitted):
+    with pytest.raises(AlignmentError, match=r"dimension 3, but .* fitted on 16"):
+        fitted.transform(np.ones((2, 3)), "deu-Latn")
+    with pytest.raises(AlignmentError, match="row 0 is not finite"):
+        fitted.transform(np.full((1, 16), np.nan), "deu-Latn")
+    with pytest.raises(AlignmentError, match="not fitted"):
+        type(fitted)().transform(np.ones((2, 16)), "deu-Latn")
+
+
+def test_make_names_what_exists():
+    with pytest.raises(AlignmentError, match="choose one of centered, lir, lsar, procrustes, affine"):
+        make("magic")
+    with pytest.raises(AlignmentError, match="lir has no rank; it has k"):
+        make("lir", rank=3)
+    assert make("procrustes", center=True).get_params() == {"pivot": "eng-Latn", "normalize": True, "center": True}

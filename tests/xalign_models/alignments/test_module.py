@@ -1,0 +1,131 @@
+"""The torch module equals the estimator in every row and dtype, and survives save and load."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from xalign_models.alignments import LSAR, METHODS, AffineMap, Centered, Procrustes, make
+from xalign_models.alignments.module import Aligned
+from xalign_models.errors import AlignmentError, LanguageError
+
+LANGUAGES = ["tur-Latn", "eng-Latn", "deu-Latn", "deu-Latn", "eng-Latn", "tur-Latn"]
+TEXTS = ["the cat sees a dog", "die katze", "eine katze sieht die hund die hund", "dog", "a cat", "hund"]
+
+
+@pytest.fixture(params=METHODS)
+def alignment(request, parallel):
+    return make(request.param).fit(parallel)
+
+
+def run(module, x, languages, **kwargs):
+    return module({"sentence_embedding": x, "lang": languages}, **kwargs)["sentence_embedding"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [("float64", 1e-6), ("float32", 1e-6), ("float16", 2e-3), ("bfloat16", 1e-2)]
+)
+def test_module_equals_estimator(alignment, dtype, tolerance):
+    x = torch.nn.functional.normalize(torch.from_numpy(np.random.default_rng(1).standard_normal((6, 16))))
+    x = x.to(getattr(torch, dtype))
+    before, module = x.clone(), Aligned.of(alignment)
+    for languages in (LANGUAGES, ["deu-Latn"] * 6):
+        out = run(module, x, languages)
+        expected = alignment.transform(x.double().numpy(), languages)
+        assert out.dtype == x.dtype
+        assert torch.equal(x, before)
+        np.testing.assert_allclose(out.double().numpy(), expected, rtol=tolerance, atol=tolerance)
+    scalar = module({"sentence_embedding": x}, lang="deu-Latn")["sentence_embedding"]
+    assert torch.equal(scalar, out)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(run(module, x, languages), out)
+
+
+def test_casting_the_model_does_not_round_the_maps(alignment):
+    module, x = Aligned.of(alignment), torch.ones(6, 16) / 4
+    expected = run(module, x, LANGUAGES)
+    for cast in (module.half(), module.to(torch.bfloat16), module.float()):
+        assert torch.equal(run(cast, x, LANGUAGES), expected)
+    assert all(buffer.dtype == torch.float32 for buffer in module.buffers())
+
+
+def test_gradients_flow_to_the_backbone(alignment):
+    x = torch.ones(6, 16, requires_grad=True)
+    run(Aligned.of(alignment), x, LANGUAGES).sum().backward()
+    assert torch.isfinite(x.grad).all()
+
+
+def test_save_pretrained_round_trip(alignment, tiny_backbone, tmp_path):
+    model = SentenceTransformer(modules=[*tiny_backbone, Aligned.of(alignment)], device="cpu")
+    model.save_pretrained(str(tmp_path / "model"), create_model_card=False)
+    back = SentenceTransformer(str(tmp_path / "model"), trust_remote_code=True, device="cpu")
+    assert isinstance(back[2], Aligned)
+    assert back[2].get_config_dict() == model[2].get_config_dict()
+    assert back[2].fingerprint == alignment.fingerprint()
+    assert (tmp_path / "model" / "2_Aligned" / "model.safetensors").exists()
+    assert back.get_embedding_dimension() == 16
+    raw = SentenceTransformer(modules=tiny_backbone, device="cpu").encode(TEXTS)
+    for language in ("deu-Latn", "eng-Latn"):
+        ours = back.encode(TEXTS, lang=language, batch_size=2)
+        np.testing.assert_array_equal(ours, model.encode(TEXTS, lang=language, batch_size=2))
+        np.testing.assert_allclose(ours, alignment.transform(raw, language), atol=2e-6)
+
+
+def test_a_language_per_text_survives_the_length_sort(parallel, tiny_backbone):
+    """Encode sorts by length; the language travels inside the input, popped by the first module."""
+    transformer, pooling = tiny_backbone
+    preprocess = transformer.preprocess
+
+    def with_language(inputs, prompt=None, **kwargs):
+        features = preprocess([one["text"] for one in inputs], prompt=prompt, **kwargs)
+        return features | {"lang": [one["lang"] for one in inputs]}
+
+    raw = SentenceTransformer(modules=[transformer, pooling], device="cpu").encode(TEXTS)
+    transformer.preprocess = with_language
+    alignment = Centered().fit(parallel)
+    model = SentenceTransformer(modules=[transformer, pooling, Aligned.of(alignment)], device="cpu")
+    inputs = [{"text": text, "lang": lang} for text, lang in zip(TEXTS, LANGUAGES, strict=True)]
+    np.testing.assert_allclose(model.encode(inputs, batch_size=4), alignment.transform(raw, LANGUAGES), atol=2e-6)
+
+
+def test_missing_and_unknown_languages(parallel):
+    module, x = Aligned.of(Procrustes().fit(parallel)), torch.ones(2, 16)
+    with pytest.raises(LanguageError, match=r"lang= to encode, or inputs .* fitted languages: eng-Latn, deu-Latn"):
+        module({"sentence_embedding": x})
+    with pytest.raises(LanguageError, match="not fitted for fra-Latn"):
+        run(module, x, ["deu-Latn", "fra-Latn"])
+    with pytest.raises(LanguageError, match="list-valued"):
+        module({"sentence_embedding": x}, lang=["deu-Latn", "deu-Latn"])
+    with pytest.raises(AlignmentError, match="dimension 3"):
+        run(module, torch.ones(2, 3), ["deu-Latn"] * 2)
+    assert run(module, x, ["deu-Latn"] * 2, lang="nonsense").shape == (2, 16)  # the text's own language goes first
+    free = Aligned.of(LSAR().fit(parallel))
+    assert torch.equal(free({"sentence_embedding": x})["sentence_embedding"], run(free, x, ["q", "r"]))
+
+
+def test_refusals(parallel, tmp_path):
+    with pytest.raises(AlignmentError, match="not fitted"):
+        Aligned.of(Centered())
+    with pytest.raises(AlignmentError, match="to_pivot"):
+        Aligned.of(AffineMap(direction="from_pivot").fit(parallel))
+    Aligned.of(Centered().fit(parallel)).save(str(tmp_path))
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"format": 2}))
+    with pytest.raises(AlignmentError, match="format 2"):
+        Aligned.load(str(tmp_path))
+
+
+def test_the_import_path_is_a_file_format():
+    assert f"{Aligned.__module__}.{Aligned.__qualname__}" == "xalign_models.alignments.module.Aligned"
+
+
+def test_alignments_do_not_import_torch():
+    import subprocess
+    import sys
+
+    code = "import sys, xalign_models.alignments; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,114 @@
+"""What a model's name means, and what identifies its weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import huggingface_hub
+import pytest
+
+from xalign_models import assets
+from xalign_models.assets import digests
+from xalign_models.assets.catalogue import Asset
+from xalign_models.errors import AssetError, LicenceError
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path, cache: Path) -> Path:
+    path = tmp_path / "org" / "model"
+    path.mkdir(parents=True)
+    (path / "config.json").write_text("{}")
+    (path / "model.safetensors").write_bytes(bytes(100))
+    return path
+
+
+def test_an_asset_name_comes_before_a_directory_and_is_installed(
+    toy: Asset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "toy").mkdir()
+    resolved = assets.resolve("toy")
+    assert resolved == assets.ResolvedModel(str(assets.where("toy")), None, assets.fingerprint("toy"), "package")
+
+
+def test_a_directory_comes_before_a_hub_id(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(checkpoint.parent.parent)
+    resolved = assets.resolve("org/model")
+    assert (resolved.source, resolved.path_or_id) == ("local", str(checkpoint.resolve()))
+
+
+def test_a_copy_has_the_same_fingerprint_and_a_changed_weight_another(checkpoint: Path, tmp_path: Path) -> None:
+    before = assets.resolve(str(checkpoint)).fingerprint
+    copy = shutil.copytree(checkpoint, tmp_path / "copy")
+    (copy / "README.md").write_text("not part of the model")
+    assert assets.resolve(str(copy)).fingerprint == before
+    (copy / "model.safetensors").write_bytes(bytes(99) + b"\1")
+    os.utime(copy / "model.safetensors", ns=(1, 1))
+    assert assets.resolve(str(copy)).fingerprint != before
+    (checkpoint / "config.json").rename(checkpoint / "other.json")
+    assert assets.resolve(str(checkpoint)).fingerprint != before
+
+
+def test_unchanged_files_are_read_once(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = assets.resolve(str(checkpoint)).fingerprint
+    monkeypatch.setattr(digests, "sha256_file", lambda _path: pytest.fail("read again"))
+    assert assets.resolve(str(checkpoint)).fingerprint == before
+
+
+def test_a_damaged_record_of_hashes_is_ignored(checkpoint: Path, cache: Path) -> None:
+    before = assets.resolve(str(checkpoint)).fingerprint
+    for record in (cache / "fingerprints").iterdir():
+        record.write_text("{")
+    assert assets.resolve(str(checkpoint)).fingerprint == before
+
+
+def test_a_hub_id_is_pinned_to_its_commit(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def model_info(_self: object, name: str, *, revision: str, timeout: float) -> SimpleNamespace:
+        asked.append((name, revision))
+        return SimpleNamespace(sha=COMMIT)
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
+    expected = assets.ResolvedModel("org/name", COMMIT, f"org/name@{COMMIT}", "hub")
+    assert assets.resolve("org/name") == assets.resolve("org/name", "v1") == expected
+    assert asked == [("org/name", "main"), ("org/name", "v1")]
+    assert assets.resolve("org/name", COMMIT) == expected
+    assert len(asked) == 2  # a commit needs no look-up
+
+
+def test_an_unreachable_hub_falls_back_on_its_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def model_info(*_: object, **__: object) -> None:
+        raise ConnectionError("no route\nsecond line")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
+    monkeypatch.setattr(
+        huggingface_hub, "try_to_load_from_cache", lambda *_, **__: f"/hub/snapshots/{COMMIT}/config.json"
+    )
+    assert assets.resolve("org/name").revision == COMMIT
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_, **__: None)
+    with pytest.raises(
+        AssetError, match=r"cannot be reached \(ConnectionError: no route\) and org/name is not in its local cache"
+    ):
+        assets.resolve("org/name")
+
+
+def test_what_cannot_be_resolved_says_why(toy: Asset, checkpoint: Path, register: Callable[..., Asset]) -> None:
+    with pytest.raises(AssetError, match=r"no model 'nothing': give an asset \(toy\), a directory, or a hub id"):
+        assets.resolve("nothing")
+    for name in ("toy", str(checkpoint)):
+        with pytest.raises(AssetError, match="has no revision 'main'"):
+            assets.resolve(name, "main")
+    register(dataclasses.replace(toy, needs_licence_flag="gemma"))
+    with pytest.raises(LicenceError, match="--accept-license gemma"):
+        assets.resolve("toy")
+    register(dataclasses.replace(toy, kind="corpus"))
+    with pytest.raises(AssetError, match="is a corpus"):
+        assets.resolve("toy")

@@ -1,0 +1,26 @@
+"""Post-hoc alignments: affine maps per language, fitted on embeddings; the torch module is apart, in ``module``."""
+
+from xalign_models.alignments.affine import AffineMap
+from xalign_models.alignments.base import Alignment
+from xalign_models.alignments.centered import Centered
+from xalign_models.alignments.lir import LIR
+from xalign_models.alignments.lsar import LSAR
+from xalign_models.alignments.orthogonality import Dilation, Orthogonality, dilation, orthogonality
+from xalign_models.alignments.procrustes import Procrustes
+from xalign_models.alignments.registry import METHODS, load, make
+
+__all__ = [
+    "LIR",
+    "LSAR",
+    "METHODS",
+    "AffineMap",
+    "Alignment",
+    "Centered",
+    "Dilation",
+    "Orthogonality",
+    "Procrustes",
+    "dilation",
+    "load",
+    "make",
+    "orthogonality",
+]

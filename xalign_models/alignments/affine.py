@@ -1,0 +1,53 @@
+"""AffineMap: an unconstrained linear map with offset between each language and the pivot (Vasilyev et al., 2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from xalign_models.alignments.base import AnyFloats, Array
+from xalign_models.alignments.pivot import PivotAlignment
+from xalign_models.alignments.solvers import affine_distance, affine_lsq
+from xalign_models.errors import AlignmentError
+
+Loss = Literal["lsq", "distance"]
+Direction = Literal["to_pivot", "from_pivot"]
+
+
+@dataclass(eq=False)
+class AffineMap(PivotAlignment):
+    """``y = x W_l + b_l``, the paper's ``e~ = A e + b`` (eq. 4) in row vectors: A = W^T."""
+
+    method = "affine"
+
+    pivot: str = "eng-Latn"
+    """The language at one end of every map."""
+    direction: Direction = "to_pivot"
+    """``to_pivot`` maps language l onto the pivot: what an encoder needs. ``from_pivot`` maps the pivot onto l, the
+    paper's direction: ``transform(x, l)`` then takes embeddings of the *pivot* and gives them in the space of l."""
+    loss: Loss = "lsq"
+    """``lsq``: mean squared distance, in closed form. ``distance``: mean unsquared distance, by gradient descent."""
+    ridge: float = 1e-4
+    """For lsq, in units of the mean variance: unnoticed with n >> d pairs, steadying with few; 0 is plain lsq."""
+    validation: float = 0.1
+    """For distance: share of the pairs held out for early stopping."""
+    seed: int = 0
+    """For distance: of the held-out split."""
+    device: str = "cpu"
+    """For distance: the torch device that computes."""
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        for name, allowed in (("loss", Loss), ("direction", Direction)):
+            if getattr(self, name) not in get_args(allowed):
+                raise AlignmentError(f"{name}={getattr(self, name)!r}; choose one of {', '.join(get_args(allowed))}.")
+        if not self.ridge >= 0:
+            raise AlignmentError(f"ridge={self.ridge}; it must be 0 or more.")
+        if not 0 < self.validation < 1:
+            raise AlignmentError(f"validation={self.validation}; it must be a share between 0 and 1.")
+
+    def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Array, Array]:
+        source, target = (x, pivot) if self.direction == "to_pivot" else (pivot, x)
+        if self.loss == "lsq":
+            return affine_lsq(source, target, self.ridge)
+        return affine_distance(source, target, validation=self.validation, seed=self.seed, device=self.device)

@@ -1,0 +1,281 @@
+"""What every alignment is: one affine map of row vectors per language.
+
+Embeddings are rows everywhere in this package: ``X`` is (n, d) and a map is ``Y = X @ A + b``. A fitted alignment gives
+its maps as *factors*, stacked over languages, each of which may be absent:
+
+    ``y = x W_l - (x C_l) C_l^T + b_l``      weight ``W`` (L, d, d), basis ``C`` (L, d, k), shift ``b`` (L, d)
+
+so that low-rank maps stay factored, and one numpy function and one torch module apply them all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from xalign_models.errors import AlignmentError, LanguageError
+from xalign_models.paths import atomic_file, atomic_write_text
+
+Array = npt.NDArray[np.float64]
+AnyFloats = npt.NDArray[np.floating[Any]]
+
+FORMAT = 1
+"""Version of the saved format; files of another version are refused."""
+
+
+class Alignment(ABC):
+    """A post-hoc alignment: fitted on embeddings per language, then a fixed affine map for each of them.
+
+    Subclasses are dataclasses whose fields are the hyperparameters; what ``fit`` learns ends in ``_``.
+    """
+
+    method: ClassVar[str]
+    """Name in ``METHODS``, in saved files and in model names."""
+    arrays: ClassVar[tuple[str, ...]]
+    """Names of the fitted float64 arrays: what ``save`` writes."""
+    parallel: ClassVar[bool] = False
+    """Whether row i must mean the same in every language of the fit data."""
+    language_dependent: ClassVar[bool] = True
+    """Whether ``transform`` needs the language; when False, any language and None are accepted."""
+
+    languages_: tuple[str, ...]
+    dim_: int
+
+    @abstractmethod
+    def fit(self, data: Mapping[str, Any]) -> Self:
+        """Learn the maps, computing in float64; sets ``languages_``, ``dim_`` and the method's own attributes."""
+
+    @abstractmethod
+    def factors(self) -> dict[str, Array]:
+        """The maps as stacked "weight", "basis" and "shift"; the first axis follows ``languages_``, or is 1 long."""
+
+    def transform(self, x: npt.ArrayLike, language: str | Sequence[str] | None = None) -> AnyFloats:
+        """Map embeddings into the shared space.
+
+        Args:
+            x: Embeddings (n, d); never changed.
+            language: The language of all rows, or one per row. Not looked at if the alignment is language-independent.
+
+        Returns:
+            New embeddings (n, d) of the same float dtype (float64 for integers), computed in float64.
+
+        Raises:
+            LanguageError: A language is missing or was not fitted.
+            AlignmentError: Not fitted, or ``x`` has another dimension, another number of rows than ``language``, or
+                non-finite values.
+        """
+        self._check_fitted()
+        rows = as_matrix(x, "the input", empty_ok=True)
+        if rows.shape[1] != self.dim_:
+            raise AlignmentError(
+                f"the input has dimension {rows.shape[1]}, but {self.method} was fitted on {self.dim_}; "
+                "use embeddings of the backbone it was fitted on."
+            )
+        fitted = self.languages_ if self.language_dependent else None
+        factors = self.factors()
+        out = np.empty(rows.shape, rows.dtype)
+        for index, where in rows_by_language(language, len(rows), fitted, self.method):
+            out[where] = _apply(
+                rows[where].astype(np.float64), **{name: stack[index] for name, stack in factors.items()}
+            )
+        return out
+
+    def get_params(self) -> dict[str, Any]:
+        """The hyperparameters by name, as given to the constructor."""
+        assert is_dataclass(self)
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def fingerprint(self) -> str:
+        """Sha256 (hex) of everything that determines the maps: method, parameters, languages and arrays."""
+        self._check_fitted()
+        header = {"format": FORMAT, "method": self.method, "params": self.get_params(), "languages": self.languages_}
+        digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+        for name in self.arrays:
+            array: Array = getattr(self, name)
+            digest.update(f"{name}{array.shape}".encode() + np.ascontiguousarray(array, "<f8").tobytes())
+        return digest.hexdigest()
+
+    def save(self, directory: str | Path) -> None:
+        """Write ``alignment.safetensors`` and ``alignment.json`` into ``directory``; loading gives the exact same maps.
+
+        Raises:
+            AlignmentError: The alignment is not fitted.
+        """
+        header = {
+            "format": FORMAT,
+            "method": self.method,
+            "params": self.get_params(),
+            "languages": self.languages_,
+            "dim": self.dim_,
+            "fingerprint": self.fingerprint(),
+        }
+        with atomic_file(Path(directory) / "alignment.safetensors") as path:
+            path.write_bytes(save({name: np.ascontiguousarray(getattr(self, name)) for name in self.arrays}))
+        atomic_write_text(Path(directory) / "alignment.json", json.dumps(header, indent=2, ensure_ascii=False) + "\n")
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Self:
+        """Read what ``save`` wrote; ``alignments.load`` does so for any method.
+
+        Raises:
+            AlignmentError: Nothing saved there, another method or format version, or damaged files.
+        """
+        header = read_header(directory)
+        if header["method"] != cls.method:
+            raise AlignmentError(
+                f"{directory} holds a {header['method']!r} alignment, not {cls.method!r}; use alignments.load."
+            )
+        try:
+            alignment = cls(**header["params"])
+            for name, array in load_file(Path(directory) / "alignment.safetensors").items():
+                setattr(alignment, name, array)
+            alignment.languages_, alignment.dim_ = tuple(header["languages"]), header["dim"]
+            intact = alignment.fingerprint() == header["fingerprint"]
+        except (OSError, SafetensorError, KeyError, TypeError, AttributeError):
+            intact = False
+        if not intact:
+            raise AlignmentError(f"the alignment in {directory} is damaged; fit and save it again.")
+        return alignment
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "languages_"):
+            raise AlignmentError(f"{self.method} is not fitted; call fit or load first.")
+
+
+class UnpairedAlignment(Alignment):
+    """An alignment that needs no translations: any embeddings of each language will do."""
+
+    def fit(self, data: Mapping[str, npt.ArrayLike]) -> Self:
+        """Fit on embeddings of each language.
+
+        Args:
+            data: Language to its embeddings (n_l, d), any float dtype; languages are opaque strings.
+
+        Returns:
+            The alignment itself.
+
+        Raises:
+            AlignmentError: No data, an empty or non-finite matrix, or dimensions that differ.
+        """
+        matrices = {language: as_matrix(rows, language) for language, rows in data.items()}
+        dim = common_dim(matrices)
+        self._fit(matrices)
+        self.languages_, self.dim_ = tuple(matrices), dim
+        return self
+
+    @abstractmethod
+    def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
+        """Set the fitted arrays from checked matrices."""
+
+
+def read_header(directory: str | Path) -> dict[str, Any]:
+    """The parsed ``alignment.json``.
+
+    Raises:
+        AlignmentError: Missing, unreadable, or of another format version.
+    """
+    path = Path(directory) / "alignment.json"
+    try:
+        header = json.loads(path.read_text(encoding="utf-8"))
+        version = header["format"], header["method"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise AlignmentError(
+            f"{path} is missing or unreadable; name a directory that an alignment was saved to."
+        ) from None
+    if version[0] != FORMAT:
+        raise AlignmentError(f"{path} has format {version[0]!r}, this version reads {FORMAT}; fit and save it again.")
+    return dict(header)
+
+
+def as_matrix(rows: npt.ArrayLike, label: str, *, empty_ok: bool = False) -> AnyFloats:
+    """``rows`` as a finite float matrix (n, d), without a copy where possible; ``label`` names it in errors.
+
+    Raises:
+        AlignmentError: Not two-dimensional, without rows, or non-finite.
+    """
+    matrix = np.asarray(rows)
+    if matrix.dtype.kind != "f":
+        matrix = matrix.astype(np.float64)
+    if matrix.ndim != 2 or not (len(matrix) or empty_ok):
+        raise AlignmentError(f"{label} has shape {matrix.shape}; pass a matrix (n, d) with n > 0 rows.")
+    bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
+    if bad.size:
+        raise AlignmentError(f"{label}, row {bad[0]} is not finite ({bad.size} such rows); remove or re-encode them.")
+    return matrix
+
+
+def common_dim(matrices: Mapping[str, AnyFloats]) -> int:
+    """The dimension that all matrices share.
+
+    Raises:
+        AlignmentError: There are none, or dimensions differ.
+    """
+    if not matrices:
+        raise AlignmentError("no languages to fit on; pass a mapping from language to embeddings (n, d).")
+    dims = {language: int(matrix.shape[1]) for language, matrix in matrices.items()}
+    if len(set(dims.values())) > 1:
+        raise AlignmentError(f"dimensions differ: {listed(dims)}; use one backbone for all languages.")
+    return next(iter(dims.values()))
+
+
+def listed(counts: Mapping[str, int]) -> str:
+    """Counts by language, as errors print them."""
+    return ", ".join(f"{language} {count}" for language, count in counts.items())
+
+
+def rows_by_language(
+    language: str | Sequence[str] | None, count: int, fitted: Sequence[str] | None, method: str
+) -> list[tuple[int, slice | list[int]]]:
+    """Which rows take which map.
+
+    Args:
+        language: The language of all rows, or one per row.
+        count: Number of rows.
+        fitted: The fitted languages, or None when one map serves all.
+        method: Named in errors.
+
+    Returns:
+        (position in ``fitted``, rows) for every language present.
+
+    Raises:
+        LanguageError: A language is missing or not fitted.
+        AlignmentError: Another number of languages than rows.
+    """
+    if fitted is None:
+        return [(0, slice(None))]
+    known = f"fitted languages: {', '.join(fitted)}."
+    if language is None or (not isinstance(language, str) and any(one is None for one in language)):
+        raise LanguageError(
+            f"{method} needs the language of every text; pass language= to transform, lang= to encode, or inputs "
+            f"{{'text': ..., 'lang': ...}}; {known}"
+        )
+    groups: dict[str, slice | list[int]] = {}
+    if isinstance(language, str):
+        groups[language] = slice(None)
+    elif len(language) != count:
+        raise AlignmentError(f"{len(language)} languages for {count} rows; pass one per row, or one string for all.")
+    else:
+        members: dict[str, list[int]] = {}
+        for row, one in enumerate(language):
+            members.setdefault(one, []).append(row)
+        groups |= members
+    if unknown := sorted(map(str, groups.keys() - set(fitted))):
+        raise LanguageError(f"{method} is not fitted for {', '.join(unknown)}; {known}")
+    return [(fitted.index(one), rows) for one, rows in groups.items()]
+
+
+def _apply(x: Array, weight: Array | None = None, basis: Array | None = None, shift: Array | None = None) -> Array:
+    y = x if weight is None else x @ weight
+    if basis is not None:
+        y = y - (y @ basis) @ basis.T
+    return y if shift is None else y + shift

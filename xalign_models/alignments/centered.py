@@ -1,0 +1,29 @@
+"""Centered: subtract each language's mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from xalign_models.alignments.base import AnyFloats, Array, UnpairedAlignment
+
+
+@dataclass(eq=False)
+class Centered(UnpairedAlignment):
+    """``y = x - mu_l``, with mu_l the mean of language l on the fit data.
+
+    Attributes:
+        means_: (L, d).
+    """
+
+    method = "centered"
+    arrays = ("means_",)
+
+    def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
+        self.means_ = np.stack([x.mean(axis=0, dtype=np.float64) for x in matrices.values()])
+
+    def factors(self) -> dict[str, Array]:
+        """The shifts -mu_l."""
+        return {"shift": -self.means_}

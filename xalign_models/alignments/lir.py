@@ -1,0 +1,42 @@
+"""LIR: remove each language's leading directions (Yang et al., 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from xalign_models.alignments.base import AnyFloats, Array, UnpairedAlignment
+from xalign_models.alignments.solvers import lir_directions
+from xalign_models.errors import AlignmentError
+
+
+@dataclass(eq=False)
+class LIR(UnpairedAlignment):
+    """``y = x (I - C_l C_l^T)``, C_l the top-k right singular directions of language l's uncentred embeddings.
+
+    Attributes:
+        directions_: C (L, d, k), by falling singular value.
+    """
+
+    method = "lir"
+    arrays = ("directions_",)
+
+    k: int = 1
+    """Directions removed per language; the LSAR paper's rows are 1 and 15."""
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if self.k < 0:
+            raise AlignmentError(f"k={self.k}; the number of directions removed must be 0 or more.")
+
+    def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
+        for language, x in matrices.items():
+            if self.k > min(x.shape):
+                raise AlignmentError(f"{language}: k={self.k} directions from a matrix {x.shape}; lower k or add rows.")
+        self.directions_ = np.stack([lir_directions(x, self.k) for x in matrices.values()])
+
+    def factors(self) -> dict[str, Array]:
+        """The bases C_l."""
+        return {"basis": self.directions_}

@@ -1,0 +1,57 @@
+"""LSAR: remove the low-rank subspace that tells languages apart (Xie et al., 2022)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from xalign_models.alignments.base import AnyFloats, Array, UnpairedAlignment
+from xalign_models.alignments.solvers import lsar_subspace
+from xalign_models.errors import AlignmentError
+
+
+@dataclass(eq=False)
+class LSAR(UnpairedAlignment):
+    """``y = x (I - C C^T)``, C a basis of the subspace of the language means; the same for every language.
+
+    mu is never subtracted and embeddings are neither centred nor normalised, as in the paper.
+
+    Attributes:
+        mu_: Language-agnostic part of the means (d,), orthogonal to C.
+        basis_: C (d, r), orthonormal columns.
+        singular_values_: All singular values of the centred means, descending.
+    """
+
+    method = "lsar"
+    arrays = ("mu_", "basis_", "singular_values_")
+    language_dependent = False
+
+    rank: int | None = None
+    """Dimension of the subspace; None is the number of fitted languages less one."""
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if self.rank is not None and self.rank < 0:
+            raise AlignmentError(f"rank={self.rank}; it must be 0 or more, or None for the number of languages - 1.")
+
+    @property
+    def rank_(self) -> int:
+        """Effective rank r: the asked one, cut to the numerical rank of the centred means."""
+        return int(self.basis_.shape[1])
+
+    def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
+        means = np.stack([x.mean(axis=0, dtype=np.float64) for x in matrices.values()])
+        rank = len(means) - 1 if self.rank is None else self.rank
+        self.mu_, self.basis_, self.singular_values_ = lsar_subspace(means, rank)
+        if self.rank_ < rank:
+            warnings.warn(
+                f"lsar: rank {rank} cut to {self.rank_}, the numerical rank of {len(means)} centred means.",
+                stacklevel=3,
+            )
+
+    def factors(self) -> dict[str, Array]:
+        """The one basis C."""
+        return {"basis": self.basis_[None]}

@@ -1,0 +1,157 @@
+"""The one sentence-transformers module that applies any alignment. Its import path is a file format: do not move it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import torch
+from sentence_transformers.base.modules.module import Module
+from torch import Tensor
+
+from xalign_models.alignments.base import FORMAT, Alignment, rows_by_language
+from xalign_models.errors import AlignmentError, LanguageError
+
+
+class Aligned(Module):
+    """Maps ``features["sentence_embedding"]`` by the language of each row: ``y = x W_l - (x C_l) C_l^T + b_l``.
+
+    The language of each row is ``features["lang"]`` (a list, put there by the first module from inputs
+    ``{"text": ..., "lang": ...}``), or for all rows the encode keyword ``lang``. Maps are held in float32 whatever the
+    model's dtype; half-precision embeddings are mapped in float32 and returned in their own dtype.
+
+    Args:
+        method: Name of the alignment, for messages and provenance.
+        dim: Embedding dimension d.
+        languages: Fitted languages in the order of the maps, or None when one map serves all languages.
+        shapes: Shapes of the factors present: "weight" (L, d, d), "basis" (L, d, k), "shift" (L, d).
+        fingerprint: Of the alignment the maps come from.
+        format: Version of this saved form.
+
+    Raises:
+        AlignmentError: Another format version.
+    """
+
+    config_keys = ["method", "dim", "languages", "shapes", "fingerprint", "format"]  # noqa: RUF012 - as upstream has it
+    forward_kwargs = {"lang"}  # noqa: RUF012
+
+    weight: Tensor | None
+    basis: Tensor | None
+    shift: Tensor | None
+
+    def __init__(
+        self,
+        method: str,
+        dim: int,
+        languages: Sequence[str] | None,
+        shapes: Mapping[str, Sequence[int]],
+        fingerprint: str = "",
+        format: int = FORMAT,  # noqa: A002 - the key in config.json
+    ) -> None:
+        """Take the shapes; ``of`` and ``load`` fill in the maps."""
+        super().__init__()  # type: ignore[no-untyped-call]
+        if format != FORMAT:
+            raise AlignmentError(
+                f"the saved alignment has format {format!r}, this version reads {FORMAT}; save it again."
+            )
+        self.method, self.dim, self.fingerprint, self.format = method, dim, fingerprint, format
+        self.languages = None if languages is None else list(languages)
+        self.shapes = {name: list(shape) for name, shape in shapes.items()}
+        for name in ("weight", "basis", "shift"):
+            self.register_buffer(name, torch.zeros(self.shapes[name]) if name in shapes else None)
+
+    @classmethod
+    def of(cls, alignment: Alignment) -> Self:
+        """The module that applies a fitted alignment.
+
+        Raises:
+            AlignmentError: Not fitted, or its maps start at the pivot, so that they cannot follow an encoder.
+        """
+        if getattr(alignment, "direction", "to_pivot") == "from_pivot":
+            raise AlignmentError(
+                'maps with direction="from_pivot" take pivot text only; fit with direction="to_pivot".'
+            )
+        fingerprint, factors = alignment.fingerprint(), alignment.factors()
+        module = cls(
+            alignment.method,
+            alignment.dim_,
+            alignment.languages_ if alignment.language_dependent else None,
+            {name: stack.shape for name, stack in factors.items()},
+            fingerprint,
+        )
+        module.load_state_dict({name: torch.from_numpy(stack) for name, stack in factors.items()})
+        return module
+
+    def forward(self, features: dict[str, Any], lang: str | None = None, **kwargs: Any) -> dict[str, Any]:
+        """Replace ``features["sentence_embedding"]`` (n, d) by its aligned form, in the same dtype.
+
+        Args:
+            features: May hold "lang", one language per row; it goes before the keyword.
+            lang: One language for all rows.
+            **kwargs: Not looked at.
+
+        Raises:
+            LanguageError: A language is missing, not fitted, or ``lang`` is a list.
+            AlignmentError: Another dimension than fitted.
+        """
+        if not (lang is None or isinstance(lang, str)):
+            raise LanguageError(
+                "encode re-orders texts but not a list-valued lang; pass inputs {'text': ..., 'lang': ...} instead."
+            )
+        given: Tensor = features["sentence_embedding"]
+        if given.shape[-1] != self.dim:
+            raise AlignmentError(
+                f"embeddings of dimension {given.shape[-1]}, but {self.method} was fitted on {self.dim}."
+            )
+        languages = features.get("lang")
+        groups = rows_by_language(lang if languages is None else languages, len(given), self.languages, self.method)
+        with torch.autocast(given.device.type, enabled=False):
+            x = given.to(torch.promote_types(given.dtype, torch.float32))
+            out = torch.empty_like(x)
+            for index, rows in groups:
+                out[rows] = self._map(x[rows], index)
+        features["sentence_embedding"] = out.to(given.dtype)
+        return features
+
+    def _map(self, x: Tensor, index: int) -> Tensor:
+        y = x
+        if self.weight is not None:
+            y = x @ self.weight[index].to(x.dtype)
+        if self.basis is not None:
+            basis = self.basis[index].to(x.dtype)
+            y = y - (y @ basis) @ basis.T
+        if self.shift is not None:
+            y = y + self.shift[index].to(x.dtype)
+        return y
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Follow moves between devices but not casts: ``model.half()`` must not round the maps."""
+
+        def keep_dtype(tensor: Tensor) -> Tensor:
+            moved = fn(tensor)
+            return moved if moved.dtype == tensor.dtype else tensor.to(moved.device)
+
+        super()._apply(keep_dtype, recurse)  # type: ignore[no-untyped-call]
+        return self
+
+    def get_embedding_dimension(self) -> int:
+        """The dimension d, which alignment keeps."""
+        return self.dim
+
+    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+        """Write config.json and the weights (safetensors by default)."""
+        self.save_config(output_path)
+        self.save_torch_weights(output_path, safe_serialization=safe_serialization)
+
+    @classmethod
+    def load(cls, model_name_or_path: str, *args: Any, **kwargs: Any) -> Self:
+        """Read what ``save`` wrote, locally or from the Hub; takes the keywords sentence-transformers passes.
+
+        Raises:
+            AlignmentError: Another format version.
+        """
+        names = ("subfolder", "token", "cache_folder", "revision", "local_files_only")
+        hub = {name: kwargs[name] for name in names if name in kwargs}
+        module = cls(**cls.load_config(model_name_or_path, **hub))
+        loaded: Self = cls.load_torch_weights(model_name_or_path, model=module, **hub)
+        return loaded

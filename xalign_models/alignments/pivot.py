@@ -1,0 +1,97 @@
+"""Alignments that map every language onto a pivot language, fitted on translations."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from xalign_models.alignments.base import Alignment, AnyFloats, Array, as_matrix, common_dim, listed
+from xalign_models.errors import AlignmentError
+
+ParallelData = Mapping[str, npt.ArrayLike | tuple[npt.ArrayLike, npt.ArrayLike]]
+
+
+class PivotAlignment(Alignment):
+    """``y = x W_l + b_l`` between language l and the pivot; the pivot itself maps by the identity.
+
+    Attributes:
+        weights_: W (L, d, d), the pivot's first.
+        shifts_: b (L, d).
+    """
+
+    arrays = ("weights_", "shifts_")
+    parallel = True
+
+    pivot: str
+
+    def fit(self, data: ParallelData) -> Self:
+        """Fit one map per language on parallel rows.
+
+        Args:
+            data: Language to its embeddings (n, d), row-aligned with the pivot's, which must then be a key too; or
+                language to a tuple (its embeddings, the pivot's) when it has a pair corpus of its own. The forms mix.
+
+        Returns:
+            The alignment itself; ``languages_`` starts with the pivot.
+
+        Raises:
+            AlignmentError: Rows are not aligned, the pivot is missing, a matrix is empty or not finite, dimensions
+                differ, or the method cannot be solved on so few rows.
+        """
+        pairs = self._pairs(data)
+        dim = common_dim(
+            {name: x for one, pair in pairs.items() for name, x in zip((one, f"{one}'s pivot side"), pair, strict=True)}
+        )
+        maps = [(np.eye(dim), np.zeros(dim))]
+        for language, (x, pivot) in pairs.items():
+            try:
+                maps.append(self._solve(x, pivot))
+            except AlignmentError as error:
+                raise AlignmentError(f"{language}: {error}") from None
+        self.weights_, self.shifts_ = (np.stack(part) for part in zip(*maps, strict=True))
+        self.languages_, self.dim_ = (self.pivot, *pairs), dim
+        return self
+
+    def factors(self) -> dict[str, Array]:
+        """The maps W_l and b_l."""
+        return {"weight": self.weights_, "shift": self.shifts_}
+
+    @abstractmethod
+    def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Array, Array]:
+        """W (d, d) and b (d,) from row-aligned matrices (n, d)."""
+
+    def _pairs(self, data: ParallelData) -> dict[str, tuple[AnyFloats, AnyFloats]]:
+        """Every language but the pivot with its checked, row-aligned (x, pivot)."""
+        shared = {one: as_matrix(rows, one) for one, rows in data.items() if not isinstance(rows, tuple)}
+        if shared and self.pivot not in shared:
+            raise AlignmentError(
+                f"the pivot {self.pivot} is not among {', '.join(shared)}; add its rows, choose another pivot, or pass "
+                "tuples (x, pivot)."
+            )
+        counts = {one: len(rows) for one, rows in shared.items()}
+        if len(set(counts.values())) > 1:
+            raise AlignmentError(
+                f"rows are not aligned: {listed(counts)}; row i must be the same sentence in every language."
+            )
+        pairs: dict[str, tuple[AnyFloats, AnyFloats]] = {}
+        for language, rows in data.items():
+            if language == self.pivot:
+                continue
+            if not isinstance(rows, tuple):
+                pairs[language] = shared[language], shared[self.pivot]
+                continue
+            x, pivot = (
+                as_matrix(side, f"{language}{of}") for side, of in zip(rows, ("", "'s pivot side"), strict=True)
+            )
+            if len(x) != len(pivot):
+                raise AlignmentError(
+                    f"rows are not aligned: {language} {len(x)}, {self.pivot} {len(pivot)}; pass pairs of equal length."
+                )
+            pairs[language] = x, pivot
+        if not pairs:
+            raise AlignmentError(f"no language besides the pivot {self.pivot}; add one to map onto it.")
+        return pairs

@@ -1,0 +1,43 @@
+"""Procrustes: rotate each language onto the pivot (representational isomorphism)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from xalign_models.alignments.base import AnyFloats, Array
+from xalign_models.alignments.pivot import PivotAlignment
+from xalign_models.alignments.solvers import procrustes
+from xalign_models.errors import AlignmentError
+
+
+@dataclass(eq=False)
+class Procrustes(PivotAlignment):
+    """``y = x W_l``, W_l the orthogonal matrix minimising ||X_l W - X_pivot||_F on translations."""
+
+    method = "procrustes"
+
+    pivot: str = "eng-Latn"
+    """The language whose space all others are rotated into."""
+    normalize: bool = True
+    """Fit W on unit-length rows (the map itself applies to embeddings of any length)."""
+    center: bool = False
+    """Fit W on centred rows, and add the shift that takes the language's mean onto the pivot's."""
+
+    def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Array, Array]:
+        weight = procrustes(self._prepared(x), self._prepared(pivot))
+        if not self.center:
+            return weight, np.zeros(x.shape[1])
+        return weight, pivot.mean(axis=0, dtype=np.float64) - x.mean(axis=0, dtype=np.float64) @ weight
+
+    def _prepared(self, rows: AnyFloats) -> Array:
+        prepared: Array = rows.astype(np.float64)
+        if self.normalize:
+            norms = np.linalg.norm(prepared, axis=1, keepdims=True)
+            if not norms.all():
+                raise AlignmentError(
+                    f"row {np.argmin(norms)} is zero, so it has no direction; drop it or set normalize=False."
+                )
+            prepared = prepared / norms
+        return prepared - prepared.mean(axis=0) if self.center else prepared

@@ -1,0 +1,7 @@
+"""Where weights and corpora come from: the Hugging Face hub, a local directory, or files inside Python packages."""
+
+from xalign_models.assets.catalogue import Asset, get_asset, list_assets
+from xalign_models.assets.installation import fingerprint, install, verify, where
+from xalign_models.assets.resolution import ResolvedModel, resolve
+
+__all__ = ["Asset", "ResolvedModel", "fingerprint", "get_asset", "install", "list_assets", "resolve", "verify", "where"]

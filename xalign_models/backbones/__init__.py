@@ -1,0 +1,1 @@
+"""Backbones: what turns a text into a raw vector, before any alignment."""

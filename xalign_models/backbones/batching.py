@@ -1,0 +1,35 @@
+"""Batches of similar length under a token budget, and their order restored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+
+def token_budget_batches(lengths: Sequence[int], budget: int) -> Iterator[np.ndarray]:
+    """Indices of texts, batch by batch, longest first.
+
+    A batch of b texts whose longest has s tokens costs b * s padded tokens; it takes as many texts as keep that within
+    the budget, and always one. The longest come first, so that memory that does not suffice shows at once.
+
+    Args:
+        lengths: Tokens of each text.
+        budget: Padded tokens of a batch.
+
+    Yields:
+        (b,) int64 indices; together a permutation of ``range(len(lengths))``, stable among equal lengths.
+    """
+    order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
+    start = 0
+    while start < len(order):
+        size = max(1, budget // max(1, int(lengths[order[start]])))
+        yield order[start : start + size]
+        start += size
+
+
+def useful_share(lengths: Sequence[int], budget: int) -> float:
+    """Real tokens over padded tokens of :func:`token_budget_batches`, in (0, 1]; 1 is no padding at all."""
+    array = np.asarray(lengths, dtype=np.int64)
+    padded = sum(len(batch) * int(array[batch].max()) for batch in token_budget_batches(lengths, budget))
+    return float(array.sum() / padded) if padded else 1.0

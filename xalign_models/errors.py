@@ -1,0 +1,35 @@
+"""The one exception family: every message says what was wrong, what is allowed and what to do."""
+
+from __future__ import annotations
+
+
+class XAlignError(Exception):
+    """Base of every error that a user of xalign can cause and mend."""
+
+
+class LanguageError(XAlignError):
+    """A language code is unknown, ambiguous, or not among the fitted languages."""
+
+
+class DataError(XAlignError):
+    """Text is missing, malformed, or not parallel."""
+
+
+class AssetError(XAlignError):
+    """Weights or corpora cannot be had or are damaged."""
+
+
+class LicenceError(AssetError):
+    """An asset's terms must be accepted before it is installed."""
+
+
+class AlignmentError(XAlignError):
+    """An alignment cannot be fitted or applied."""
+
+
+class ModelError(XAlignError):
+    """A model name, directory or output is not usable."""
+
+
+class ResultsError(XAlignError):
+    """Results are missing, unreadable, or cannot be compared."""

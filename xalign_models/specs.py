@@ -1,0 +1,154 @@
+"""What a model is, as data: a backbone, an alignment, and the text that the alignment is fitted on."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from xalign_models.errors import ModelError
+
+
+class Pooling(StrEnum):
+    """How token vectors become one vector."""
+
+    PUBLISHED = "published"
+    """As the checkpoint's own sentence-transformers configuration says; mean where it has none."""
+    MEAN = "mean"
+    CLS = "cls"
+    LAST = "last"
+
+
+class Dtype(StrEnum):
+    """Floating point type of weights and activations."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+
+
+@dataclass(frozen=True)
+class BackboneSpec:
+    """An encoder before any alignment.
+
+    Attributes:
+        name: Its part of a model's name, e.g. ``multilingual-e5-small``.
+        model: Asset name, local directory or hub id.
+        revision: Hub revision; None is the asset's or the hub's default.
+        layer: Index of the hidden state that is pooled: 0 is the embeddings, k the output of the k-th layer; None is the
+            checkpoint's own last output.
+        pooling: How token vectors become one.
+        special_tokens: Whether mean pooling includes [CLS], [SEP] and the like (the papers' way).
+        max_tokens: Texts are cut at this many tokens; None is the checkpoint's own limit.
+        dtype: Of weights and activations.
+        prompts: (key, text put before the input). A key is an mteb task name, a task type, ``query``, ``document`` or
+            ``default``, looked up in this order.
+        mteb_name: The mteb model whose metadata (training data, languages, licence) holds for it.
+    """
+
+    name: str
+    model: str
+    revision: str | None = None
+    layer: int | None = None
+    pooling: Pooling = Pooling.PUBLISHED
+    special_tokens: bool = True
+    max_tokens: int | None = None
+    dtype: Dtype = Dtype.FLOAT32
+    prompts: tuple[tuple[str, str], ...] = ()
+    mteb_name: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields that have limits.
+
+        Raises:
+            ModelError: A negative layer or a token limit under 2; the message names the CLI's flag.
+        """
+        object.__setattr__(self, "pooling", Pooling(self.pooling))
+        object.__setattr__(self, "dtype", Dtype(self.dtype))
+        if self.layer is not None and self.layer < 0:
+            raise ModelError(f"--layer {self.layer}: layers count from 0 (the embeddings) upwards.")
+        if self.max_tokens is not None and self.max_tokens < 2:
+            raise ModelError(f"--max-tokens {self.max_tokens}: at least 2 are needed.")
+
+    def encoding_fields(self) -> dict[str, Any]:
+        """What, beside the weights, determines a prompted text's vector."""
+        fields = ("layer", "pooling", "special_tokens", "max_tokens", "dtype")
+        return {field: getattr(self, field) for field in fields}
+
+
+@dataclass(frozen=True)
+class AlignmentSpec:
+    """An alignment and what it is fitted on.
+
+    Attributes:
+        label: Its part of a model's name, e.g. ``lir-15``.
+        method: One of ``xalign_models.alignments.METHODS``.
+        params: (name, value) of the method's hyperparameters.
+        corpora: Names for ``xalign_models.corpora.load``; monolingual methods take the text of all of them together.
+        limit: Rows per language and corpus, from the top; None is all.
+        languages: Canonical codes to fit; None is every language that the corpora have.
+    """
+
+    label: str
+    method: str
+    params: tuple[tuple[str, Any], ...] = ()
+    corpora: tuple[str, ...] = ()
+    limit: int | None = None
+    languages: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model: a backbone, and an alignment unless it is the plain backbone.
+
+    Attributes:
+        backbone: The encoder.
+        alignment: None is the unaligned backbone.
+        data: Last part of the name, when the fit text is not the method's default.
+    """
+
+    backbone: BackboneSpec
+    alignment: AlignmentSpec | None = None
+    data: str = ""
+
+    @property
+    def name(self) -> str:
+        """``xalign/<alignment>__<backbone>[__<data>]``; the plain backbone's alignment is called ``plain``."""
+        label = self.alignment.label if self.alignment else "plain"
+        return f"xalign/{label}__{self.backbone.name}" + (f"__{self.data}" if self.data else "")
+
+    @property
+    def baseline(self) -> str:
+        """Name of the same backbone, unaligned."""
+        return ModelSpec(self.backbone).name
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> ModelSpec:
+        """Inverse of :meth:`to_dict`, also after a trip through JSON."""
+        alignment = data["alignment"]
+        return cls(
+            BackboneSpec(**{**data["backbone"], "prompts": _pairs(data["backbone"]["prompts"])}),
+            alignment and AlignmentSpec(**{
+                **alignment,
+                "params": _pairs(alignment["params"]),
+                "corpora": tuple(alignment["corpora"]),
+                "languages": alignment["languages"] and tuple(alignment["languages"]),
+            }),
+            data["data"],
+        )  # fmt: skip
+
+
+def _pairs(items: Any) -> tuple[tuple[str, Any], ...]:  # noqa: ANN401 - lists after JSON, tuples before
+    return tuple((key, value) for key, value in items)
+
+
+def digest(*parts: Any) -> str:  # noqa: ANN401 - anything that JSON can write
+    """Sha256 (hex) of parts that JSON can write, independent of dictionary order."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()

@@ -1,0 +1,192 @@
+"""The encode-once store: raw backbone vectors, shared by every alignment, task, language pair and process.
+
+One LMDB environment; one named database per encoder *namespace* (the fingerprint of all that turns a prompted text into
+a vector). A key is the 128-bit BLAKE2 hash of (prompt, text), a value the float32 vector. LMDB transactions are atomic
+and durable, so a process killed at any moment loses at most the vectors that it had not handed over yet, and readers
+never wait for writers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import lmdb
+import numpy as np
+
+from xalign_models.errors import ModelError
+from xalign_models.paths import cache_dir
+
+logger = logging.getLogger(__name__)
+
+_META = b"__used__"  # database: namespace -> time of last use, the order in which a full store forgets
+_GIB = 1 << 30
+_DROPPED = (lmdb.BadDbiError, lmdb.InvalidError, lmdb.BadTxnError)  # another process dropped the encoder's vectors
+
+
+@dataclass(frozen=True)
+class NamespaceStats:
+    """What the store holds for one encoder.
+
+    Attributes:
+        namespace: The encoder's fingerprint.
+        vectors: How many.
+        bytes: Pages in use, in bytes.
+        last_used: Unix time of the last open, in seconds.
+    """
+
+    namespace: str
+    vectors: int
+    bytes: int
+    last_used: float
+
+
+def default_path() -> Path:
+    """``$XALIGN_STORE``, else ``store`` in the cache directory."""
+    return Path(os.environ.get("XALIGN_STORE") or cache_dir() / "store")
+
+
+def _default_max_bytes() -> int:
+    return int(float(os.environ.get("XALIGN_STORE_GB", "20")) * _GIB)
+
+
+def key(prompt: str, text: str) -> bytes:
+    """16 bytes that stand for (prompt, text); a length prefix keeps ("a", "bc") apart from ("ab", "c")."""
+    encoded = prompt.encode("utf-8", "surrogatepass")
+    digest = hashlib.blake2b(len(encoded).to_bytes(8, "little") + encoded, digest_size=16)
+    digest.update(text.encode("utf-8", "surrogatepass"))
+    return digest.digest()
+
+
+class EmbeddingStore:
+    """Vectors on disk, keyed by (namespace, prompt, text).
+
+    Args:
+        path: The store's directory; made when missing.
+        max_bytes: The most it may take on disk. A full store drops the vectors of the encoders that were used longest
+            ago; when only the current encoder is left it stops writing and says so once.
+
+    Raises:
+        ModelError: The directory cannot be opened as a store.
+    """
+
+    def __init__(self, path: Path | None = None, max_bytes: int | None = None) -> None:
+        self.path = path or default_path()
+        self.max_bytes = max_bytes or _default_max_bytes()
+        self._full: set[str] = set()
+        self._databases: dict[str, lmdb._Database] = {}
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._env = lmdb.open(str(self.path), map_size=self.max_bytes, max_dbs=1024, max_readers=1024)
+        except (lmdb.Error, OSError) as error:
+            raise ModelError(f"Cannot open the store at {self.path} ({error}); remove it or set XALIGN_STORE.") from None
+        self._used = self._env.open_db(_META)
+
+    def __enter__(self) -> Self:
+        """Nothing to do: the environment is open."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the environment; the object cannot be used afterwards."""
+        self._env.close()
+
+    def _database(self, namespace: str, create: bool) -> lmdb._Database | None:
+        if namespace not in self._databases:
+            try:
+                self._databases[namespace] = self._env.open_db(namespace.encode(), create=create)
+            except lmdb.NotFoundError:
+                return None
+            with self._env.begin(write=True, db=self._used) as transaction:
+                transaction.put(namespace.encode(), str(time.time()).encode())
+        return self._databases[namespace]
+
+    def get(self, namespace: str, keys: Sequence[bytes]) -> list[np.ndarray | None]:
+        """The stored vectors, None where there is none; each (d,) float32 and read-only."""
+        try:
+            database = self._database(namespace, create=False)
+            if database is None:
+                return [None] * len(keys)
+            with self._env.begin(db=database) as transaction:
+                values = [transaction.get(one) for one in keys]
+        except _DROPPED:
+            self._databases.pop(namespace, None)
+            return [None] * len(keys)
+        return [None if value is None else np.frombuffer(value, dtype=np.float32) for value in values]
+
+    def put(self, namespace: str, keys: Sequence[bytes], vectors: np.ndarray) -> None:
+        """Write vectors, (n, d), in one durable transaction; a full store makes room or writes nothing."""
+        rows = np.ascontiguousarray(vectors, dtype=np.float32)
+        while namespace not in self._full:
+            try:
+                database = self._database(namespace, create=True)
+                with self._env.begin(write=True, db=database) as transaction:
+                    for one, row in zip(keys, rows, strict=True):
+                        transaction.put(one, row.tobytes())
+                return
+            except _DROPPED:
+                self._databases.pop(namespace, None)
+            except lmdb.MapFullError:
+                self._databases.pop(namespace, None)
+                if not self._forget_oldest(besides=namespace):
+                    self._full.add(namespace)
+                    logger.warning(
+                        "The store at %s is full (%.2f GB); further vectors are not kept. Raise XALIGN_STORE_GB or run "
+                        "`xalign store clear`.", self.path, self.max_bytes / _GIB,
+                    )  # fmt: skip
+
+    def _forget_oldest(self, besides: str) -> bool:
+        candidates = [one for one in self.stats() if one.namespace != besides]
+        if not candidates:
+            return False
+        oldest = min(candidates, key=lambda one: one.last_used)
+        logger.warning("The store is full: dropping %d vectors of %s.", oldest.vectors, oldest.namespace)
+        self.clear(oldest.namespace)
+        return True
+
+    def stats(self) -> list[NamespaceStats]:
+        """What is stored, encoder by encoder, most recently used first."""
+        with self._env.begin(db=self._used) as transaction:
+            used = {bytes(name).decode(): float(bytes(value)) for name, value in transaction.cursor()}
+        found = []
+        for namespace, last_used in used.items():
+            database = self._database(namespace, create=False)
+            if database is None:
+                continue
+            with self._env.begin(db=database) as transaction:
+                stat = transaction.stat(database)
+            pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
+            found.append(NamespaceStats(namespace, stat["entries"], pages * stat["psize"], last_used))
+        return sorted(found, key=lambda one: -one.last_used)
+
+    def clear(self, namespace: str | None = None) -> int:
+        """Drop one encoder's vectors, or all; returns how many there were."""
+        dropped = 0
+        for one in self.stats():
+            if namespace in {None, one.namespace}:
+                database = self._database(one.namespace, create=False)
+                with self._env.begin(write=True) as transaction:
+                    transaction.drop(database, delete=True)
+                    transaction.delete(one.namespace.encode(), db=self._used)
+                self._databases.pop(one.namespace, None)
+                dropped += one.vectors
+        return dropped
+
+
+@lru_cache(maxsize=None)
+def open_store(path: Path | None = None, max_bytes: int | None = None) -> EmbeddingStore:
+    """The store of this process: LMDB allows a directory to be open once in a process, so it is shared."""
+    return EmbeddingStore(path or default_path(), max_bytes)
