@@ -118,7 +118,11 @@ class Corpus:
 
 
 def _from_files(
-    name: str, kind: str, trains: tuple[str, ...], files: Mapping[str, tuple[Path, ...]], read: Callable[[tuple[Path, ...]], Any]
+    name: str,
+    kind: str,
+    trains: tuple[str, ...],
+    files: Mapping[str, tuple[Path, ...]],
+    read: Callable[[tuple[Path, ...]], Any],
 ) -> Corpus:
     """A corpus whose languages lie in files of their own."""
 
@@ -141,7 +145,7 @@ def file_digest(path: Path) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _file_digest(path: Path, size: int, mtime_ns: int) -> str:  # noqa: ARG001 - size and time key the cache
+def _file_digest(path: Path, size: int, mtime_ns: int) -> str:
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
@@ -227,28 +231,28 @@ _PUBLISHERS = {
                           "pairs", ("Tatoeba", "Tatoeba36"), _tatoeba, _two_files,
                           ("mteb/tatoeba-bitext-mining", "69e8f12da6e31d59addadda9a9c8a2e601a0e282", "test")),
     "tatoeba_pairs": _Publisher("tatoeba_pairs", "Tatoeba sentence pairs (tatoeba.org, manythings.org/anki)", "pairs",
-                                ("TatoebaPairs",), _tatoeba_pairs, _tsv_pairs),
+                                ("TatoebaPairs", "Orthogonality"), _tatoeba_pairs, _tsv_pairs),
     "lingua": _Publisher("lingua_sentences", "lingua-go's test sentences (github.com/pemistahl/lingua-go)",
                          "monolingual", ("LinguaSentences",), _by_iso639_1, _sentences),
     "newstest": _Publisher("wmt_newstest", "WMT news test sets (statmt.org/wmt20)", "monolingual", ("WMTNewstest",),
                            _newstest, _sentences),
 }  # fmt: skip
 GETTEXT_LANGUAGES = tuple(
-    "arb-Arab ben-Beng deu-Latn eng-Latn fra-Latn ind-Latn ita-Latn jpn-Jpan por-Latn rus-Cyrl spa-Latn tur-Latn "
-    "vie-Latn zho-Hans".split()
+    "arb-Arab deu-Latn eng-Latn fra-Latn ind-Latn ita-Latn jpn-Jpan por-Latn rus-Cyrl spa-Latn tur-Latn zho-Hans".split()
 )
 """The languages of the embedded corpus; its rows are those that are translated into all of them."""
 CORPORA = (*_PUBLISHERS, "gettext", "own")
 """Names that :func:`load` takes; ``own`` needs a path."""
 
 
-def load(name: str, path: Path | None = None) -> Corpus:
+def load(name: str, path: Path | None = None, *, local: bool = False) -> Corpus:
     """A corpus by name.
 
     Args:
         name: One of :data:`CORPORA`, e.g. ``ntrex``; ``gettext`` and ``gettext:fit`` / ``gettext:test`` are the embedded
             one and its two halves; ``own:DIR`` is short for ``own`` with a path.
         path: Where it lies; by default its folder under ``$XALIGN_DATA``.
+        local: Do not ask the hub for it.
 
     Raises:
         DataError: Unknown name, or its files are not there; the message names the variable and the publisher.
@@ -269,7 +273,7 @@ def load(name: str, path: Path | None = None) -> Corpus:
         f"Corpus {name!r} is missing: set XALIGN_DATA to a folder that has {publisher.folder}/ in the layout of "
         f"{publisher.where}"
     )
-    if path is not None or publisher.hub is None:
+    if local or path is not None or publisher.hub is None:
         raise DataError(f"{missing}.")
     return _from_hub(name, publisher, missing)
 

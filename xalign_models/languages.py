@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from functools import lru_cache
+from functools import cache
 
 import langcodes
 
@@ -42,7 +42,7 @@ _INDIVIDUAL = {
     "ara": "arb", "aze": "azj", "cmn": "zho", "ekk": "est", "fas": "pes", "ful": "fuv", "fuc": "fuv", "fil": "tgl",
     "kur": "kmr", "lav": "lvs", "mlg": "plt", "mon": "khk", "mly": "zsm", "msa": "zsm", "nep": "npi", "nor": "nob",
     "ori": "ory", "orm": "gaz", "pus": "pbt", "que": "quy", "sqi": "als", "swa": "swh", "uzb": "uzn", "yid": "ydd",
-    "hbs": "hrv", "aym": "ayr", "din": "dik", "est": "est",
+    "hbs": "hrv", "aym": "ayr", "din": "dik", "kau": "knc",
 }  # fmt: skip
 # Where the likely script of CLDR is not the one the corpora use.
 _SCRIPTS = {"kor": "Hang", "tzm": "Tfng", "arb": "Arab", "uig": "Arab", "pbt": "Arab", "snd": "Arab", "crh": "Latn"}
@@ -51,7 +51,7 @@ _LAZADA = {
     "bd": "ben-Beng", "id": "ind-Latn", "my": "zsm-Latn", "pk": "urd-Arab",
     "th": "tha-Thai", "ph": "tgl-Latn", "vn": "vie-Latn",
 }  # fmt: skip
-_ISO_639_1_OF = {"nob": "no", "tgl": "tl", "zho": "zh"}
+_ISO_639_1_OF = {"nob": "no", "pbt": "ps", "quy": "qu", "tgl": "tl", "twi": "tw", "zho": "zh"}
 _SHAPE = re.compile(r"^(?P<language>[A-Za-z]{2,3})(?:[-_](?P<script>[A-Za-z]{4}))?(?:[-_](?P<region>[A-Z]{2}))?$")
 
 
@@ -61,11 +61,12 @@ def _unknown(code: str, known: tuple[str, ...], scheme: str) -> LanguageError:
     return LanguageError(f"Unknown {scheme + ' ' if scheme else ''}language code {code!r}; {hint}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def canonical(code: str) -> str:
     """The canonical form of any unambiguous language code.
 
-    Takes canonical codes (``deu-Latn``), FLORES-200 (``deu_Latn``), ISO 639-3 and Tatoeba (``deu``, ``cmn``), NTREX
+    Takes canonical codes (``deu-Latn``), FLORES-200 (``deu_Latn``), ISO 639-3 and Tatoeba (``deu``, ``cmn``), ISO 639-2
+    (``ger``), NTREX
     (``srp-Cyrl``, ``zho-TW``), ISO 639-1 (``de``) and BCP 47 with a region (``pt-BR``, which is Portuguese).
     Lazada's two-letter codes name countries and are not taken here: see :func:`from_lazada`.
 
@@ -76,10 +77,13 @@ def canonical(code: str) -> str:
     if match is None:
         raise _unknown(code, FLORES_200, "")
     tag = langcodes.Language.get(match["language"].lower())
+    language = match["language"].lower()
     try:
-        language = tag.to_alpha3() if len(match["language"]) == 2 else match["language"].lower()
+        if len(language) == 2 or tag.to_alpha3("B") == language:  # de; ger, the bibliographic code beside deu
+            language = tag.to_alpha3()
     except LookupError:
-        raise _unknown(code, FLORES_200, "ISO 639-1") from None
+        if len(language) == 2:
+            raise _unknown(code, FLORES_200, "ISO 639-1") from None
     if language not in _INDIVIDUAL and not _is_language(language):
         raise _unknown(code, FLORES_200, "ISO 639-3")
     language = _INDIVIDUAL.get(language, language)
@@ -99,13 +103,13 @@ def _likely_script(language: str, region: str | None) -> str:
     return likely if not flores or f"{language}-{likely}" in flores else flores[0].split("-")[1]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _is_language(alpha3: str) -> bool:
     known = {code.split("-")[0] for code in FLORES_200}
     return alpha3 in known or not langcodes.Language.get(alpha3).display_name().startswith("Unknown language")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _is_script(script: str) -> bool:
     return not langcodes.Language.make(script=script).script_name().startswith("Unknown")
 
@@ -123,7 +127,7 @@ def from_flores(code: str) -> str:
 
 
 def from_ntrex(code: str) -> str:
-    """NTREX-128's file code (``deu``, ``aze-Latn``, ``zho-TW``) -> canonical; ``por`` and ``por-BR`` are one language."""
+    """NTREX-128's file code (``deu``, ``aze-Latn``, ``zho-TW``) -> canonical; ``por-BR`` is Portuguese like ``por``."""
     return canonical(code)
 
 
@@ -169,17 +173,17 @@ def to_flores(code: str) -> str:
     return canonical(code).replace("-", "_")
 
 
-@lru_cache(maxsize=None)
+@cache
 def to_iso639_1(code: str) -> str | None:
     """``deu-Latn`` -> ``de``; None for a language without a two-letter code."""
-    language = code.split("-")[0]
+    language = code.split("-", maxsplit=1)[0]
     if language in _ISO_639_1_OF:
         return _ISO_639_1_OF[language]
     tag = langcodes.standardize_tag(language, macro=True)
     return tag if len(tag) == 2 else None
 
 
-@lru_cache(maxsize=None)
+@cache
 def display_name(code: str) -> str:
     """``deu-Latn`` -> ``German``; the script is named where a language has several in FLORES-200."""
     language, _, script = code.partition("-")

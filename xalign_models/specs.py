@@ -149,6 +149,6 @@ def _pairs(items: Any) -> tuple[tuple[str, Any], ...]:  # noqa: ANN401 - lists a
     return tuple((key, value) for key, value in items)
 
 
-def digest(*parts: Any) -> str:  # noqa: ANN401 - anything that JSON can write
+def digest(*parts: Any) -> str:
     """Sha256 (hex) of parts that JSON can write, independent of dictionary order."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()

@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -87,7 +87,9 @@ class EmbeddingStore:
             self.path.mkdir(parents=True, exist_ok=True)
             self._env = lmdb.open(str(self.path), map_size=self.max_bytes, max_dbs=1024, max_readers=1024)
         except (lmdb.Error, OSError) as error:
-            raise ModelError(f"Cannot open the store at {self.path} ({error}); remove it or set XALIGN_STORE.") from None
+            raise ModelError(
+                f"Cannot open the store at {self.path} ({error}); remove it or set XALIGN_STORE."
+            ) from None
         self._used = self._env.open_db(_META)
 
     def __enter__(self) -> Self:
@@ -186,7 +188,7 @@ class EmbeddingStore:
         return dropped
 
 
-@lru_cache(maxsize=None)
+@cache
 def open_store(path: Path | None = None, max_bytes: int | None = None) -> EmbeddingStore:
     """The store of this process: LMDB allows a directory to be open once in a process, so it is shared."""
     return EmbeddingStore(path or default_path(), max_bytes)

@@ -1,7 +1,8 @@
 """Where weights and corpora come from: the Hugging Face hub, a local directory, or files inside Python packages."""
 
 from xalign_models.assets.catalogue import Asset, get_asset, list_assets
+from xalign_models.assets.digests import CARD, directory_fingerprint
 from xalign_models.assets.installation import fingerprint, install, verify, where
 from xalign_models.assets.resolution import ResolvedModel, resolve
 
-__all__ = ["Asset", "ResolvedModel", "fingerprint", "get_asset", "install", "list_assets", "resolve", "verify", "where"]
+__all__ = ["CARD", "Asset", "ResolvedModel", "directory_fingerprint", "fingerprint", "get_asset", "install", "list_assets", "resolve", "verify", "where"]

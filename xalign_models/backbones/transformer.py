@@ -23,7 +23,7 @@ class LanguageTransformer(Transformer):  # type: ignore[misc]  # sentence-transf
 
     config_keys: list[str] = [*Transformer.config_keys, "pool_special_tokens"]
 
-    def __init__(self, *args: Any, pool_special_tokens: bool = True, **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *args: Any, pool_special_tokens: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.pool_special_tokens = pool_special_tokens
 
@@ -34,7 +34,7 @@ class LanguageTransformer(Transformer):  # type: ignore[misc]  # sentence-transf
         module.pool_special_tokens = True
         return module  # type: ignore[no-any-return]
 
-    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:  # noqa: ANN401
+    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Tokenise; ``features["lang"]`` is there when any input names its language."""
         languages = [one.get("lang") if isinstance(one, dict) else None for one in inputs]
         texts = [one["text"] if isinstance(one, dict) and "text" in one else one for one in inputs]
@@ -43,7 +43,7 @@ class LanguageTransformer(Transformer):  # type: ignore[misc]  # sentence-transf
             features["lang"] = languages
         return features
 
-    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:  # noqa: ANN401
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Token embeddings; with ``pool_special_tokens=False`` the mask that pooling sees covers content only."""
         features = super().forward(features, **kwargs)
         if not self.pool_special_tokens:

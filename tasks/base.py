@@ -1,0 +1,137 @@
+"""What all tasks share: a corpus with a fingerprint for a revision, a language for every text, outcomes item by item."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from datasets import Dataset
+from mteb.abstasks import AbsTask
+from torch.utils.data import DataLoader
+
+from xalign_models import corpora
+from xalign_models.corpora import Corpus
+from xalign_models.errors import XAlignError
+from xalign_models.paths import atomic_file
+
+if TYPE_CHECKING:
+    from mteb.models import EncoderProtocol
+    from mteb.types import EncodeKwargs, PromptType
+
+logger = logging.getLogger(__name__)
+
+
+class CorpusTask(AbsTask):  # type: ignore[misc]  # mteb is typed loosely
+    """A task on a corpus of ours: local, on the hub, or embedded, all by the corpus' name.
+
+    The data set's revision, in the metadata and so in every result, is the fingerprint of the text at hand; a result of
+    other text is never taken for one of this.
+
+    Attributes:
+        corpus_name: For ``xalign_models.corpora.load``.
+    """
+
+    corpus_name: ClassVar[str]
+    _corpus: Corpus | None = None
+
+    def __init__(self, seed: int = 42, **kwargs: Any) -> None:  # noqa: ANN401 - mteb's signature
+        """Make the task; needs no data."""
+        super().__init__(seed, **kwargs)
+        try:
+            self.stamp(self.local_corpus())
+        except XAlignError as error:  # it can be listed without its data; load_data says what is missing
+            logger.debug("%s", error)
+
+    @property
+    def corpus(self) -> Corpus:
+        """The text, opened once.
+
+        Raises:
+            DataError: It is not there; the message names the variable and the publisher.
+        """
+        if self._corpus is None:
+            self._corpus = corpora.load(self.corpus_name)
+        return self._corpus
+
+    def local_corpus(self) -> Corpus:
+        """The corpus if it can be opened without a download; the fingerprint is taken of it when the task is made.
+
+        Raises:
+            DataError: It cannot.
+        """
+        self._corpus = corpora.load(self.corpus_name, local=True)
+        return self._corpus
+
+    def stamp(self, corpus: Corpus) -> None:
+        """Put the corpus' fingerprint into this instance's metadata."""
+        dataset = {**self.metadata.dataset, "revision": f"local-{corpus.fingerprint()[:12]}"}
+        self.metadata = self.metadata.model_copy(update={"dataset": dataset})
+
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:  # noqa: ANN401, ARG002 - mteb's signature
+        """Open the corpus and stamp its revision; texts are read language by language when they are scored.
+
+        Raises:
+            DataError: The text is missing.
+        """
+        if not self.data_loaded:
+            self.stamp(self.corpus)
+            self.dataset = dict.fromkeys(self.hf_subsets, dict.fromkeys(self.eval_splits))
+            self.data_loaded = True
+
+    def unload_data(self) -> None:
+        """Forget the text; the stamped metadata stay, which mteb's own method would drop."""
+        metadata = self.metadata
+        super().unload_data()
+        self.metadata = metadata
+
+    def embed(
+        self,
+        model: EncoderProtocol,
+        texts: Sequence[str],
+        language: str | Sequence[str],
+        *,
+        split: str,
+        subset: str,
+        encode_kwargs: EncodeKwargs,
+        prompt_type: PromptType | None = None,
+    ) -> npt.NDArray[np.float32]:
+        """Vectors (n, d) of texts whose language, one or one each, is handed to the model beside them."""
+        lang = [language] * len(texts) if isinstance(language, str) else list(language)
+        dataset = Dataset.from_dict({"text": list(texts), "lang": lang})
+        vectors = model.encode(
+            DataLoader(dataset, batch_size=encode_kwargs.get("batch_size", 32)),
+            task_metadata=self.metadata,
+            hf_split=split,
+            hf_subset=subset,
+            prompt_type=prompt_type,
+            **encode_kwargs,
+        )
+        return np.asarray(vectors, dtype=np.float32)
+
+    def _calculate_descriptive_statistics_from_split(self, *args: Any, **kwargs: Any) -> dict[str, int]:  # noqa: ANN401
+        return {"num_samples": 0}  # mteb's statistics are of data sets on the hub
+
+    def _push_dataset_to_hub(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        raise NotImplementedError("The corpora belong to their publishers.")
+
+
+def save_items(folder: Path, task: str, items: dict[str, npt.NDArray[Any]]) -> None:
+    """Keep outcomes item by item beside the scores: ``<folder>/<task>.npz``, an array per subset.
+
+    Subsets that an earlier run left there are kept.
+    """
+    path = folder / f"{task}.npz"
+    if path.is_file():
+        with np.load(path) as old:
+            items = {**dict(old), **items}
+    with atomic_file(path) as temporary, temporary.open("wb") as handle:
+        np.savez_compressed(handle, **items)
+
+
+def fill_scores(scores: dict[str, float], main: str) -> dict[str, float]:
+    """The scores with mteb's ``main_score``."""
+    return {**scores, "main_score": scores[main]}

@@ -1,0 +1,109 @@
+"""Precision@k over language pairs: each text is encoded once, every ordered pair is scored from the same vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from mteb.abstasks import AbsTaskBitextMining
+from mteb.abstasks.task_metadata import TaskMetadata
+from tqdm.auto import tqdm
+
+from tasks.base import CorpusTask, fill_scores, save_items
+from tasks.scoring import Ranks, gold_ranks, normalise, precision_at
+from xalign_models.errors import DataError
+from xalign_models.languages import canonical, to_flores
+
+if TYPE_CHECKING:
+    from mteb.models import EncoderProtocol
+    from mteb.timing import TimingStack
+    from mteb.types import EncodeKwargs
+
+MAIN = "precision_at_1"
+
+
+def pair_subsets(languages: Iterable[str]) -> dict[str, list[str]]:
+    """Every ordered pair as a subset, ``deu_Latn-eng_Latn`` (query, then index) -> its two canonical languages."""
+    codes = sorted(languages)
+    return {f"{to_flores(a)}-{to_flores(b)}": [a, b] for a in codes for b in codes if a != b}
+
+
+def precision_metadata(name: str, languages: Iterable[str], description: str, **fields: Any) -> TaskMetadata:  # noqa: ANN401
+    """Metadata of a precision task over all ordered pairs of ``languages``."""
+    return TaskMetadata(**{
+        "name": name,
+        "description": description,
+        "type": "BitextMining",
+        "category": "t2t",
+        "eval_langs": pair_subsets(languages),
+        "main_score": MAIN,
+        **fields,
+    })  # fmt: skip
+
+
+class PrecisionTask(CorpusTask, AbsTaskBitextMining):
+    """P@1, P@5 and P@10 by cosine between the sides of a parallel corpus, for ordered pairs of languages.
+
+    A subset ``deu_Latn-eng_Latn`` looks for the English counterpart of each German sentence among all English ones. Ties
+    count against the model. ``Into X`` is the mean over the pairs that end in X, ``From X`` over those that start there;
+    :func:`into_and_from` computes both from the scores.
+    """
+
+    parallel_subsets = True
+
+    def evaluate(
+        self,
+        model: EncoderProtocol,
+        split: str = "test",
+        subsets_to_run: list[str] | None = None,
+        *,
+        encode_kwargs: EncodeKwargs,
+        prediction_folder: Path | None = None,
+        num_proc: int | None = None,
+        timer: TimingStack | None = None,
+        **kwargs: Any,  # noqa: ANN401 - mteb's signature
+    ) -> dict[str, dict[str, float]]:
+        """Scores of the chosen subsets; with ``prediction_folder`` each sentence's rank is kept there too."""
+        if not self.data_loaded:
+            self.load_data(num_proc=num_proc)
+        wanted = set(self.hf_subsets) & set(self.hf_subsets if subsets_to_run is None else subsets_to_run)
+        ranks = dict(self.ranks(model, wanted, split=split, encode_kwargs=encode_kwargs))
+        if prediction_folder is not None:
+            save_items(Path(prediction_folder), self.metadata.name, {k: v.astype(np.uint16) for k, v in ranks.items()})
+        return {subset: fill_scores(precision_at(ranks[subset]), MAIN) for subset in sorted(wanted)}
+
+    def ranks(
+        self, model: EncoderProtocol, subsets: set[str], *, split: str, encode_kwargs: EncodeKwargs
+    ) -> Iterator[tuple[str, Ranks]]:
+        """(subset, rank of each query's counterpart), both directions of a pair one after the other."""
+        pairs = sorted({tuple(sorted(subset.split("-"))) for subset in subsets})
+        languages = sorted({code for pair in pairs for code in pair})
+        texts = self.corpus.parallel([canonical(code) for code in languages])
+        vectors = {
+            code: normalise(self.embed(model, texts[canonical(code)], canonical(code), split=split, subset=code,
+                                       encode_kwargs=encode_kwargs))
+            for code in tqdm(languages, desc=f"{self.metadata.name}: encode", delay=2, disable=None)
+        }  # fmt: skip
+        for a, b in tqdm(pairs, desc=f"{self.metadata.name}: score", delay=2, disable=None):
+            for subset, rank in zip((f"{a}-{b}", f"{b}-{a}"), gold_ranks(vectors[a], vectors[b]), strict=True):
+                if subset in subsets:
+                    yield subset, rank
+
+
+def into_and_from(scores: dict[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+    """Means by target and by source language of a score by subset ``a-b``.
+
+    Returns:
+        (Into X, From X), keyed by the language as it stands in the subsets.
+
+    Raises:
+        DataError: There are no scores.
+    """
+    if not scores:
+        raise DataError("There are no scores to average.")
+    sides = [(*subset.split("-"), value) for subset, value in scores.items()]
+    into = {x: float(np.mean([v for _, b, v in sides if b == x])) for x in sorted({b for _, b, _ in sides})}
+    leaving = {x: float(np.mean([v for a, _, v in sides if a == x])) for x in sorted({a for a, _, _ in sides})}
+    return into, leaving

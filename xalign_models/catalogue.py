@@ -1,0 +1,82 @@
+"""The models that xalign knows by name: backbones x alignments, as data."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+
+from xalign_models.errors import ModelError
+from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec, Pooling
+
+_E5_PROMPTS = (("default", "query: "), ("query", "query: "), ("document", "passage: "))
+_E5_SMALL = BackboneSpec(
+    "multilingual-e5-small", "multilingual-e5-small", prompts=_E5_PROMPTS, mteb_name="intfloat/multilingual-e5-small"
+)
+
+BACKBONES = {
+    spec.name: spec
+    for spec in (
+        _E5_SMALL,
+        dataclasses.replace(_E5_SMALL, name="multilingual-e5-small-layer6", layer=6, pooling=Pooling.MEAN),
+        BackboneSpec("all-MiniLM-L6-v2", "all-minilm-l6-v2", mteb_name="sentence-transformers/all-MiniLM-L6-v2"),
+        BackboneSpec("use-multilingual-v3", "use-multilingual-v3"),
+        BackboneSpec("smollm2-135m", "smollm2-135m", pooling=Pooling.MEAN, max_tokens=512),
+        BackboneSpec("gemma-3-270m", "gemma-3-270m", pooling=Pooling.MEAN, max_tokens=512),
+        BackboneSpec("multilingual-e5-base", "intfloat/multilingual-e5-base", "main", prompts=_E5_PROMPTS,
+                     mteb_name="intfloat/multilingual-e5-base"),
+        BackboneSpec("multilingual-e5-large", "intfloat/multilingual-e5-large", "main", prompts=_E5_PROMPTS,
+                     mteb_name="intfloat/multilingual-e5-large"),
+        BackboneSpec("LaBSE", "sentence-transformers/LaBSE", "main", mteb_name="sentence-transformers/LaBSE"),
+        BackboneSpec("paraphrase-multilingual-mpnet-base-v2",
+                     "sentence-transformers/paraphrase-multilingual-mpnet-base-v2", "main",
+                     mteb_name="sentence-transformers/paraphrase-multilingual-mpnet-base-v2"),
+        BackboneSpec("bge-m3", "BAAI/bge-m3", "main", mteb_name="BAAI/bge-m3"),
+        # The LSAR paper's: mean over all tokens, 512 tokens, a middle layer.
+        BackboneSpec("mbert-layer8", "google-bert/bert-base-multilingual-cased", "main", 8, Pooling.MEAN, max_tokens=512),
+        BackboneSpec("xlm-100-layer8", "FacebookAI/xlm-mlm-100-1280", "main", 8, Pooling.MEAN, max_tokens=512),
+        BackboneSpec("xlm-roberta-large-layer11", "FacebookAI/xlm-roberta-large", "main", 11, Pooling.MEAN,
+                     max_tokens=512),
+    )
+}  # fmt: skip
+"""Backbones by name."""
+
+MONOLINGUAL = ("lingua", "newstest")
+_METHODS = {
+    "centered": AlignmentSpec("centered", "centered", (), MONOLINGUAL, 1000),
+    "lir-1": AlignmentSpec("lir-1", "lir", (("k", 1),), MONOLINGUAL, 1000),
+    "lir-15": AlignmentSpec("lir-15", "lir", (("k", 15),), MONOLINGUAL, 1000),
+    "lsar": AlignmentSpec("lsar", "lsar", (), MONOLINGUAL, 1000),
+    "procrustes": AlignmentSpec("procrustes", "procrustes", (), ("ntrex",), 1000),
+    "affine": AlignmentSpec("affine", "affine", (), ("tatoeba_pairs",), 1500),
+}
+ALIGNMENTS = {"": _METHODS, "gettext": {
+    label: dataclasses.replace(spec, corpora=("gettext:fit",), limit=None) for label, spec in _METHODS.items()
+}}  # fmt: skip
+"""Fit data (the last part of a model's name) -> label -> alignment; ``gettext`` is the embedded corpus' fit half."""
+
+
+def specs() -> dict[str, ModelSpec]:
+    """Every registered model by name: each backbone plain and with each alignment on each fit data."""
+    found = [ModelSpec(backbone) for backbone in BACKBONES.values()]
+    found += [
+        ModelSpec(backbone, alignment, data)
+        for backbone in BACKBONES.values()
+        for data, methods in ALIGNMENTS.items()
+        for alignment in methods.values()
+    ]
+    return {spec.name: spec for spec in found}
+
+
+def get_spec(name: str) -> ModelSpec:
+    """The spec of a registered model, with or without the ``xalign/`` before its name.
+
+    Raises:
+        ModelError: No such model; the message names the nearest.
+    """
+    known = specs()
+    full = name if name.startswith("xalign/") else f"xalign/{name}"
+    if full in known:
+        return known[full]
+    near = difflib.get_close_matches(full, known, n=3, cutoff=0.4)
+    hint = f"Did you mean {', '.join(near)}? " if near else ""
+    raise ModelError(f"Unknown model {name!r}. {hint}`xalign models` lists them; a directory or hub id works too.")

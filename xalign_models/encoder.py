@@ -1,0 +1,116 @@
+"""The mteb encoder: pairs every text with its language, owns the prompts, and encodes each text once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from mteb.models.abs_encoder import AbsEncoder
+
+from xalign_models.errors import LanguageError
+from xalign_models.languages import canonical
+
+if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.models.model_meta import ModelMeta
+    from mteb.types import PromptType
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    from xalign_models.backbones.raw import RawEncoder
+
+
+class XAlignEncoder(AbsEncoder):  # type: ignore[misc]  # mteb is typed loosely
+    """A backbone and what follows it, as mteb wants it.
+
+    Args:
+        raw: Gives raw vectors, from the store where it has them.
+        tail: The modules after the backbone: an alignment, a normalisation; applied to raw vectors at every call.
+        prompts: What is put before a text, by task name, task type, ``query`` / ``document`` or ``default``.
+        languages: The languages that the alignment is fitted for; None when any will do.
+        meta: Name, revision and all else that mteb records.
+    """
+
+    def __init__(
+        self,
+        raw: RawEncoder,
+        tail: Sequence[nn.Module],
+        prompts: Mapping[str, str],
+        languages: Sequence[str] | None,
+        meta: ModelMeta,
+    ) -> None:
+        self.raw = raw
+        self.tail = list(tail)
+        self.prompts = dict(prompts)
+        self.languages = None if languages is None else frozenset(languages)
+        self.mteb_model_meta = meta
+        self.model = None  # mteb's attribute for a wrapped model; the modules here are raw.modules and tail
+
+    def unfitted(self, languages: Sequence[str]) -> list[str]:
+        """Those of ``languages`` (any codes) that the alignment does not know, canonical and sorted."""
+        return [] if self.languages is None else sorted({canonical(one) for one in languages} - self.languages)
+
+    def prompt_for(self, task: TaskMetadata, prompt_type: PromptType | None = None) -> str:
+        """What is put before a text: the first of task name, task type, query / document, default that is set."""
+        kind = str(getattr(prompt_type, "value", prompt_type or ""))
+        keys = (task.name, task.type, {"passage": "document"}.get(kind, kind), "default")
+        return next((self.prompts[key] for key in keys if key in self.prompts), "")
+
+    def encode(
+        self,
+        inputs: DataLoader[Any],
+        *,
+        task_metadata: TaskMetadata,
+        hf_split: str,
+        hf_subset: str,
+        prompt_type: PromptType | None = None,
+        **kwargs: Any,  # noqa: ANN401 - mteb's own: batch_size and the like, which change no vector
+    ) -> npt.NDArray[np.float32]:
+        """Vectors (n, d), float32, of a task's texts.
+
+        A text's language is the batch's ``lang`` column, else the one language of the subset.
+
+        Raises:
+            LanguageError: The alignment depends on the language and the task hides it, or has one that is not fitted.
+        """
+        texts: list[str] = []
+        codes: list[str] = []
+        for batch in inputs:
+            texts.extend(batch["text"])
+            codes.extend(batch.get("lang", ()))
+        languages = codes or [self._language_of(task_metadata, hf_subset)] * len(texts)
+        label = f"{task_metadata.name} {hf_subset}"
+        return self.encode_texts(texts, languages, self.prompt_for(task_metadata, prompt_type), label)
+
+    def encode_texts(
+        self, texts: Sequence[str], languages: Sequence[str | None], prompt: str = "", progress: str | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Vectors (n, d), float32, of texts in known languages (any codes; None where no alignment asks)."""
+        import torch
+
+        raw = self.raw.encode(texts, prompt, progress)
+        lang = [None if one is None else canonical(one) for one in languages] if self.languages is not None else None
+        features: dict[str, Any] = {"sentence_embedding": torch.from_numpy(raw), "lang": lang}
+        with torch.inference_mode():
+            for module in self.tail:
+                features = module(features)
+        vectors: npt.NDArray[np.float32] = features["sentence_embedding"].numpy()
+        return vectors
+
+    def _language_of(self, task: TaskMetadata, subset: str) -> str | None:
+        if self.languages is None:
+            return None
+        listed = task.hf_subsets_to_langscripts.get(subset)
+        if listed is None:  # a column of a multi-parallel task, named by its language
+            try:
+                return canonical(subset)
+            except LanguageError:
+                listed = task.languages
+        if len(set(listed)) == 1:
+            return canonical(listed[0])
+        raise LanguageError(
+            f"{task.name} does not say which language each text of {subset!r} is in, and {self.mteb_model_meta.name} "
+            "needs it; use a task with a 'lang' column or one column per language."
+        )

@@ -1,0 +1,126 @@
+"""From fit text to a fitted alignment, and the cache of fitted alignments."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from xalign_models import alignments, corpora
+from xalign_models.alignments import Alignment
+from xalign_models.corpora import Corpus
+from xalign_models.errors import AlignmentError, DataError, LanguageError
+from xalign_models.paths import atomic_directory, cache_dir
+from xalign_models.specs import AlignmentSpec, digest
+
+logger = logging.getLogger(__name__)
+
+VERSION = 1
+"""Of the fitting procedure; raised when the same text would give another alignment."""
+
+
+class Encode(Protocol):
+    """Texts to raw vectors (n, d), the prompt chosen beforehand."""
+
+    def __call__(self, texts: Sequence[str], *, progress: str | None = None) -> npt.NDArray[np.float32]: ...  # noqa: D102
+
+
+def load_corpora(spec: AlignmentSpec) -> list[Corpus]:
+    """The corpora that an alignment is fitted on.
+
+    Raises:
+        DataError: One is missing, or a parallel method is given monolingual text.
+    """
+    found = [corpora.load(name) for name in spec.corpora]
+    if not found:
+        raise DataError(f"{spec.label} has no fit text; name a corpus: {', '.join(corpora.CORPORA)}.")
+    if alignments.METHODS[spec.method].parallel and any(corpus.kind == "monolingual" for corpus in found):
+        raise DataError(
+            f"{spec.method} needs translations; {spec.corpora[0]!r} has none. Parallel corpora: ntrex, flores, "
+            "tatoeba_pairs, gettext, own:DIR."
+        )
+    return found
+
+
+def fit_languages(spec: AlignmentSpec, found: Sequence[Corpus]) -> tuple[str, ...]:
+    """The languages that the corpora have, or those of the spec.
+
+    Raises:
+        LanguageError: A language of the spec is in none of the corpora.
+    """
+    have = {language for corpus in found for language in corpus.languages}
+    if alignments.METHODS[spec.method].parallel:
+        have.add(corpora.ENGLISH)  # the pivot is on the other side of every pair
+    wanted = set(spec.languages or have)
+    if missing := sorted(wanted - have):
+        raise LanguageError(f"{', '.join(spec.corpora)} have no {', '.join(missing)}; they have {', '.join(sorted(have))}.")
+    return tuple(sorted(wanted))
+
+
+def fingerprint(spec: AlignmentSpec) -> str:
+    """Sha256 (hex) of what an alignment is fitted on and how, apart from the backbone."""
+    found = load_corpora(spec)
+    languages = fit_languages(spec, found)
+    texts = [corpus.fingerprint([*languages, corpora.ENGLISH]) for corpus in found]
+    return digest(VERSION, spec.method, spec.params, spec.limit, languages, texts)
+
+
+def fit(spec: AlignmentSpec, encode: Encode) -> Alignment:
+    """Encode the fit text and fit.
+
+    Args:
+        spec: Method, hyperparameters and text.
+        encode: Texts to raw vectors (n, d).
+
+    Raises:
+        DataError: Fit text is missing or not aligned.
+        AlignmentError: The method cannot be fitted on it.
+    """
+    found = load_corpora(spec)
+    languages = fit_languages(spec, found)
+    try:
+        alignment = alignments.make(spec.method, **dict(spec.params))
+    except TypeError as error:
+        raise AlignmentError(f"{spec.method}: {error}") from None
+    data: dict[str, Any] = {}
+    for language in languages:
+        if alignment.parallel and language == corpora.ENGLISH:
+            continue
+        rows = [_rows(corpus, language, spec.limit, alignment.parallel) for corpus in found if language in corpus.languages]
+        sides = [[text for side in part for text in side] for part in zip(*rows, strict=True)]
+        vectors = [encode(side, progress=f"fit {spec.label} {language}") for side in sides]
+        data[language] = tuple(vectors) if alignment.parallel else vectors[0]
+    if not data:
+        raise DataError(f"{spec.label}: no language but the pivot; parallel methods need at least one other.")
+    logger.info("Fitting %s on %d languages.", spec.label, len(data))
+    return alignment.fit(data)
+
+
+def _rows(corpus: Corpus, language: str, limit: int | None, parallel: bool) -> tuple[list[list[str]], ...]:
+    """The sides of a language's fit text, each wrapped in a list: one side, or (language, English)."""
+    if parallel:
+        side, english = corpus.pair(language)
+        return [side[:limit]], [english[:limit]]
+    return ([corpus.texts(language)[:limit]],)
+
+
+def fit_cached(spec: AlignmentSpec, backbone: str, encode: Encode) -> Alignment:
+    """:func:`fit`, or what an earlier fit of the same text on the same backbone and prompt left in the cache.
+
+    Args:
+        spec: Method, hyperparameters and text.
+        backbone: Fingerprint of what ``encode`` computes, prompt included.
+        encode: Texts to raw vectors (n, d).
+    """
+    directory = cache_dir() / "alignments" / digest(backbone, fingerprint(spec))[:32]
+    try:
+        return alignments.load(directory)
+    except AlignmentError:
+        logger.debug("No usable fit of %s in %s.", spec.label, directory)
+    alignment = fit(spec, encode)
+    with atomic_directory(directory) as temporary:
+        alignment.save(temporary)
+    return alignment

@@ -1,0 +1,305 @@
+"""From a name, a directory or a hub id to a model: as a SentenceTransformer, as an mteb encoder, and in mteb's registry."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import re
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xalign_models import assets, catalogue, fitting
+from xalign_models.backbones import loading
+from xalign_models.errors import AssetError, LicenceError, ModelError, XAlignError
+from xalign_models.paths import atomic_write_text
+from xalign_models.specs import BackboneSpec, ModelSpec, digest
+
+if TYPE_CHECKING:
+    from mteb.models.model_meta import ModelMeta
+    from sentence_transformers import SentenceTransformer
+
+    from xalign_models.alignments import Alignment
+    from xalign_models.backbones.raw import RawEncoder
+    from xalign_models.encoder import XAlignEncoder
+    from xalign_models.store import EmbeddingStore
+
+logger = logging.getLogger(__name__)
+
+_OWN_MODULES = ("xalign_models.", "sentence_transformers.")
+
+
+def list_models() -> list[str]:
+    """Names of the registered models, sorted."""
+    return sorted(catalogue.specs())
+
+
+def find_spec(model: str, **overrides: Any) -> ModelSpec:  # noqa: ANN401 - fields of BackboneSpec
+    """The spec of a registered name, or of any backbone by directory or hub id, unaligned.
+
+    Args:
+        model: ``xalign/lsar__multilingual-e5-small``, the name of a backbone, a directory, or ``org/name``.
+        **overrides: Fields of the backbone's spec that replace its own, e.g. ``layer=6``; None leaves a field alone.
+
+    Raises:
+        ModelError: No such model.
+    """
+    if model in catalogue.BACKBONES:
+        spec = ModelSpec(catalogue.BACKBONES[model])
+    elif Path(model).is_dir():
+        spec = ModelSpec(BackboneSpec(_slug(Path(model).resolve().name), str(Path(model).resolve())))
+    elif "/" in model and not model.startswith("xalign/") and "__" not in model:
+        spec = ModelSpec(BackboneSpec(_slug(model), model))
+    elif model in {asset.name for asset in assets.list_assets()}:
+        spec = ModelSpec(BackboneSpec(_slug(model), model))
+    else:
+        spec = catalogue.get_spec(model)
+    given = {field: value for field, value in overrides.items() if value is not None}
+    if not given:
+        return spec
+    suffix = "-".join(f"{field}{value}".replace("_", "") for field, value in sorted(given.items()) if field != "prompts")
+    name = f"{spec.backbone.name}-{_slug(suffix)}" if suffix else spec.backbone.name
+    return dataclasses.replace(spec, backbone=dataclasses.replace(spec.backbone, name=name, **given))
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", text).strip("-").replace("__", "_")
+
+
+def revision(spec: ModelSpec) -> str:
+    """16 hex digits of everything that determines the model's vectors.
+
+    Raises:
+        XAlignError: The weights or the fit text are not there.
+    """
+    parts: list[Any] = [loading.fingerprint(spec.backbone), loading.published_prompts(spec.backbone)]
+    if spec.alignment:
+        parts.append(fitting.fingerprint(spec.alignment))
+    return digest(*parts)[:16]
+
+
+def raw_encoder(spec: BackboneSpec, device: str, store: EmbeddingStore | None = None) -> RawEncoder:
+    """What gives the backbone's raw vectors."""
+    from xalign_models.backbones.raw import RawEncoder
+
+    return RawEncoder(loading.fingerprint(spec), partial(loading.load_modules, spec, device), device, store)
+
+
+def fitted(spec: ModelSpec, raw: RawEncoder) -> Alignment | None:
+    """The alignment of a spec, fitted now or taken from the cache of fits; None for a plain backbone."""
+    if spec.alignment is None:
+        return None
+    prompt = loading.published_prompts(spec.backbone).get("default", "")
+    return fitting.fit_cached(spec.alignment, digest(raw.namespace, prompt), partial(raw.encode, prompt=prompt))
+
+
+def load_encoder(
+    model: str | ModelSpec, *, device: str | None = None, store: EmbeddingStore | None = None, **overrides: Any  # noqa: ANN401
+) -> XAlignEncoder:
+    """A model as an mteb encoder.
+
+    Args:
+        model: A name, a directory (of any sentence-transformers model or of a saved aligned one), a hub id, or a spec.
+        device: cpu, cuda or mps; by default the best there is.
+        store: Where raw vectors are kept; None encodes anew.
+        **overrides: Fields of the backbone's spec.
+
+    Raises:
+        ModelError: No such model.
+        XAlignError: Weights or fit text are missing.
+    """
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    from xalign_models.alignments.module import Aligned
+    from xalign_models.encoder import XAlignEncoder
+
+    device = loading.pick_device(device)
+    if isinstance(model, str) and _is_aligned(Path(model)):
+        return _directory_encoder(Path(model), device, store)
+    spec = model if isinstance(model, ModelSpec) else find_spec(model, **overrides)
+    raw = raw_encoder(spec.backbone, device, store)
+    alignment = fitted(spec, raw)
+    tail = [Normalize()] if alignment is None else [Aligned.of(alignment), Normalize()]
+    languages = alignment.languages_ if alignment is not None and alignment.language_dependent else None
+    return XAlignEncoder(raw, tail, loading.published_prompts(spec.backbone), languages, model_meta(spec))
+
+
+def load(model: str, *, device: str | None = None, **overrides: Any) -> SentenceTransformer:  # noqa: ANN401
+    """A model as an ordinary SentenceTransformer.
+
+    Give it texts, or ``{"text": ..., "lang": "deu-Latn"}`` where the alignment depends on the language. A directory's
+    modules are loaded only if they are sentence-transformers' or ours: code that a directory brings along is not run.
+
+    Args:
+        model: A registered name, a directory, or a hub id.
+        device: cpu, cuda or mps; by default the best there is.
+        **overrides: Fields of the backbone's spec, e.g. ``layer=6``.
+
+    Raises:
+        ModelError: No such model, or a directory with modules of others.
+        XAlignError: Weights or fit text are missing.
+    """
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    from xalign_models.alignments.module import Aligned
+
+    device = loading.pick_device(device)
+    if _is_aligned(Path(model)):
+        return _open_directory(Path(model), device)
+    spec = find_spec(model, **overrides)
+    alignment = fitted(spec, raw_encoder(spec.backbone, device, _default_store()))
+    modules = list(loading.load_modules.__wrapped__(spec.backbone, device))  # its own copy: the caller may change it
+    modules += [Normalize()] if alignment is None else [Aligned.of(alignment), Normalize()]
+    prompts = loading.published_prompts(spec.backbone)
+    result = SentenceTransformer(
+        modules=modules, device=device, prompts=prompts, default_prompt_name="default" if "default" in prompts else None,
+        similarity_fn_name="cosine",
+    )  # fmt: skip
+    result.xalign_spec = spec
+    return result
+
+
+def _default_store() -> EmbeddingStore:
+    from xalign_models.store import open_store
+
+    return open_store()
+
+
+def save(model: SentenceTransformer, directory: Path) -> None:
+    """Write a model from :func:`load` as an ordinary sentence-transformers directory with our card in it.
+
+    Raises:
+        ModelError: The model did not come from :func:`load`.
+    """
+    spec = getattr(model, "xalign_spec", None)
+    if spec is None:
+        raise ModelError("Only models from xalign_models.load can be saved with their card; use save_pretrained.")
+    model.save_pretrained(str(directory), create_model_card=False)
+    card = {
+        "name": spec.name,
+        "revision": revision(spec),
+        "spec": spec.to_dict(),
+        "backbone": loading.fingerprint(spec.backbone),
+        "training_datasets": sorted(_trained_on(spec)),
+        "content": assets.directory_fingerprint(directory),
+    }
+    atomic_write_text(directory / assets.CARD, json.dumps(card, indent=2, ensure_ascii=False) + "\n")
+
+
+def _is_aligned(directory: Path) -> bool:
+    path = directory / "modules.json"
+    return path.is_file() and "xalign_models.alignments" in path.read_text(encoding="utf-8")
+
+
+def _open_directory(directory: Path, device: str) -> SentenceTransformer:
+    from sentence_transformers import SentenceTransformer
+
+    types = [entry["type"] for entry in json.loads((directory / "modules.json").read_text(encoding="utf-8"))]
+    if foreign := [kind for kind in types if not kind.startswith(_OWN_MODULES)]:
+        raise ModelError(f"{directory} has modules of others ({', '.join(foreign)}); load it with sentence-transformers.")
+    if code := [*directory.rglob("*.py"), *(path for path in directory.rglob("config.json") if b"auto_map" in path.read_bytes())]:
+        raise ModelError(f"{directory} brings code of its own ({code[0].name}); load it with sentence-transformers.")
+    try:
+        return SentenceTransformer(str(directory), device=device, trust_remote_code=True)
+    except (OSError, ValueError) as error:
+        raise AssetError(f"{directory} cannot be loaded: {str(error).splitlines()[0]}") from None
+
+
+def _card(directory: Path) -> dict[str, Any]:
+    """What a directory says it is: nothing when it was edited since, as it is then known by its content."""
+    try:
+        card: dict[str, Any] = json.loads((directory / assets.CARD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return card if card.get("content") == assets.directory_fingerprint(directory) else {}
+
+
+def _directory_encoder(directory: Path, device: str, store: EmbeddingStore | None) -> XAlignEncoder:
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    from xalign_models.alignments.module import Aligned
+    from xalign_models.backbones.raw import RawEncoder
+    from xalign_models.encoder import XAlignEncoder
+
+    model = _open_directory(directory, device)
+    modules = list(model)
+    at = next(i for i, module in enumerate(modules) if isinstance(module, Aligned))
+    card = _card(directory)
+    content = assets.directory_fingerprint(directory)
+    tail = [module.to("cpu") for module in modules[at:]]
+    if not isinstance(tail[-1], Normalize):
+        tail.append(Normalize())
+    raw = RawEncoder(card.get("backbone", content), lambda: modules[:at], device, store)
+    name = card.get("name", f"local/{_slug(directory.resolve().name)}")
+    meta = _meta(name, card.get("revision", content[:16]), set(card.get("training_datasets", ())), None, None, {})
+    aligned = modules[at]
+    return XAlignEncoder(raw, tail, {k: v for k, v in model.prompts.items() if v}, aligned.languages, meta)
+
+
+def _trained_on(spec: ModelSpec) -> set[str]:
+    if spec.alignment is None:
+        return set()
+    return {name for corpus in fitting.load_corpora(spec.alignment) for name in corpus.trains}
+
+
+def model_meta(spec: ModelSpec) -> ModelMeta:
+    """What mteb records of a model; ``revision`` is None as long as its weights or fit text are not at hand."""
+    try:
+        fixed, trained = revision(spec), _trained_on(spec)
+    except XAlignError as error:
+        logger.debug("%s has no revision yet: %s", spec.name, error)
+        fixed, trained = None, set()
+    return _meta(spec.name, fixed, trained, spec.backbone.mteb_name, spec.backbone.max_tokens, {"spec": spec.to_dict()})
+
+
+def _meta(
+    name: str, fixed: str | None, trained: set[str], like: str | None, max_tokens: int | None, arguments: dict[str, Any]
+) -> ModelMeta:
+    import mteb
+    from mteb.models.model_meta import ModelMeta, ScoringFunction
+
+    known = mteb.get_model_meta(like).model_dump() if like else {}
+    inherited = {key: known.get(key) for key in (
+        "release_date", "languages", "n_parameters", "n_embedding_parameters", "memory_usage_mb", "max_tokens", "embed_dim",
+        "license", "open_weights", "public_training_code", "public_training_data", "reference", "citation",
+    )}  # fmt: skip
+    return ModelMeta(**{
+        **inherited,
+        "max_tokens": max_tokens or inherited["max_tokens"],
+        "loader": _mteb_loader,
+        "loader_kwargs": arguments,
+        "name": name,
+        "revision": fixed,
+        "framework": ["Sentence Transformers", "PyTorch"],
+        "similarity_fn_name": ScoringFunction.COSINE,
+        "use_instructions": False,
+        "training_datasets": trained | set(known.get("training_datasets") or ()),
+        "adapted_from": like,
+    })  # fmt: skip
+
+
+def _mteb_loader(name: str, revision: str | None = None, device: str | None = None, **kwargs: Any) -> XAlignEncoder:  # noqa: ANN401, ARG001
+    spec = ModelSpec.from_dict(kwargs["spec"]) if "spec" in kwargs else name
+    return load_encoder(spec, device=device, store=_default_store())
+
+
+def register_models() -> None:
+    """Make every registered model known to ``mteb.get_model``; those whose weights are here get their revision now."""
+    from mteb.models.model_implementations import MODEL_REGISTRY
+
+    for name, spec in catalogue.specs().items():
+        MODEL_REGISTRY[name] = model_meta(spec) if _at_hand(spec.backbone) else _meta(
+            name, None, set(), spec.backbone.mteb_name, spec.backbone.max_tokens, {"spec": spec.to_dict()}
+        )  # fmt: skip
+
+
+def _at_hand(spec: BackboneSpec) -> bool:
+    """Whether the weights are installed: looking must neither install an asset nor ask the hub."""
+    try:
+        return assets.where(spec.model) is not None
+    except (AssetError, LicenceError):
+        return False
+
+
