@@ -33,9 +33,11 @@ class CorpusTask(AbsTask):  # type: ignore[misc]  # mteb is typed loosely
 
     Attributes:
         corpus_name: For ``xalign_models.corpora.load``.
+        narrows: Whether a run's choice of languages leaves out subsets; False where the published protocol fixes them.
     """
 
     corpus_name: ClassVar[str]
+    narrows: ClassVar[bool] = True
     _corpus: Corpus | None = None
 
     def __init__(self, seed: int = 42, **kwargs: Any) -> None:  # noqa: ANN401 - mteb's signature

@@ -11,6 +11,7 @@ class GettextPrecision(PrecisionTask):
     """P@k on the test half of the embedded corpus; models named ``...__gettext`` are fitted on the other half."""
 
     corpus_name = "gettext:test"
+    narrows = False
     metadata = precision_metadata(
         "GettextPrecision",
         GETTEXT_LANGUAGES,

@@ -36,6 +36,7 @@ class LanguageIdentity(CorpusTask):
 
     abstask_prompt = ""
     corpus_name = "tatoeba"
+    narrows = False
     metadata = TaskMetadata(
         name="LanguageIdentity",
         description="How little k-means clusters of a multilingual pool tell about its languages (1 - NMI).",

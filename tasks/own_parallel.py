@@ -23,6 +23,7 @@ class OwnParallel(PrecisionTask):
     """
 
     corpus_name = "own"
+    narrows = False
     metadata = precision_metadata(
         "OwnParallel",
         ("deu-Latn", "eng-Latn"),

@@ -33,6 +33,7 @@ class Tatoeba36(PrecisionTask):
     """
 
     corpus_name = "tatoeba"
+    narrows = False
     metadata = TaskMetadata(
         name="Tatoeba36",
         description="Finding a sentence's translation among the up to 1,000 of LASER's Tatoeba test, 36 languages.",

@@ -99,12 +99,10 @@ def fit(spec: AlignmentSpec, encode: Encode) -> Alignment:
     return alignment.fit(data)
 
 
-def _rows(corpus: Corpus, language: str, limit: int | None, parallel: bool) -> tuple[list[list[str]], ...]:
-    """The sides of a language's fit text, each wrapped in a list: one side, or (language, English)."""
-    if parallel:
-        side, english = corpus.pair(language)
-        return [side[:limit]], [english[:limit]]
-    return ([corpus.texts(language)[:limit]],)
+def _rows(corpus: Corpus, language: str, limit: int | None, parallel: bool) -> tuple[list[str], ...]:
+    """The sides of a language's fit text: one, or (language, English)."""
+    sides = corpus.pair(language) if parallel else (corpus.texts(language),)
+    return tuple(side[:limit] for side in sides)
 
 
 def fit_cached(spec: AlignmentSpec, backbone: str, encode: Encode) -> Alignment:

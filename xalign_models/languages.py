@@ -66,8 +66,7 @@ def canonical(code: str) -> str:
     """The canonical form of any unambiguous language code.
 
     Takes canonical codes (``deu-Latn``), FLORES-200 (``deu_Latn``), ISO 639-3 and Tatoeba (``deu``, ``cmn``), ISO 639-2
-    (``ger``), NTREX
-    (``srp-Cyrl``, ``zho-TW``), ISO 639-1 (``de``) and BCP 47 with a region (``pt-BR``, which is Portuguese).
+    (``ger``), NTREX (``srp-Cyrl``, ``zho-TW``), ISO 639-1 (``de``) and BCP 47 with a region (``pt-BR``: Portuguese).
     Lazada's two-letter codes name countries and are not taken here: see :func:`from_lazada`.
 
     Raises:

@@ -140,15 +140,23 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
         ModelError: No such model, or a directory with modules of others.
         XAlignError: Weights or fit text are missing.
     """
+    if _is_aligned(Path(model)):
+        return _open_directory(Path(model), loading.pick_device(device))
+    return build(find_spec(model, **overrides), device=device)
+
+
+def build(spec: ModelSpec, *, device: str | None = None) -> SentenceTransformer:
+    """The SentenceTransformer of a spec; its alignment is fitted now unless an earlier fit is in the cache.
+
+    Raises:
+        XAlignError: Weights or fit text are missing.
+    """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     from xalign_models.alignments.module import Aligned
 
     device = loading.pick_device(device)
-    if _is_aligned(Path(model)):
-        return _open_directory(Path(model), device)
-    spec = find_spec(model, **overrides)
     alignment = fitted(spec, raw_encoder(spec.backbone, device, _default_store()))
     modules = list(loading.load_modules.__wrapped__(spec.backbone, device))  # its own copy: the caller may change it
     modules += [Normalize()] if alignment is None else [Aligned.of(alignment), Normalize()]
@@ -168,14 +176,14 @@ def _default_store() -> EmbeddingStore:
 
 
 def save(model: SentenceTransformer, directory: Path) -> None:
-    """Write a model from :func:`load` as an ordinary sentence-transformers directory with our card in it.
+    """Write a model from :func:`build` or :func:`load` as an ordinary sentence-transformers directory with our card in it.
 
     Raises:
-        ModelError: The model did not come from :func:`load`.
+        ModelError: The model did not come from them.
     """
     spec = getattr(model, "xalign_spec", None)
     if spec is None:
-        raise ModelError("Only models from xalign_models.load can be saved with their card; use save_pretrained.")
+        raise ModelError("Only models from xalign_models.load or build can be saved with their card; use save_pretrained.")
     model.save_pretrained(str(directory), create_model_card=False)
     card = {
         "name": spec.name,

@@ -1,0 +1,260 @@
+"""The store: what was put is there, whoever put it and however they ended; a full store forgets the oldest encoder."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xalign_models.errors import ModelError
+from xalign_models.store import EmbeddingStore, default_path, key, open_store
+
+DIM = 64
+WRITER = """
+import sys
+from pathlib import Path
+import numpy as np
+from xalign_models.store import EmbeddingStore, key
+
+store, name, count = EmbeddingStore(Path(sys.argv[1]), 1 << 26), sys.argv[2], int(sys.argv[3])
+for i in range(count):
+    keys = [key("", f"{name} {i} {j}") for j in range(8)]
+    store.put("shared", keys, np.full((8, 64), i, dtype=np.float32))
+    print(i, flush=True)
+"""
+
+
+def write(path: Path, name: str, count: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WRITER, str(path), name, str(count)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def keys(count: int, prompt: str = "") -> list[bytes]:
+    return [key(prompt, str(i)) for i in range(count)]
+
+
+def vectors(count: int, value: float = 0.0) -> np.ndarray:
+    return np.arange(count * DIM, dtype=np.float32).reshape(count, DIM) + np.float32(value)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_vectors_come_back_as_float32_in_the_order_of_the_keys(path: Path, dtype: type) -> None:
+    rows = vectors(5).astype(dtype)
+    with EmbeddingStore(path) as store:
+        store.put("one", keys(5), rows[:, ::-1])  # not contiguous
+        found = store.get("one", [*keys(5)[::-1], key("", "never put")])
+    assert found.pop() is None
+    np.testing.assert_array_equal(np.stack([row for row in found if row is not None]), rows[::-1, ::-1])
+    assert all(row is not None and row.dtype == np.float32 and not row.flags.writeable for row in found)
+
+
+def test_what_was_put_is_there_when_the_store_is_opened_again(path: Path) -> None:
+    with EmbeddingStore(path) as store:
+        store.put("one", keys(3), vectors(3))
+    with EmbeddingStore(path) as store:
+        np.testing.assert_array_equal(np.stack(store.get("one", keys(3))), vectors(3))
+
+
+@given(st.text(), st.text(), st.text(), st.text())
+def test_keys_differ_when_prompt_or_text_differ(prompt: str, text: str, other_prompt: str, other_text: str) -> None:
+    same = (prompt, text) == (other_prompt, other_text)
+    assert (key(prompt, text) == key(other_prompt, other_text)) == same
+
+
+@given(st.text(min_size=1), st.integers(min_value=0))
+def test_the_boundary_of_prompt_and_text_counts(joined: str, cut: int) -> None:
+    cuts = [(joined[:i], joined[i:]) for i in (cut % len(joined), len(joined))]
+    assert key(*cuts[0]) != key(*cuts[1])
+
+
+def test_a_lone_surrogate_has_a_key() -> None:
+    assert len({key("", "\ud800"), key("\ud800", ""), key("", "?")}) == 3
+    assert len(key("", "\ud800")) == 16
+
+
+def test_namespaces_do_not_see_each_other(path: Path) -> None:
+    with EmbeddingStore(path) as store:
+        store.put("one", keys(2), vectors(2))
+        store.put("two", keys(2), vectors(2, 7.0))
+        assert store.get("three", keys(2)) == [None, None]
+        np.testing.assert_array_equal(np.stack(store.get("one", keys(2))), vectors(2))
+        np.testing.assert_array_equal(np.stack(store.get("two", keys(2))), vectors(2, 7.0))
+        assert store.clear("one") == 2
+        assert store.get("one", keys(2)) == [None, None]
+        np.testing.assert_array_equal(np.stack(store.get("two", keys(2))), vectors(2, 7.0))
+
+
+def test_stats_and_clear(path: Path) -> None:
+    with EmbeddingStore(path) as store:
+        assert store.stats() == []
+        assert store.clear() == 0
+        for name, count in (("one", 3), ("two", 20)):
+            store.put(name, keys(count), vectors(count))
+        two, one = store.stats()
+        assert (one.namespace, one.vectors, two.namespace, two.vectors) == ("one", 3, "two", 20)
+        assert two.bytes >= 20 * DIM * 4
+        assert two.last_used > one.last_used
+        assert store.clear() == 23
+        assert store.stats() == []
+        store.put("one", keys(1), vectors(1))  # a cleared store takes vectors again
+        assert [row is None for row in store.get("one", keys(2))] == [False, True]
+
+
+def test_looking_at_the_stats_does_not_count_as_use(path: Path) -> None:
+    with EmbeddingStore(path) as store:
+        for name in ("one", "two"):
+            store.put(name, keys(1), vectors(1))
+        before = store.stats()
+    with EmbeddingStore(path) as store:
+        assert store.stats() == before
+        assert store.stats() == before
+
+
+def test_two_processes_write_at_once(path: Path) -> None:
+    writers = [write(path, name, 50) for name in ("a", "b")]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    with EmbeddingStore(path) as store:
+        wanted = [(name, i, j) for name in "ab" for i in range(50) for j in range(8)]
+        found = store.get("shared", [key("", f"{name} {i} {j}") for name, i, j in wanted])
+        assert all(row is not None and (row == i).all() for row, (_, i, _) in zip(found, wanted, strict=True))
+        assert store.stats()[0].vectors == len(wanted)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL is POSIX")
+def test_a_killed_writer_loses_nothing_that_it_had_put(path: Path) -> None:
+    writer = write(path, "a", 1_000_000)
+    assert writer.stdout is not None
+    for line in writer.stdout:
+        if int(line) == 20:
+            break
+    writer.send_signal(signal.SIGKILL)
+    done = max([20, *(int(line) for line in writer.stdout)])
+    writer.wait(60)
+    with EmbeddingStore(path) as store:
+        for i in range(done + 1):
+            found = store.get("shared", [key("", f"a {i} {j}") for j in range(8)])
+            assert all(row is not None and (row == i).all() for row in found)
+        store.put("shared", keys(1), vectors(1))  # and the store is writable
+
+
+def test_vectors_cleared_by_another_process_are_encoded_and_kept_anew(path: Path) -> None:
+    code = "import sys; from pathlib import Path; from xalign_models.store import EmbeddingStore as S;"
+    with EmbeddingStore(path) as store:
+        store.put("one", keys(600), vectors(600))
+        subprocess.run([sys.executable, "-c", f"{code} S(Path(sys.argv[1])).clear()", str(path)], check=True)
+        assert store.get("one", keys(1)) == [None]
+        store.put("one", keys(2), vectors(2))
+        np.testing.assert_array_equal(np.stack(store.get("one", keys(2))), vectors(2))
+        assert store.stats()[0].vectors == 2
+    with EmbeddingStore(path) as store:
+        np.testing.assert_array_equal(np.stack(store.get("one", keys(2))), vectors(2))
+
+
+def test_a_put_after_another_process_cleared_is_not_lost(path: Path) -> None:
+    code = "import sys; from pathlib import Path; from xalign_models.store import EmbeddingStore as S;"
+    with EmbeddingStore(path) as store:
+        store.put("one", keys(600), vectors(600))
+        subprocess.run([sys.executable, "-c", f"{code} S(Path(sys.argv[1])).clear()", str(path)], check=True)
+        store.put("one", keys(2), vectors(2))
+        np.testing.assert_array_equal(np.stack(store.get("one", keys(2))), vectors(2))
+    with EmbeddingStore(path) as store:
+        np.testing.assert_array_equal(np.stack(store.get("one", keys(2))), vectors(2))
+        assert [one.vectors for one in store.stats()] == [2]
+
+
+class TestFull:
+    """A store of a megabyte, and encoders whose vectors take 300 kB each."""
+
+    SIZE, COUNT = 1 << 20, 1000
+
+    def fill(self, path: Path, *names: str) -> None:
+        for name in names:  # each in a process of its own, so to say
+            with EmbeddingStore(path, self.SIZE) as store:
+                store.put(name, keys(self.COUNT), vectors(self.COUNT))
+
+    def test_the_encoder_used_longest_ago_is_dropped(self, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.WARNING):
+            self.fill(path, "one", "two", "three")
+            with EmbeddingStore(path, self.SIZE) as store:
+                assert store.get("one", keys(1)) != [None]  # so "two" is now the oldest
+            self.fill(path, "four")
+        with EmbeddingStore(path, self.SIZE) as store:
+            assert sorted(one.namespace for one in store.stats()) == ["four", "one", "three"]
+            for name in ("four", "one", "three"):
+                np.testing.assert_array_equal(np.stack(store.get(name, keys(self.COUNT))), vectors(self.COUNT))
+        assert [record.message for record in caplog.records if "dropping 1000 vectors of two" in record.message]
+
+    def test_one_encoder_alone_fills_it_keeps_what_it_has_and_says_so_once(
+        self, path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with caplog.at_level(logging.WARNING), EmbeddingStore(path, self.SIZE) as store:
+            for i in range(20):
+                store.put("one", [key(str(i), str(j)) for j in range(500)], vectors(500))
+            kept = store.stats()[0].vectors
+            assert 1000 <= kept < 20 * 500
+            np.testing.assert_array_equal(np.stack(store.get("one", [key("0", str(j)) for j in range(500)])), vectors(500))
+            assert store.get("one", [key("19", "0")]) == [None]
+            assert store.get("two", [key("19", "0")]) == [None]
+            store.put("two", keys(10), vectors(10))  # another encoder is the newer one
+            assert [one.namespace for one in store.stats()] == ["two"]
+        (full,) = [record.message for record in caplog.records if "is full (" in record.message]
+        assert "XALIGN_STORE_GB" in full
+        assert "xalign store clear" in full
+
+    def test_a_full_store_can_still_be_read_and_cleared(self, path: Path) -> None:
+        with EmbeddingStore(path, self.SIZE) as store:
+            for i in range(20):
+                store.put("one", [key(str(i), str(j)) for j in range(100)], vectors(100))
+        with EmbeddingStore(path, self.SIZE) as store:
+            assert store.get("one", [key("0", "0")]) != [None]
+            assert store.clear() >= 1000
+            assert store.stats() == []
+
+    def test_many_small_encoders_make_room_for_each_other(self, path: Path) -> None:
+        for i in range(40):
+            with EmbeddingStore(path, self.SIZE) as store:
+                store.put(f"encoder {i}", keys(200), vectors(200))
+                np.testing.assert_array_equal(np.stack(store.get(f"encoder {i}", keys(200))), vectors(200))
+        with EmbeddingStore(path, self.SIZE) as store:
+            left = [int(one.namespace.split()[1]) for one in store.stats()]
+        assert left == list(range(39, 39 - len(left), -1))
+        assert len(left) > 5
+
+
+def test_a_file_in_its_place_is_named(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("not a directory")
+    with pytest.raises(ModelError, match="Cannot open the store at .*XALIGN_STORE"):
+        EmbeddingStore(tmp_path / "store")
+
+
+def test_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XALIGN_STORE", raising=False)
+    monkeypatch.setenv("XALIGN_CACHE", str(tmp_path))
+    assert default_path() == tmp_path / "store"
+    monkeypatch.setenv("XALIGN_STORE", str(tmp_path / "elsewhere"))
+    assert default_path() == tmp_path / "elsewhere"
+    store = open_store()
+    assert store.path == tmp_path / "elsewhere"
+    assert open_store(tmp_path / "elsewhere") is store  # LMDB opens a directory once in a process
+    monkeypatch.setenv("XALIGN_STORE", str(tmp_path / "third"))
+    assert open_store().path == tmp_path / "third"
+
+
+@pytest.mark.parametrize("value", ["many", "-1", "0", "nan"])
+def test_a_size_that_is_none_is_named(path: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("XALIGN_STORE_GB", value)
+    with pytest.raises(ModelError, match=f"XALIGN_STORE_GB={value}"):
+        EmbeddingStore(path)

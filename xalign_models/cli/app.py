@@ -1,0 +1,92 @@
+"""The application, what all commands share, and how errors end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import warnings
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from xalign_models import __version__
+from xalign_models.errors import XAlignError
+
+app = typer.Typer(
+    help="Fit, score and compare cross-lingually aligned text embeddings.",
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+)  # fmt: skip
+out = Console(width=None if sys.stdout.isatty() else 160)
+err = Console(stderr=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps; by default the best there is.")]
+Output = Annotated[str, typer.Option("--output", "-o", help="Root of the results; they lie in its folder results/.")]
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and debug messages.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        out.print(f"xalign {__version__}")
+        raise typer.Exit
+    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, format="%(levelname)s: %(message)s")
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"  # one line, without a source line
+    if not debug:  # others' information on every call; ours says what a user must know
+        for name in ("mteb", "datasets", "transformers", "sentence_transformers", "httpx", "huggingface_hub"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def main() -> None:
+    """Run a command. Exit status: 0 done; 1 done, but something failed or regressed; 2 it could not be done."""
+    try:
+        from xalign_models.cli import assets, models, scoring, store
+
+        for module in (models, assets, scoring, store):
+            module.add_to(app)
+        app()
+    except XAlignError as error:
+        if "--debug" in sys.argv:
+            raise
+        fail(str(error))
+    except KeyboardInterrupt:
+        err.print("interrupted; what was finished is kept, and the same command goes on from there.")
+        sys.exit(130)
+    except BrokenPipeError:  # `xalign ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def fail(message: str) -> None:
+    """One line on standard error, exit status 2."""
+    err.print(f"error: {message}", soft_wrap=True, highlight=False, markup=False)
+    sys.exit(2)
+
+
+def print_json(data: Any) -> None:  # noqa: ANN401 - anything that JSON can write
+    """``data`` as indented JSON on standard output."""
+    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False, default=str) + "\n")
+
+
+def print_rows(rows: list[dict[str, Any]], as_json: bool, right: tuple[str, ...] = ()) -> None:
+    """Rows as a table, or as JSON; columns named in ``right`` are right-aligned."""
+    if as_json:
+        print_json(rows)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in rows[0] if rows else ():
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*("" if value is None else str(value) for value in row.values()))
+    out.print(table, highlight=False)
+
+
+def split_list(values: list[str] | None) -> list[str]:
+    """Options that may be repeated or hold commas: ``-m a -m b,c`` is a, b, c."""
+    return [part.strip() for value in values or () for part in value.split(",") if part.strip()]

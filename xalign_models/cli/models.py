@@ -1,0 +1,127 @@
+"""``xalign models | tasks | fit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from xalign_models.cli.app import Device, Json, out, print_rows, split_list
+from xalign_models.errors import ModelError
+from xalign_models.specs import Dtype, Pooling
+
+Layer = Annotated[int | None, typer.Option(help="Hidden state to pool: 0 the embeddings, k the k-th layer's output.")]
+Pool = Annotated[Pooling | None, typer.Option(help="How token vectors become one.")]
+Precision = Annotated[Dtype | None, typer.Option("--dtype", help="Of weights and activations.")]
+MaxTokens = Annotated[int | None, typer.Option(help="Cut texts at this many tokens.")]
+Prompt = Annotated[list[str] | None, typer.Option(help='KEY=TEXT put before inputs, e.g. --prompt "default=query: ".')]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(models)
+    app.command()(tasks)
+    app.command()(fit)
+
+
+def overrides(
+    layer: int | None, pooling: Pooling | None, dtype: Dtype | None, max_tokens: int | None, prompt: list[str] | None
+) -> dict[str, Any]:
+    """The options as fields of a BackboneSpec.
+
+    Raises:
+        ModelError: A prompt without a key.
+    """
+    pairs = [tuple(one.split("=", 1)) for one in prompt or ()]
+    if bad := [one for one in pairs if len(one) != 2]:  # noqa: PLR2004 - key and text
+        raise ModelError(f'--prompt {bad[0][0]!r} has no key; write it as --prompt "default=query: ".')
+    return {"layer": layer, "pooling": pooling, "dtype": dtype, "max_tokens": max_tokens, "prompts": tuple(pairs) or None}
+
+
+def models(
+    match: Annotated[str, typer.Argument(help="Show only names that contain this.")] = "", json: Json = False
+) -> None:
+    """The registered models; any directory or hub id works too."""
+    from xalign_models.catalogue import specs
+
+    print_rows(
+        [
+            {
+                "model": spec.name,
+                "backbone": spec.backbone.model,
+                "layer": "last" if spec.backbone.layer is None else spec.backbone.layer,
+                "fitted on": "+".join(spec.alignment.corpora) if spec.alignment else "",
+            }
+            for name, spec in sorted(specs().items(), key=lambda item: (item[1].backbone.name, item[1].data, item[0]))
+            if match in name
+        ],
+        json,
+    )
+
+
+def tasks(json: Json = False) -> None:
+    """Our tasks and benchmarks; `xalign run` takes mteb's own names too."""
+    from tasks import BENCHMARKS, TASKS
+
+    rows = [
+        {
+            "task": task.metadata.name,
+            "score": task.metadata.main_score,
+            "languages": len(task.metadata.languages),
+            "subsets": len(task.metadata.hf_subsets),
+            "description": task.metadata.description,
+        }
+        for task in TASKS
+    ]
+    rows += [{"task": name, "score": None, "languages": None, "subsets": None, "description": ", ".join(members)}
+             for name, members in BENCHMARKS.items()]  # fmt: skip
+    print_rows(rows, json, right=("languages", "subsets"))
+
+
+def fit(
+    method: Annotated[str, typer.Argument(help="centered, lir, lsar, procrustes or affine.")],
+    backbone: Annotated[str, typer.Option(help="Registered backbone, directory or hub id.")],
+    corpus: Annotated[list[str], typer.Option(help="Fit text: lingua, newstest, ntrex, tatoeba_pairs, own:DIR, ...")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write the model to.")],
+    param: Annotated[list[str] | None, typer.Option(help="NAME=VALUE of the method, e.g. --param k=15.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Rows per language and corpus.")] = None,
+    languages: Annotated[list[str] | None, typer.Option(help="Languages to fit; all of the corpus by default.")] = None,
+    layer: Layer = None,
+    pooling: Pool = None,
+    dtype: Precision = None,
+    max_tokens: MaxTokens = None,
+    prompt: Prompt = None,
+    device: Device = None,
+) -> None:
+    """Fit an alignment to a backbone and write both as one sentence-transformers directory."""
+    import json
+
+    from xalign_models import registry
+    from xalign_models.alignments import METHODS
+    from xalign_models.languages import canonical
+    from xalign_models.specs import AlignmentSpec, ModelSpec
+
+    if method not in METHODS:
+        raise ModelError(f"Unknown method {method!r}; known ones are {', '.join(METHODS)}.")
+    if output.exists() and any(output.iterdir()) and not (output / "modules.json").is_file():
+        raise ModelError(f"--output {output} is there and is no model; choose a new directory.")
+    params = []
+    for one in param or ():
+        name, separator, value = one.partition("=")
+        if not separator:
+            raise ModelError(f"--param {one!r} is not NAME=VALUE.")
+        try:
+            params.append((name, json.loads(value)))
+        except ValueError:
+            params.append((name, value))
+    corpora = tuple(split_list(corpus))
+    label = "-".join([method, *(str(value) for _, value in params)])
+    alignment = AlignmentSpec(
+        label, method, tuple(params), corpora, limit, tuple(canonical(one) for one in split_list(languages)) or None
+    )
+    base = registry.find_spec(backbone, **overrides(layer, pooling, dtype, max_tokens, prompt)).backbone
+    data = "-".join(Path(one.partition(":")[2]).name or one if one.startswith("own") else one for one in corpora)
+    spec = ModelSpec(base, alignment, data.replace(":", "-").replace("__", "_"))
+    registry.save(registry.build(spec, device=device), output)
+    out.print(f"{spec.name}: {output}", highlight=False, soft_wrap=True)

@@ -1,0 +1,173 @@
+"""``xalign run | leaderboard | gate``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from xalign_models.cli.app import Device, Json, Output, err, out, print_json, split_list
+from xalign_models.cli.models import Layer, MaxTokens, Pool, Precision, Prompt, overrides
+from xalign_models.errors import DataError
+
+EMBEDDED_MODELS = (
+    "all-MiniLM-L6-v2",
+    *(
+        f"xalign/{method}__multilingual-e5-small{data}"
+        for method, data in (
+            ("plain", ""),
+            *((method, "__gettext") for method in ("centered", "lir-1", "lsar", "procrustes", "affine")),
+        )
+    ),
+)
+"""What `xalign run` runs by default: models and text that come from the package index."""
+EMBEDDED_TASKS = ("GettextPrecision",)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(run)
+    app.command()(leaderboard)
+    app.command()(gate)
+
+
+Models = Annotated[list[str] | None, typer.Option("--models", "-m", help="Names, directories or hub ids.")]
+Tasks = Annotated[list[str] | None, typer.Option("--tasks", "-t", help="Names of tasks, ours or mteb's.")]
+
+
+def run(
+    models: Models = None,
+    tasks: Tasks = None,
+    benchmark: Annotated[str | None, typer.Option(help='Tasks of a benchmark, e.g. "XAlign(parallel)".')] = None,
+    languages: Annotated[list[str] | None, typer.Option(help="Language codes, `core` (22) or `all`.")] = None,
+    data: Annotated[list[str] | None, typer.Option(help="own=DIR: parallel text of yours for OwnParallel.")] = None,
+    output: Output = ".",
+    layer: Layer = None,
+    pooling: Pool = None,
+    dtype: Precision = None,
+    max_tokens: MaxTokens = None,
+    prompt: Prompt = None,
+    device: Device = None,
+    items: Annotated[bool, typer.Option(help="Keep outcomes item by item beside the scores.")] = True,
+    json: Json = False,
+) -> None:
+    """Score models on tasks and print the leaderboard.
+
+    Without options: models and text that come from the package index. Goes on where an earlier run stopped; what is
+    scored is not scored again, and what is encoded is not encoded again.
+    """
+    _set_data(data)
+    err.print("loading mteb ...", highlight=False) if err.is_terminal else None
+    from tasks import BENCHMARKS, register_with_mteb
+    from xalign_models.harness.running import CORE, run as run_all
+    from xalign_models.languages import canonical
+    from xalign_models.store import open_store
+
+    register_with_mteb()
+    names = split_list(tasks)
+    if benchmark:
+        import mteb
+
+        if benchmark not in BENCHMARKS:
+            try:
+                names += [task.metadata.name for task in mteb.get_benchmark(benchmark).tasks]
+            except KeyError:
+                raise DataError(f"Unknown benchmark {benchmark!r}; ours are {', '.join(BENCHMARKS)}.") from None
+        else:
+            names += BENCHMARKS[benchmark]
+    codes = split_list(languages)
+    chosen = None if codes == ["all"] else CORE if codes in ([], ["core"]) else [canonical(code) for code in codes]
+    wanted = split_list(models) or list(EMBEDDED_MODELS)
+    failed = []
+    outcomes: list[dict[str, Any]] = []
+    fields = overrides(layer, pooling, dtype, max_tokens, prompt)
+    for outcome in run_all(
+        wanted, names or list(EMBEDDED_TASKS), Path(output), languages=chosen, device=device, store=open_store(),
+        items=items, overrides=fields,
+    ):  # fmt: skip
+        line = f"{outcome.model}  {outcome.task}: "
+        if outcome.result is None:
+            failed.append(outcome.error)
+            err.print(f"{line}not scored. {outcome.error}", highlight=False, markup=False, soft_wrap=True)
+        else:
+            note = f" (not fitted for {', '.join(outcome.unfitted)})" if outcome.unfitted else ""
+            state = "scored" if outcome.fresh else "was scored already"
+            err.print(f"{line}{state}{note}", highlight=False, markup=False, soft_wrap=True)
+        outcomes.append({"model": outcome.model, "task": outcome.task, "scored": outcome.result is not None,
+                         "fresh": outcome.fresh, "unfitted": list(outcome.unfitted), "error": outcome.error})  # fmt: skip
+    if json:
+        print_json(outcomes)
+    elif len(failed) < len(outcomes):
+        _show([one["model"] for one in outcomes], [one["task"] for one in outcomes], Path(output))
+    if failed:
+        raise typer.Exit(2 if len(failed) == len(outcomes) else 1)
+
+
+def _set_data(data: list[str] | None) -> None:
+    for one in split_list(data):
+        name, separator, path = one.partition("=")
+        if name != "own" or not separator:
+            raise DataError(f"--data {one!r} is not understood; write --data own=DIR.")
+        if not Path(path).expanduser().exists():
+            raise DataError(f"--data own={path}: there is no such file or directory.")
+        os.environ["XALIGN_OWN"] = str(Path(path).expanduser().resolve())
+
+
+def _show(models: list[str], tasks: list[str], output: Path) -> None:
+    from xalign_models.harness.leaderboard import leaderboard as make
+    from xalign_models.harness.reading import read_results
+
+    out.print(make(read_results(output), models=models, tasks=tasks).to_rich())
+
+
+def leaderboard(
+    models: Models = None,
+    tasks: Tasks = None,
+    output: Output = ".",
+    json: Json = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
+    published: Annotated[bool, typer.Option(help="With one task: show published numbers beside ours.")] = True,
+) -> None:
+    """Models x tasks from the results, with the difference to each model's unaligned backbone; one task in detail."""
+    from xalign_models.harness.leaderboard import detail, leaderboard as make
+    from xalign_models.harness.reading import read_results
+
+    results = read_results(Path(output))
+    chosen_tasks = split_list(tasks)
+    board = make(results, models=split_list(models) or None, tasks=chosen_tasks or None)
+    if json:
+        print_json(board.to_json())
+    elif markdown:
+        out.print(board.to_markdown(), highlight=False, markup=False, soft_wrap=True)
+    else:
+        out.print(board.to_rich())
+        if len(chosen_tasks) == 1:
+            out.print(detail(results, chosen_tasks[0], models=split_list(models) or None, published=published).to_rich())
+
+
+def gate(
+    output: Output = ".",
+    baseline: Annotated[Path | None, typer.Option(help="By default results/baseline.json under --output.")] = None,
+    update: Annotated[bool, typer.Option("--update", help="Write the baseline from the results at hand.")] = False,
+    models: Models = None,
+    tasks: Tasks = None,
+    json: Json = False,
+) -> None:
+    """Compare results with the baseline: exit 0 as good, 1 a regression, 2 it cannot judge."""
+    from xalign_models.harness import gate as gates
+    from xalign_models.harness.reading import read_results
+
+    path = baseline or Path(output) / "results" / "baseline.json"
+    results = read_results(Path(output))
+    if update:
+        gates.write_baseline(path, gates.make_baseline(results, split_list(models) or None, split_list(tasks) or None))
+        out.print(f"wrote {path}", highlight=False, soft_wrap=True)
+        return
+    report = gates.compare(results, gates.read_baseline(path))
+    if json:
+        print_json(report.to_json())
+    else:
+        out.print(report.to_rich())
+    raise typer.Exit(report.exit_code)

@@ -1,0 +1,104 @@
+"""mteb's result cache, made safe: results are written whole or not at all, and unreadable ones are set aside."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import platform
+import shutil
+import tempfile
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mteb.cache import ResultCache
+from mteb.results import TaskResult
+
+from xalign_models import __version__
+from xalign_models.assets import CARD
+from xalign_models.errors import ResultsError
+from xalign_models.paths import atomic_write_text
+
+if TYPE_CHECKING:
+    from mteb.abstasks import AbsTask
+    from mteb.models.model_meta import ModelMeta
+
+logger = logging.getLogger(__name__)
+
+PACKAGES = ("mteb", "sentence-transformers", "transformers", "torch", "numpy", "scipy", "scikit-learn")
+
+
+class SafeResultCache(ResultCache):  # type: ignore[misc]  # mteb is typed loosely
+    """Results under ``<root>/results`` in mteb's layout.
+
+    Raises:
+        ResultsError: The root cannot be written.
+    """
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        try:
+            (root / "results").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ResultsError(f"Cannot write results to {root}: {error.strerror}; choose another --output.") from None
+
+    def path_of(self, task: str, meta: ModelMeta) -> Path:
+        """Where a result lies or will lie."""
+        return Path(self.get_task_result_path(task, meta))
+
+    def save_to_cache(
+        self, task_result: TaskResult, model_name: str | ModelMeta, model_revision: str | None = None, **kwargs: Any  # noqa: ANN401
+    ) -> None:
+        """As mteb does, but written elsewhere and moved: a killed run leaves the old file or the new one, whole."""
+        final = Path(self.get_task_result_path(task_result.task_name, model_name, model_revision)).parent
+        final.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".staged-", dir=final) as staging:
+            staged = ResultCache(staging)
+            directory = Path(staged.get_task_result_path(task_result.task_name, model_name, model_revision)).parent
+            directory.mkdir(parents=True)
+            if (settings := final / "run_settings.jsonl").is_file():
+                shutil.copy(settings, directory)  # mteb merges into it
+            staged.save_to_cache(task_result, model_name, model_revision, **kwargs)
+            for file in directory.iterdir():
+                file.replace(final / file.name)
+
+    def keep_only_usable(self, task: AbsTask, meta: ModelMeta) -> None:
+        """Rename a result that is unreadable or of other text, so that the task is run again; nothing is deleted."""
+        path = self.path_of(task.metadata.name, meta)
+        if not path.is_file():
+            return
+        try:
+            revision = TaskResult.from_disk(path).dataset_revision
+        except Exception as error:  # noqa: BLE001 - whatever json and pydantic raise on a damaged file
+            return _set_aside(path, f"is unreadable ({type(error).__name__})")
+        if revision != task.metadata.revision:
+            _set_aside(path, f"is of data revision {revision}, and the data at hand are {task.metadata.revision}")
+
+    def write_card(self, meta: ModelMeta, baseline: str | None, spec: Mapping[str, Any] | None, device: str) -> None:
+        """Put what made the results beside them: model, spec, versions, machine, date."""
+        card = {
+            "name": meta.name,
+            "revision": meta.revision,
+            "baseline": baseline,
+            "spec": spec,
+            "versions": {"python": platform.python_version(), "xalign": __version__, **{p: version(p) for p in PACKAGES}},
+            "hardware": _hardware(device),
+            "date": datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds"),
+        }
+        text = json.dumps(card, indent=2, ensure_ascii=False, default=str) + "\n"
+        atomic_write_text(self.path_of("task", meta).parent / CARD, text)
+
+
+def _set_aside(path: Path, reason: str) -> None:
+    stamp = datetime.datetime.now(tz=datetime.UTC).strftime("%Y%m%dT%H%M%S")
+    aside = path.with_name(f"{path.name}.aside-{stamp}")
+    path.rename(aside)
+    logger.warning("%s %s; it is kept as %s and the task is run again.", path, reason, aside.name)
+
+
+def _hardware(device: str) -> str:
+    import torch
+
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else f"{device} {platform.machine()}"

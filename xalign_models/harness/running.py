@@ -1,0 +1,155 @@
+"""Score models on tasks: resumable, encode-once, and only where the alignment knows the languages."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xalign_models.errors import DataError, LanguageError, ModelError, XAlignError
+from xalign_models.harness.cache import SafeResultCache
+from xalign_models.languages import canonical
+from xalign_models.registry import find_spec, load_encoder
+
+if TYPE_CHECKING:
+    from mteb.abstasks import AbsTask
+    from mteb.results import TaskResult
+
+    from xalign_models.encoder import XAlignEncoder
+    from xalign_models.store import EmbeddingStore
+
+logger = logging.getLogger(__name__)
+
+CORE = tuple(
+    canonical(code) for code in "ar bn de en es fr hi id it ja ms pt ru sw ta te th tl tr ur vi zh".split()
+)
+"""The languages of a default run."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one model on one task.
+
+    Attributes:
+        model: Its name.
+        task: Its name.
+        result: mteb's result; None when the task could not be run.
+        fresh: Whether anything was computed, rather than found among the results.
+        unfitted: Languages left out because the alignment does not know them.
+        error: Why there is no result.
+    """
+
+    model: str
+    task: str
+    result: TaskResult | None
+    fresh: bool = False
+    unfitted: tuple[str, ...] = ()
+    error: str = ""
+
+
+def run(
+    models: Sequence[str],
+    tasks: Sequence[str],
+    output: Path,
+    *,
+    languages: Collection[str] | None = CORE,
+    device: str | None = None,
+    store: EmbeddingStore | None = None,
+    items: bool = True,
+    overrides: dict[str, Any] | None = None,
+) -> Iterator[Outcome]:
+    """Score every model on every task and write the results under ``output/results``.
+
+    What is there already and is of the same model revision and data is not computed again. A task whose data are missing
+    is an outcome with an error; the others go on.
+
+    Args:
+        models: Registered names, directories or hub ids.
+        tasks: Names that mteb knows (ours after ``tasks.register_with_mteb()``).
+        output: Root of the results.
+        languages: Canonical codes; a subset is scored if all its languages are among them. None is all. Tatoeba36,
+            LanguageIdentity and tasks that have none of them in common are not narrowed.
+        device: cpu, cuda or mps.
+        store: Where raw vectors are kept.
+        items: Keep outcomes item by item beside the scores.
+        overrides: Fields of the backbones' specs.
+
+    Yields:
+        One outcome per model and task, as soon as it is there.
+
+    Raises:
+        ModelError: A model does not exist or has no name to store results under.
+        DataError: A task does not exist.
+    """
+    cache = SafeResultCache(output)
+    chosen = [make_task(name, languages) for name in tasks]
+    for model in models:
+        encoder = load_encoder(model, device=device, store=store, **(overrides or {}))
+        meta = encoder.mteb_model_meta
+        if meta.revision is None:
+            raise ModelError(f"{model} has no revision to store results under.")
+        spec = None if "spec" not in meta.loader_kwargs else find_spec(model, **(overrides or {}))
+        for task in chosen:
+            outcome = _run_one(encoder, task, cache, items)
+            if outcome.fresh:
+                baseline = spec.baseline if spec else None
+                cache.write_card(meta, None if baseline == meta.name else baseline, meta.loader_kwargs.get("spec"),
+                                 encoder.raw.device)  # fmt: skip
+            yield outcome
+
+
+def make_task(name: str, languages: Collection[str] | None) -> AbsTask:
+    """A task by name, with the subsets whose languages are all among ``languages``.
+
+    Raises:
+        DataError: No such task.
+    """
+    import mteb
+
+    try:
+        task = mteb.get_task(name)
+    except KeyError as error:
+        raise DataError(f"Unknown task {name!r}. {str(error).strip(chr(34))} `xalign tasks` lists ours.") from None
+    if languages is not None and getattr(task, "narrows", True):
+        by_subset = task.metadata.hf_subsets_to_langscripts
+        wanted = {canonical(one) for one in languages}
+        kept = [subset for subset in task.hf_subsets if {canonical(one) for one in by_subset[subset]} <= wanted]
+        if not kept:
+            raise LanguageError(f"{name} has no subset within the chosen languages; choose others with --languages.")
+        task.hf_subsets = kept
+    return task
+
+
+def _run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items: bool) -> Outcome:
+    import mteb
+
+    meta, name = encoder.mteb_model_meta, task.metadata.name
+    everything = list(task.hf_subsets)
+    by_subset = task.metadata.hf_subsets_to_langscripts
+    unfitted = tuple(encoder.unfitted({one for subset in everything for one in by_subset[subset]}))
+    folder = cache.path_of(name, meta).parent / "items" if items else None
+    try:
+        if unfitted:
+            task.hf_subsets = [subset for subset in everything if not encoder.unfitted(by_subset[subset])]
+            if not task.hf_subsets:
+                raise LanguageError(f"{meta.name} is not fitted for {', '.join(unfitted)}, which every subset needs.")
+        cache.keep_only_usable(task, meta)
+        before = _modified(cache.path_of(name, meta))
+        result = mteb.evaluate(
+            encoder, task, cache=cache, overwrite_strategy="only-missing", prediction_folder=folder,
+            show_progress_bar=False, co2_tracker=False,
+        )  # fmt: skip
+        fresh = _modified(cache.path_of(name, meta)) != before
+        return Outcome(str(meta.name), name, result.task_results[0], fresh, unfitted)
+    except XAlignError as error:
+        return Outcome(str(meta.name), name, None, unfitted=unfitted, error=str(error))
+    finally:
+        task.hf_subsets = everything
+
+
+
+
+def _modified(path: Path) -> int | None:
+    return path.stat().st_mtime_ns if path.is_file() else None
