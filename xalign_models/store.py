@@ -13,6 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -29,7 +30,6 @@ logger = logging.getLogger(__name__)
 
 _META = b"__used__"  # database: namespace -> time of last use, the order in which a full store forgets
 _GIB = 1 << 30
-_DROPPED = (lmdb.BadDbiError, lmdb.InvalidError, lmdb.BadTxnError)  # another process dropped the encoder's vectors
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class NamespaceStats:
         namespace: The encoder's fingerprint.
         vectors: How many.
         bytes: Pages in use, in bytes.
-        last_used: Unix time of the last open, in seconds.
+        last_used: Unix time of the last write, or of a process' first read, in seconds.
     """
 
     namespace: str
@@ -55,7 +55,14 @@ def default_path() -> Path:
 
 
 def _default_max_bytes() -> int:
-    return int(float(os.environ.get("XALIGN_STORE_GB", "20")) * _GIB)
+    value = os.environ.get("XALIGN_STORE_GB") or "20"
+    try:
+        size = int(float(value) * _GIB)
+    except (ValueError, OverflowError):
+        size = 0
+    if size <= 0:
+        raise ModelError(f"XALIGN_STORE_GB={value} is no size; give the gigabytes that the store may take, such as 20.")
+    return size
 
 
 def key(prompt: str, text: str) -> bytes:
@@ -75,7 +82,7 @@ class EmbeddingStore:
             ago; when only the current encoder is left it stops writing and says so once.
 
     Raises:
-        ModelError: The directory cannot be opened as a store.
+        ModelError: The directory cannot be opened as a store, or ``$XALIGN_STORE_GB`` is no size.
     """
 
     def __init__(self, path: Path | None = None, max_bytes: int | None = None) -> None:
@@ -107,26 +114,31 @@ class EmbeddingStore:
         self._env.close()
 
     def _database(self, namespace: str, create: bool) -> lmdb._Database | None:
+        try:
+            self._env.begin().abort()
+        except lmdb.MapResizedError:  # by a process with a higher limit
+            self._env.set_mapsize(0)
         if namespace not in self._databases:
             try:
                 self._databases[namespace] = self._env.open_db(namespace.encode(), create=create)
             except lmdb.NotFoundError:
                 return None
-            with self._env.begin(write=True, db=self._used) as transaction:
-                transaction.put(namespace.encode(), str(time.time()).encode())
         return self._databases[namespace]
+
+    def _touch(self, namespace: str, transaction: lmdb.Transaction) -> None:
+        transaction.put(namespace.encode(), str(time.time()).encode(), db=self._used)
 
     def get(self, namespace: str, keys: Sequence[bytes]) -> list[np.ndarray | None]:
         """The stored vectors, None where there is none; each (d,) float32 and read-only."""
-        try:
-            database = self._database(namespace, create=False)
-            if database is None:
-                return [None] * len(keys)
-            with self._env.begin(db=database) as transaction:
-                values = [transaction.get(one) for one in keys]
-        except _DROPPED:
-            self._databases.pop(namespace, None)
+        first = namespace not in self._databases
+        database = self._database(namespace, create=False)
+        if database is None:
             return [None] * len(keys)
+        if first:
+            with suppress(lmdb.MapFullError), self._env.begin(write=True) as transaction:
+                self._touch(namespace, transaction)
+        with self._env.begin(db=database) as transaction:
+            values = [transaction.get(one) for one in keys]
         return [None if value is None else np.frombuffer(value, dtype=np.float32) for value in values]
 
     def put(self, namespace: str, keys: Sequence[bytes], vectors: np.ndarray) -> None:
@@ -136,13 +148,11 @@ class EmbeddingStore:
             try:
                 database = self._database(namespace, create=True)
                 with self._env.begin(write=True, db=database) as transaction:
+                    self._touch(namespace, transaction)
                     for one, row in zip(keys, rows, strict=True):
                         transaction.put(one, row.tobytes())
                 return
-            except _DROPPED:
-                self._databases.pop(namespace, None)
             except lmdb.MapFullError:
-                self._databases.pop(namespace, None)
                 if not self._forget_oldest(besides=namespace):
                     self._full.add(namespace)
                     logger.warning(
@@ -166,10 +176,10 @@ class EmbeddingStore:
         found = []
         for namespace, last_used in used.items():
             database = self._database(namespace, create=False)
-            if database is None:
-                continue
             with self._env.begin(db=database) as transaction:
-                stat = transaction.stat(database)
+                stat = transaction.stat(database) if database else {"entries": 0}
+            if not stat["entries"]:
+                continue
             pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
             found.append(NamespaceStats(namespace, stat["entries"], pages * stat["psize"], last_used))
         return sorted(found, key=lambda one: -one.last_used)
@@ -181,14 +191,16 @@ class EmbeddingStore:
             if namespace in {None, one.namespace}:
                 database = self._database(one.namespace, create=False)
                 with self._env.begin(write=True) as transaction:
-                    transaction.drop(database, delete=True)
+                    transaction.drop(database, delete=False)  # emptied: other processes' handles stay good
                     transaction.delete(one.namespace.encode(), db=self._used)
-                self._databases.pop(one.namespace, None)
+                self._full.clear()
                 dropped += one.vectors
         return dropped
 
 
-@cache
 def open_store(path: Path | None = None, max_bytes: int | None = None) -> EmbeddingStore:
     """The store of this process: LMDB allows a directory to be open once in a process, so it is shared."""
-    return EmbeddingStore(path or default_path(), max_bytes)
+    return _open(path or default_path(), max_bytes)
+
+
+_open = cache(EmbeddingStore)

