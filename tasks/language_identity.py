@@ -11,10 +11,10 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 
 from tasks.base import CorpusTask, fill_scores, save_items
-from tasks.scoring import normalise
 from tasks.tatoeba36 import LANGUAGES
 from xalign_models.corpora import ENGLISH
 from xalign_models.languages import from_iso639_1
+from xalign_models.scoring import normalise
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol

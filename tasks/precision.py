@@ -12,9 +12,9 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from tqdm.auto import tqdm
 
 from tasks.base import CorpusTask, fill_scores, save_items
-from tasks.scoring import Ranks, gold_ranks, normalise, precision_at
 from xalign_models.errors import DataError
 from xalign_models.languages import canonical, to_flores
+from xalign_models.scoring import Ranks, gold_ranks, normalise, precision_at
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol

@@ -9,9 +9,9 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from tqdm.auto import tqdm
 
 from tasks.precision import PrecisionTask
-from tasks.scoring import Ranks, gold_ranks, normalise
 from xalign_models.corpora import ENGLISH
 from xalign_models.languages import canonical, from_tatoeba, to_flores
+from xalign_models.scoring import Ranks, gold_ranks, normalise
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol

@@ -9,12 +9,12 @@ where it is published there, else from the package assets. Every corpus gives on
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,13 @@ ENGLISH = "eng-Latn"
 
 
 def read_lines(path: Path) -> list[str]:
-    r"""The lines of a UTF-8 file without their ends; a final empty line is none, U+2028 and \x85 end no line.
+    r"""The lines of a UTF-8 file without their ends; a final empty line is none; \r, U+2028 and \x85 end no line.
 
     Raises:
         DataError: The file is not UTF-8.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_bytes().decode("utf-8-sig")  # as bytes: a carriage return alone ends no line either
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 (byte {error.start}); convert it, e.g. with iconv.") from None
     lines = text.replace("\r\n", "\n").split("\n")
@@ -46,7 +46,8 @@ class Corpus:
     Attributes:
         name: What users call it, e.g. ``ntrex``.
         kind: ``monolingual``, ``parallel`` or ``pairs``.
-        trains: Names of the mteb data sets and tasks that hold this text: the ``training_datasets`` of what is fitted on it.
+        trains: Names of the mteb data sets and tasks that hold this text: the ``training_datasets`` of what is fitted
+            on it.
         languages: Canonical codes of the languages it has, sorted.
         rows: Reads a language: a list of texts, or (texts, English texts) for pairs.
         identity: A language's digest: changes when its rows may have changed.
@@ -363,12 +364,19 @@ def _table(path: Path) -> dict[str, list[str]]:
     if path.suffix == ".parquet":
         import pyarrow.parquet
 
-        rows = pyarrow.parquet.read_table(path).to_pydict()
+        try:
+            rows = pyarrow.parquet.read_table(path).to_pydict()
+        except pyarrow.ArrowInvalid as error:
+            raise DataError(f"{path} is not a readable parquet file ({error}).") from None
     elif path.suffix == ".jsonl":
-        records = [json.loads(line) for line in read_lines(path) if line.strip()]
-        rows = {key: [record.get(key) for record in records] for key in (records[0] if records else {})}
+        records = [
+            _record(line, f"{path}, line {number}") for number, line in enumerate(read_lines(path), 1) if line.strip()
+        ]
+        rows = {key: [record.get(key) for record in records] for key in dict.fromkeys(chain(*records))}
     elif path.suffix == ".tsv":
-        header, *body = csv.reader(read_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
+        header, *body = [line.split("\t") for line in read_lines(path)] or [[]]
+        if len(set(header)) < len(header):
+            raise DataError(f"{path}: a column name comes twice among {', '.join(header)}; keep one of each.")
         if bad := next((number for number, row in enumerate(body, 2) if len(row) != len(header)), 0):
             raise DataError(f"{path}, line {bad}: expected {len(header)} tab-separated columns, as in the header.")
         rows = {key: [row[i] for row in body] for i, key in enumerate(header)}
@@ -380,6 +388,16 @@ def _table(path: Path) -> dict[str, list[str]]:
         if bad := next((number for number, value in enumerate(values, 1) if not isinstance(value, str)), 0):
             raise DataError(f"{path}: row {bad} of column {key!r} is not text; every language needs every row.")
     return rows
+
+
+def _record(line: str, where: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{where} is not JSON ({error}).") from None
+    if not isinstance(record, dict):
+        raise DataError(f"{where} is not a JSON object whose keys are languages.")
+    return record
 
 
 def gettext(part: str = "") -> Corpus:

@@ -184,7 +184,8 @@ def save(model: SentenceTransformer, directory: Path) -> None:
     spec = getattr(model, "xalign_spec", None)
     if spec is None:
         raise ModelError("Only models from xalign_models.load or build can be saved with their card; use save_pretrained.")
-    model.save_pretrained(str(directory), create_model_card=False)
+    with loading.quiet():
+        model.save_pretrained(str(directory), create_model_card=False)
     card = {
         "name": spec.name,
         "revision": revision(spec),
@@ -210,7 +211,8 @@ def _open_directory(directory: Path, device: str) -> SentenceTransformer:
     if code := [*directory.rglob("*.py"), *(path for path in directory.rglob("config.json") if b"auto_map" in path.read_bytes())]:
         raise ModelError(f"{directory} brings code of its own ({code[0].name}); load it with sentence-transformers.")
     try:
-        return SentenceTransformer(str(directory), device=device, trust_remote_code=True)
+        with loading.quiet():
+            return SentenceTransformer(str(directory), device=device, trust_remote_code=True)
     except (OSError, ValueError) as error:
         raise AssetError(f"{directory} cannot be loaded: {str(error).splitlines()[0]}") from None
 

@@ -38,8 +38,8 @@ class BackboneSpec:
         name: Its part of a model's name, e.g. ``multilingual-e5-small``.
         model: Asset name, local directory or hub id.
         revision: Hub revision; None is the asset's or the hub's default.
-        layer: Index of the hidden state that is pooled: 0 is the embeddings, k the output of the k-th layer; None is the
-            checkpoint's own last output.
+        layer: Index of the hidden state that is pooled: 0 is the embeddings, k the output of the k-th layer; None is
+            the checkpoint's own last output.
         pooling: How token vectors become one.
         special_tokens: Whether mean pooling includes [CLS], [SEP] and the like (the papers' way).
         max_tokens: Texts are cut at this many tokens; None is the checkpoint's own limit.

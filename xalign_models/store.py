@@ -125,8 +125,9 @@ class EmbeddingStore:
                 return None
         return self._databases[namespace]
 
-    def _touch(self, namespace: str, transaction: lmdb.Transaction) -> None:
-        transaction.put(namespace.encode(), str(time.time()).encode(), db=self._used)
+    def _touch(self, namespace: str) -> None:
+        with self._env.begin(write=True, db=self._used) as transaction:
+            transaction.put(namespace.encode(), str(time.time()).encode())
 
     def get(self, namespace: str, keys: Sequence[bytes]) -> list[np.ndarray | None]:
         """The stored vectors, None where there is none; each (d,) float32 and read-only."""
@@ -135,8 +136,8 @@ class EmbeddingStore:
         if database is None:
             return [None] * len(keys)
         if first:
-            with suppress(lmdb.MapFullError), self._env.begin(write=True) as transaction:
-                self._touch(namespace, transaction)
+            with suppress(lmdb.MapFullError):
+                self._touch(namespace)
         with self._env.begin(db=database) as transaction:
             values = [transaction.get(one) for one in keys]
         return [None if value is None else np.frombuffer(value, dtype=np.float32) for value in values]
@@ -148,7 +149,7 @@ class EmbeddingStore:
             try:
                 database = self._database(namespace, create=True)
                 with self._env.begin(write=True, db=database) as transaction:
-                    self._touch(namespace, transaction)
+                    transaction.put(namespace.encode(), str(time.time()).encode(), db=self._used)
                     for one, row in zip(keys, rows, strict=True):
                         transaction.put(one, row.tobytes())
                 return
@@ -167,6 +168,8 @@ class EmbeddingStore:
         oldest = min(candidates, key=lambda one: one.last_used)
         logger.warning("The store is full: dropping %d vectors of %s.", oldest.vectors, oldest.namespace)
         self.clear(oldest.namespace)
+        with suppress(lmdb.MapFullError):  # pages freed by a transaction are free for the next but one
+            self._touch(besides)
         return True
 
     def stats(self) -> list[NamespaceStats]:

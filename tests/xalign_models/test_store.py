@@ -175,10 +175,24 @@ def test_a_put_after_another_process_cleared_is_not_lost(path: Path) -> None:
         assert [one.vectors for one in store.stats()] == [2]
 
 
-class TestFull:
-    """A store of a megabyte, and encoders whose vectors take 300 kB each."""
+def test_a_store_that_a_process_with_a_higher_limit_has_grown(path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; import numpy as np; from xalign_models.store import EmbeddingStore, key;"
+        "EmbeddingStore(Path(sys.argv[1]), 1 << 24).put('big', [key('', str(i)) for i in range(4000)], np.ones((4000, 64)))"
+    )
+    with EmbeddingStore(path, 1 << 20) as store:
+        store.put("one", keys(2), vectors(2))
+        subprocess.run([sys.executable, "-c", code, str(path)], check=True)
+        np.testing.assert_array_equal(np.stack(store.get("one", keys(2))), vectors(2))
+        assert len(store.stats()) == 2
+        store.put("one", keys(4), vectors(4))
+        np.testing.assert_array_equal(np.stack(store.get("big", keys(4000))), np.ones((4000, DIM)))
 
-    SIZE, COUNT = 1 << 20, 1000
+
+class TestFull:
+    """A store that has room for three encoders, and a fourth."""
+
+    SIZE, COUNT = 3 << 19, 1000
 
     def fill(self, path: Path, *names: str) -> None:
         for name in names:  # each in a process of its own, so to say
@@ -189,7 +203,7 @@ class TestFull:
         with caplog.at_level(logging.WARNING):
             self.fill(path, "one", "two", "three")
             with EmbeddingStore(path, self.SIZE) as store:
-                assert store.get("one", keys(1)) != [None]  # so "two" is now the oldest
+                assert store.get("one", keys(1))[0] is not None  # so "two" is now the oldest
             self.fill(path, "four")
         with EmbeddingStore(path, self.SIZE) as store:
             assert sorted(one.namespace for one in store.stats()) == ["four", "one", "three"]
@@ -205,11 +219,14 @@ class TestFull:
                 store.put("one", [key(str(i), str(j)) for j in range(500)], vectors(500))
             kept = store.stats()[0].vectors
             assert 1000 <= kept < 20 * 500
-            np.testing.assert_array_equal(np.stack(store.get("one", [key("0", str(j)) for j in range(500)])), vectors(500))
+            first = store.get("one", [key("0", str(j)) for j in range(500)])
+            np.testing.assert_array_equal(np.stack(first), vectors(500))
             assert store.get("one", [key("19", "0")]) == [None]
             assert store.get("two", [key("19", "0")]) == [None]
-            store.put("two", keys(10), vectors(10))  # another encoder is the newer one
+            store.put("two", keys(3000), vectors(3000))  # another encoder is the newer one
             assert [one.namespace for one in store.stats()] == ["two"]
+            store.put("one", keys(1), vectors(1))  # there is room again
+            assert store.get("one", keys(1))[0] is not None
         (full,) = [record.message for record in caplog.records if "is full (" in record.message]
         assert "XALIGN_STORE_GB" in full
         assert "xalign store clear" in full
@@ -219,7 +236,7 @@ class TestFull:
             for i in range(20):
                 store.put("one", [key(str(i), str(j)) for j in range(100)], vectors(100))
         with EmbeddingStore(path, self.SIZE) as store:
-            assert store.get("one", [key("0", "0")]) != [None]
+            assert store.get("one", [key("0", "0")])[0] is not None
             assert store.clear() >= 1000
             assert store.stats() == []
 

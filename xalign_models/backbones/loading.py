@@ -48,8 +48,8 @@ def pick_device(device: str | None = None) -> str:
 def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
     """The modules up to, not including, any normalisation: together they give the raw vector.
 
-    A sentence-transformers directory keeps its own modules (pooling, dense layers) unless the spec asks for a layer or a
-    pooling; any other checkpoint is pooled as the spec says. The first module is a LanguageTransformer.
+    A sentence-transformers directory keeps its own modules (pooling, dense layers) unless the spec asks for a layer or
+    a pooling; any other checkpoint is pooled as the spec says. The first module is a LanguageTransformer.
 
     Raises:
         AssetError: The checkpoint cannot be had.
@@ -64,12 +64,9 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
     resolved = assets.resolve(spec.model, spec.revision)
     options = {"torch_dtype": str(spec.dtype)}
     try:
-        with _quiet():
-            if (
-                spec.layer is None
-                and spec.pooling is Pooling.PUBLISHED
-                and _is_pipeline(resolved.path_or_id, resolved.revision)
-            ):
+        with quiet():
+            as_published = spec.layer is None and spec.pooling is Pooling.PUBLISHED
+            if as_published and _is_pipeline(resolved.path_or_id, resolved.revision):
                 model = SentenceTransformer(
                     resolved.path_or_id, revision=resolved.revision, device=device, model_kwargs=options,
                     trust_remote_code=resolved.source == "package",  # our own modules, written by our own installation
@@ -86,10 +83,8 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
     first = modules[0]
     if isinstance(first, LanguageTransformer):
         first.pool_special_tokens = spec.special_tokens
-        first.max_seq_length = min(spec.max_tokens or 10**9, first.max_seq_length or 512)
-        if (
-            first.tokenizer.pad_token is None
-        ):  # decoder-only checkpoints often have none; masked out, so any token will do
+        first.max_seq_length = min(filter(None, (spec.max_tokens, first.max_seq_length)), default=512)
+        if first.tokenizer.pad_token is None:  # as in many decoder-only checkpoints; masked out, so any token will do
             first.tokenizer.pad_token = first.tokenizer.eos_token or first.tokenizer.unk_token
     return tuple(module.to(device).eval() for module in modules)
 
@@ -100,7 +95,7 @@ def _transformer(spec: BackboneSpec, path: str, revision: str | None, options: d
     from xalign_models.backbones.transformer import LanguageTransformer
 
     hub = {"revision": revision} if revision else {}
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] = {"config_kwargs": hub}
     if spec.layer is not None:
         config = AutoConfig.from_pretrained(path, **hub)
         layers = config.num_hidden_layers
@@ -139,8 +134,8 @@ def _first_line(error: Exception) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep transformers' load report and bars away: cutting a model at a layer leaves weights unused on purpose."""
+def quiet() -> Iterator[None]:
+    """Keep transformers' reports and bars away; cutting a model at a layer leaves weights unused on purpose."""
     from transformers.utils import logging as transformers_logging
 
     level = transformers_logging.get_verbosity()

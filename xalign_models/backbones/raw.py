@@ -45,8 +45,8 @@ class RawEncoder:
         load: Gives the modules; called when the first text has to be encoded, so never when the store has them all.
         device: Where the modules run.
         store: None encodes every call's distinct texts anew.
-        token_budget: Padded tokens of a batch; by default 16,384 on an accelerator and 2,048 on a CPU, where activations
-            that stay in the cache are worth more than large matrices.
+        token_budget: Padded tokens of a batch; by default 16,384 on an accelerator and 2,048 on a CPU, where
+            activations that stay in the cache are worth more than large matrices.
     """
 
     def __init__(
@@ -95,8 +95,8 @@ class RawEncoder:
         self.counts.encoded += len(missing)
         with tqdm(total=len(missing), desc=progress, unit=" texts", delay=2, disable=None if progress else True) as bar:
             for start in range(0, len(missing), CHUNK):
-                self._encode_chunk(missing[start : start + CHUNK], [texts[first[one]] for one in missing[start : start + CHUNK]],
-                                   prompt, known, bar)  # fmt: skip
+                chunk = missing[start : start + CHUNK]
+                self._encode_chunk(chunk, [texts[first[one]] for one in chunk], prompt, known, bar)
         return np.stack([known[one] for one in keys])
 
     def _encode_chunk(
@@ -140,9 +140,8 @@ class RawEncoder:
 
         with torch.inference_mode():
             features = self.modules[0].preprocess(list(texts), prompt=prompt or None)
-            features = {
-                name: value.to(self.device) if hasattr(value, "to") else value for name, value in features.items()
-            }
+            for name, value in features.items():
+                features[name] = value.to(self.device) if hasattr(value, "to") else value
             for module in self.modules:
                 features = module(features)
             vectors: npt.NDArray[np.float32] = features["sentence_embedding"].float().cpu().numpy()

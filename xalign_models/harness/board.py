@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.text import Text
 
-_LABEL, _HEAD = 20, 13  # widest row label and header; longer ones wrap
+_LABEL, _HEAD = 18, 10  # lines of row labels and headers wrap beyond these
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class Cell:
         score: In percent.
         difference: To the unaligned backbone over the subsets that both have, in points; None where there is none.
         significant: Whether the difference is; None if it was not tested.
-        covered: (subsets that both have, subsets of the backbone) when the model lacks some.
+        covered: Subsets that both have, when the model lacks some of the backbone's.
+        of: Subsets of the backbone, then.
         fitted: Whether the model was fitted on the task's text.
         other_text: Whether the backbone was scored on another revision of the text.
         best: Whether it is the best of its column.
@@ -33,7 +36,8 @@ class Cell:
     score: float
     difference: float | None = None
     significant: bool | None = None
-    covered: tuple[int, int] | None = None
+    covered: int | None = None
+    of: int | None = None
     fitted: bool = False
     other_text: bool = False
     best: bool = False
@@ -45,10 +49,31 @@ class Cell:
             found.append(f"{round(self.difference, 1) + 0.0:+.1f}" + "~" * (self.significant is False))
         if self.other_text:
             found.append("≠")
-        if self.covered:
-            n, total = self.covered
-            found.append(f"{n}/{total}" if total < 1000 else f"{n / total:.0%}")
+        if self.covered is not None and self.of:
+            found.append(f"{self.covered}/{self.of}" if self.of < 1000 else f"{self.covered / self.of:.0%}")
         return found
+
+    def plain(self) -> dict[str, Any]:
+        """The attributes, with numbers free of float noise."""
+        fields = dataclasses.asdict(self)
+        return {key: round(value, 4) if isinstance(value, float) else value for key, value in fields.items()}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table.
+
+    Attributes:
+        group: Title above the first of the rows that share it; may be empty.
+        label: What the terminal shows.
+        name: What else names it, in full.
+        cells: By column.
+    """
+
+    group: str
+    label: str
+    name: str
+    cells: dict[str, Cell]
 
 
 @dataclass(frozen=True)
@@ -58,59 +83,52 @@ class Board:
     Attributes:
         corner: What the rows are.
         columns: Their headers.
-        rows: (group, label, full name, cells by column); a group's rows follow each other.
+        rows: Those of a group follow each other.
         legend: What the marks mean, a sentence each.
     """
 
     corner: str
     columns: Sequence[str]
-    rows: Sequence[tuple[str, str, str, Mapping[str, Cell]]]
-    legend: Sequence[str] = field(default_factory=list)
+    rows: Sequence[Row]
+    legend: Sequence[str]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """One table, or several below each other, then the legend."""
-        heads = {column: _wrap(column, 13) for column in self.columns}
-        labels = [_wrap(self.corner, 20), *(_wrap(group, 20) for group, *_ in self.rows)]
-        labels += [_wrap(label, 18, "  ") for _, label, *_ in self.rows]
-        first = max(len(line) for label in labels for line in label.splitlines())
-        widths = {
-            column: max(
-                len(line) for text in [heads[column].splitlines(), *(_lines(row[3], column) for row in self.rows)] for line in text
-            )
-            for column in self.columns
-        }
-        piece: list[str] = []
-        room = options.max_width - first
-        for column in self.columns:
-            if piece and sum(widths[one] + 2 for one in [*piece, column]) > room:
-                yield self._table(piece, heads, first)
-                piece = []
-            piece.append(column)
-        yield self._table(piece, heads, first)
-        yield from self.legend
+        from rich.text import Text
 
-    def _table(self, columns: Sequence[str], heads: Mapping[str, str], first: int) -> RenderableType:
+        label = max(_width([self.corner]), *(_width([*_wrap(row.group, _LABEL), *_label(row)]) for row in self.rows))
+        piece: list[str] = []
+        used = label
+        for column in self.columns:
+            width = 2 + _width([*_wrap(column, _HEAD), *(line for row in self.rows for line in _lines(row.cells, column))])
+            if piece and used + width > options.max_width:
+                yield from (self._table(piece, label), "")
+                piece, used = [], label
+            piece.append(column)
+            used += width
+        yield from (self._table(piece, label), "")
+        yield from (Text(line, style="dim") for line in self.legend)
+
+    def _table(self, columns: Sequence[str], label: int) -> RenderableType:
         from rich import box
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True)
-        table.add_column(Text(_wrap(self.corner, 20)), vertical="bottom", width=first, no_wrap=True)
-        for column in columns:
-            table.add_column(Text(heads[column]), justify="right", vertical="top", no_wrap=True)
-        shown = ""
-        for group, label, _, cells in self.rows:
-            if group != shown:
-                if shown:
-                    table.add_section()
-                table.add_row(Text(_wrap(group, 20), style="bold"))
-                shown = group
-            texts = []
-            for column in columns:
-                score, *rest = _lines(cells, column)
-                best = column in cells and cells[column].best
-                texts.append(Text.assemble((score, "bold green" if best else ""), ("\n".join(["", *rest]), "dim")))
-            table.add_row(Text(_wrap(label, 18, "  " if group else "")), *texts)
+        heads = [_wrap(self.corner, _LABEL), *(_wrap(column, _HEAD) for column in columns)]
+        height = max(map(len, heads))
+        first, *others = (Text("\n" * (height - len(lines)) + "\n".join(lines)) for lines in heads)
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+        table.add_column(first, min_width=label, no_wrap=True)
+        for head in others:
+            table.add_column(head, justify="right", no_wrap=True)
+        previous = ""
+        for row in self.rows:
+            if row.group != previous:
+                if previous:
+                    table.add_row()
+                table.add_row(Text("\n".join(_wrap(row.group, _LABEL)), style="bold"))
+                previous = row.group
+            table.add_row(Text("\n".join(_label(row))), *(_styled(row.cells, column) for column in columns))
         return table
 
     def to_markdown(self) -> str:
@@ -118,54 +136,59 @@ class Board:
 
         def text(cell: Cell | None) -> str:
             if cell is None:
-                return ""
+                return "–"
             score, *rest = cell.lines()
             return (f"**{score}**" if cell.best else score) + (f" ({', '.join(rest)})" if rest else "")
 
         lines = [[self.corner, *self.columns], ["---", *["---:"] * len(self.columns)]]
-        lines += [[name, *(text(cells.get(column)) for column in self.columns)] for _, _, name, cells in self.rows]
-        table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        return table + "\n\n" + "\n".join(f"- {line}" for line in self.legend) + "\n"
+        lines += [[row.name, *(text(row.cells.get(column)) for column in self.columns)] for row in self.rows]
+        table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        return table + "\n" + "".join(f"- {line}\n" for line in self.legend)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, numbers in percent and points, unrounded but for float noise."""
+        """Plain data; scores in percent, differences in points."""
         return {
-            "rows": [
-                {"group": group, "name": name, "scores": {column: _plain(cell) for column, cell in cells.items()}}
-                for group, _, name, cells in self.rows
-            ],
             "columns": list(self.columns),
+            "rows": [
+                {"group": row.group, "name": row.name, "cells": {key: cell.plain() for key, cell in row.cells.items()}}
+                for row in self.rows
+            ],
             "legend": list(self.legend),
         }
 
     def to_csv(self) -> str:
         """Long form: a line per cell."""
         target = io.StringIO()
-        names = list(_plain(Cell(0)))
         writer = csv.writer(target, lineterminator="\n")
-        writer.writerow(["group", "name", "column", *names])
-        for group, _, name, cells in self.rows:
-            writer.writerows([group, name, column, *_plain(cell).values()] for column, cell in cells.items())
+        writer.writerow(["group", "name", "column", *Cell(0).plain()])
+        for row in self.rows:
+            writer.writerows([row.group, row.name, key, *cell.plain().values()] for key, cell in row.cells.items())
         return target.getvalue()
-
-
-def _plain(cell: Cell) -> dict[str, Any]:
-    return {
-        "score": round(cell.score, 4),
-        "difference": None if cell.difference is None else round(cell.difference, 4),
-        "significant": cell.significant,
-        "covered": cell.covered and cell.covered[0],
-        "of": cell.covered and cell.covered[1],
-        "fitted": cell.fitted,
-        "best": cell.best,
-    }
 
 
 def _lines(cells: Mapping[str, Cell], column: str) -> list[str]:
     return cells[column].lines() if column in cells else ["–"]
 
 
-def _wrap(text: str, width: int, indent: str = "") -> str:
-    """Broken at spaces, hyphens and humps: ``LanguageIdentity`` is two words."""
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", text) if "/" not in text else text
-    return textwrap.fill(words, width, initial_indent=indent, subsequent_indent=indent)
+def _styled(cells: Mapping[str, Cell], column: str) -> Text:
+    from rich.text import Text
+
+    score, *rest = _lines(cells, column)
+    best = column in cells and cells[column].best
+    return Text.assemble((score, "bold green" if best else ""), ("".join(f"\n{line}" for line in rest), "dim"))
+
+
+def _label(row: Row) -> list[str]:
+    return _wrap(row.label, _LABEL, "  " * bool(row.group))
+
+
+def _wrap(text: str, width: int, indent: str = "") -> list[str]:
+    """Lines broken at spaces, hyphens, slashes and, in a task's name that is too long, humps."""
+    if len(text) > width:
+        text = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", text.replace("/", "/ "))
+    lines = textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
+    return [line.replace("/ ", "/") for line in lines]
+
+
+def _width(lines: Sequence[str]) -> int:
+    return max(map(len, lines), default=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -107,11 +108,13 @@ def make_task(name: str, languages: Collection[str] | None) -> AbsTask:
         DataError: No such task.
     """
     import mteb
+    from mteb.get_tasks import _TASKS_REGISTRY
 
-    try:
-        task = mteb.get_task(name)
-    except KeyError as error:
-        raise DataError(f"Unknown task {name!r}. {str(error).strip(chr(34))} `xalign tasks` lists ours.") from None
+    if name not in _TASKS_REGISTRY:
+        near = difflib.get_close_matches(name, _TASKS_REGISTRY, n=3)
+        hint = f" Did you mean {', '.join(near)}?" if near else ""
+        raise DataError(f"Unknown task {name!r}.{hint} `xalign tasks` lists ours; mteb's names work too.")
+    task = mteb.get_task(name)
     if languages is not None and getattr(task, "narrows", True):
         by_subset = task.metadata.hf_subsets_to_langscripts
         wanted = {canonical(one) for one in languages}

@@ -1,0 +1,288 @@
+"""Corpora: every layout gives the same rows, and what is wrong with one is said by name and number."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xalign_models import assets, corpora
+from xalign_models.corpora import CORPORA, ENGLISH, GETTEXT_LANGUAGES, Corpus, load, own, read_lines
+from xalign_models.errors import DataError, LanguageError, XAlignError
+
+TEXT = {"deu-Latn": ["eins", "zwei, drei", '"vier"'], ENGLISH: ["one", "two, three", '"four"']}
+DATA = os.environ.get("XALIGN_DATA")
+realdata = pytest.mark.skipif(not DATA, reason="XALIGN_DATA is not set: it names the folder of published corpora")
+
+
+def directory(path: Path) -> Path:
+    path.mkdir()
+    (path / "deu_Latn.txt").write_text("\n".join(TEXT["deu-Latn"]) + "\n", encoding="utf-8")
+    (path / "en.txt").write_text("\n".join(TEXT[ENGLISH]), encoding="utf-8")
+    return path
+
+
+def tsv(path: Path) -> Path:
+    rows = [("de", "eng"), *zip(*TEXT.values(), strict=True)]
+    path.with_suffix(".tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    return path.with_suffix(".tsv")
+
+
+def jsonl(path: Path) -> Path:
+    rows = [{"deu-Latn": german, "eng": english} for german, english in zip(*TEXT.values(), strict=True)]
+    path.with_suffix(".jsonl").write_text("\n".join(json.dumps(row) for row in rows) + "\n", encoding="utf-8")
+    return path.with_suffix(".jsonl")
+
+
+def parquet(path: Path) -> Path:
+    pq.write_table(pa.table({"deu": TEXT["deu-Latn"], "en": TEXT[ENGLISH]}), path.with_suffix(".parquet"))
+    return path.with_suffix(".parquet")
+
+
+def table_in_a_directory(path: Path) -> Path:
+    path.mkdir()
+    return tsv(path / "table").parent
+
+
+@pytest.mark.parametrize("write", [directory, tsv, jsonl, parquet, table_in_a_directory])
+def test_every_layout_of_an_own_corpus_gives_the_same_rows(tmp_path: Path, write: Callable[[Path], Path]) -> None:
+    path = write(tmp_path / "mine")
+    for corpus in (own(path), load("own", path), load(f"own:{path}")):
+        assert corpus.languages == tuple(TEXT)
+        assert corpus.parallel(TEXT) == TEXT
+        assert corpus.pair("deu-Latn") == tuple(TEXT.values())
+
+
+@pytest.mark.parametrize("stem", ["deu", "de", "deu_Latn", "deu-Latn", "ger", "de-AT"])
+def test_files_are_named_by_any_code_of_their_language(tmp_path: Path, stem: str) -> None:
+    (tmp_path / f"{stem}.txt").write_text("eins\n")
+    (tmp_path / "eng.txt").write_text("one\n")
+    assert own(tmp_path).languages == ("deu-Latn", ENGLISH)
+
+
+def test_rows_that_are_not_aligned_are_counted(tmp_path: Path) -> None:
+    directory(tmp_path / "mine")
+    (tmp_path / "mine" / "tr.txt").write_text("bir\niki\n")
+    with pytest.raises(DataError, match=r"deu-Latn 3, eng-Latn 3, tur-Latn 2"):
+        own(tmp_path / "mine").parallel(["deu-Latn", ENGLISH, "tur-Latn"])
+    with pytest.raises(DataError, match="tur-Latn has 2 rows and English 3"):
+        own(tmp_path / "mine").pair("tur-Latn")
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=8)))
+def test_lines_end_at_newlines_only(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+    path = tmp_path_factory.mktemp("lines") / "deu.txt"
+    expected = lines if lines != [""] else []
+    for bom in (b"", b"\xef\xbb\xbf"):
+        for end in ("\n", "\r\n"):
+            path.write_bytes(bom + "".join(line + end for line in lines).encode())
+            assert read_lines(path) == lines
+            path.write_bytes(bom + end.join(lines).encode())  # without a final line end
+            assert read_lines(path) == (expected if not lines or lines[-1] else lines[:-1])
+
+
+def test_a_carriage_return_within_a_line_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "deu.txt").write_bytes("a\rb\u2028c\x85d\r\ne\n".encode())
+    assert read_lines(tmp_path / "deu.txt") == ["a\rb\u2028c\x85d", "e"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.tsv", b"deu\teng\neins\tone\nzwei\n", "line 3: expected 2 tab-separated columns"),
+        ("t.tsv", b"deu\tdeu\neins\tone\n", "column name comes twice"),
+        ("t.tsv", b"deu\tde\neins\tone\n", "are the same language"),
+        ("t.tsv", b"deu\tklingonese\neins\tone\n", "'klingonese' does not name a language"),
+        ("t.tsv", b"deu\teng\n", "has no rows"),
+        ("t.tsv", b"", "has no rows"),
+        ("t.tsv", b"deu\teng\neins\t\xff\n", "is not UTF-8"),
+        ("t.jsonl", b'{"deu": "eins", "eng": "one"}\n{"deu": "zwei"}\n', "row 2 of column 'eng' is not text"),
+        ("t.jsonl", b'{"deu": "eins"}\n{"deu": "zwei", "eng": "two"}\n', "row 1 of column 'eng' is not text"),
+        ("t.jsonl", b'{"deu": "eins", "eng": 1}\n', "row 1 of column 'eng' is not text"),
+        ("t.jsonl", b'{"deu": "eins"\n', "line 1 is not JSON"),
+        ("t.jsonl", b"[1]\n", "line 1 is not a JSON object"),
+        ("t.jsonl", b"", "has no rows"),
+        ("t.parquet", b"not parquet", "is not a readable parquet file"),
+        ("t.csv", b"deu,eng\n", r"is not a \.tsv, \.jsonl or \.parquet table"),
+    ],
+)
+def test_a_broken_table_is_an_error_that_says_where(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
+        own(tmp_path / name)
+    assert name in str(caught.value)
+
+
+def test_a_broken_directory_is_an_error_that_says_why(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="does not exist"):
+        own(tmp_path / "nowhere")
+    with pytest.raises(DataError, match="at least two files named by language"):
+        own(tmp_path)
+    directory(tmp_path / "mine")
+    (tmp_path / "mine" / "deu.txt").write_text("eins\n")
+    with pytest.raises(DataError, match="two of deu.txt, deu_Latn.txt, en.txt are the same language"):
+        own(tmp_path / "mine")
+    with pytest.raises(DataError, match="needs a directory"):
+        load("own")
+
+
+def test_a_language_that_a_corpus_lacks(tmp_path: Path) -> None:
+    with pytest.raises(LanguageError, match="has no tur-Latn; it has deu-Latn, eng-Latn"):
+        own(directory(tmp_path / "mine")).texts("tur-Latn")
+
+
+def test_the_fingerprint_follows_the_rows_of_the_languages(tmp_path: Path) -> None:
+    path = directory(tmp_path / "mine")
+    before, german = own(path).fingerprint(), own(path).fingerprint(["deu-Latn"])
+    assert before != german
+    (path / "en.txt").write_text("changed")
+    assert own(path).fingerprint() != before
+    assert own(path).fingerprint(["deu-Latn"]) == german
+
+
+@pytest.mark.parametrize("name", ["tatoeba_pairs", "lingua", "newstest"])
+@pytest.mark.parametrize("folder", [None, "empty"])
+def test_missing_data_names_the_variable_and_the_publisher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, folder: str | None
+) -> None:
+    monkeypatch.delenv("XALIGN_DATA", raising=False)
+    if folder:
+        (tmp_path / folder).mkdir()
+        monkeypatch.setenv("XALIGN_DATA", str(tmp_path / folder))
+    with pytest.raises(DataError, match=r"set XALIGN_DATA to a folder that has \w+/ in the layout of .*\.(com|org)"):
+        load(name)
+
+
+def test_missing_data_under_a_path_of_the_user_is_not_looked_for_on_the_hub(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="XALIGN_DATA.*FLORES-200"):
+        load("flores", tmp_path / "nowhere")
+
+
+def test_an_unknown_corpus_lists_the_known_ones() -> None:
+    with pytest.raises(DataError, match="known ones are " + ", ".join(CORPORA)):
+        load("flroes")
+
+
+class TestPublishersLayouts:
+    """The files of a few publishers, two made-up rows each."""
+
+    @pytest.fixture
+    def data(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+        monkeypatch.setenv("XALIGN_DATA", str(tmp_path))
+
+        def write(path: str, text: str) -> None:
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text, encoding="utf-8")
+
+        return write
+
+    def test_flores(self, data: Callable[[str, str], None]) -> None:
+        for code in ("deu_Latn", "eng_Latn", "zho_Hant"):
+            data(f"flores200_dataset/devtest/{code}.devtest", f"1 {code}\n2 {code}\n")
+        corpus = load("flores")
+        assert corpus.languages == ("deu-Latn", ENGLISH, "zho-Hant")
+        assert corpus.pair("zho-Hant") == (["1 zho_Hant", "2 zho_Hant"], ["1 eng_Latn", "2 eng_Latn"])
+
+    def test_ntrex_takes_the_plain_code_before_its_regions_and_the_english_source(
+        self, data: Callable[[str, str], None]
+    ) -> None:
+        for code in ("por-BR", "por", "zho-CN", "eng-GB", "fra-CA"):
+            data(f"ntrex/NTREX-128/newstest2019-ref.{code}.txt", f"{code}\n")
+        data("ntrex/NTREX-128/newstest2019-src.eng.txt", "source\n")
+        corpus = load("ntrex")
+        assert {language: corpus.texts(language) for language in corpus.languages} == {
+            ENGLISH: ["source"], "fra-Latn": ["fra-CA"], "por-Latn": ["por"], "zho-Hans": ["zho-CN"],
+        }  # fmt: skip
+
+    def test_tatoeba_has_an_english_side_for_each_language(self, data: Callable[[str, str], None]) -> None:
+        for code in ("deu", "cmn"):
+            data(f"tatoeba/v1/tatoeba.{code}-eng.{code}", f"{code}\n")
+            data(f"tatoeba/v1/tatoeba.{code}-eng.eng", f"English of {code}\n")
+        corpus = load("tatoeba")
+        assert corpus.pair("zho-Hans") == (["cmn"], ["English of cmn"])
+        assert corpus.texts("deu-Latn") == ["deu"]
+        with pytest.raises(DataError, match="is not parallel"):
+            corpus.parallel(["deu-Latn"])
+
+    def test_tatoeba_pairs(self, data: Callable[[str, str], None]) -> None:
+        data("tatoeba_pairs/eng-deu.tsv", "one\teins\ttaken from somewhere\n")
+        assert load("tatoeba_pairs").pair("deu-Latn") == (["eins"], ["one"])
+        data("tatoeba_pairs/eng-tur.tsv", "one\tbir\ntwo\n")
+        with pytest.raises(DataError, match=r"eng-tur\.tsv, line 2: expected two columns"):
+            load("tatoeba_pairs").pair("tur-Latn")
+
+    def test_monolingual_text_has_no_translations_and_no_empty_lines(self, data: Callable[[str, str], None]) -> None:
+        data("lingua_sentences/sentences/de.txt", "eins\n\nzwei\n")
+        corpus = load("lingua")
+        assert corpus.texts("deu-Latn") == ["eins", "zwei"]
+        with pytest.raises(DataError, match="has no translations"):
+            corpus.pair("deu-Latn")
+
+
+@pytest.fixture
+def gettext_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """An embedded corpus of made-up rows, one of which is not translated into every language."""
+    rows = [{language: f"{language} {i}" for language in (*GETTEXT_LANGUAGES, "cym-Latn")} for i in range(40)]
+    del rows[7][GETTEXT_LANGUAGES[0]]
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    (tmp_path / "corpus.jsonl").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(assets, "install", lambda _name: tmp_path)
+    monkeypatch.setattr(assets, "fingerprint", lambda _name: "fingerprint")
+    return rows
+
+
+def test_the_halves_of_the_embedded_corpus_are_disjoint_and_together_all(gettext_rows: list[dict[str, str]]) -> None:
+    whole, fit, test = (load(name) for name in ("gettext", "gettext:fit", "gettext:test"))
+    assert len(whole.texts(ENGLISH)) == len(gettext_rows) - 1
+    for language in GETTEXT_LANGUAGES:
+        halves = fit.texts(language), test.texts(language)
+        assert all(len(half) > 5 for half in halves)
+        assert sorted(halves[0] + halves[1]) == sorted(whole.texts(language))
+        assert not set(halves[0]) & set(halves[1])
+    assert {row.split()[1] for row in fit.texts("deu-Latn")} == {row.split()[1] for row in fit.texts(ENGLISH)}
+    assert len({corpus.fingerprint() for corpus in (whole, fit, test)}) == 3
+    with pytest.raises(DataError, match="parts are fit and test"):
+        load("gettext:dev")
+
+
+REAL = {"flores": 1012, "ntrex": 1997, "tatoeba": None, "tatoeba_pairs": None, "lingua": 1000, "newstest": None}
+
+
+@realdata
+@pytest.mark.realdata
+@pytest.mark.parametrize(("name", "count"), REAL.items())
+def test_published_corpora_are_read_whole(name: str, count: int | None) -> None:
+    try:
+        corpus = load(name)
+    except DataError as error:
+        pytest.skip(str(error))
+    assert len(corpus.languages) >= 5
+    for language in corpus.languages:
+        rows = corpus.texts(language) if corpus.kind == "monolingual" else corpus.pair(language)[0]
+        assert rows
+        assert count in {None, len(rows)} or corpus.kind == "monolingual"
+    assert len(corpus.fingerprint()) == 64
+
+
+@realdata
+@pytest.mark.realdata
+def test_parallel_corpora_share_languages_and_rows() -> None:
+    try:
+        flores, ntrex = load("flores"), load("ntrex")
+    except DataError as error:
+        pytest.skip(str(error))
+    assert len(flores.languages) == 204
+    assert len(set(flores.languages) & set(ntrex.languages)) > 100
+    assert {len(rows) for rows in ntrex.parallel(ntrex.languages).values()} == {1997}
+
+
+def test_every_error_is_of_the_family() -> None:
+    assert issubclass(DataError, XAlignError)
+    assert corpora.Corpus is Corpus
