@@ -16,7 +16,10 @@ Ranks = npt.NDArray[np.int64]
 def normalise(x: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
     """Rows (n, d) at unit length, float32; zero rows stay zero."""
     rows = np.asarray(x, dtype=np.float32)
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    unit: npt.NDArray[np.float32] = rows / np.maximum(
+        np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny
+    )
+    return unit
 
 
 def gold_ranks(

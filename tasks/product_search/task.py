@@ -6,11 +6,13 @@ import logging
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 from datasets import Dataset
 from mteb.abstasks import AbsTaskRetrieval
 from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
 from mteb.abstasks.task_metadata import TaskMetadata
 
+from tasks.base import save_items
 from tasks.product_search.fields import LOCALES
 from tasks.product_search.loader import Locale, fingerprint, load
 from xalign_models.errors import DataError
@@ -86,6 +88,14 @@ class ProductSearch(AbsTaskRetrieval):
         super().unload_data()
         self.metadata = metadata
 
+    def _save_task_predictions(
+        self, predictions: dict[str, dict[str, float]], model: Any, prediction_folder: Path, hf_split: str, hf_subset: str  # noqa: ANN401
+    ) -> None:
+        """Keep each query's rank of its first relevant item, in the queries' order; 0 where none was found."""
+        relevant = self.dataset[hf_subset][hf_split]["relevant_docs"]
+        ranks = [_first_relevant(predictions.get(query, {}), grades) for query, grades in relevant.items()]
+        save_items(prediction_folder, self.metadata.name, {hf_subset: np.array(ranks, dtype=np.uint16)})
+
     def _stamp(self, root: Path) -> None:
         dataset = {**self.metadata.dataset, "revision": f"local-{fingerprint(root)[:12]}"}
         self.metadata = self.metadata.model_copy(update={"dataset": dataset})
@@ -98,6 +108,11 @@ class ProductSearch(AbsTaskRetrieval):
             relevant_docs=locale.relevant,
             top_ranked=None,
         )
+
+
+def _first_relevant(scores: dict[str, float], grades: dict[str, int]) -> int:
+    ranked = sorted(scores, key=lambda item: -scores[item])
+    return next((rank for rank, item in enumerate(ranked, 1) if grades.get(item, 0) > 0), 0)
 
 
 def _rows(texts: dict[str, str], languages: dict[str, str], default: str) -> Dataset:

@@ -178,7 +178,8 @@ def test_a_put_after_another_process_cleared_is_not_lost(path: Path) -> None:
 def test_a_store_that_a_process_with_a_higher_limit_has_grown(path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; import numpy as np; from xalign_models.store import EmbeddingStore, key;"
-        "EmbeddingStore(Path(sys.argv[1]), 1 << 24).put('big', [key('', str(i)) for i in range(4000)], np.ones((4000, 64)))"
+        "keys = [key('', str(i)) for i in range(4000)];"
+        "EmbeddingStore(Path(sys.argv[1]), 1 << 24).put('big', keys, np.ones((4000, 64)))"
     )
     with EmbeddingStore(path, 1 << 20) as store:
         store.put("one", keys(2), vectors(2))
@@ -253,7 +254,7 @@ class TestFull:
 
 def test_a_file_in_its_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("not a directory")
-    with pytest.raises(ModelError, match="Cannot open the store at .*XALIGN_STORE"):
+    with pytest.raises(ModelError, match=r"Cannot open the store at .*XALIGN_STORE"):
         EmbeddingStore(tmp_path / "store")
 
 

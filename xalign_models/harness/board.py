@@ -100,7 +100,8 @@ class Board:
         piece: list[str] = []
         used = label
         for column in self.columns:
-            width = 2 + _width([*_wrap(column, _HEAD), *(line for row in self.rows for line in _lines(row.cells, column))])
+            cells = [line for row in self.rows for line in _lines(row.cells, column)]
+            width = 2 + _width([*_wrap(column, _HEAD), *cells])
             if piece and used + width > options.max_width:
                 yield from (self._table(piece, label), "")
                 piece, used = [], label
@@ -183,11 +184,12 @@ def _label(row: Row) -> list[str]:
 
 
 def _wrap(text: str, width: int, indent: str = "") -> list[str]:
-    """Lines broken at spaces, hyphens, slashes and, in a task's name that is too long, humps."""
+    """Lines broken at spaces and, if it is too long, after - / __ and at the humps of a task's name."""
     if len(text) > width:
-        text = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", text.replace("/", "/ "))
+        text = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])|(?<=[A-Z]{2})(?=[A-Z][a-z])", " ", text)
+        text = re.sub(r"(-|/|__)(?=\w)", r"\1 ", text)
     lines = textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
-    return [line.replace("/ ", "/") for line in lines]
+    return [re.sub(r"(-|/|__) ", r"\1", line) for line in lines]
 
 
 def _width(lines: Sequence[str]) -> int:

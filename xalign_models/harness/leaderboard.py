@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from statistics import fmean
 
@@ -62,7 +62,8 @@ def leaderboard(
                     rivals.setdefault((table.dataset_revision, frozenset(values)), []).append(name)
             if rivals:
                 columns.append(column)
-                _mark_best([rows[name].cells for name in max(rivals.items(), key=lambda item: len(item[0][1]))[1]], column)
+                widest = max(rivals, key=lambda key: len(key[1]))
+                _mark_best([rows[name].cells for name in rivals[widest]], column)
     if not columns:
         known = sorted({name for table in results.tables.values() for name in table.metrics})
         raise ResultsError(f"No readable result has {metric!r}; there are {', '.join(known) or 'no readable results'}.")
@@ -146,17 +147,19 @@ def _legend(rows: Sequence[Row], metric: str) -> list[str]:
     tested = {column for column, cell in cells if cell.significant is not None}
     partial = next((cell for _, cell in cells if cell.covered is not None), None)
     lines = [
-        f"Scores: {_name(metric)} in percent, the mean over a task's subsets. Bold: the best among the models that were "
-        "scored on the most subsets."
+        f"Scores: {_name(metric)} in percent, the mean over a task's subsets. Bold: the best among the models that have "
+        "the most subsets."
     ]
     if any(row.name.startswith("xalign/") for row in rows):
-        lines.append("Names in full: xalign/<row>__<backbone>, with __<text> at the end where (text) names the fit text.")
+        lines.append(
+            "In full, a model is called xalign/<row>__<backbone>, and __<text> follows for a (text) it was fitted on."
+        )
     if compared:
         lines.append("+/-: points above or below plain, the unaligned backbone, over the subsets that both have.")
     if partial:
         lines.append(
-            f"{partial.covered}/{partial.of}: scored on {partial.covered} of the {partial.of} subsets that plain has, for "
-            "want of languages in its alignment; the score is the mean over these alone, the difference is like for like."
+            f"{partial.covered}/{partial.of}: scored on {partial.covered} of the {partial.of} subsets that plain has "
+            "(its alignment lacks languages); the score is the mean over these alone, the difference is like for like."
         )
     if any(cell.fitted for _, cell in cells):
         lines.append(_FITTED)
@@ -164,8 +167,8 @@ def _legend(rows: Sequence[Row], metric: str) -> list[str]:
         lines.append("≠: not compared, plain was scored on another revision of the task's text; `xalign run` it again.")
     if tested:
         lines.append(
-            f"~: the difference may be chance (p >= {ALPHA}, paired sign-flip test over sentences, found or not by either "
-            "model; not corrected for the number of comparisons)."
+            f"~: the difference may be chance (p >= {ALPHA} in a paired sign-flip test of each sentence's hits and misses; "
+            "not corrected for the number of comparisons)."
         )
     if tested and (untested := sorted(compared - tested)):
         lines.append(f"Not tested, having no hit or miss per sentence: {', '.join(untested)}.")
@@ -195,15 +198,17 @@ def detail(
     legend = [f"{task}: {_name(metric)} in percent."]
     for head in heads:
         table = results.tables[head.name, task]
-        name = head.label if len({one.group for one in heads}) == 1 else f"{head.label} {head.group}"
         for heading, scores in by_language(task, table.values(metric)).items():
-            columns.append(f"{name} {heading}".strip())
+            columns.append(f"{head.name.removeprefix('xalign/')} {heading}".strip())
             for language, value in scores.items():
-                cells.setdefault(language, {})[columns[-1]] = Cell(100 * value, fitted=table.trained_on)
+                fitted = table.trained_on and language == "mean"
+                cells.setdefault(language, {})[columns[-1]] = Cell(100 * value, fitted=fitted)
     if not columns:
         raise ResultsError(f"No readable result of {task} has {metric!r}.")
     if any(column.endswith("Into X") for column in columns):
-        legend.append("Into X: mean over the pairs in which X is searched; From X: over those in which X asks. mean: of all pairs.")
+        legend.append(
+            "Into X: mean over the pairs whose candidates are in X; From X: whose queries are. mean: over all pairs."
+        )
     if any(cell.fitted for row in cells.values() for cell in row.values()):
         legend.append(_FITTED)
     if published:
@@ -214,11 +219,12 @@ def detail(
             for language, value in values.items():
                 cells[language][column] = Cell(value)
         legend.append(
-            "[paper table]: as printed there, of other models than ours unless it says so; averages are over the paper's subsets."
+            "[paper]: as printed there (results/published/index.json says where); its mean is over the paper's subsets."
             if found
             else "Nothing published has this task, metric and these subsets."
         )
-    return Board("language", columns, [Row("", one, one, row) for one, row in sorted(cells.items(), key=_mean_first)], legend)
+    rows = [Row("", one, one, row) for one, row in sorted(cells.items(), key=_mean_first)]
+    return Board("language", columns, rows, legend)
 
 
 def _mean_first(item: tuple[str, object]) -> tuple[bool, str]:
@@ -272,9 +278,10 @@ def _published_columns(
         elif not number.direction:
             row = subsets.get((source, target) if arrow else (source,), "")
         if row in rows:
-            found.setdefault(f"{number.column} {heading}".strip(), {})[row] = number.value
-    return {
+            found.setdefault(f"{number.column} {heading}".strip(), {}).setdefault(row, number.value)
+    languages = rows - {"mean"}
+    return {  # means into and from are comparable over the same languages only
         column: values
         for column, values in found.items()
-        if not column.endswith((" Into X", " From X")) or values.keys() == rows - {"mean"}  # means over the same languages
+        if (values.keys() & languages) == languages or (values.keys() & languages and not column.endswith(" X"))
     }

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from math import isnan
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -202,14 +203,15 @@ def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
     return {
         key: float(value)
         for key, value in entry.items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and value == value  # noqa: PLR0124 - NaN
+        if isinstance(value, int | float) and not isinstance(value, bool) and not isnan(value)
     }
 
 
 def language_pairs(subsets: Iterable[str]) -> dict[str, tuple[str, str]] | None:
     """``deu_Latn-eng_Latn`` -> (``deu_Latn``, ``eng_Latn``) for each subset; None unless all are such pairs."""
     matches = {subset: _PAIR.fullmatch(subset) for subset in subsets}
-    return {subset: (match[1], match[2]) for subset, match in matches.items() if match} if all(matches.values()) else None
+    pairs = {subset: (match[1], match[2]) for subset, match in matches.items() if match}
+    return pairs if len(pairs) == len(matches) else None
 
 
 def into_and_from(scores: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
@@ -236,7 +238,7 @@ class Published:
     """One number of a published table.
 
     Attributes:
-        column: Where it is from: model, variant and table.
+        column: Model, variant and paper.
         subset: As published: ``deu-Latn``, ``eng-Latn->deu-Latn``, ``eng-Latn->*``, ``average`` and the like.
         direction: ``eng->other`` or ``other->eng`` where the subset does not say it.
         metric: As published, e.g. ``accuracy``.
@@ -263,7 +265,8 @@ def read_published(root: Path, task: str) -> Iterator[Published]:
         with (folder / entry["file"]).open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
                 if row["task"] == task and row["unit"] in {"percent", "fraction"}:
-                    variant = " ".join(text for key, text in row.items() if key not in ignored and text)
+                    parts = {key: text for key, text in row.items() if key not in ignored and text}
+                    variant = " ".join(f"{key} {text}" if text.isdecimal() else text for key, text in parts.items())
                     value = float(row["value"]) * (100 if row["unit"] == "fraction" else 1)
-                    source = entry["file"].removesuffix(".csv").replace("-table-", " ").replace("-figure-", " fig. ")
-                    yield Published(f"{variant} [{source}]", row["subset"], row.get("direction", ""), row["metric"], value)
+                    column = f"{variant} [{entry['paper']}]"
+                    yield Published(column, row["subset"], row.get("direction", ""), row["metric"], value)

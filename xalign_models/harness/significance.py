@@ -35,13 +35,11 @@ class Items:
         self.metric, self.k = metric, int(match[1]) if match else None
         self._loaded: dict[tuple[str, str], Hits] = {}
 
-    def gaps(
-        self, table: TaskScores, base: TaskScores, subsets: Sequence[str]
-    ) -> npt.NDArray[np.float64] | None:
+    def gaps(self, table: TaskScores, base: TaskScores, subsets: Sequence[str]) -> npt.NDArray[np.float64] | None:
         """Each sentence's share (n,) in the macro difference, which is their sum; None if the items do not say.
 
-        Sentence i is taken to be the same in all subsets, as it is in multi-parallel text; where subsets have sentences of
-        their own, this merely puts independent outcomes together.
+        Sentence i is taken to be the same in all subsets, as it is in multi-parallel text; where subsets have sentences
+        of their own, this merely puts independent outcomes together.
         """
         mine, theirs = self.hits(table), self.hits(base)
         if any(s not in mine or s not in theirs or len(mine[s]) != len(theirs[s]) for s in subsets):

@@ -1,0 +1,44 @@
+"""How much work there is, counted, and how fast the device can do work, measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+
+def linear_weights(model: nn.Module) -> int:
+    """W: weights of the linear layers, without embeddings; what a token is multiplied with."""
+    return sum(module.weight.numel() for module in model.modules() if isinstance(module, nn.Linear))
+
+
+def encode_flops(lengths: Sequence[int], weights: int, layers: int, dim: int, causal: bool = False) -> int:
+    """FLOPs of encoding texts of these lengths, in real tokens: s (2 W + 4 L d s) each, half the second term if causal."""
+    attention = (2 if causal else 4) * layers * dim
+    return sum(s * (2 * weights + attention * s) for s in lengths)
+
+
+def mining_flops(queries: int, candidates: int, dim: int) -> int:
+    """FLOPs of all inner products, which serve both directions: 2 n_q n_c d."""
+    return 2 * queries * candidates * dim
+
+
+def peak_flops(device: str, dtype: torch.dtype = torch.float32, size: int | None = None, repeats: int = 5) -> float:
+    """FLOP/s of the best of some square products of random data on the threads or the device that is used now."""
+    size = size or (1024 if device == "cpu" else 8192)
+    a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    best = float("inf")
+    for _ in range(repeats + 1):  # the first warms up
+        _synchronise(device)
+        start = time.perf_counter()
+        a @ b
+        _synchronise(device)
+        best = min(best, time.perf_counter() - start)
+    return 2 * size**3 / best
+
+
+def _synchronise(device: str) -> None:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()

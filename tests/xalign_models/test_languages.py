@@ -1,0 +1,146 @@
+"""Languages: one code each, every publisher's code leads to it, and an unknown code is told the nearest ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from xalign_models.errors import LanguageError
+from xalign_models.languages import (
+    FLORES_200,
+    canonical,
+    display_name,
+    from_flores,
+    from_iso639_1,
+    from_lazada,
+    from_ntrex,
+    from_sts17,
+    from_tatoeba,
+    to_flores,
+    to_iso639_1,
+)
+
+# XTREME's Tatoeba-36, as the LSAR paper lists them, and the FLORES-200 codes of the same languages.
+TATOEBA_36 = (
+    "afr ara bul ben deu ell spa est eus pes fin fra heb hin hun ind ita jpn jav kat kaz kor mal mar nld por rus \
+swh tam tel tha tgl tur urd vie cmn".split()
+)
+FLORES_36 = (
+    "afr_Latn arb_Arab bul_Cyrl ben_Beng deu_Latn ell_Grek spa_Latn est_Latn eus_Latn pes_Arab fin_Latn fra_Latn \
+heb_Hebr hin_Deva hun_Latn ind_Latn ita_Latn jpn_Jpan jav_Latn kat_Geor kaz_Cyrl kor_Hang mal_Mlym mar_Deva nld_Latn \
+por_Latn rus_Cyrl swh_Latn tam_Taml tel_Telu tha_Thai tgl_Latn tur_Latn urd_Arab vie_Latn zho_Hans".split()
+)
+NTREX = {
+    "deu": "deu-Latn", "srp-Cyrl": "srp-Cyrl", "srp-Latn": "srp-Latn", "aze-Latn": "azj-Latn", "por-BR": "por-Latn",
+    "zho-CN": "zho-Hans", "zho-TW": "zho-Hant", "msa": "zsm-Latn", "fil": "tgl-Latn", "mon": "khk-Cyrl",
+    "fas": "pes-Arab", "swa": "swh-Latn", "nep": "npi-Deva", "pus": "pbt-Arab", "orm": "gaz-Latn", "tir": "tir-Ethi",
+    "ckb-Arab": "ckb-Arab", "shi": "shi-Tfng", "eng-GB": "eng-Latn", "mlg": "plt-Latn", "sqi": "als-Latn",
+}  # fmt: skip
+BIBLIOGRAPHIC = {"ger": "deu", "fre": "fra", "chi": "zho", "per": "pes", "alb": "als", "gre": "ell", "bur": "mya"}
+
+
+@pytest.mark.parametrize("code", FLORES_200)
+def test_a_flores_code_is_canonical_in_every_spelling(code: str) -> None:
+    assert canonical(code) == code
+    assert canonical(code.replace("-", "_")) == code
+    assert canonical(code.lower()) == code
+    assert from_flores(to_flores(code)) == code
+    assert display_name(code)
+
+
+def test_flores_has_204_languages_and_names_that_differ() -> None:
+    assert len(set(FLORES_200)) == 204
+    assert len({display_name(code) for code in FLORES_200}) == 204
+
+
+def test_a_three_letter_code_is_a_language_of_flores_where_it_has_it() -> None:
+    for code in FLORES_200:
+        assert canonical(code.split("-")[0]) in [one for one in FLORES_200 if one[:3] == code[:3]]
+    assert canonical("zho") == "zho-Hans"
+    assert canonical("arb") == "arb-Arab"
+    assert canonical("kor") == "kor-Hang"
+
+
+def test_two_letter_codes_round_trip_but_for_scripts() -> None:
+    for code in FLORES_200:
+        if short := to_iso639_1(code):
+            assert len(short) == 2
+            assert from_iso639_1(short)[:3] == code[:3]
+    assert {to_iso639_1(code) for code in ("deu-Latn", "zho-Hant", "arb-Arab", "zsm-Latn", "pbt-Arab")} == {
+        "de", "zh", "ar", "ms", "ps",
+    }  # fmt: skip
+    assert to_iso639_1("ceb-Latn") is None
+
+
+@pytest.mark.parametrize(("tatoeba", "flores"), zip(TATOEBA_36, FLORES_36, strict=True))
+def test_tatoeba_codes(tatoeba: str, flores: str) -> None:
+    assert to_flores(from_tatoeba(tatoeba)) == flores
+
+
+def test_tatoeba_codes_outside_flores_keep_their_code() -> None:
+    assert [from_tatoeba(code)[:3] for code in ("ber", "dtp", "nds", "cbk", "pms")] == [
+        "ber",
+        "dtp",
+        "nds",
+        "cbk",
+        "pms",
+    ]
+
+
+@pytest.mark.parametrize(("code", "expected"), NTREX.items())
+def test_ntrex_codes(code: str, expected: str) -> None:
+    assert from_ntrex(code) == expected
+
+
+@pytest.mark.parametrize(("code", "language"), BIBLIOGRAPHIC.items())
+def test_bibliographic_codes_are_their_language(code: str, language: str) -> None:
+    assert canonical(code)[:3] == language
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [("de", "deu-Latn"), ("pt-BR", "por-Latn"), ("zh-TW", "zho-Hant"), ("zh_Hant", "zho-Hant"), ("sr-Latn", "srp-Latn"),
+     ("my", "mya-Mymr"), ("no", "nob-Latn"), (" fa ", "pes-Arab")],
+)  # fmt: skip
+def test_bcp_47_codes(code: str, expected: str) -> None:
+    assert canonical(code) == expected
+
+
+def test_lazada_locales_are_countries() -> None:
+    assert from_lazada("my") == "zsm-Latn" != from_iso639_1("my")
+    assert {from_lazada(locale) for locale in ("bd", "id", "pk", "TH", "ph", "vn")} == {
+        "ben-Beng", "ind-Latn", "urd-Arab", "tha-Thai", "tgl-Latn", "vie-Latn",
+    }  # fmt: skip
+    with pytest.raises(LanguageError, match="Lazada locale"):
+        from_lazada("de")
+
+
+def test_sts17_tracks_name_two_languages_in_order() -> None:
+    assert from_sts17("es-en") == ("spa-Latn", "eng-Latn")
+    assert from_sts17("ar-ar") == ("arb-Arab", "arb-Arab")
+    with pytest.raises(LanguageError, match="not a track"):
+        from_sts17("esen")
+
+
+@pytest.mark.parametrize("code", ["deuu-Latn", "deu_Latm", "deu-Zzzz"])
+def test_an_unknown_code_is_told_the_nearest(code: str) -> None:
+    with pytest.raises(LanguageError, match="deu-Latn"):
+        canonical(code)
+
+
+@pytest.mark.parametrize("code", ["", "xx", "qaa", "und", "english", "deu-Latn-x", "../deu", "d", "zz-ZZ"])
+def test_what_is_no_language_is_an_error(code: str) -> None:
+    with pytest.raises(LanguageError, match="language code"):
+        canonical(code)
+
+
+def test_publishers_take_their_own_codes_only() -> None:
+    with pytest.raises(LanguageError, match="FLORES-200.*deu_Latn"):
+        from_flores("deu_Lat")
+    with pytest.raises(LanguageError, match="ISO 639-1"):
+        from_iso639_1("deu")
+
+
+def test_names_say_the_script_where_there_are_several() -> None:
+    assert display_name("deu-Latn") == "German"
+    assert display_name("zho-Hant") == "Chinese (Traditional)"
+    assert display_name("ace-Arab") == "Acehnese (Arabic)"

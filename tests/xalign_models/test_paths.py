@@ -1,0 +1,61 @@
+"""Paths: the environment decides where things lie, and nobody sees half a file."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from xalign_models.errors import DataError
+from xalign_models.paths import atomic_directory, atomic_file, atomic_write_text, cache_dir, data_dir
+
+
+def test_the_environment_names_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XALIGN_CACHE", str(tmp_path))
+    assert cache_dir() == tmp_path
+    monkeypatch.setenv("XALIGN_CACHE", "~/somewhere")
+    assert cache_dir() == Path.home() / "somewhere"
+    monkeypatch.delenv("XALIGN_CACHE")
+    assert cache_dir().name == "xalign"
+    monkeypatch.setenv("XALIGN_CACHE", "")
+    assert cache_dir().name == "xalign"
+
+
+def test_the_environment_names_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XALIGN_DATA", str(tmp_path))
+    assert data_dir() == tmp_path.resolve()
+    monkeypatch.delenv("XALIGN_DATA")
+    assert data_dir() is None
+    monkeypatch.setenv("XALIGN_DATA", str(tmp_path / "missing"))
+    with pytest.raises(DataError, match="XALIGN_DATA=.*missing is not a directory"):
+        data_dir()
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file.json"
+    atomic_write_text(path, "old é")
+    with pytest.raises(RuntimeError), atomic_file(path) as temporary:
+        temporary.write_text("half")
+        assert path.read_text(encoding="utf-8") == "old é"
+        raise RuntimeError
+    assert path.read_text(encoding="utf-8") == "old é"
+    atomic_write_text(path, "new")
+    assert path.read_text() == "new"
+    assert [one.name for one in path.parent.iterdir()] == ["file.json"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def test_a_directory_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    final = tmp_path / "new" / "asset"
+    with atomic_directory(final) as temporary:
+        (temporary / "a").write_text("1")
+        assert not final.exists()
+    with pytest.raises(RuntimeError), atomic_directory(final) as temporary:
+        (temporary / "b").write_text("2")
+        raise RuntimeError
+    assert [one.name for one in final.iterdir()] == ["a"]
+    with atomic_directory(final) as temporary:  # a second one replaces the first
+        (temporary / "c").write_text("3")
+    assert [one.name for one in final.iterdir()] == ["c"]
+    assert [one.name for one in final.parent.iterdir()] == ["asset"]
