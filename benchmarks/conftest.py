@@ -23,7 +23,7 @@ def pytest_addoption(parser):
     group.addoption("--bench-threads", type=int, default=1, help="CPU threads of everything that is timed")
     group.addoption("--bench-corpus", default="gettext:test", help="corpus of test_harness, e.g. flores")
     group.addoption("--bench-languages", default="de en fr ru", help="its languages; gettext must have them too")
-    group.addoption("--bench-rows", type=int, default=180, help="its rows per language, from the top")
+    group.addoption("--bench-rows", type=int, default=100, help="its rows per language, from the top")
 
 
 def pytest_configure(config):
@@ -93,7 +93,7 @@ class Pair:
 
 
 @pytest.fixture
-def compare(benchmark, note, say, device) -> Callable[..., Pair]:
+def compare(device, benchmark, note, say) -> Callable[..., Pair]:
     """Time two functions in turns in one process: A and B meet the same noise, and the median of B/A is reported."""
 
     def clock(function: Callable[[], Any]) -> tuple[Any, float]:

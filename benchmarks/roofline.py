@@ -15,7 +15,7 @@ def linear_weights(model: nn.Module) -> int:
 
 
 def encode_flops(lengths: Sequence[int], weights: int, layers: int, dim: int, causal: bool = False) -> int:
-    """FLOPs of encoding texts of these lengths, in real tokens: s (2 W + 4 L d s) each, half the second term if causal."""
+    """FLOPs of encoding texts of s real tokens each: s (2 W + 4 L d s), half of the second term if causal."""
     attention = (2 if causal else 4) * layers * dim
     return sum(s * (2 * weights + attention * s) for s in lengths)
 

@@ -20,11 +20,12 @@ def device() -> str:
     return "cpu"  # the scorer is numpy
 
 
-def embeddings(n: int, d: int, noise: float = 6.0) -> tuple[np.ndarray, np.ndarray]:
-    """Two sides of a made-up parallel corpus, unit rows, about two thirds of which find their counterpart."""
+def embeddings(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two sides of a made-up parallel corpus, unit rows, about half of which find their counterpart."""
     rng = np.random.default_rng(0)
     shared = rng.standard_normal((n, d))
-    return tuple(normalise(shared + noise / 4 * rng.standard_normal((n, d))) for _ in range(2))
+    noise = np.sqrt(np.sqrt(d) / 3.5 - 1)  # a counterpart's cosine lies 3.5 deviations above the others'
+    return tuple(normalise(shared + noise * rng.standard_normal((n, d))) for _ in range(2))
 
 
 def throughput(n: int, d: int, seconds: float) -> dict[str, float]:
@@ -35,6 +36,7 @@ def throughput(n: int, d: int, seconds: float) -> dict[str, float]:
     }
 
 
+@pytest.mark.filterwarnings("ignore:To copy construct from a tensor")
 @pytest.mark.parametrize("part", ["search", "search and metrics"])
 @pytest.mark.parametrize("d", [384, 1024])
 def test_against_mteb(compare, note, d, part):
@@ -90,7 +92,9 @@ def test_ranks_are_exact_with_ties(benchmark, note, block):
     scores = a.astype(np.int64) @ b.astype(np.int64).T
     for found, side in zip(ranks, (scores, scores.T), strict=True):
         np.testing.assert_array_equal(found, rankdata(-side, method="max", axis=1).diagonal())
-    note(ties=int(sum(np.count_nonzero(np.diff(np.sort(scores[0])) == 0) for _ in range(1))))
+    ties = sum(FLORES - len(np.unique(row)) for row in scores)
+    assert ties > FLORES
+    note(tied_scores=ties)
 
 
 def test_memory_is_a_block(benchmark, note, say):
@@ -109,4 +113,4 @@ def test_memory_is_a_block(benchmark, note, say):
     matrix, block = 4 * n * n, 4 * BLOCK * n
     note(peak_bytes=used, score_matrix_bytes=matrix)
     say(f"memory of ranks, n={n}: {used / 2**20:.0f} MiB; the score matrix alone is {matrix / 2**20:.0f} MiB")
-    assert used < 2 * block
+    assert used < 2.5 * block  # a block, the one before it, and the mask of a comparison

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from xalign_models import corpora
 from xalign_models.corpora import Corpus
-from xalign_models.errors import XAlignError
+from xalign_models.errors import DataError, XAlignError
 from xalign_models.paths import atomic_file
 
 if TYPE_CHECKING:
@@ -80,7 +80,11 @@ class CorpusTask(AbsTask):  # type: ignore[misc]  # mteb is typed loosely
             DataError: The text is missing.
         """
         if not self.data_loaded:
-            self.stamp(self.corpus)
+            _ = self.corpus  # downloaded or installed now if need be
+            try:
+                self.stamp(self.local_corpus())
+            except DataError:
+                logger.debug("%s is the hub's, of the revision in the metadata.", self.corpus_name)
             self.dataset = dict.fromkeys(self.hf_subsets, dict.fromkeys(self.eval_splits))
             self.data_loaded = True
 

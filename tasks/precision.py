@@ -12,7 +12,6 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from tqdm.auto import tqdm
 
 from tasks.base import CorpusTask, fill_scores, save_items
-from xalign_models.errors import DataError
 from xalign_models.languages import canonical, to_flores
 from xalign_models.scoring import Ranks, gold_ranks, normalise, precision_at
 
@@ -48,7 +47,7 @@ class PrecisionTask(CorpusTask, AbsTaskBitextMining):
 
     A subset ``deu_Latn-eng_Latn`` looks for the English counterpart of each German sentence among all English ones. Ties
     count against the model. ``Into X`` is the mean over the pairs that end in X, ``From X`` over those that start there;
-    :func:`into_and_from` computes both from the scores.
+    :func:`xalign_models.harness.reading.into_and_from` computes both from the scores.
     """
 
     parallel_subsets = True
@@ -71,7 +70,8 @@ class PrecisionTask(CorpusTask, AbsTaskBitextMining):
         wanted = set(self.hf_subsets) & set(self.hf_subsets if subsets_to_run is None else subsets_to_run)
         ranks = dict(self.ranks(model, wanted, split=split, encode_kwargs=encode_kwargs))
         if prediction_folder is not None:
-            save_items(Path(prediction_folder), self.metadata.name, {k: v.astype(np.uint16) for k, v in ranks.items()})
+            items = {subset: rank.astype(np.min_scalar_type(len(rank))) for subset, rank in ranks.items()}
+            save_items(Path(prediction_folder), self.metadata.name, items)
         return {subset: fill_scores(precision_at(ranks[subset]), MAIN) for subset in sorted(wanted)}
 
     def ranks(
@@ -90,20 +90,3 @@ class PrecisionTask(CorpusTask, AbsTaskBitextMining):
             for subset, rank in zip((f"{a}-{b}", f"{b}-{a}"), gold_ranks(vectors[a], vectors[b]), strict=True):
                 if subset in subsets:
                     yield subset, rank
-
-
-def into_and_from(scores: dict[str, float]) -> tuple[dict[str, float], dict[str, float]]:
-    """Means by target and by source language of a score by subset ``a-b``.
-
-    Returns:
-        (Into X, From X), keyed by the language as it stands in the subsets.
-
-    Raises:
-        DataError: There are no scores.
-    """
-    if not scores:
-        raise DataError("There are no scores to average.")
-    sides = [(*subset.split("-"), value) for subset, value in scores.items()]
-    into = {x: float(np.mean([v for _, b, v in sides if b == x])) for x in sorted({b for _, b, _ in sides})}
-    leaving = {x: float(np.mean([v for a, _, v in sides if a == x])) for x in sorted({a for a, _, _ in sides})}
-    return into, leaving

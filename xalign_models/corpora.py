@@ -239,7 +239,8 @@ _PUBLISHERS = {
                            _newstest, _sentences),
 }  # fmt: skip
 GETTEXT_LANGUAGES = tuple(
-    "arb-Arab deu-Latn eng-Latn fra-Latn ind-Latn ita-Latn jpn-Jpan por-Latn rus-Cyrl spa-Latn tur-Latn zho-Hans".split()
+    "arb-Arab deu-Latn eng-Latn fra-Latn ind-Latn ita-Latn jpn-Jpan por-Latn rus-Cyrl spa-Latn tur-Latn "
+    "zho-Hans".split()
 )
 """The languages of the embedded corpus; its rows are those that are translated into all of them."""
 CORPORA = (*_PUBLISHERS, "gettext", "own")
@@ -250,8 +251,8 @@ def load(name: str, path: Path | None = None, *, local: bool = False) -> Corpus:
     """A corpus by name.
 
     Args:
-        name: One of :data:`CORPORA`, e.g. ``ntrex``; ``gettext`` and ``gettext:fit`` / ``gettext:test`` are the embedded
-            one and its two halves; ``own:DIR`` is short for ``own`` with a path.
+        name: One of :data:`CORPORA`, e.g. ``ntrex``; ``gettext`` and ``gettext:fit`` / ``gettext:test`` are the
+            embedded one and its two halves; ``own:DIR`` is short for ``own`` with a path.
         path: Where it lies; by default its folder under ``$XALIGN_DATA``.
         local: Do not ask the hub for it.
 
@@ -361,6 +362,7 @@ def _own_code(name: str, source: Path) -> str:
 
 
 def _table(path: Path) -> dict[str, list[str]]:
+    rows: dict[str, list[Any]]
     if path.suffix == ".parquet":
         import pyarrow.parquet
 

@@ -45,8 +45,19 @@ class XAlignEncoder(AbsEncoder):  # type: ignore[misc]  # mteb is typed loosely
         self.tail = list(tail)
         self.prompts = dict(prompts)
         self.languages = None if languages is None else frozenset(languages)
-        self.mteb_model_meta = meta
+        self._meta = meta
         self.model = None  # mteb's attribute for a wrapped model; the modules here are raw.modules and tail
+
+    @property
+    def mteb_model_meta(self) -> ModelMeta:  # type: ignore[override]
+        """Name, revision and all else that mteb records."""
+        return self._meta
+
+    @mteb_model_meta.setter
+    def mteb_model_meta(self, meta: ModelMeta) -> None:
+        # mteb puts the registry's entry here, which has no revision if the weights were not at hand when it was made
+        if meta.revision is not None:
+            self._meta = meta
 
     def unfitted(self, languages: Sequence[str]) -> list[str]:
         """Those of ``languages`` (any codes) that the alignment does not know, canonical and sorted."""

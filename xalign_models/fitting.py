@@ -85,6 +85,8 @@ def fit(spec: AlignmentSpec, encode: Encode) -> Alignment:
         alignment = alignments.make(spec.method, **dict(spec.params))
     except TypeError as error:
         raise AlignmentError(f"{spec.method}: {error}") from None
+    if getattr(alignment, "pivot", corpora.ENGLISH) != corpora.ENGLISH:
+        raise AlignmentError("the corpora pair every language with English, so pivot=eng-Latn is the only one.")
     data: dict[str, Any] = {}
     for language in languages:
         if alignment.parallel and language == corpora.ENGLISH:

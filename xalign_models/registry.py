@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _OWN_MODULES = ("xalign_models.", "sentence_transformers.")
+_IMPORTERS = ("Router", "Asym", "WordEmbeddings")  # sentence-transformers' modules that import what their files name
 
 
 def list_models() -> list[str]:
@@ -103,10 +104,10 @@ def load_encoder(
         model: A name, a directory (of any sentence-transformers model or of a saved aligned one), a hub id, or a spec.
         device: cpu, cuda or mps; by default the best there is.
         store: Where raw vectors are kept; None encodes anew.
-        **overrides: Fields of the backbone's spec.
+        **overrides: Fields of the backbone's spec; a saved model's are fixed.
 
     Raises:
-        ModelError: No such model.
+        ModelError: No such model, or overrides for a saved one.
         XAlignError: Weights or fit text are missing.
     """
     from sentence_transformers.sentence_transformer.modules import Normalize
@@ -115,7 +116,7 @@ def load_encoder(
     from xalign_models.encoder import XAlignEncoder
 
     device = loading.pick_device(device)
-    if isinstance(model, str) and _is_aligned(Path(model)):
+    if isinstance(model, str) and _is_saved(Path(model), overrides):
         return _directory_encoder(Path(model), device, store)
     spec = model if isinstance(model, ModelSpec) else find_spec(model, **overrides)
     raw = raw_encoder(spec.backbone, device, store)
@@ -140,7 +141,7 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
         ModelError: No such model, or a directory with modules of others.
         XAlignError: Weights or fit text are missing.
     """
-    if _is_aligned(Path(model)):
+    if _is_saved(Path(model), overrides):
         return _open_directory(Path(model), loading.pick_device(device))
     return build(find_spec(model, **overrides), device=device)
 
@@ -176,14 +177,14 @@ def _default_store() -> EmbeddingStore:
 
 
 def save(model: SentenceTransformer, directory: Path) -> None:
-    """Write a model from :func:`build` or :func:`load` as an ordinary sentence-transformers directory with our card in it.
+    """Write a model from :func:`build` as an ordinary sentence-transformers directory with our card in it.
 
     Raises:
-        ModelError: The model did not come from them.
+        ModelError: The model did not come from it.
     """
     spec = getattr(model, "xalign_spec", None)
     if spec is None:
-        raise ModelError("Only models from xalign_models.load or build can be saved with their card; use save_pretrained.")
+        raise ModelError("Only models made by name or spec can be saved with their card; use save_pretrained.")
     with loading.quiet():
         model.save_pretrained(str(directory), create_model_card=False)
     card = {
@@ -197,24 +198,36 @@ def save(model: SentenceTransformer, directory: Path) -> None:
     atomic_write_text(directory / assets.CARD, json.dumps(card, indent=2, ensure_ascii=False) + "\n")
 
 
-def _is_aligned(directory: Path) -> bool:
+def _is_saved(directory: Path, overrides: dict[str, Any]) -> bool:
+    """Whether it is what :func:`save` wrote (or has modules of ours in some other way), which takes no overrides."""
     path = directory / "modules.json"
-    return path.is_file() and "xalign_models.alignments" in path.read_text(encoding="utf-8")
+    if not path.is_file() or "xalign_models." not in path.read_text(encoding="utf-8"):
+        return False
+    if given := [field for field, value in overrides.items() if value is not None]:
+        raise ModelError(f"{directory} is a saved model: its {', '.join(given)} cannot be changed; fit it anew.")
+    return True
 
 
 def _open_directory(directory: Path, device: str) -> SentenceTransformer:
     from sentence_transformers import SentenceTransformer
 
     types = [entry["type"] for entry in json.loads((directory / "modules.json").read_text(encoding="utf-8"))]
-    if foreign := [kind for kind in types if not kind.startswith(_OWN_MODULES)]:
+    if foreign := [kind for kind in types if not kind.startswith(_OWN_MODULES) or kind.endswith(_IMPORTERS)]:
         raise ModelError(f"{directory} has modules of others ({', '.join(foreign)}); load it with sentence-transformers.")
-    if code := [*directory.rglob("*.py"), *(path for path in directory.rglob("config.json") if b"auto_map" in path.read_bytes())]:
+    if code := [*directory.rglob("*.py"), *filter(_names_code, directory.rglob("*config*.json"))]:
         raise ModelError(f"{directory} brings code of its own ({code[0].name}); load it with sentence-transformers.")
     try:
         with loading.quiet():
             return SentenceTransformer(str(directory), device=device, trust_remote_code=True)
     except (OSError, ValueError) as error:
         raise AssetError(f"{directory} cannot be loaded: {str(error).splitlines()[0]}") from None
+
+
+def _names_code(path: Path) -> bool:
+    """Whether a configuration names code to import: transformers' ``auto_map``, or the activation of a Dense module."""
+    text = path.read_text(encoding="utf-8")
+    activation = re.search(r'"activation_function"\s*:\s*"([^"]*\.[^"]*)"', text)
+    return "auto_map" in text or bool(activation and not activation[1].startswith("torch.nn."))
 
 
 def _card(directory: Path) -> dict[str, Any]:
@@ -235,17 +248,17 @@ def _directory_encoder(directory: Path, device: str, store: EmbeddingStore | Non
 
     model = _open_directory(directory, device)
     modules = list(model)
-    at = next(i for i, module in enumerate(modules) if isinstance(module, Aligned))
+    at = next((i for i, module in enumerate(modules) if isinstance(module, Aligned | Normalize)), len(modules))
     card = _card(directory)
     content = assets.directory_fingerprint(directory)
     tail = [module.to("cpu") for module in modules[at:]]
-    if not isinstance(tail[-1], Normalize):
+    if not any(isinstance(module, Normalize) for module in tail[-1:]):
         tail.append(Normalize())
     raw = RawEncoder(card.get("backbone", content), lambda: modules[:at], device, store)
     name = card.get("name", f"local/{_slug(directory.resolve().name)}")
     meta = _meta(name, card.get("revision", content[:16]), set(card.get("training_datasets", ())), None, None, {})
-    aligned = modules[at]
-    return XAlignEncoder(raw, tail, {k: v for k, v in model.prompts.items() if v}, aligned.languages, meta)
+    languages = next((module.languages for module in tail if isinstance(module, Aligned)), None)
+    return XAlignEncoder(raw, tail, {k: v for k, v in model.prompts.items() if v}, languages, meta)
 
 
 def _trained_on(spec: ModelSpec) -> set[str]:

@@ -64,10 +64,14 @@ class BackboneSpec:
         """Check the fields that have limits.
 
         Raises:
-            ModelError: A negative layer or a token limit under 2; the message names the CLI's flag.
+            ModelError: An unknown pooling or type, a negative layer or a token limit under 2; the message names the
+                CLI's flag.
         """
-        object.__setattr__(self, "pooling", Pooling(self.pooling))
-        object.__setattr__(self, "dtype", Dtype(self.dtype))
+        for field, choices in (("pooling", Pooling), ("dtype", Dtype)):
+            value = getattr(self, field)
+            if value not in tuple(choices):
+                raise ModelError(f"--{field} {value}: not one of {', '.join(choices)}.")
+            object.__setattr__(self, field, choices(value))
         if self.layer is not None and self.layer < 0:
             raise ModelError(f"--layer {self.layer}: layers count from 0 (the embeddings) upwards.")
         if self.max_tokens is not None and self.max_tokens < 2:

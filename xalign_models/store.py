@@ -191,8 +191,8 @@ class EmbeddingStore:
         """Drop one encoder's vectors, or all; returns how many there were."""
         dropped = 0
         for one in self.stats():
-            if namespace in {None, one.namespace}:
-                database = self._database(one.namespace, create=False)
+            database = self._database(one.namespace, create=False)
+            if database is not None and namespace in {None, one.namespace}:
                 with self._env.begin(write=True) as transaction:
                     transaction.drop(database, delete=False)  # emptied: other processes' handles stay good
                     transaction.delete(one.namespace.encode(), db=self._used)

@@ -28,6 +28,10 @@ def make(method: str, **params: Any) -> Alignment:
         raise AlignmentError(
             f"{method} has no {', '.join(sorted(unknown))}; it has {', '.join(allowed) or 'no parameters'}."
         )
+    for name, value in params.items():
+        kind = type(allowed[name] if allowed[name] is not None else 0)
+        if value is not allowed[name] and not (isinstance(value, kind) or (kind is float and isinstance(value, int))):
+            raise AlignmentError(f"{method}: {name}={value!r} is not of type {kind.__name__}.")
     return cls(**params)
 
 

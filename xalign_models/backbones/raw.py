@@ -139,7 +139,8 @@ class RawEncoder:
         import torch
 
         with torch.inference_mode():
-            features = self.modules[0].preprocess(list(texts), prompt=prompt or None)
+            first: Any = self.modules[0]
+            features: dict[str, Any] = first.preprocess(list(texts), prompt=prompt or None)
             for name, value in features.items():
                 features[name] = value.to(self.device) if hasattr(value, "to") else value
             for module in self.modules:

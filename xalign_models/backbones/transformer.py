@@ -43,11 +43,17 @@ class LanguageTransformer(Transformer):  # type: ignore[misc]  # sentence-transf
             features["lang"] = languages
         return features
 
+    def _special_ids(self) -> list[int]:
+        """Ids that stand for no content; [UNK] stands for some, unless it is the end token's second name."""
+        tokenizer = self.tokenizer
+        ends = (tokenizer.bos_token_id, tokenizer.eos_token_id)
+        return [one for one in tokenizer.all_special_ids if one != tokenizer.unk_token_id or one in ends]
+
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Token embeddings; with ``pool_special_tokens=False`` the mask that pooling sees covers content only."""
         features = super().forward(features, **kwargs)
         if not self.pool_special_tokens:
-            special = torch.tensor(self.tokenizer.all_special_ids, device=features["input_ids"].device)
+            special = torch.tensor(self._special_ids(), device=features["input_ids"].device)
             content = features["attention_mask"] * ~torch.isin(features["input_ids"], special)
             empty = content.sum(dim=1, keepdim=True) == 0  # an empty text has special tokens only: keep those
             features["attention_mask"] = torch.where(empty, features["attention_mask"], content)

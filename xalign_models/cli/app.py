@@ -22,20 +22,26 @@ app = typer.Typer(
 )  # fmt: skip
 out = Console(width=None if sys.stdout.isatty() else 160)
 err = Console(stderr=True)
+_INTERRUPTED = 130  # typer's exit status for a keyboard interrupt
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps; by default the best there is.")]
 Output = Annotated[str, typer.Option("--output", "-o", help="Root of the results; they lie in its folder results/.")]
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        out.print(f"xalign {__version__}", highlight=False)
+        raise typer.Exit
+
+
 @app.callback()
 def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and debug messages.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    version: Annotated[  # noqa: ARG001 - its callback does it all
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+    ] = False,
 ) -> None:
-    if version:
-        out.print(f"xalign {__version__}")
-        raise typer.Exit
     logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, format="%(levelname)s: %(message)s")
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"  # one line, without a source line
     if not debug:  # others' information on every call; ours says what a user must know
@@ -48,19 +54,28 @@ def main() -> None:
     try:
         from xalign_models.cli import assets, models, scoring, store
 
-        for module in (models, assets, scoring, store):
+        for module in () if app.registered_commands else (models, assets, scoring, store):
             module.add_to(app)
-        app()
-    except XAlignError as error:
-        if "--debug" in sys.argv:
-            raise
-        fail(str(error))
-    except KeyboardInterrupt:
-        err.print("interrupted; what was finished is kept, and the same command goes on from there.")
-        sys.exit(130)
+        status = app(standalone_mode=False)
+    except typer.Abort:
+        fail("aborted.")
     except BrokenPipeError:  # `xalign ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except Exception as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # a group without a command: click's way to print its help
+            error.show()  # type: ignore[attr-defined]
+            sys.exit(2)
+        if "--debug" in sys.argv:
+            raise
+        if isinstance(error, XAlignError | OSError):  # OSError: a full disk, a folder that cannot be written
+            fail(" ".join(str(error).split()))
+        if hasattr(error, "format_message"):  # a usage error, of typer's own copy of click
+            fail(f"{error.format_message().rstrip('.')}. `{' '.join(['xalign', *sys.argv[1:2]])} --help` shows what there is.")
+        raise
+    if status == _INTERRUPTED:
+        err.print("interrupted; what was finished is kept, and the same command goes on from there.")
+    sys.exit(status or 0)
 
 
 def fail(message: str) -> None:

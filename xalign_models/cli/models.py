@@ -85,7 +85,7 @@ def fit(
     corpus: Annotated[list[str], typer.Option(help="Fit text: lingua, newstest, ntrex, tatoeba_pairs, own:DIR, ...")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write the model to.")],
     param: Annotated[list[str] | None, typer.Option(help="NAME=VALUE of the method, e.g. --param k=15.")] = None,
-    limit: Annotated[int | None, typer.Option(help="Rows per language and corpus.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Rows per language and corpus.")] = None,
     languages: Annotated[list[str] | None, typer.Option(help="Languages to fit; all of the corpus by default.")] = None,
     layer: Layer = None,
     pooling: Pool = None,
@@ -104,7 +104,7 @@ def fit(
 
     if method not in METHODS:
         raise ModelError(f"Unknown method {method!r}; known ones are {', '.join(METHODS)}.")
-    if output.exists() and any(output.iterdir()) and not (output / "modules.json").is_file():
+    if output.is_file() or output.is_dir() and any(output.iterdir()) and not (output / "modules.json").is_file():
         raise ModelError(f"--output {output} is there and is no model; choose a new directory.")
     params = []
     for one in param or ():

@@ -99,8 +99,8 @@ def run(
                          "fresh": outcome.fresh, "unfitted": list(outcome.unfitted), "error": outcome.error})  # fmt: skip
     if json:
         print_json(outcomes)
-    elif len(failed) < len(outcomes):
-        _show([one["model"] for one in outcomes], [one["task"] for one in outcomes], Path(output))
+    elif scored := [one for one in outcomes if one["scored"]]:
+        _show({one["model"] for one in scored}, {one["task"] for one in scored}, Path(output))
     if failed:
         raise typer.Exit(2 if len(failed) == len(outcomes) else 1)
 
@@ -115,7 +115,7 @@ def _set_data(data: list[str] | None) -> None:
         os.environ["XALIGN_OWN"] = str(Path(path).expanduser().resolve())
 
 
-def _show(models: list[str], tasks: list[str], output: Path) -> None:
+def _show(models: set[str], tasks: set[str], output: Path) -> None:
     from xalign_models.harness.leaderboard import leaderboard as make
     from xalign_models.harness.reading import read_results
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.text import Text
 
-_LABEL, _HEAD = 18, 10  # lines of row labels and headers wrap beyond these
+_LABEL, _NARROW, _HEAD = 40, 18, 10  # characters that row labels, the same where space is short, and headers may have
 
 
 @dataclass(frozen=True)
@@ -92,34 +92,46 @@ class Board:
     rows: Sequence[Row]
     legend: Sequence[str]
 
+    def to_rich(self) -> RenderableType:
+        """What rich prints, as wide as the console is."""
+        return self
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """One table, or several below each other, then the legend."""
         from rich.text import Text
 
-        label = max(_width([self.corner]), *(_width([*_wrap(row.group, _LABEL), *_label(row)]) for row in self.rows))
+        widths = {
+            column: 2
+            + _width([*wrap(column, _HEAD), *(line for row in self.rows for line in _lines(row.cells, column))])
+            for column in self.columns
+        }
+        room = options.max_width - sum(widths.values())
+        limit = _LABEL if room >= self._label_width(_LABEL) else _NARROW
         piece: list[str] = []
-        used = label
-        for column in self.columns:
-            cells = [line for row in self.rows for line in _lines(row.cells, column)]
-            width = 2 + _width([*_wrap(column, _HEAD), *cells])
+        used = self._label_width(limit)
+        for column, width in widths.items():
             if piece and used + width > options.max_width:
-                yield from (self._table(piece, label), "")
-                piece, used = [], label
+                yield from (self._table(piece, limit), "")
+                piece, used = [], self._label_width(limit)
             piece.append(column)
             used += width
-        yield from (self._table(piece, label), "")
+        yield from (self._table(piece, limit), "")
         yield from (Text(line, style="dim") for line in self.legend)
 
-    def _table(self, columns: Sequence[str], label: int) -> RenderableType:
+    def _label_width(self, limit: int) -> int:
+        rows = (line for row in self.rows for line in (*wrap(row.group, limit), *_label(row, limit)))
+        return _width([self.corner, *rows])
+
+    def _table(self, columns: Sequence[str], limit: int) -> RenderableType:
         from rich import box
         from rich.table import Table
         from rich.text import Text
 
-        heads = [_wrap(self.corner, _LABEL), *(_wrap(column, _HEAD) for column in columns)]
+        heads = [[self.corner], *(wrap(column, _HEAD) for column in columns)]
         height = max(map(len, heads))
         first, *others = (Text("\n" * (height - len(lines)) + "\n".join(lines)) for lines in heads)
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-        table.add_column(first, min_width=label, no_wrap=True)
+        table.add_column(first, min_width=self._label_width(limit), no_wrap=True)
         for head in others:
             table.add_column(head, justify="right", no_wrap=True)
         previous = ""
@@ -127,9 +139,9 @@ class Board:
             if row.group != previous:
                 if previous:
                     table.add_row()
-                table.add_row(Text("\n".join(_wrap(row.group, _LABEL)), style="bold"))
+                table.add_row(Text("\n".join(wrap(row.group, limit)), style="bold"))
                 previous = row.group
-            table.add_row(Text("\n".join(_label(row))), *(_styled(row.cells, column) for column in columns))
+            table.add_row(Text("\n".join(_label(row, limit))), *(_styled(row.cells, column) for column in columns))
         return table
 
     def to_markdown(self) -> str:
@@ -179,11 +191,11 @@ def _styled(cells: Mapping[str, Cell], column: str) -> Text:
     return Text.assemble((score, "bold green" if best else ""), ("".join(f"\n{line}" for line in rest), "dim"))
 
 
-def _label(row: Row) -> list[str]:
-    return _wrap(row.label, _LABEL, "  " * bool(row.group))
+def _label(row: Row, limit: int) -> list[str]:
+    return wrap(row.label, limit, "  " * bool(row.group))
 
 
-def _wrap(text: str, width: int, indent: str = "") -> list[str]:
+def wrap(text: str, width: int, indent: str = "") -> list[str]:
     """Lines broken at spaces and, if it is too long, after - / __ and at the humps of a task's name."""
     if len(text) > width:
         text = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])|(?<=[A-Z]{2})(?=[A-Z][a-z])", " ", text)

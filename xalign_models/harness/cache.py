@@ -38,8 +38,8 @@ class SafeResultCache(ResultCache):  # type: ignore[misc]  # mteb is typed loose
     """
 
     def __init__(self, root: Path) -> None:
-        super().__init__(root)
         try:
+            super().__init__(root)  # makes the root
             (root / "results").mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ResultsError(f"Cannot write results to {root}: {error.strerror}; choose another --output.") from None
@@ -65,16 +65,22 @@ class SafeResultCache(ResultCache):  # type: ignore[misc]  # mteb is typed loose
                 file.replace(final / file.name)
 
     def keep_only_usable(self, task: AbsTask, meta: ModelMeta) -> None:
-        """Rename a result that is unreadable or of other text, so that the task is run again; nothing is deleted."""
+        """Rename a result that is unreadable or of other text, so that the task is run again; nothing is deleted.
+
+        Its outcomes item by item go with it.
+        """
         path = self.path_of(task.metadata.name, meta)
         if not path.is_file():
             return
         try:
             revision = TaskResult.from_disk(path).dataset_revision
         except Exception as error:  # noqa: BLE001 - whatever json and pydantic raise on a damaged file
-            return _set_aside(path, f"is unreadable ({type(error).__name__})")
-        if revision != task.metadata.revision:
-            _set_aside(path, f"is of data revision {revision}, and the data at hand are {task.metadata.revision}")
+            reason = f"is unreadable ({type(error).__name__})"
+        else:
+            if revision == task.metadata.revision:
+                return
+            reason = f"is of data revision {revision}, and the data at hand are {task.metadata.revision}"
+        _set_aside(path, reason)
 
     def write_card(self, meta: ModelMeta, baseline: str | None, spec: Mapping[str, Any] | None, device: str) -> None:
         """Put what made the results beside them: model, spec, versions, machine, date."""
@@ -92,9 +98,12 @@ class SafeResultCache(ResultCache):  # type: ignore[misc]  # mteb is typed loose
 
 
 def _set_aside(path: Path, reason: str) -> None:
-    stamp = datetime.datetime.now(tz=datetime.UTC).strftime("%Y%m%dT%H%M%S")
+    stamp = datetime.datetime.now(tz=datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
     aside = path.with_name(f"{path.name}.aside-{stamp}")
     path.rename(aside)
+    items = path.parent / "items" / f"{path.stem}.npz"
+    if items.is_file():
+        items.rename(items.with_name(f"{items.name}.aside-{stamp}"))
     logger.warning("%s %s; it is kept as %s and the task is run again.", path, reason, aside.name)
 
 

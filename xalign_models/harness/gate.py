@@ -6,13 +6,16 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from math import isfinite
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from xalign_models.errors import ResultsError
+from xalign_models.harness.board import wrap
 from xalign_models.harness.leaderboard import choose
 from xalign_models.harness.reading import Results, TaskScores, into_and_from, language_pairs
+from xalign_models.paths import atomic_write_text
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -90,16 +93,20 @@ class GateReport:
     def summary(self) -> str:
         """One line."""
         counts = [(verdict, sum(row.verdict == verdict for row in self.rows)) for verdict in _ORDER]
-        said = ", ".join(f"{n} {verdict}" for verdict, n in counts if n) or "nothing to compare"
+        said = ", ".join(f"{verdict}: {n}" for verdict, n in counts if n) or "nothing to compare"
         word = {0: "passed", 1: "FAILED: scores fell", 2: "CANNOT JUDGE: run what is missing, or renew the baseline"}
         notes = f"; unreadable: {', '.join(map(str, self.unreadable))}" if self.unreadable else ""
-        notes += f"; {len(self.unguarded)} results are not in the baseline" if self.unguarded else ""
+        notes += f"; results that the baseline does not have: {len(self.unguarded)}" if self.unguarded else ""
         return f"Gate {word[self.exit_code]} ({said}{notes})."
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: every row, the summary and the exit code."""
         rows = [asdict(row) | {"difference": row.difference and round(row.difference, 4)} for row in self.rows]
         return {"exit_code": self.exit_code, "summary": self.summary(), "rows": rows}
+
+    def to_rich(self) -> RenderableType:
+        """What rich prints."""
+        return self
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """The rows that differ, if any, and the summary."""
@@ -110,16 +117,18 @@ class GateReport:
         style = {Verdict.REGRESSION: "bold red", Verdict.IMPROVED: "green"}
         differing = [row for row in self.rows if row.verdict != Verdict.OK]
         if differing:
-            table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+            table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
             for head in ("verdict", "model", "task", "language"):
-                table.add_column(head, overflow="fold")
-            for head in ("expected", "found", "difference", "allowed"):
+                table.add_column(head, no_wrap=head == "verdict")
+            for head in ("was", "is", "change", "allowed"):
                 table.add_column(head, justify="right", no_wrap=True)
+            limit = 40 if options.max_width > 110 else 10
             for row in differing:
                 found, difference = ("–", "") if row.found is None else (f"{row.found:.2f}", f"{row.difference:+.2f}")
                 verdict = Text(row.verdict, style=style.get(row.verdict, "yellow"))
                 numbers = f"{row.expected:.2f}", found, difference, f"-{row.tolerance:g}"
-                table.add_row(verdict, row.model.removeprefix("xalign/"), row.task, row.language, *numbers)
+                names = ("\n".join(wrap(name, limit)) for name in (row.model.removeprefix("xalign/"), row.task))
+                table.add_row(verdict, *names, row.language, *numbers)
             yield from (table, "")
         yield Text(self.summary(), style="bold")
 
@@ -137,7 +146,6 @@ def make_baseline(
     results: Results,
     models: Collection[str] | None = None,
     tasks: Collection[str] | None = None,
-    previous: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The content of ``baseline.json``; numbers in percent, of each task's main score.
 
@@ -145,7 +153,6 @@ def make_baseline(
         results: The results that are to be kept up.
         models: Names, with or without ``xalign/``; None is all.
         tasks: Names; None is all.
-        previous: A baseline whose tolerances, and scores of other models and tasks, are kept.
 
     Raises:
         ResultsError: A name has no results, or one of the chosen results is unreadable.
@@ -154,8 +161,7 @@ def make_baseline(
     broken = [path for (model, task), path in results.unreadable.items() if model in chosen[0] and task in chosen[1]]
     if broken:
         raise ResultsError(f"No baseline: {', '.join(map(str, broken))} cannot be read; `xalign run` makes it anew.")
-    previous = previous or {}
-    scores = {model: dict(of_model) for model, of_model in previous.get("scores", {}).items()}
+    scores: dict[str, dict[str, Any]] = {}
     for (model, task), table in results.tables.items():
         values = _percent(table)
         if model in chosen[0] and task in chosen[1] and values:
@@ -165,10 +171,21 @@ def make_baseline(
                 "mean": round(fmean(values.values()), 4),
                 "languages": {language: round(value, 4) for language, value in by_language(values).items()},
             }
-    return {
-        "tolerance": {"default": TOLERANCE, **previous.get("tolerance", {})},
-        "scores": {model: dict(sorted(of_model.items())) for model, of_model in sorted(scores.items())},
+    return {"tolerance": {"default": TOLERANCE}, "scores": scores}
+
+
+def write_baseline(path: Path, baseline: Mapping[str, Any]) -> None:
+    """Write a baseline; tolerances, and scores of other models and tasks, that the file has are kept."""
+    try:
+        old = read_baseline(path)
+    except ResultsError:
+        old = {"tolerance": {}, "scores": {}}
+    scores = {
+        model: dict(sorted({**old["scores"].get(model, {}), **baseline["scores"].get(model, {})}.items()))
+        for model in sorted(old["scores"].keys() | baseline["scores"].keys())
     }
+    new = {"tolerance": {**baseline["tolerance"], **old["tolerance"]}, "scores": scores}
+    atomic_write_text(path, json.dumps(new, indent=1, ensure_ascii=False) + "\n")
 
 
 def read_baseline(path: Path) -> dict[str, Any]:
@@ -215,7 +232,9 @@ def compare(results: Results, baseline: Mapping[str, Any]) -> GateReport:
 def _judge(
     table: TaskScores | None, entry: Mapping[str, Any], key: tuple[str, str], tolerance: float
 ) -> Iterator[GateRow]:
-    expected = {"mean": entry["mean"], **entry["languages"]}
+    expected = {language: float(value) for language, value in {"mean": entry["mean"], **entry["languages"]}.items()}
+    if not all(map(isfinite, (tolerance, *expected.values()))):
+        raise ValueError(f"{key} has numbers that are none")
     values = _percent(table) if table else {}
     if not values or (table and table.dataset_revision != entry["dataset_revision"]):
         verdict = Verdict.DATA_CHANGED if values else Verdict.MISSING

@@ -147,7 +147,7 @@ def _legend(rows: Sequence[Row], metric: str) -> list[str]:
     tested = {column for column, cell in cells if cell.significant is not None}
     partial = next((cell for _, cell in cells if cell.covered is not None), None)
     lines = [
-        f"Scores: {_name(metric)} in percent, the mean over a task's subsets. Bold: the best among the models that have "
+        f"Scores: {_name(metric)} in percent, the mean over a task's subsets. Bold: the best of the models that have "
         "the most subsets."
     ]
     if any(row.name.startswith("xalign/") for row in rows):
@@ -167,8 +167,8 @@ def _legend(rows: Sequence[Row], metric: str) -> list[str]:
         lines.append("≠: not compared, plain was scored on another revision of the task's text; `xalign run` it again.")
     if tested:
         lines.append(
-            f"~: the difference may be chance (p >= {ALPHA} in a paired sign-flip test of each sentence's hits and misses; "
-            "not corrected for the number of comparisons)."
+            f"~: the difference may be chance (p >= {ALPHA} in a paired sign-flip test of the sentences' hits and "
+            "misses; each comparison by itself)."
         )
     if tested and (untested := sorted(compared - tested)):
         lines.append(f"Not tested, having no hit or miss per sentence: {', '.join(untested)}.")
@@ -266,6 +266,7 @@ def _published_columns(
         same |= {one for one in table.metrics if table.values(metric) and table.values(one) == table.values(metric)}
     subsets = {languages: subset for table in tables for subset, languages in table.languages.items()}
     found: dict[str, dict[str, float]] = {}
+    means: set[str] = set()
     for number in numbers:
         if not {number.metric, _SAME_METRIC.get(number.metric)} & same:
             continue
@@ -275,13 +276,14 @@ def _published_columns(
             row = "mean"
         elif "*" in (source, target):
             heading, row = ("Into X", target) if source == "*" else ("From X", source)
+            row = "mean" if row == "*" else row
+            means.add(f"{number.column} {heading}")
         elif not number.direction:
             row = subsets.get((source, target) if arrow else (source,), "")
-        if row in rows:
-            found.setdefault(f"{number.column} {heading}".strip(), {}).setdefault(row, number.value)
+        found.setdefault(f"{number.column} {heading}".strip(), {}).setdefault(row, number.value)
     languages = rows - {"mean"}
-    return {  # means into and from are comparable over the same languages only
-        column: values
+    return {
+        column: {row: value for row, value in values.items() if row in rows}
         for column, values in found.items()
-        if (values.keys() & languages) == languages or (values.keys() & languages and not column.endswith(" X"))
+        if values.keys() & languages and (column not in means or values.keys() - {"mean"} == languages)  # like for like
     }

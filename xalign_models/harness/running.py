@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xalign_models.backbones.loading import pick_device
 from xalign_models.errors import DataError, LanguageError, ModelError, XAlignError
 from xalign_models.harness.cache import SafeResultCache
 from xalign_models.languages import canonical
@@ -63,15 +64,15 @@ def run(
 ) -> Iterator[Outcome]:
     """Score every model on every task and write the results under ``output/results``.
 
-    What is there already and is of the same model revision and data is not computed again. A task whose data are missing
-    is an outcome with an error; the others go on.
+    What is there already and is of the same model revision and data is not computed again. A model that cannot be loaded
+    and a task whose data are missing are outcomes with an error; the others go on.
 
     Args:
         models: Registered names, directories or hub ids.
         tasks: Names that mteb knows (ours after ``tasks.register_with_mteb()``).
         output: Root of the results.
         languages: Canonical codes; a subset is scored if all its languages are among them. None is all. Tatoeba36,
-            LanguageIdentity and tasks that have none of them in common are not narrowed.
+            LanguageIdentity and others whose protocol fixes the languages are not narrowed.
         device: cpu, cuda or mps.
         store: Where raw vectors are kept.
         items: Keep outcomes item by item beside the scores.
@@ -81,17 +82,26 @@ def run(
         One outcome per model and task, as soon as it is there.
 
     Raises:
-        ModelError: A model does not exist or has no name to store results under.
+        ModelError: A model or the device does not exist.
         DataError: A task does not exist.
+        LanguageError: A task has nothing in the chosen languages.
+        ResultsError: ``output`` cannot be written.
     """
+    fields = overrides or {}
+    names = [find_spec(model, **fields).name for model in models]  # before hours of work: is there such a model?
+    device = pick_device(device)
     cache = SafeResultCache(output)
     chosen = [make_task(name, languages) for name in tasks]
-    for model in models:
-        encoder = load_encoder(model, device=device, store=store, **(overrides or {}))
-        meta = encoder.mteb_model_meta
-        if meta.revision is None:
-            raise ModelError(f"{model} has no revision to store results under.")
-        spec = None if "spec" not in meta.loader_kwargs else find_spec(model, **(overrides or {}))
+    for model, model_name in zip(models, names, strict=True):
+        try:
+            encoder = load_encoder(model, device=device, store=store, **fields)
+            meta = encoder.mteb_model_meta
+            if meta.revision is None:
+                raise ModelError(f"{model} has no revision to store results under.")
+        except XAlignError as error:
+            yield from (Outcome(model_name, task.metadata.name, None, error=str(error)) for task in chosen)
+            continue
+        spec = None if "spec" not in meta.loader_kwargs else find_spec(model, **fields)
         for task in chosen:
             outcome = _run_one(encoder, task, cache, items)
             if outcome.fresh:
@@ -144,15 +154,17 @@ def _run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, item
             encoder, task, cache=cache, overwrite_strategy="only-missing", prediction_folder=folder,
             show_progress_bar=False, co2_tracker=False,
         )  # fmt: skip
+        if result.exceptions:  # mteb's way to say that a private data set cannot be had
+            raise DataError(result.exceptions[0].exception)
         fresh = _modified(cache.path_of(name, meta)) != before
         return Outcome(str(meta.name), name, result.task_results[0], fresh, unfitted)
-    except XAlignError as error:
-        return Outcome(str(meta.name), name, None, unfitted=unfitted, error=str(error))
+    except (XAlignError, OSError) as error:  # OSError: mteb's own tasks, when the hub cannot be reached
+        message = " ".join(str(error).split())
+        return Outcome(str(meta.name), name, None, unfitted=unfitted, error=message)
     finally:
         task.hf_subsets = everything
-
-
-
+        if task.data_loaded:  # mteb leaves what it loaded when a task fails, cut to this model's languages
+            task.unload_data()
 
 def _modified(path: Path) -> int | None:
     return path.stat().st_mtime_ns if path.is_file() else None

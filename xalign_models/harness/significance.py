@@ -62,7 +62,7 @@ class Items:
         if self.k is None or not path.is_file() or len(values) > MOST_TESTED:
             return {}
         try:
-            with np.load(path) as file:
+            with path.open("rb") as handle, np.load(handle) as file:
                 ranks = {subset: file[subset] for subset in sorted(values.keys() & set(file.files))}
         except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             logger.warning("%s is damaged (%s) and its differences are not tested.", path, type(error).__name__)

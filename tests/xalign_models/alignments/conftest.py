@@ -9,21 +9,11 @@ WORDS = ["the", "a", "cat", "dog", "die", "eine", "katze", "hund", "sees", "sieh
 
 
 @pytest.fixture
-def tiny_backbone(tmp_path):
+def tiny_backbone(make_bert, tmp_path):
     """Modules of a random two-layer BERT, 16-d, that knows ten words, with mean pooling."""
-    import torch
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-    from transformers import BertConfig, BertModel, BertTokenizerFast
 
-    folder = tmp_path / "bert"
-    folder.mkdir()
-    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
-    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
-    size = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        BertModel(BertConfig(vocab_size=5 + len(WORDS), max_position_embeddings=32, **size)).save_pretrained(folder)
-    return [Transformer(str(folder)), Pooling(16, "mean")]
+    return [Transformer(str(make_bert(tmp_path / "bert", WORDS))), Pooling(16, "mean")]
 
 
 @pytest.fixture

@@ -1,0 +1,168 @@
+"""Fitting and applying alignments: each solver against its naive alternative on the same data, with equal results."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+
+from xalign_models.alignments import make
+from xalign_models.alignments.module import Aligned
+from xalign_models.alignments.solvers import affine_lsq, lir_directions, lsar_subspace, procrustes
+
+DIMS = pytest.mark.parametrize("d", [384, 768, 1024])
+ROWS = 4000
+LANGUAGES = ("deu-Latn", "eng-Latn", "fra-Latn")
+METHODS = {
+    "centered": ("centered", {}),
+    "lir-1": ("lir", {"k": 1}),
+    "lir-15": ("lir", {"k": 15}),
+    "lsar": ("lsar", {}),
+    "procrustes": ("procrustes", {}),
+    "affine": ("affine", {}),
+}
+
+
+@pytest.fixture
+def device() -> str:
+    return "cpu"  # the solvers are numpy; test_apply has its own
+
+
+def rows(n: int, d: int, seed: int = 0) -> np.ndarray:
+    """Rows (n, d), float32, with an offset and a falling spectrum, as embeddings have."""
+    rng = np.random.default_rng(seed)
+    scales = np.arange(1, d + 1) ** -0.5
+    basis = np.linalg.qr(rng.standard_normal((d, d))).Q
+    return (rng.standard_normal((n, d)) * scales @ basis + 0.1).astype(np.float32)
+
+
+@DIMS
+def test_lir(compare, d):
+    """The Gram matrix' eigenvectors against the data's singular ones."""
+    x = rows(ROWS, d)
+    pair = compare(
+        f"LIR k=15, n={ROWS} d={d}",
+        lambda: lir_directions(x, 15),
+        lambda: np.linalg.svd(x.astype(np.float64), full_matrices=False).Vh[:15].T,
+        "SVD of the rows",
+        rounds=3,
+    )
+    np.testing.assert_allclose(pair.ours @ pair.ours.T, pair.theirs @ pair.theirs.T, atol=1e-8)
+
+
+@DIMS
+@pytest.mark.parametrize("part", ["1/4", "3/4"])
+def test_procrustes_with_fewer_rows_than_dimensions(compare, d, part):
+    """Few-shot Procrustes in the span of the rows against scipy's SVD of a singular d x d matrix.
+
+    Outside the rows' spans scipy's map is arbitrary and ours the nearest to the identity, so what is equal is where the
+    rows go.
+    """
+    n = d * int(part[0]) // 4
+    x, y = rows(n, d).astype(np.float64), rows(n, d, seed=1).astype(np.float64)
+    pair = compare(
+        f"Procrustes, n={n} d={d}",
+        lambda: procrustes(x, y),
+        lambda: scipy.linalg.orthogonal_procrustes(x, y)[0],
+        "scipy",
+        rounds=3,
+    )
+    np.testing.assert_allclose(pair.ours @ pair.ours.T, np.eye(d), atol=1e-10)
+    np.testing.assert_allclose(x @ pair.ours, x @ pair.theirs, atol=1e-8)
+
+
+@DIMS
+def test_procrustes_with_more_rows_than_dimensions(compare, d):
+    """The same algorithm as scipy's: its time is that of one SVD."""
+    x, y = rows(ROWS, d).astype(np.float64), rows(ROWS, d, seed=1).astype(np.float64)
+    pair = compare(
+        f"Procrustes, n={ROWS} d={d}",
+        lambda: procrustes(x, y),
+        lambda: scipy.linalg.orthogonal_procrustes(x, y)[0],
+        "scipy",
+        rounds=3,
+    )
+    np.testing.assert_allclose(pair.ours, pair.theirs, atol=1e-8)
+
+
+@DIMS
+def test_affine(compare, d):
+    """Cholesky of the normal equations against least squares with a column of ones."""
+    x, y = rows(ROWS, d).astype(np.float64), rows(ROWS, d, seed=1).astype(np.float64)
+
+    def theirs():
+        solution = np.linalg.lstsq(np.column_stack([x, np.ones(ROWS)]), y)[0]
+        return solution[:d], solution[d]
+
+    pair = compare(f"affine, n={ROWS} d={d}", lambda: affine_lsq(x, y), theirs, "lstsq", rounds=3)
+    for ours, naive in zip(pair.ours, pair.theirs, strict=True):
+        np.testing.assert_allclose(ours, naive, atol=1e-8)
+
+
+@DIMS
+def test_lsar(compare, d):
+    """The closed form against the paper's two SVDs and pseudo-inverse, for the 37 languages of Tatoeba."""
+    means = rows(37, d).astype(np.float64)
+
+    def paper():
+        matrix, ones = means.T, np.ones((37, 1))
+        centre = matrix @ ones / 37
+        u, s, vt = np.linalg.svd(matrix - centre @ ones.T, full_matrices=False)
+        truncated = centre @ ones.T + (u[:, :36] * s[:36]) @ vt[:36]
+        direction = np.linalg.pinv(truncated).T @ ones
+        mu = direction / np.linalg.norm(direction) ** 2
+        return mu[:, 0], np.linalg.svd(truncated - mu @ ones.T, full_matrices=False)[0][:, :36]
+
+    pair = compare(
+        f"LSAR, 37 languages d={d}", lambda: lsar_subspace(means, 36)[:2], paper, "the paper's way", rounds=9
+    )
+    (mu, basis), (their_mu, their_basis) = pair.ours, pair.theirs
+    np.testing.assert_allclose(mu, their_mu, atol=1e-8)
+    np.testing.assert_allclose(basis @ basis.T, their_basis @ their_basis.T, atol=1e-8)
+
+
+class TestApply:
+    """`Aligned`, factors and all, on rows of mixed languages, against a dense map per language."""
+
+    @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+    def device(self, request) -> str:
+        if request.param == "cuda" and not torch.cuda.is_available():
+            pytest.skip("no CUDA device")
+        return request.param
+
+    @DIMS
+    @pytest.mark.parametrize("method", METHODS)
+    def test_apply(self, compare, note, device, method, d):
+        name, params = METHODS[method]
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # few pairs for an affine map
+            alignment = make(name, **params).fit({one: rows(64, d, seed) for seed, one in enumerate(LANGUAGES)})
+        module = Aligned.of(alignment).to(device)
+        x = torch.from_numpy(rows(ROWS, d)).to(device)
+        lang = [LANGUAGES[i % 3] for i in range(ROWS)]
+        where = {one: torch.arange(i, ROWS, 3, device=device) for i, one in enumerate(LANGUAGES)}
+        identity = np.eye(d)
+        dense = {}
+        for one in LANGUAGES:
+            shift = alignment.transform(np.zeros((1, d)), one)
+            dense[one] = [
+                torch.from_numpy(part.astype(np.float32)).to(device)
+                for part in (alignment.transform(identity, one) - shift, shift)
+            ]
+
+        def theirs():
+            out = torch.empty_like(x)
+            for one, index in where.items():
+                matrix, shift = dense[one]
+                out[index] = x[index] @ matrix + shift
+            return out
+
+        @torch.inference_mode()
+        def ours():
+            return module({"sentence_embedding": x, "lang": lang})["sentence_embedding"]
+
+        pair = compare(f"apply {method}, n={ROWS} d={d}", ours, theirs, "dense maps", rounds=9)
+        torch.testing.assert_close(pair.ours, pair.theirs, atol=2e-4, rtol=1e-4)
+        note(rows_per_s=ROWS / pair.seconds)

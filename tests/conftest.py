@@ -1,0 +1,156 @@
+"""What most tests need: a model of a few kilobytes, made-up parallel text, a cache of its own, an encoder that is known."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+WORDS = [f"w{i}" for i in range(100)]
+LANGUAGES = ("deu", "eng", "fra")
+
+
+@pytest.fixture(scope="session")
+def make_bert() -> Callable[..., Path]:
+    """Writes a random BERT checkpoint that knows the given words; ``size`` overrides fields of its configuration."""
+
+    def make(folder: Path, words: Sequence[str], **size: Any) -> Path:
+        import torch
+        from transformers import BertConfig, BertModel, BertTokenizerFast
+
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
+        BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+        tiny = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+        config = BertConfig(**{"vocab_size": 5 + len(words), "max_position_embeddings": 32, **tiny, **size})
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            BertModel(config).save_pretrained(folder)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_model(make_bert: Callable[..., Path]) -> Callable[..., Path]:
+    """Writes a sentence-transformers directory: a random BERT, mean pooling, unit length."""
+
+    def make(folder: Path, nan: bool = False, **size: Any) -> Path:
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+
+        bert = Transformer(str(make_bert(folder.with_name(f"{folder.name}-bert"), WORDS, initializer_range=0.5, **size)))
+        if nan:
+            bert.auto_model.embeddings.word_embeddings.weight.data[5:] = float("nan")
+        model = SentenceTransformer(modules=[bert, Pooling(16, "mean"), Normalize()], device="cpu")
+        model.save_pretrained(str(folder), create_model_card=False)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_model(make_model: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a 16-d model; never change it."""
+    return make_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def write_text() -> Callable[..., Path]:
+    """Writes a parallel corpus of random words: a file per language, rows different everywhere."""
+
+    def write(folder: Path, rows: int, languages: Sequence[str] = LANGUAGES, seed: int = 0) -> Path:
+        rng = np.random.default_rng(seed)
+        folder.mkdir(parents=True, exist_ok=True)
+        for language in languages:
+            lines = (" ".join(rng.choice(WORDS, rng.integers(1, 9))) for _ in range(rows))
+            (folder / f"{language}.txt").write_text("\n".join(lines) + "\n")
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, with a cache and a store of its own, no corpora, and a hub that cannot be reached."""
+    import datasets
+    import huggingface_hub.constants
+
+    (tmp_path / "data").mkdir()
+    for name in ("cache", "store", "data"):
+        monkeypatch.setenv(f"XALIGN_{name.upper()}", str(tmp_path / name))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.delenv("XALIGN_OWN", raising=False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@dataclass
+class Planted:
+    """Stands in for a RawEncoder: the text ``deu 7`` is meaning 7, turned and moved as ``deu`` is.
+
+    Attributes:
+        turn: Language to an orthogonal (d, d) matrix; the identity where there is none.
+        shift: Language to (d,); zero where there is none.
+        encoded: How often each text was encoded.
+    """
+
+    turn: dict[str, np.ndarray] = field(default_factory=dict)
+    shift: dict[str, np.ndarray] = field(default_factory=dict)
+    dim: int = 16
+    namespace: str = "planted"
+    device: str = "cpu"
+    encoded: Counter[str] = field(default_factory=Counter)
+    prompts: list[str] = field(default_factory=list)
+
+    def encode(self, texts: Sequence[str], prompt: str = "", progress: str | None = None) -> np.ndarray:
+        self.encoded.update(texts)
+        self.prompts.append(prompt)
+        return np.stack([self.vector(*text.split()) for text in texts]).astype(np.float32)
+
+    def vector(self, language: str, meaning: str) -> np.ndarray:
+        content = np.random.default_rng(int(meaning)).standard_normal(self.dim)
+        return content @ self.turn.get(language, np.eye(self.dim)) + self.shift.get(language, 0)
+
+    @staticmethod
+    def write(folder: Path, meanings: range, languages: Sequence[str] = LANGUAGES) -> Path:
+        """A parallel corpus of such texts."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for language in languages:
+            (folder / f"{language}.txt").write_text("".join(f"{language} {one}\n" for one in meanings))
+        return folder
+
+
+@pytest.fixture
+def planted() -> type[Planted]:
+    return Planted
+
+
+@pytest.fixture
+def make_encoder() -> Callable[..., Any]:
+    """An XAlignEncoder of a raw encoder and, if given, a fitted alignment."""
+
+    def make(raw: Any, alignment: Any = None, prompts: dict[str, str] | None = None, revision: str = "1") -> Any:
+        from mteb.models.model_meta import ModelMeta, ScoringFunction
+        from sentence_transformers.sentence_transformer.modules import Normalize
+
+        from xalign_models.alignments.module import Aligned
+        from xalign_models.encoder import XAlignEncoder
+
+        meta = ModelMeta.create_empty(
+            {"name": "test/planted", "revision": revision, "similarity_fn_name": ScoringFunction.COSINE}
+        )
+        tail = [Normalize()] if alignment is None else [Aligned.of(alignment), Normalize()]
+        languages = alignment.languages_ if alignment is not None and alignment.language_dependent else None
+        return XAlignEncoder(raw, tail, prompts or {}, languages, meta)
+
+    return make

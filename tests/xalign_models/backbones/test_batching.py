@@ -1,0 +1,49 @@
+"""Batches: a permutation of the texts, longest first, within the budget, and never smaller than need be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xalign_models.backbones.batching import token_budget_batches, useful_share
+
+lengths = st.lists(st.integers(0, 60), max_size=80)
+budgets = st.integers(1, 200)
+
+
+@given(lengths, budgets)
+def test_batches_are_a_permutation_longest_first_and_stable(lengths: list[int], budget: int) -> None:
+    order = [int(i) for batch in token_budget_batches(lengths, budget) for i in batch]
+    assert order == sorted(range(len(lengths)), key=lambda i: -lengths[i])  # Python's sort is stable
+
+
+@given(lengths, budgets)
+def test_the_budget_holds_but_for_a_text_alone_and_no_batch_could_take_one_more(
+    lengths: list[int], budget: int
+) -> None:
+    batches = list(token_budget_batches(lengths, budget))
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(1, *(lengths[i] for i in batch)) <= budget
+    for batch in batches[:-1]:
+        assert (len(batch) + 1) * max(1, *(lengths[i] for i in batch), 0) > budget
+
+
+@given(lengths, budgets)
+def test_useful_share_is_real_over_padded(lengths: list[int], budget: int) -> None:
+    padded = sum(len(batch) * max(lengths[i] for i in batch) for batch in token_budget_batches(lengths, budget))
+    share = useful_share(lengths, budget)
+    assert share == pytest.approx(sum(lengths) / padded if padded else 1.0)
+    assert 0 < share <= 1
+
+
+def test_equal_lengths_waste_nothing_and_texts_one_by_one_neither() -> None:
+    assert useful_share([7] * 50, 64) == 1.0
+    assert useful_share([1, 5, 9], 1) == 1.0
+    assert useful_share([], 10) == 1.0
+
+
+def test_indices_can_index_an_array() -> None:
+    (batch,) = token_budget_batches([1, 3, 2], 100)
+    assert np.array(["a", "b", "c"])[batch].tolist() == ["b", "c", "a"]

@@ -1,0 +1,136 @@
+"""RawEncoder: the vectors of sentence-transformers itself, each distinct text encoded once, whatever the batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from xalign_models.backbones import raw
+from xalign_models.backbones.raw import Counts, RawEncoder
+from xalign_models.errors import ModelError
+from xalign_models.store import EmbeddingStore
+
+from .conftest import LIMIT, WORDS
+
+RNG = np.random.default_rng(0)
+TEXTS = [" ".join(RNG.choice(WORDS, size=size)) for size in RNG.integers(0, 40, 60)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EmbeddingStore]:
+    with EmbeddingStore(tmp_path / "store", 1 << 24) as store:
+        yield store
+
+
+@pytest.mark.parametrize("prompt", ["", "query: "])
+@pytest.mark.parametrize("budget", [1, 64, 2048])
+def test_vectors_are_those_of_sentence_transformers_in_the_order_of_the_texts(
+    modules: list[Any], prompt: str, budget: int
+) -> None:
+    model = SentenceTransformer(modules=modules, device="cpu")
+    vectors = RawEncoder("n", lambda: modules, "cpu", token_budget=budget).encode(TEXTS, prompt)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, model.encode(TEXTS, prompt=prompt or None), rtol=1e-6, atol=1e-6)
+
+
+def test_each_distinct_prompted_text_is_encoded_once(modules: list[Any], store: EmbeddingStore) -> None:
+    encoder = RawEncoder("n", lambda: modules, "cpu", store)
+    texts = ["the cat", "a dog", "the cat", "a dog", "the cat"]
+    vectors = encoder.encode(texts)
+    assert (encoder.counts.requested, encoder.counts.encoded) == (5, 2)
+    np.testing.assert_array_equal(vectors, vectors[[0, 1, 0, 1, 0]])
+    encoder.encode(["a dog", "a dog sees"])
+    assert (encoder.counts.requested, encoder.counts.encoded) == (7, 3)
+    encoder.encode(["a dog"], prompt="query: ")  # another prompt, another vector
+    assert encoder.counts.encoded == 4
+
+
+def test_counts_are_exact(modules: list[Any]) -> None:
+    encoder = RawEncoder("n", lambda: modules, "cpu", token_budget=10)
+    encoder.encode(["the", "the cat", "the cat sees", "a"])  # 3, 4, 5, 3 tokens: batches 5+4, 3+3
+    assert encoder.counts == Counts(requested=4, encoded=4, batches=2, real_tokens=15, padded_tokens=16)
+
+
+def test_a_second_encoder_on_the_same_store_encodes_and_loads_nothing(
+    modules: list[Any], store: EmbeddingStore
+) -> None:
+    vectors = RawEncoder("n", lambda: modules, "cpu", store).encode(TEXTS)
+
+    def load() -> list[Any]:
+        raise AssertionError("the modules were loaded")
+
+    second = RawEncoder("n", load, "cpu", store)
+    np.testing.assert_array_equal(second.encode(TEXTS[::-1]), vectors[::-1])
+    assert (second.counts.encoded, second.counts.batches) == (0, 0)
+    with pytest.raises(AssertionError, match="were loaded"):
+        RawEncoder("another backbone", load, "cpu", store).encode(TEXTS)
+
+
+def test_chunks_and_flushes_change_nothing(
+    modules: list[Any], store: EmbeddingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = RawEncoder("n", lambda: modules, "cpu").encode(TEXTS)
+    monkeypatch.setattr(raw, "CHUNK", 7)
+    monkeypatch.setattr(raw, "FLUSH", 2)
+    np.testing.assert_allclose(RawEncoder("n", lambda: modules, "cpu", store).encode(TEXTS), wanted, atol=1e-6)
+    assert store.stats()[0].vectors == len(set(TEXTS))
+
+
+def test_a_run_that_ends_early_keeps_what_it_had_flushed(
+    modules: list[Any], store: EmbeddingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raw, "FLUSH", 1)
+    encoder = RawEncoder("n", lambda: modules, "cpu", store, token_budget=1)
+    forward = encoder.forward
+    calls = iter(range(3))
+
+    def interrupted(texts: list[str], prompt: str = "") -> Any:
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+        return forward(texts, prompt)
+
+    monkeypatch.setattr(encoder, "forward", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        encoder.encode(TEXTS)
+    second = RawEncoder("n", lambda: modules, "cpu", store)
+    second.encode(TEXTS)
+    assert second.counts.encoded == len(set(TEXTS)) - 3
+
+
+def test_an_empty_text_and_a_very_long_one(modules: list[Any]) -> None:
+    encoder = RawEncoder("n", lambda: modules, "cpu")
+    long = "the cat " * 12_500
+    vectors = encoder.encode(["", long, " ".join(["the cat"] * LIMIT)])
+    assert np.isfinite(vectors).all()
+    np.testing.assert_allclose(vectors[1], vectors[2], atol=1e-6)  # both are cut at the limit
+    assert encoder.counts.real_tokens == 2 + LIMIT + LIMIT
+    with pytest.raises(ModelError, match="no texts"):
+        encoder.encode([])
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_vector_that_is_not_finite_names_its_text_and_is_not_stored(
+    modules: list[Any], store: EmbeddingStore, value: float
+) -> None:
+    class Broken(torch.nn.Module):
+        def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+            bad = (features["input_ids"] == 5 + WORDS.index("hund")).any(dim=1)
+            features["sentence_embedding"][bad] = value
+            return features
+
+    encoder = RawEncoder("n", lambda: [*modules, Broken()], "cpu", store)
+    with pytest.raises(ModelError, match="'eine hund' is not finite"):
+        encoder.encode(["the cat", "eine hund", "a"])
+    assert store.get("n", [raw.key("", "eine hund")]) == [None]
+
+
+def test_gradients_are_not_recorded_and_modes_not_changed(modules: list[Any]) -> None:
+    RawEncoder("n", lambda: modules, "cpu").encode(["the cat"])
+    assert torch.is_grad_enabled()
+    assert all(parameter.grad is None for parameter in modules[0].parameters())
