@@ -135,8 +135,8 @@ class Sides:
         )  # fmt: skip
         say(
             f"  {len(distinct)} distinct texts, {ours.real_tokens} tokens; useful share {ours.share:.3f} in "
-            f"{ours.batches} calls, theirs {theirs.share:.3f} in {theirs.batches}; "
-            f"{flops / pair.seconds / peak:.0%} of the matmul peak"
+            f"{ours.batches} calls, theirs {theirs.share:.3f} in {theirs.batches}"
+            + ("" if np.isnan(pair.seconds) else f"; {flops / pair.seconds / peak:.0%} of the matmul peak")
         )
 
 

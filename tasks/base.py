@@ -1,4 +1,4 @@
-"""What all tasks share: a corpus with a fingerprint for a revision, a language for every text, outcomes item by item."""
+"""What all tasks share: a corpus whose fingerprint is the revision, languages beside texts, outcomes item by item."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class CorpusTask(AbsTask):  # type: ignore[misc]  # mteb is typed loosely
+class CorpusTask(AbsTask):
     """A task on a corpus of ours: local, on the hub, or embedded, all by the corpus' name.
 
     The data set's revision, in the metadata and so in every result, is the fingerprint of the text at hand; a result of
@@ -36,11 +36,14 @@ class CorpusTask(AbsTask):  # type: ignore[misc]  # mteb is typed loosely
         narrows: Whether a run's choice of languages leaves out subsets; False where the published protocol fixes them.
     """
 
+    metadata: Any
+    dataset: Any
+    data_loaded: bool
     corpus_name: ClassVar[str]
     narrows: ClassVar[bool] = True
     _corpus: Corpus | None = None
 
-    def __init__(self, seed: int = 42, **kwargs: Any) -> None:  # noqa: ANN401 - mteb's signature
+    def __init__(self, seed: int = 42, **kwargs: Any) -> None:
         """Make the task; needs no data."""
         super().__init__(seed, **kwargs)
         try:
@@ -73,7 +76,7 @@ class CorpusTask(AbsTask):  # type: ignore[misc]  # mteb is typed loosely
         dataset = {**self.metadata.dataset, "revision": f"local-{corpus.fingerprint()[:12]}"}
         self.metadata = self.metadata.model_copy(update={"dataset": dataset})
 
-    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:  # noqa: ANN401, ARG002 - mteb's signature
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
         """Open the corpus and stamp its revision; texts are read language by language when they are scored.
 
         Raises:
@@ -118,10 +121,10 @@ class CorpusTask(AbsTask):  # type: ignore[misc]  # mteb is typed loosely
         )
         return np.asarray(vectors, dtype=np.float32)
 
-    def _calculate_descriptive_statistics_from_split(self, *args: Any, **kwargs: Any) -> dict[str, int]:  # noqa: ANN401
+    def _calculate_descriptive_statistics_from_split(self, *args: Any, **kwargs: Any) -> dict[str, int]:
         return {"num_samples": 0}  # mteb's statistics are of data sets on the hub
 
-    def _push_dataset_to_hub(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+    def _push_dataset_to_hub(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError("The corpora belong to their publishers.")
 
 
@@ -135,7 +138,8 @@ def save_items(folder: Path, task: str, items: dict[str, npt.NDArray[Any]]) -> N
         with np.load(path) as old:
             items = {**dict(old), **items}
     with atomic_file(path) as temporary, temporary.open("wb") as handle:
-        np.savez_compressed(handle, **items)
+        arrays: dict[str, Any] = {**items}
+        np.savez_compressed(handle, **arrays)
 
 
 def fill_scores(scores: dict[str, float], main: str) -> dict[str, float]:

@@ -30,7 +30,7 @@ COMMON = tuple(from_iso639_1(code) for code in "ar bn de es fr hi id it ja pt ru
 class LanguageIdentity(CorpusTask):
     """1 - NMI between k-means clusters and languages, k the number of languages; a mixed space scores near 1.
 
-    Text: the first 200 Tatoeba sentences of each language, and of English (the side of German). k-means on unit vectors,
+    Text: the first 200 Tatoeba sentences of each language, and of English (German's side). k-means on unit vectors,
     10 starts, seed 0; NMI with arithmetic normalisation.
     """
 
@@ -54,13 +54,13 @@ class LanguageIdentity(CorpusTask):
     def _evaluate_subset(
         self,
         model: EncoderProtocol,
-        data_split: Any,  # noqa: ANN401, ARG002 - the corpus has the text
+        data_split: Any,
         *,
         hf_split: str,
         hf_subset: str,
         encode_kwargs: EncodeKwargs,
         prediction_folder: Path | None = None,
-        **kwargs: Any,  # noqa: ANN401, ARG002 - mteb's signature
+        **kwargs: Any,
     ) -> dict[str, float]:
         texts: list[str] = []
         labels: list[str] = []
@@ -68,7 +68,9 @@ class LanguageIdentity(CorpusTask):
             side = self.corpus.pair("deu-Latn")[1] if language == ENGLISH else self.corpus.texts(language)
             texts += side[:SENTENCES]
             labels += [language] * len(side[:SENTENCES])
-        vectors = normalise(self.embed(model, texts, labels, split=hf_split, subset=hf_subset, encode_kwargs=encode_kwargs))
+        vectors = normalise(
+            self.embed(model, texts, labels, split=hf_split, subset=hf_subset, encode_kwargs=encode_kwargs)
+        )
         clusters = KMeans(len(set(labels)), n_init=N_INIT, random_state=SEED).fit_predict(vectors)
         if prediction_folder is not None:
             save_items(Path(prediction_folder), self.metadata.name, {hf_subset: clusters.astype(np.uint16)})

@@ -32,7 +32,7 @@ class OwnParallel(PrecisionTask):
         eval_splits=["test"],
     )
 
-    def __init__(self, seed: int = 42, path: Path | None = None, **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, seed: int = 42, path: Path | None = None, **kwargs: Any) -> None:
         """Make the task for the languages found at ``path``."""
         value = path or os.environ.get(VARIABLE)
         self._path = Path(value).expanduser() if value else None

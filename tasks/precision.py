@@ -29,7 +29,7 @@ def pair_subsets(languages: Iterable[str]) -> dict[str, list[str]]:
     return {f"{to_flores(a)}-{to_flores(b)}": [a, b] for a in codes for b in codes if a != b}
 
 
-def precision_metadata(name: str, languages: Iterable[str], description: str, **fields: Any) -> TaskMetadata:  # noqa: ANN401
+def precision_metadata(name: str, languages: Iterable[str], description: str, **fields: Any) -> TaskMetadata:
     """Metadata of a precision task over all ordered pairs of ``languages``."""
     return TaskMetadata(**{
         "name": name,
@@ -45,9 +45,9 @@ def precision_metadata(name: str, languages: Iterable[str], description: str, **
 class PrecisionTask(CorpusTask, AbsTaskBitextMining):
     """P@1, P@5 and P@10 by cosine between the sides of a parallel corpus, for ordered pairs of languages.
 
-    A subset ``deu_Latn-eng_Latn`` looks for the English counterpart of each German sentence among all English ones. Ties
-    count against the model. ``Into X`` is the mean over the pairs that end in X, ``From X`` over those that start there;
-    :func:`xalign_models.harness.reading.into_and_from` computes both from the scores.
+    A subset ``deu_Latn-eng_Latn`` looks for the English counterpart of each German sentence among all English ones.
+    Ties count against the model. ``Into X`` is the mean over the pairs that end in X, ``From X`` over those that start
+    there; :func:`xalign_models.harness.reading.into_and_from` computes both from the scores.
     """
 
     parallel_subsets = True
@@ -62,7 +62,7 @@ class PrecisionTask(CorpusTask, AbsTaskBitextMining):
         prediction_folder: Path | None = None,
         num_proc: int | None = None,
         timer: TimingStack | None = None,
-        **kwargs: Any,  # noqa: ANN401 - mteb's signature
+        **kwargs: Any,
     ) -> dict[str, dict[str, float]]:
         """Scores of the chosen subsets; with ``prediction_folder`` each sentence's rank is kept there too."""
         if not self.data_loaded:

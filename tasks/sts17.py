@@ -17,7 +17,7 @@ from xalign_models.errors import DataError
 from xalign_models.languages import from_sts17
 from xalign_models.paths import data_dir
 
-# subset (mteb's name: language of sentence1, of sentence2) -> track; the file's first column is sentence1 in all of them
+# subset (mteb's name: languages of sentence1 and 2) -> track; in all of them the file's first column is sentence1
 _TRACKS = {
     "ar-ar": "track1.ar-ar",
     "en-ar": "track2.ar-en",  # named ar-en, but its first column is English
@@ -59,7 +59,7 @@ class STS17CrossLingual(CorpusTask, AbsTaskSTS):
 
         return Corpus("sts17", "pairs", ("STS17", self.metadata.name), tuple(_TRACKS), str, identity)
 
-    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:  # noqa: ANN401, ARG002 - mteb's signature
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
         """Read the chosen tracks, from XALIGN_DATA or else from the hub.
 
         Raises:
@@ -83,7 +83,12 @@ class STS17CrossLingual(CorpusTask, AbsTaskSTS):
         return _with_languages(track, rows["sentence1"], rows["sentence2"], rows["score"])
 
     def _save_task_predictions(
-        self, predictions: Any, model: Any, prediction_folder: Path, hf_split: str, hf_subset: str  # noqa: ANN401, ARG002
+        self,
+        predictions: Any,
+        model: Any,
+        prediction_folder: Path,
+        hf_split: str,
+        hf_subset: str,
     ) -> None:
         save_items(Path(prediction_folder), self.metadata.name,
                    {hf_subset: np.asarray(predictions["cosine_scores"], dtype=np.float32)})  # fmt: skip
@@ -111,7 +116,7 @@ def _read(root: Path, track: str) -> Dataset:
     inputs, gold = _files(root, track)
     scores = [float(line) for line in read_lines(gold) if line.strip()]
     rows = [line.split("\t") for line in read_lines(inputs)][: len(scores)]
-    if len(rows) < len(scores) or min(map(len, rows)) < 2:  # noqa: PLR2004 - two sentences
+    if len(rows) < len(scores) or min(map(len, rows)) < 2:
         raise DataError(f"{inputs} has not two tab-separated sentences for each of {len(scores)} scores.")
     return _with_languages(track, [row[0] for row in rows], [row[1] for row in rows], scores)
 

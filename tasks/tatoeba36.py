@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 LANGUAGES = tuple(
     from_tatoeba(code)
-    for code in "afr ara bul ben deu ell spa est eus pes fin fra heb hin hun ind ita jpn jav kat kaz kor mal mar nld por "
-    "rus swh tam tel tha tgl tur urd vie cmn".split()
+    for code in "afr ara bul ben deu ell spa est eus pes fin fra heb hin hun ind ita jpn jav kat kaz kor mal mar nld "
+    "por rus swh tam tel tha tgl tur urd vie cmn".split()
 )
 """The 36 languages of the LSAR paper, in its order."""
 
@@ -61,7 +61,9 @@ class Tatoeba36(PrecisionTask):
         for code in tqdm(others, desc=self.metadata.name, delay=2, disable=None):
             language = canonical(code)
             a, b = (
-                normalise(self.embed(model, texts, lang, split=split, subset=f"{english}-{code}", encode_kwargs=encode_kwargs))
+                normalise(
+                    self.embed(model, texts, lang, split=split, subset=f"{english}-{code}", encode_kwargs=encode_kwargs)
+                )
                 for texts, lang in zip(self.corpus.pair(language), (language, ENGLISH), strict=True)
             )
             for subset, rank in zip((f"{code}-{english}", f"{english}-{code}"), gold_ranks(a, b), strict=True):

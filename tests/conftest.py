@@ -1,4 +1,4 @@
-"""What most tests need: a model of a few kilobytes, made-up parallel text, a cache of its own, an encoder that is known."""
+"""What most tests need: a model of a few kilobytes, made-up parallel text, a cache of its own, a known encoder."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def make_model(make_bert: Callable[..., Path]) -> Callable[..., Path]:
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
-        bert = Transformer(str(make_bert(folder.with_name(f"{folder.name}-bert"), WORDS, initializer_range=0.5, **size)))
+        bert = Transformer(
+            str(make_bert(folder.with_name(f"{folder.name}-bert"), WORDS, initializer_range=0.5, **size))
+        )
         if nan:
             bert.auto_model.embeddings.word_embeddings.weight.data[5:] = float("nan")
         model = SentenceTransformer(modules=[bert, Pooling(16, "mean"), Normalize()], device="cpu")

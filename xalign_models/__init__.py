@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "list_models", "load"]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562: torch and mteb load only when a model is asked for
+def __getattr__(name: str) -> Any:
     if name in {"list_models", "load"}:
         from xalign_models import registry
 

@@ -32,7 +32,8 @@ BACKBONES = {
                      mteb_name="sentence-transformers/paraphrase-multilingual-mpnet-base-v2"),
         BackboneSpec("bge-m3", "BAAI/bge-m3", "main", mteb_name="BAAI/bge-m3"),
         # The LSAR paper's: mean over all tokens, 512 tokens, a middle layer.
-        BackboneSpec("mbert-layer8", "google-bert/bert-base-multilingual-cased", "main", 8, Pooling.MEAN, max_tokens=512),
+        BackboneSpec("mbert-layer8", "google-bert/bert-base-multilingual-cased", "main", 8, Pooling.MEAN,
+                     max_tokens=512),
         BackboneSpec("xlm-100-layer8", "FacebookAI/xlm-mlm-100-1280", "main", 8, Pooling.MEAN, max_tokens=512),
         BackboneSpec("xlm-roberta-large-layer11", "FacebookAI/xlm-roberta-large", "main", 11, Pooling.MEAN,
                      max_tokens=512),

@@ -60,7 +60,7 @@ class Corpus:
     rows: Callable[[str], Any]
     identity: Callable[[str], str]
 
-    def _read(self, language: str) -> Any:  # noqa: ANN401 - the corpus' own kind of rows
+    def _read(self, language: str) -> Any:
         if language not in self.languages:
             raise LanguageError(f"Corpus {self.name!r} has no {language}; it has {', '.join(self.languages)}.")
         return self.rows(language)
@@ -264,8 +264,8 @@ def load(name: str, path: Path | None = None, *, local: bool = False) -> Corpus:
         return own(Path(part) if part else _require_path(path))
     if name == "gettext":
         return gettext(part)
-    if name not in _PUBLISHERS:
-        raise DataError(f"Unknown corpus {name!r}; known ones are {', '.join(CORPORA)}.")
+    if name not in _PUBLISHERS or part:
+        raise DataError(f"Unknown corpus {f'{name}:{part}' if part else name!r}; known ones are {', '.join(CORPORA)}.")
     publisher = _PUBLISHERS[name]
     root = path or _local(publisher.folder)
     files = publisher.layout(root) if root is not None and root.is_dir() else {}

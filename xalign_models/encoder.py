@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xalign_models.backbones.raw import RawEncoder
 
 
-class XAlignEncoder(AbsEncoder):  # type: ignore[misc]  # mteb is typed loosely
+class XAlignEncoder(AbsEncoder):
     """A backbone and what follows it, as mteb wants it.
 
     Args:
@@ -49,7 +49,7 @@ class XAlignEncoder(AbsEncoder):  # type: ignore[misc]  # mteb is typed loosely
         self.model = None  # mteb's attribute for a wrapped model; the modules here are raw.modules and tail
 
     @property
-    def mteb_model_meta(self) -> ModelMeta:  # type: ignore[override]
+    def mteb_model_meta(self) -> ModelMeta:
         """Name, revision and all else that mteb records."""
         return self._meta
 
@@ -59,7 +59,7 @@ class XAlignEncoder(AbsEncoder):  # type: ignore[misc]  # mteb is typed loosely
         if meta.revision is not None:
             self._meta = meta
 
-    def unfitted(self, languages: Sequence[str]) -> list[str]:
+    def unfitted(self, languages: Iterable[str]) -> list[str]:
         """Those of ``languages`` (any codes) that the alignment does not know, canonical and sorted."""
         return [] if self.languages is None else sorted({canonical(one) for one in languages} - self.languages)
 
@@ -77,7 +77,7 @@ class XAlignEncoder(AbsEncoder):  # type: ignore[misc]  # mteb is typed loosely
         hf_split: str,
         hf_subset: str,
         prompt_type: PromptType | None = None,
-        **kwargs: Any,  # noqa: ANN401 - mteb's own: batch_size and the like, which change no vector
+        **kwargs: Any,
     ) -> npt.NDArray[np.float32]:
         """Vectors (n, d), float32, of a task's texts.
 
@@ -91,7 +91,7 @@ class XAlignEncoder(AbsEncoder):  # type: ignore[misc]  # mteb is typed loosely
         for batch in inputs:
             texts.extend(batch["text"])
             codes.extend(batch.get("lang", ()))
-        languages = codes or [self._language_of(task_metadata, hf_subset)] * len(texts)
+        languages: list[str | None] = [*codes] or [self._language_of(task_metadata, hf_subset)] * len(texts)
         label = f"{task_metadata.name} {hf_subset}"
         return self.encode_texts(texts, languages, self.prompt_for(task_metadata, prompt_type), label)
 

@@ -56,7 +56,9 @@ def fit_languages(spec: AlignmentSpec, found: Sequence[Corpus]) -> tuple[str, ..
         have.add(corpora.ENGLISH)  # the pivot is on the other side of every pair
     wanted = set(spec.languages or have)
     if missing := sorted(wanted - have):
-        raise LanguageError(f"{', '.join(spec.corpora)} have no {', '.join(missing)}; they have {', '.join(sorted(have))}.")
+        raise LanguageError(
+            f"{', '.join(spec.corpora)} have no {', '.join(missing)}; they have {', '.join(sorted(have))}."
+        )
     return tuple(sorted(wanted))
 
 
@@ -91,7 +93,9 @@ def fit(spec: AlignmentSpec, encode: Encode) -> Alignment:
     for language in languages:
         if alignment.parallel and language == corpora.ENGLISH:
             continue
-        rows = [_rows(corpus, language, spec.limit, alignment.parallel) for corpus in found if language in corpus.languages]
+        rows = [
+            _rows(corpus, language, spec.limit, alignment.parallel) for corpus in found if language in corpus.languages
+        ]
         sides = [[text for side in part for text in side] for part in zip(*rows, strict=True)]
         vectors = [encode(side, progress=f"fit {spec.label} {language}") for side in sides]
         data[language] = tuple(vectors) if alignment.parallel else vectors[0]

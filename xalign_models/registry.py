@@ -1,4 +1,4 @@
-"""From a name, a directory or a hub id to a model: as a SentenceTransformer, as an mteb encoder, and in mteb's registry."""
+"""From a name, a directory or a hub id to a model: a SentenceTransformer, an mteb encoder, mteb's registry."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def list_models() -> list[str]:
     return sorted(catalogue.specs())
 
 
-def find_spec(model: str, **overrides: Any) -> ModelSpec:  # noqa: ANN401 - fields of BackboneSpec
+def find_spec(model: str, **overrides: Any) -> ModelSpec:
     """The spec of a registered name, or of any backbone by directory or hub id, unaligned.
 
     Args:
@@ -50,16 +50,18 @@ def find_spec(model: str, **overrides: Any) -> ModelSpec:  # noqa: ANN401 - fiel
         spec = ModelSpec(catalogue.BACKBONES[model])
     elif Path(model).is_dir():
         spec = ModelSpec(BackboneSpec(_slug(Path(model).resolve().name), str(Path(model).resolve())))
-    elif "/" in model and not model.startswith("xalign/") and "__" not in model:
-        spec = ModelSpec(BackboneSpec(_slug(model), model))
-    elif model in {asset.name for asset in assets.list_assets()}:
+    elif ("/" in model and not model.startswith("xalign/") and "__" not in model) or model in {
+        asset.name for asset in assets.list_assets()
+    }:
         spec = ModelSpec(BackboneSpec(_slug(model), model))
     else:
         spec = catalogue.get_spec(model)
     given = {field: value for field, value in overrides.items() if value is not None}
     if not given:
         return spec
-    suffix = "-".join(f"{field}{value}".replace("_", "") for field, value in sorted(given.items()) if field != "prompts")
+    suffix = "-".join(
+        f"{field}{value}".replace("_", "") for field, value in sorted(given.items()) if field != "prompts"
+    )
     name = f"{spec.backbone.name}-{_slug(suffix)}" if suffix else spec.backbone.name
     return dataclasses.replace(spec, backbone=dataclasses.replace(spec.backbone, name=name, **given))
 
@@ -96,7 +98,7 @@ def fitted(spec: ModelSpec, raw: RawEncoder) -> Alignment | None:
 
 
 def load_encoder(
-    model: str | ModelSpec, *, device: str | None = None, store: EmbeddingStore | None = None, **overrides: Any  # noqa: ANN401
+    model: str | ModelSpec, *, device: str | None = None, store: EmbeddingStore | None = None, **overrides: Any
 ) -> XAlignEncoder:
     """A model as an mteb encoder.
 
@@ -126,7 +128,7 @@ def load_encoder(
     return XAlignEncoder(raw, tail, loading.published_prompts(spec.backbone), languages, model_meta(spec))
 
 
-def load(model: str, *, device: str | None = None, **overrides: Any) -> SentenceTransformer:  # noqa: ANN401
+def load(model: str, *, device: str | None = None, **overrides: Any) -> SentenceTransformer:
     """A model as an ordinary SentenceTransformer.
 
     Give it texts, or ``{"text": ..., "lang": "deu-Latn"}`` where the alignment depends on the language. A directory's
@@ -163,9 +165,12 @@ def build(spec: ModelSpec, *, device: str | None = None) -> SentenceTransformer:
     modules += [Normalize()] if alignment is None else [Aligned.of(alignment), Normalize()]
     prompts = loading.published_prompts(spec.backbone)
     result = SentenceTransformer(
-        modules=modules, device=device, prompts=prompts, default_prompt_name="default" if "default" in prompts else None,
+        modules=modules,
+        device=device,
+        prompts=prompts,
+        default_prompt_name="default" if "default" in prompts else None,
         similarity_fn_name="cosine",
-    )  # fmt: skip
+    )
     result.xalign_spec = spec
     return result
 
@@ -213,7 +218,9 @@ def _open_directory(directory: Path, device: str) -> SentenceTransformer:
 
     types = [entry["type"] for entry in json.loads((directory / "modules.json").read_text(encoding="utf-8"))]
     if foreign := [kind for kind in types if not kind.startswith(_OWN_MODULES) or kind.endswith(_IMPORTERS)]:
-        raise ModelError(f"{directory} has modules of others ({', '.join(foreign)}); load it with sentence-transformers.")
+        raise ModelError(
+            f"{directory} has modules of others ({', '.join(foreign)}); load it with sentence-transformers."
+        )
     if code := [*directory.rglob("*.py"), *filter(_names_code, directory.rglob("*config*.json"))]:
         raise ModelError(f"{directory} brings code of its own ({code[0].name}); load it with sentence-transformers.")
     try:
@@ -285,8 +292,8 @@ def _meta(
 
     known = mteb.get_model_meta(like).model_dump() if like else {}
     inherited = {key: known.get(key) for key in (
-        "release_date", "languages", "n_parameters", "n_embedding_parameters", "memory_usage_mb", "max_tokens", "embed_dim",
-        "license", "open_weights", "public_training_code", "public_training_data", "reference", "citation",
+        "release_date", "languages", "n_parameters", "n_embedding_parameters", "memory_usage_mb", "max_tokens",
+        "embed_dim", "license", "open_weights", "public_training_code", "public_training_data", "reference", "citation",
     )}  # fmt: skip
     return ModelMeta(**{
         **inherited,
@@ -303,7 +310,7 @@ def _meta(
     })  # fmt: skip
 
 
-def _mteb_loader(name: str, revision: str | None = None, device: str | None = None, **kwargs: Any) -> XAlignEncoder:  # noqa: ANN401, ARG001
+def _mteb_loader(name: str, revision: str | None = None, device: str | None = None, **kwargs: Any) -> XAlignEncoder:
     spec = ModelSpec.from_dict(kwargs["spec"]) if "spec" in kwargs else name
     return load_encoder(spec, device=device, store=_default_store())
 
@@ -324,5 +331,3 @@ def _at_hand(spec: BackboneSpec) -> bool:
         return assets.where(spec.model) is not None
     except (AssetError, LicenceError):
         return False
-
-

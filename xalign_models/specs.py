@@ -149,7 +149,7 @@ class ModelSpec:
         )  # fmt: skip
 
 
-def _pairs(items: Any) -> tuple[tuple[str, Any], ...]:  # noqa: ANN401 - lists after JSON, tuples before
+def _pairs(items: Any) -> tuple[tuple[str, Any], ...]:
     return tuple((key, value) for key, value in items)
 
 

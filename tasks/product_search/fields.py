@@ -35,7 +35,7 @@ def one_of(value: str, allowed: tuple[str, ...], what: str, where: str) -> str:
     return value
 
 
-def first(record: Record, names: tuple[str, ...]) -> Any:  # noqa: ANN401 - a JSON value
+def first(record: Record, names: tuple[str, ...]) -> Any:
     """The first of the named fields that is neither absent nor null, else None."""
     return next((record[name] for name in names if record.get(name) is not None), None)
 
@@ -103,7 +103,7 @@ def grade(record: Record, where: str) -> int:
     return int(number)
 
 
-def pairs(key: str | None, row: Any) -> Iterator[Record]:  # noqa: ANN401 - a JSON value
+def pairs(key: str | None, row: Any) -> Iterator[Record]:
     """The pairs of a row: itself; or, in a map from query ids, one for each item of the value."""
     if key is None or (isinstance(row, dict) and any(name in row for name in PAIR_ITEM_IDS)):
         yield row

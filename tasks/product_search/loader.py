@@ -118,7 +118,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=256)
-def _digest(path: Path, size: int, mtime_ns: int) -> str:  # noqa: ARG001 - the stamp is the cache's key
+def _digest(path: Path, size: int, mtime_ns: int) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

@@ -50,7 +50,7 @@ def rows(path: Path, ids: Collection[str]) -> Iterator[tuple[str, str | None, An
         raise DataError(f"{path}{at} is not JSON in UTF-8 (a list, a map, or a record per line): {error}") from error
 
 
-def _checked(where: str, row: Any) -> tuple[str, None, dict[str, Any]]:  # noqa: ANN401 - a JSON value
+def _checked(where: str, row: Any) -> tuple[str, None, dict[str, Any]]:
     if not isinstance(row, dict):
         raise DataError(f"{where} holds a {type(row).__name__}; it must be an object with an id.")
     return where, None, row

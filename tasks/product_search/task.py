@@ -37,12 +37,15 @@ class ProductSearch(AbsTaskRetrieval):
         hash_split: Whether a set that publishes no split is split by the queries' hash; else all of it is ``test``.
     """
 
+    metadata: Any
+    dataset: Any
+    data_loaded: bool
     folder: ClassVar[str]
     publisher: ClassVar[str]
     item_language: ClassVar[str | None] = None
     hash_split: ClassVar[bool] = False
 
-    def __init__(self, seed: int = 42, **kwargs: Any) -> None:  # noqa: ANN401 - mteb's signature
+    def __init__(self, seed: int = 42, **kwargs: Any) -> None:
         """Make the task; needs no data."""
         super().__init__(seed, **kwargs)
         try:
@@ -66,7 +69,7 @@ class ProductSearch(AbsTaskRetrieval):
             )
         return base / cls.folder
 
-    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:  # noqa: ANN401, ARG002 - mteb's signature
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
         """Read the chosen locales of the chosen splits.
 
         Raises:
@@ -89,7 +92,12 @@ class ProductSearch(AbsTaskRetrieval):
         self.metadata = metadata
 
     def _save_task_predictions(
-        self, predictions: dict[str, dict[str, float]], model: Any, prediction_folder: Path, hf_split: str, hf_subset: str  # noqa: ANN401
+        self,
+        predictions: dict[str, dict[str, float]],
+        model: Any,
+        prediction_folder: Path,
+        hf_split: str,
+        hf_subset: str,
     ) -> None:
         """Keep each query's rank of its first relevant item, in the queries' order; 0 where none was found."""
         relevant = self.dataset[hf_subset][hf_split]["relevant_docs"]

@@ -73,13 +73,15 @@ def test_an_unfitted_language_is_refused_with_the_fitted_ones(encoder):
 
 def test_without_an_alignment_no_language_is_asked_for(make_encoder, raw):
     plain = make_encoder(raw)
-    np.testing.assert_allclose(encode(plain, {"text": ["deu 1"]}, TATOEBA, "deu-eng"), unit(raw.encode(["deu 1"])), atol=1e-6)
+    np.testing.assert_allclose(
+        encode(plain, {"text": ["deu 1"]}, TATOEBA, "deu-eng"), unit(raw.encode(["deu 1"])), atol=1e-6
+    )
     assert plain.unfitted(["tur"]) == []
 
 
 def test_prompts_by_task_then_type_then_role_then_default(encoder, raw):
-    cases = [(FLORES, None, "d"), (FLORES, PromptType.document, "p"), (FLORES, PromptType.query, "d"), (STS17, None, "s"),
-             (STS17, PromptType.document, "s"), (TATOEBA, PromptType.document, "t")]  # fmt: skip
+    cases = [(FLORES, None, "d"), (FLORES, PromptType.document, "p"), (FLORES, PromptType.query, "d"),
+             (STS17, None, "s"), (STS17, PromptType.document, "s"), (TATOEBA, PromptType.document, "t")]  # fmt: skip
     for task, kind, expected in cases:
         assert encoder.prompt_for(task, kind) == expected
         encode(encoder, {"text": ["eng 1"], "lang": ["en"]}, task, "x", prompt_type=kind)
@@ -88,6 +90,7 @@ def test_prompts_by_task_then_type_then_role_then_default(encoder, raw):
     assert encoder.prompt_for(FLORES) == ""
 
 
+@pytest.mark.filterwarnings("ignore")  # mteb's mock tasks are too small for scikit-learn's taste
 @pytest.mark.parametrize("method", [None, *METHODS])
 def test_mock_run_and_sentence_transformers_agree(workplace, tiny_model, write_text, method):
     """Every kind of model passes mteb's mock tasks, and gives the vectors of its saved SentenceTransformer."""

@@ -58,7 +58,9 @@ def test_a_pair_corpus_pairs_each_language_with_its_own_english(workplace, monke
         (folder / f"eng-{language}.tsv").write_text("".join(lines))
     raw = planted(turn=ROTATED)
     alignment = fitting.fit(spec("procrustes", corpora=("tatoeba_pairs",), limit=30), raw.encode)
-    np.testing.assert_allclose(alignment.transform(raw.encode(["deu 45"]), "deu-Latn"), raw.encode(["eng 45"]), atol=1e-5)
+    np.testing.assert_allclose(
+        alignment.transform(raw.encode(["deu 45"]), "deu-Latn"), raw.encode(["eng 45"]), atol=1e-5
+    )
     assert raw.encoded["eng 60"] == 1
     assert "eng 85" not in raw.encoded
 
@@ -66,17 +68,17 @@ def test_a_pair_corpus_pairs_each_language_with_its_own_english(workplace, monke
 def test_swapping_two_labels_makes_centering_useless(text, planted):
     """Fitted with German and French exchanged, Centered moves the languages apart rather than together."""
     rng = np.random.default_rng(3)
-    raw = planted(shift={"deu": 5 * rng.standard_normal(16), "fra": 5 * rng.standard_normal(16)})
+    raw = planted(shift={one: 5 * rng.standard_normal(16) for one in ("deu", "fra")})
     alignment = fitting.fit(spec("centered", text), raw.encode)
-    x, y = raw.encode([f"deu {i}" for i in range(200, 230)]), raw.encode([f"fra {i}" for i in range(200, 230)])
+    x, y = (raw.encode([f"{one} {i}" for i in range(200, 500)]) for one in ("deu", "fra"))
 
     def precision(first, second):
         a, b = alignment.transform(x, first), alignment.transform(y, second)
         a, b = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (a, b))
-        return np.mean((a @ b.T).argmax(axis=1) == np.arange(30))
+        return np.mean((a @ b.T).argmax(axis=1) == np.arange(len(a)))
 
     assert precision("deu-Latn", "fra-Latn") == 1
-    assert precision("fra-Latn", "deu-Latn") < 0.3
+    assert precision("fra-Latn", "deu-Latn") < 0.8
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,7 @@ def test_rows_that_do_not_align_are_refused(text, planted):
 
 @pytest.mark.parametrize("method", ["centered", "lsar", "procrustes"])
 def test_a_fit_is_done_once(text, planted, method):
-    raw = planted()
+    raw = planted(shift={"deu": np.ones(16), "fra": np.arange(16)})
     first = fitting.fit_cached(spec(method, text), "backbone", raw.encode)
     raw.encoded.clear()
     again = fitting.fit_cached(spec(method, text), "backbone", raw.encode)

@@ -14,7 +14,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -92,8 +92,8 @@ class Alignment(ABC):
 
     def get_params(self) -> dict[str, Any]:
         """The hyperparameters by name, as given to the constructor."""
-        assert is_dataclass(self)
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        names = [field.name for field in fields(self)]  # type: ignore[arg-type]  # every method is a dataclass
+        return {name: getattr(self, name) for name in names}
 
     def fingerprint(self) -> str:
         """Sha256 (hex) of everything that determines the maps: method, parameters, languages and arrays."""

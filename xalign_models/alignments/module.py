@@ -32,8 +32,8 @@ class Aligned(Module):
         AlignmentError: Another format version.
     """
 
-    config_keys = ["method", "dim", "languages", "shapes", "fingerprint", "format"]  # noqa: RUF012 - as upstream has it
-    forward_kwargs = {"lang"}  # noqa: RUF012
+    config_keys = ["method", "dim", "languages", "shapes", "fingerprint", "format"]
+    forward_kwargs = {"lang"}
 
     weight: Tensor | None
     basis: Tensor | None
@@ -46,10 +46,10 @@ class Aligned(Module):
         languages: Sequence[str] | None,
         shapes: Mapping[str, Sequence[int]],
         fingerprint: str = "",
-        format: int = FORMAT,  # noqa: A002 - the key in config.json
+        format: int = FORMAT,
     ) -> None:
         """Take the shapes; ``of`` and ``load`` fill in the maps."""
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         if format != FORMAT:
             raise AlignmentError(
                 f"the saved alignment has format {format!r}, this version reads {FORMAT}; save it again."
@@ -131,7 +131,7 @@ class Aligned(Module):
             moved = fn(tensor)
             return moved if moved.dtype == tensor.dtype else tensor.to(moved.device)
 
-        super()._apply(keep_dtype, recurse)  # type: ignore[no-untyped-call]
+        super()._apply(keep_dtype, recurse)
         return self
 
     def get_embedding_dimension(self) -> int:

@@ -5,4 +5,16 @@ from xalign_models.assets.digests import CARD, directory_fingerprint
 from xalign_models.assets.installation import fingerprint, install, verify, where
 from xalign_models.assets.resolution import ResolvedModel, resolve
 
-__all__ = ["CARD", "Asset", "ResolvedModel", "directory_fingerprint", "fingerprint", "get_asset", "install", "list_assets", "resolve", "verify", "where"]
+__all__ = [
+    "CARD",
+    "Asset",
+    "ResolvedModel",
+    "directory_fingerprint",
+    "fingerprint",
+    "get_asset",
+    "install",
+    "list_assets",
+    "resolve",
+    "verify",
+    "where",
+]

@@ -54,7 +54,7 @@ def is_phrase(english: str) -> bool:
 
 def messages(po: str) -> Iterator[tuple[str, str]]:
     """The cleaned (English, translation) pairs of one ``.po`` file that are worth keeping."""
-    import polib  # type: ignore[import-untyped]
+    import polib
 
     for entry in polib.pofile(po):
         if entry.fuzzy or entry.obsolete or entry.msgid_plural:

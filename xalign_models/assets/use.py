@@ -40,7 +40,7 @@ def protobuf_fields(data: bytes) -> Iterator[tuple[int, bytes]]:
             position += 1
             value |= (byte & 127) << shift
             shift += 7
-            if byte < 128:  # noqa: PLR2004 - the high bit says that another byte follows
+            if byte < 128:
                 return value
 
     while position < len(data):
@@ -66,7 +66,7 @@ def sentencepiece_tokenizer(model: bytes) -> Tokenizer:
         if field == 1:
             piece = dict(protobuf_fields(value))
             vocabulary.append((piece[1].decode(), struct.unpack("<f", piece[2])[0]))
-        elif field == 3:  # noqa: PLR2004 - ModelProto.normalizer_spec
+        elif field == 3:
             charsmap = dict(protobuf_fields(value))[2]
     tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=0, byte_fallback=False))
     tokenizer.normalizer = normalizers.Sequence(

@@ -89,7 +89,7 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
     return tuple(module.to(device).eval() for module in modules)
 
 
-def _transformer(spec: BackboneSpec, path: str, revision: str | None, options: dict[str, Any]) -> Any:  # noqa: ANN401
+def _transformer(spec: BackboneSpec, path: str, revision: str | None, options: dict[str, Any]) -> Any:
     from transformers import AutoConfig
 
     from xalign_models.backbones.transformer import LanguageTransformer
@@ -115,17 +115,27 @@ def _transformer(spec: BackboneSpec, path: str, revision: str | None, options: d
 
 
 def _is_pipeline(path: str, revision: str | None) -> bool:
-    if Path(path).is_dir():
-        return (Path(path) / "modules.json").is_file()
-    from huggingface_hub import file_exists
+    return _file(path, "modules.json", revision) is not None
 
-    return bool(file_exists(path, "modules.json", revision=revision))
+
+def _file(path: str, name: str, revision: str | None) -> Path | None:
+    """A file of a checkpoint, local or on the hub (or in its cache, without a network); None if it has no such file."""
+    if Path(path).is_dir():
+        return local if (local := Path(path) / name).is_file() else None
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError
+
+    try:
+        return Path(hf_hub_download(path, name, revision=revision))
+    except EntryNotFoundError:  # also if it is neither reachable nor cached: loading the weights will say so
+        return None
 
 
 def published_prompts(spec: BackboneSpec) -> dict[str, str]:
     """Prompts of the checkpoint's own sentence-transformers configuration, those of the spec on top of them."""
-    path = Path(assets.resolve(spec.model, spec.revision).path_or_id) / "config_sentence_transformers.json"
-    published = json.loads(path.read_text()).get("prompts", {}) if path.is_file() else {}
+    resolved = assets.resolve(spec.model, spec.revision)
+    file = _file(resolved.path_or_id, "config_sentence_transformers.json", resolved.revision)
+    published = json.loads(file.read_text(encoding="utf-8")).get("prompts", {}) if file else {}
     return {**{key: text for key, text in published.items() if text}, **dict(spec.prompts)}
 
 

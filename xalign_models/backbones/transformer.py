@@ -9,7 +9,7 @@ import torch
 from sentence_transformers.sentence_transformer.modules import Transformer
 
 
-class LanguageTransformer(Transformer):  # type: ignore[misc]  # sentence-transformers' modules are untyped
+class LanguageTransformer(Transformer):
     """sentence-transformers' Transformer, for inputs that carry their language.
 
     An input is a text or ``{"text": ..., "lang": "deu-Latn"}``. The language is taken out before tokenisation and put

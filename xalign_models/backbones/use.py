@@ -30,10 +30,10 @@ _LEFT_CONTEXT = {2: 0, 3: 1, 5: 2}  # n-gram width -> how many of its tokens lie
 _EPSILON = 1e-12
 
 
-class USEMultilingual(InputModule):  # type: ignore[misc]  # sentence-transformers' modules are untyped
+class USEMultilingual(InputModule):
     """The encoder of the asset ``use-multilingual-v3``, as the first module of a sentence-transformers model.
 
-    Its import path is a file format: do not move it. Inputs may carry their language, as those of a LanguageTransformer.
+    Its import path is a file format: do not move it. Inputs may carry their language, as with a LanguageTransformer.
 
     Args:
         directory: Where the asset is installed, ``assets.install("use-multilingual-v3")``.
@@ -59,7 +59,7 @@ class USEMultilingual(InputModule):  # type: ignore[misc]  # sentence-transforme
         """512."""
         return self.dimension
 
-    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:  # noqa: ANN401, ARG002
+    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Tokenise texts, or ``{"text": ..., "lang": ...}``."""
         texts = [one["text"] if isinstance(one, dict) else one for one in inputs]
         languages = [one.get("lang") if isinstance(one, dict) else None for one in inputs]
@@ -70,7 +70,7 @@ class USEMultilingual(InputModule):  # type: ignore[misc]  # sentence-transforme
         }
         return {**features, "lang": languages} if any(languages) else features
 
-    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:  # noqa: ANN401, ARG002
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """``features["sentence_embedding"]``, (n, 512) with rows of length 1."""
         features["sentence_embedding"] = self._forward(features["input_ids"], features["lengths"])
         return features
@@ -91,16 +91,21 @@ class USEMultilingual(InputModule):  # type: ignore[misc]  # sentence-transforme
         vectors = np.empty((len(ids), self.dimension), dtype=np.float32)
         for start in range(0, len(order), batch_size):
             batch = order[start : start + batch_size]
-            vectors[batch] = self.forward(self.preprocess([texts[index] for index in batch]))["sentence_embedding"].numpy()
+            vectors[batch] = self.forward(self.preprocess([texts[index] for index in batch]))[
+                "sentence_embedding"
+            ].numpy()
         return vectors
 
-    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:  # noqa: ANN401, ARG002
+    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
         """Write weights and tokenizer."""
-        save_file({name: tensor.contiguous() for name, tensor in self.named_buffers()}, Path(output_path) / "model.safetensors")
+        save_file(
+            {name: tensor.contiguous() for name, tensor in self.named_buffers()},
+            Path(output_path) / "model.safetensors",
+        )
         self.tokenizer.save(str(Path(output_path) / "tokenizer.json"))
 
     @classmethod
-    def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Self:  # noqa: ANN401, ARG003
+    def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Self:
         """Read what ``save`` or the asset's installation wrote."""
         return cls(Path(model_name_or_path) / subfolder)
 

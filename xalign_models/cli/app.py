@@ -38,7 +38,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and debug messages.")] = False,
-    version: Annotated[  # noqa: ARG001 - its callback does it all
+    version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
@@ -71,7 +71,8 @@ def main() -> None:
         if isinstance(error, XAlignError | OSError):  # OSError: a full disk, a folder that cannot be written
             fail(" ".join(str(error).split()))
         if hasattr(error, "format_message"):  # a usage error, of typer's own copy of click
-            fail(f"{error.format_message().rstrip('.')}. `{' '.join(['xalign', *sys.argv[1:2]])} --help` shows what there is.")
+            command = " ".join(["xalign", *sys.argv[1:2]])
+            fail(f"{error.format_message().rstrip('.')}. `{command} --help` shows what there is.")
         raise
     if status == _INTERRUPTED:
         err.print("interrupted; what was finished is kept, and the same command goes on from there.")
@@ -84,7 +85,7 @@ def fail(message: str) -> None:
     sys.exit(2)
 
 
-def print_json(data: Any) -> None:  # noqa: ANN401 - anything that JSON can write
+def print_json(data: Any) -> None:
     """``data`` as indented JSON on standard output."""
     sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False, default=str) + "\n")
 

@@ -47,7 +47,9 @@ def install(
     from xalign_models import assets
 
     accepted = split_list(accept_license)
-    wanted = names or [a.name for a in assets.list_assets() if not a.needs_licence_flag or a.needs_licence_flag in accepted]
+    wanted = names or [
+        a.name for a in assets.list_assets() if not a.needs_licence_flag or a.needs_licence_flag in accepted
+    ]
     for name in wanted:
         path = assets.install(name, accept_license=accepted)
         out.print(f"{name}: {path}", highlight=False, soft_wrap=True)

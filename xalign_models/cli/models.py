@@ -34,9 +34,15 @@ def overrides(
         ModelError: A prompt without a key.
     """
     pairs = [tuple(one.split("=", 1)) for one in prompt or ()]
-    if bad := [one for one in pairs if len(one) != 2]:  # noqa: PLR2004 - key and text
+    if bad := [one for one in pairs if len(one) != 2]:
         raise ModelError(f'--prompt {bad[0][0]!r} has no key; write it as --prompt "default=query: ".')
-    return {"layer": layer, "pooling": pooling, "dtype": dtype, "max_tokens": max_tokens, "prompts": tuple(pairs) or None}
+    return {
+        "layer": layer,
+        "pooling": pooling,
+        "dtype": dtype,
+        "max_tokens": max_tokens,
+        "prompts": tuple(pairs) or None,
+    }
 
 
 def models(
@@ -104,7 +110,7 @@ def fit(
 
     if method not in METHODS:
         raise ModelError(f"Unknown method {method!r}; known ones are {', '.join(METHODS)}.")
-    if output.is_file() or output.is_dir() and any(output.iterdir()) and not (output / "modules.json").is_file():
+    if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / "modules.json").is_file()):
         raise ModelError(f"--output {output} is there and is no model; choose a new directory.")
     params = []
     for one in param or ():

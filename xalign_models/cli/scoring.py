@@ -61,7 +61,8 @@ def run(
     _set_data(data)
     err.print("loading mteb ...", highlight=False) if err.is_terminal else None
     from tasks import BENCHMARKS, register_with_mteb
-    from xalign_models.harness.running import CORE, run as run_all
+    from xalign_models.harness.running import CORE
+    from xalign_models.harness.running import run as run_all
     from xalign_models.languages import canonical
     from xalign_models.store import open_store
 
@@ -95,8 +96,16 @@ def run(
             note = f" (not fitted for {', '.join(outcome.unfitted)})" if outcome.unfitted else ""
             state = "scored" if outcome.fresh else "was scored already"
             err.print(f"{line}{state}{note}", highlight=False, markup=False, soft_wrap=True)
-        outcomes.append({"model": outcome.model, "task": outcome.task, "scored": outcome.result is not None,
-                         "fresh": outcome.fresh, "unfitted": list(outcome.unfitted), "error": outcome.error})  # fmt: skip
+        outcomes.append(
+            {
+                "model": outcome.model,
+                "task": outcome.task,
+                "scored": outcome.result is not None,
+                "fresh": outcome.fresh,
+                "unfitted": list(outcome.unfitted),
+                "error": outcome.error,
+            }
+        )
     if json:
         print_json(outcomes)
     elif scored := [one for one in outcomes if one["scored"]]:
@@ -131,7 +140,8 @@ def leaderboard(
     published: Annotated[bool, typer.Option(help="With one task: show published numbers beside ours.")] = True,
 ) -> None:
     """Models x tasks from the results, with the difference to each model's unaligned backbone; one task in detail."""
-    from xalign_models.harness.leaderboard import detail, leaderboard as make
+    from xalign_models.harness.leaderboard import detail
+    from xalign_models.harness.leaderboard import leaderboard as make
     from xalign_models.harness.reading import read_results
 
     results = read_results(Path(output))
@@ -144,7 +154,9 @@ def leaderboard(
     else:
         out.print(board.to_rich())
         if len(chosen_tasks) == 1:
-            out.print(detail(results, chosen_tasks[0], models=split_list(models) or None, published=published).to_rich())
+            out.print(
+                detail(results, chosen_tasks[0], models=split_list(models) or None, published=published).to_rich()
+            )
 
 
 def gate(

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 PACKAGES = ("mteb", "sentence-transformers", "transformers", "torch", "numpy", "scipy", "scikit-learn")
 
 
-class SafeResultCache(ResultCache):  # type: ignore[misc]  # mteb is typed loosely
+class SafeResultCache(ResultCache):
     """Results under ``<root>/results`` in mteb's layout.
 
     Raises:
@@ -49,7 +49,7 @@ class SafeResultCache(ResultCache):  # type: ignore[misc]  # mteb is typed loose
         return Path(self.get_task_result_path(task, meta))
 
     def save_to_cache(
-        self, task_result: TaskResult, model_name: str | ModelMeta, model_revision: str | None = None, **kwargs: Any  # noqa: ANN401
+        self, task_result: TaskResult, model_name: str | ModelMeta, model_revision: str | None = None, **kwargs: Any
     ) -> None:
         """As mteb does, but written elsewhere and moved: a killed run leaves the old file or the new one, whole."""
         final = Path(self.get_task_result_path(task_result.task_name, model_name, model_revision)).parent
@@ -74,7 +74,7 @@ class SafeResultCache(ResultCache):  # type: ignore[misc]  # mteb is typed loose
             return
         try:
             revision = TaskResult.from_disk(path).dataset_revision
-        except Exception as error:  # noqa: BLE001 - whatever json and pydantic raise on a damaged file
+        except Exception as error:
             reason = f"is unreadable ({type(error).__name__})"
         else:
             if revision == task.metadata.revision:
@@ -89,7 +89,11 @@ class SafeResultCache(ResultCache):  # type: ignore[misc]  # mteb is typed loose
             "revision": meta.revision,
             "baseline": baseline,
             "spec": spec,
-            "versions": {"python": platform.python_version(), "xalign": __version__, **{p: version(p) for p in PACKAGES}},
+            "versions": {
+                "python": platform.python_version(),
+                "xalign": __version__,
+                **{p: version(p) for p in PACKAGES},
+            },
             "hardware": _hardware(device),
             "date": datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds"),
         }

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-CORE = tuple(
-    canonical(code) for code in "ar bn de en es fr hi id it ja ms pt ru sw ta te th tl tr ur vi zh".split()
-)
+CORE = tuple(canonical(code) for code in "ar bn de en es fr hi id it ja ms pt ru sw ta te th tl tr ur vi zh".split())
 """The languages of a default run."""
 
 
@@ -64,8 +62,8 @@ def run(
 ) -> Iterator[Outcome]:
     """Score every model on every task and write the results under ``output/results``.
 
-    What is there already and is of the same model revision and data is not computed again. A model that cannot be loaded
-    and a task whose data are missing are outcomes with an error; the others go on.
+    What is there already and is of the same model revision and data is not computed again. A model that cannot be
+    loaded and a task whose data are missing are outcomes with an error; the others go on.
 
     Args:
         models: Registered names, directories or hub ids.
@@ -165,6 +163,7 @@ def _run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, item
         task.hf_subsets = everything
         if task.data_loaded:  # mteb leaves what it loaded when a task fails, cut to this model's languages
             task.unload_data()
+
 
 def _modified(path: Path) -> int | None:
     return path.stat().st_mtime_ns if path.is_file() else None

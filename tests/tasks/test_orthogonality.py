@@ -1,0 +1,77 @@
+"""A planted map is found and described; few pairs are refused; gains are those of the equations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tasks.orthogonality import LANGUAGES, PAIRS, Orthogonality, map_gains, map_shape
+from xalign_models.errors import DataError
+
+
+def write(root, language, meanings):
+    folder = root / "data" / "tatoeba_pairs"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"eng-{language}.tsv").write_text("".join(f"eng {one}\t{language} {one}\n" for one in meanings))
+
+
+def scores(encoder, subset, folder=None):
+    task = Orthogonality()
+    task.load_data()
+    return task._evaluate_subset(
+        encoder, None, hf_split="test", hf_subset=subset, encode_kwargs={}, prediction_folder=folder
+    )
+
+
+def test_a_rotation_is_orthogonal_and_another_map_is_not(workplace, planted, make_encoder):
+    rng = np.random.default_rng(0)
+    skew = np.eye(16) + 0.8 * rng.standard_normal((16, 16))
+    raw = planted(turn={"deu": np.linalg.qr(rng.standard_normal((16, 16))).Q, "tur": skew})
+    for language in ("deu", "tur"):
+        write(workplace, language, range(400))
+    rotated = scores(make_encoder(raw), "eng_Latn-deu_Latn", workplace)
+    assert rotated["main_score"] == rotated["orthogonality"] == pytest.approx(1, abs=1e-3)
+    assert rotated["dilation_std"] < 1e-3
+    assert rotated["fD"] == rotated["fC"] == 1
+    assert rotated["pairs"] == 400
+    skewed = scores(make_encoder(raw), "eng_Latn-tur_Latn", workplace)
+    assert skewed["orthogonality"] < 0.9
+    with np.load(workplace / "Orthogonality.npz") as items:
+        assert items["eng_Latn-deu_Latn"].shape == (80, 4)  # the held-out fifth
+        assert items.files == ["eng_Latn-deu_Latn", "eng_Latn-tur_Latn"]
+
+
+def test_only_the_first_pairs_are_used(workplace, planted, make_encoder):
+    write(workplace, "deu", range(PAIRS + 50))
+    raw = planted()
+    assert scores(make_encoder(raw), "eng_Latn-deu_Latn")["pairs"] == PAIRS
+    assert f"eng {PAIRS}" not in raw.encoded
+
+
+def test_too_few_pairs_are_refused(workplace, planted, make_encoder):
+    write(workplace, "deu", range(20))
+    with pytest.raises(DataError, match=r"eng_Latn-deu_Latn: 16 training pairs .* 16 dimensions; leave"):
+        scores(make_encoder(planted()), "eng_Latn-deu_Latn")
+
+
+def test_shape_of_a_map_by_hand():
+    """Columns of e' = A e are rows of W: here (2, 0) and (1, 1), whose cosine is 1 / sqrt(2)."""
+    shape = map_shape(np.array([[2.0, 0.0], [1.0, 1.0]]))
+    assert shape["p_mean_abs"] == pytest.approx(1 / np.sqrt(2))
+    assert shape["orthogonality"] == pytest.approx(1 - 1 / np.sqrt(2))
+
+
+def test_gains_by_hand():
+    x, y = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.0, 1.0], [0.0, 1.0]])
+    mapped = np.array([[0.0, 1.0], [1.0, 0.0]])  # the first arrives, the second leaves
+    gains, items = map_gains(x, y, mapped)
+    assert gains == {"dD": 0, "dC": 0, "fD": 0.5, "fC": 0.5}
+    np.testing.assert_allclose(items, [[np.sqrt(2), 0, 0, 1], [0, np.sqrt(2), 1, 0]], atol=1e-7)
+    gains, _ = map_gains(x, y, (x + y) / 2)
+    assert gains["dD"] == pytest.approx(1)  # half the distance is left: the fall is as large as what is left
+    assert gains["fD"] == 0.5
+    assert gains["dC"] == pytest.approx(np.sqrt(0.5) / 2)
+
+
+def test_the_44_languages():
+    assert len(LANGUAGES) == len(set(LANGUAGES)) == len(Orthogonality.metadata.eval_langs)
