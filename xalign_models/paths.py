@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from platformdirs import user_cache_dir
-
 from xalign_models.errors import DataError
 
 
 def cache_dir() -> Path:
     """The cache's root: ``$XALIGN_CACHE``, else the platform's user cache directory."""
+    from platformdirs import user_cache_dir
+
     return Path(os.environ.get("XALIGN_CACHE") or user_cache_dir("xalign", appauthor=False)).expanduser()
 
 

@@ -8,7 +8,6 @@ never wait for writers.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import time
@@ -63,14 +62,6 @@ def _default_max_bytes() -> int:
     if size <= 0:
         raise ModelError(f"XALIGN_STORE_GB={value} is no size; give the gigabytes that the store may take, such as 20.")
     return size
-
-
-def key(prompt: str, text: str) -> bytes:
-    """16 bytes that stand for (prompt, text); a length prefix keeps ("a", "bc") apart from ("ab", "c")."""
-    encoded = prompt.encode("utf-8", "surrogatepass")
-    digest = hashlib.blake2b(len(encoded).to_bytes(8, "little") + encoded, digest_size=16)
-    digest.update(text.encode("utf-8", "surrogatepass"))
-    return digest.digest()
 
 
 class EmbeddingStore:

@@ -43,7 +43,7 @@ def test_a_rotation_is_orthogonal_and_another_map_is_not(workplace, planted, mak
 
 def test_only_the_first_pairs_are_used(workplace, planted, make_encoder):
     write(workplace, "deu", range(PAIRS + 50))
-    raw = planted()
+    raw = planted(shift={"deu": np.ones(16)})
     assert scores(make_encoder(raw), "eng_Latn-deu_Latn")["pairs"] == PAIRS
     assert f"eng {PAIRS}" not in raw.encoded
 

@@ -23,7 +23,7 @@ def tracks(workplace):
     for seed, (subset, track) in enumerate(_TRACKS.items()):
         rng = np.random.default_rng(seed)
         first, second = subset.split("-")
-        rows = [f"{first} {rng.integers(9)}\t{second} {rng.integers(9)}\tsource\n" for _ in range(30)]
+        rows = [f"{first} {rng.integers(10**6)}\t{second} {rng.integers(10**6)}\tsource\n" for _ in range(30)]
         (root / "STS2017.eval.v1.1" / f"STS.input.{track}.txt").write_text("".join(rows))
         gold = "".join(f"{score:.1f}\n" for score in rng.uniform(0, 5, 20))  # fewer, as in the Turkish track
         (root / "STS2017.gs" / f"STS.gs.{track}.txt").write_text(gold)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,10 +14,11 @@ from tqdm.auto import tqdm
 
 from xalign_models.backbones.batching import token_budget_batches
 from xalign_models.errors import ModelError
-from xalign_models.store import EmbeddingStore, key
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from xalign_models.store import EmbeddingStore
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +26,14 @@ CHUNK = 16_384
 """Texts that are tokenised and sorted together."""
 FLUSH = 512
 """Vectors that are handed to the store at a time: the most that a killed process has to encode again."""
+
+
+def key(prompt: str, text: str) -> bytes:
+    """16 bytes that stand for (prompt, text); a length prefix keeps ("a", "bc") apart from ("ab", "c")."""
+    encoded = prompt.encode("utf-8", "surrogatepass")
+    digest = hashlib.blake2b(len(encoded).to_bytes(8, "little") + encoded, digest_size=16)
+    digest.update(text.encode("utf-8", "surrogatepass"))
+    return digest.digest()
 
 
 @dataclass

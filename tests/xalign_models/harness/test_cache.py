@@ -1,0 +1,113 @@
+"""Results are whole or not there; unreadable and outdated ones are kept under another name."""
+
+from __future__ import annotations
+
+import json
+
+import mteb
+import numpy as np
+import pytest
+
+from tasks.own_parallel import OwnParallel
+from xalign_models.assets import CARD
+from xalign_models.errors import ResultsError
+from xalign_models.harness.cache import SafeResultCache
+
+
+@pytest.fixture
+def scored(workplace, planted, make_encoder):
+    """A cache with one result and its items, the task and the model's metadata."""
+    task = OwnParallel(path=planted.write(workplace / "own", range(20), ("deu", "eng")))
+    encoder, cache = make_encoder(planted()), SafeResultCache(workplace / "out")
+    meta = encoder.mteb_model_meta
+    items = cache.path_of("OwnParallel", meta).parent / "items"
+    mteb.evaluate(encoder, task, cache=cache, prediction_folder=items, show_progress_bar=False)
+    return cache, task, meta
+
+
+def names(folder):
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def test_the_layout_is_mtebs(scored, workplace):
+    cache, _, meta = scored
+    assert cache.path_of("OwnParallel", meta) == workplace / "out/results/test__planted/1/OwnParallel.json"
+    assert names(workplace / "out/results/test__planted/1") == [
+        "OwnParallel.json", "items/OwnParallel.npz", "model_meta.json", "run_settings.jsonl",
+    ]  # fmt: skip
+    assert mteb.ResultCache(workplace / "out").load_task_result("OwnParallel", meta).scores["test"]
+
+
+def test_a_usable_result_stays(scored):
+    cache, task, meta = scored
+    before = cache.path_of("OwnParallel", meta).read_bytes()
+    cache.keep_only_usable(task, meta)
+    assert cache.path_of("OwnParallel", meta).read_bytes() == before
+
+
+@pytest.mark.parametrize("spoil", [lambda data: data[:100], lambda _: b"", lambda _: b"[]", lambda _: b"\xff\xfe"])
+def test_an_unreadable_result_is_set_aside(scored, spoil, caplog):
+    cache, task, meta = scored
+    path = cache.path_of("OwnParallel", meta)
+    damaged = spoil(path.read_bytes())
+    path.write_bytes(damaged)
+    cache.keep_only_usable(task, meta)
+    assert not path.exists()
+    (aside,) = path.parent.glob("OwnParallel.json.aside-*")
+    assert aside.read_bytes() == damaged
+    assert "is unreadable" in caplog.text
+    assert aside.name in caplog.text
+
+
+def test_a_result_of_other_text_is_set_aside_with_its_items(scored, workplace, planted):
+    cache, _, meta = scored
+    path = cache.path_of("OwnParallel", meta)
+    other = OwnParallel(path=planted.write(workplace / "own", range(21), ("deu", "eng")))
+    cache.keep_only_usable(other, meta)
+    assert not path.exists()
+    assert len(list(path.parent.glob("OwnParallel.json.aside-*"))) == 1
+    (items,) = (path.parent / "items").iterdir()
+    assert items.name.startswith("OwnParallel.npz.aside-")
+    with np.load(items.open("rb")) as kept:
+        assert len(kept["deu_Latn-eng_Latn"]) == 20
+
+
+def test_saving_replaces_whole_files_and_merges_the_settings(scored, monkeypatch):
+    """While a result is written, what lies at its place is the old one, whole; afterwards nothing else is left."""
+    cache, _, meta = scored
+    path = cache.path_of("OwnParallel", meta)
+    result = cache.load_task_result("OwnParallel", meta)
+    settings = (path.parent / "run_settings.jsonl").read_text()
+    before, listed = path.read_bytes(), names(path.parent)
+    original = mteb.ResultCache.save_to_cache
+
+    def die_halfway(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(mteb.ResultCache, "save_to_cache", die_halfway)
+    with pytest.raises(KeyboardInterrupt):
+        cache.save_to_cache(result, meta)
+    assert path.read_bytes() == before
+    assert names(path.parent) == listed
+    monkeypatch.undo()
+    result.task_name = "Another"
+    cache.save_to_cache(result, meta)
+    assert names(path.parent) == sorted([*listed, "Another.json"])
+    assert settings.strip() in (path.parent / "run_settings.jsonl").read_text()
+
+
+def test_the_card_says_what_made_the_results(scored, workplace):
+    cache, _, meta = scored
+    cache.write_card(meta, "xalign/plain__x", {"backbone": {"name": "x"}}, "cpu")
+    card = json.loads((workplace / "out/results/test__planted/1" / CARD).read_text())
+    assert (card["name"], card["revision"], card["baseline"]) == ("test/planted", "1", "xalign/plain__x")
+    assert card["spec"] == {"backbone": {"name": "x"}}
+    assert card["versions"]["mteb"] == mteb.__version__
+    assert card["hardware"].startswith("cpu ")
+
+
+def test_a_root_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResultsError, match=r"Cannot write results to .*file.*--output"):
+        SafeResultCache(tmp_path / "file")
