@@ -179,7 +179,8 @@ def test_a_put_after_another_process_cleared_is_not_lost(path: Path) -> None:
 
 def test_a_store_that_a_process_with_a_higher_limit_has_grown(path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; import numpy as np; from xalign_models.backbones.raw import key; from xalign_models.store import EmbeddingStore;"
+        "import sys; from pathlib import Path; import numpy as np;"
+        "from xalign_models.backbones.raw import key; from xalign_models.store import EmbeddingStore;"
         "keys = [key('', str(i)) for i in range(4000)];"
         "EmbeddingStore(Path(sys.argv[1]), 1 << 24).put('big', keys, np.ones((4000, 64)))"
     )

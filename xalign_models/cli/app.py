@@ -56,7 +56,7 @@ def main() -> None:
 
         for module in () if app.registered_commands else (models, assets, scoring, store):
             module.add_to(app)
-        status = app(standalone_mode=False)
+        status = app(prog_name="xalign", standalone_mode=False)
     except typer.Abort:
         fail("aborted.")
     except BrokenPipeError:  # `xalign ... | head`

@@ -1,0 +1,292 @@
+"""The command line: every wrong input ends in one line and a status; every right one does what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import warnings
+
+import pytest
+
+from xalign_models import __version__
+from xalign_models.cli import main
+
+
+@pytest.fixture
+def xalign(workplace, monkeypatch, capfd):
+    """Runs a command in this process: (exit status, standard output, lines of standard error)."""
+
+    def run(*arguments):
+        capfd.readouterr()
+        monkeypatch.setattr(sys, "argv", ["xalign", *map(str, arguments)])
+        formatwarning = warnings.formatwarning
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        warnings.formatwarning = formatwarning
+        os.environ.pop("XALIGN_OWN", None)  # --data sets it
+        captured = capfd.readouterr()
+        return exit_.value.code or 0, captured.out, captured.err.splitlines()
+
+    return run
+
+
+@pytest.fixture
+def own(workplace, write_text):
+    """``own=DIR`` of 30 rows, and an ``own:DIR`` to fit on beside it."""
+    write_text(workplace / "fit", 40, seed=1)
+    return write_text(workplace / "own", 30)
+
+
+def one_error(result, *parts):
+    status, out, err = result
+    assert status == 2, (out, err)
+    assert out == ""
+    (line,) = err
+    assert line.startswith("error: ") or ": not scored. " in line
+    for part in parts:
+        assert part in line
+    return True
+
+
+def write_bad(folder):
+    folder.mkdir()
+    (folder / "eng.txt").write_text("w1\nw2\n")
+    (folder / "fra.txt").write_text("w1\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("-m", "lzar__multilingual-e5-small"), ("lzar__multilingual-e5-small", "lsar__multilingual-e5-small")),
+        (("-m", "no/such-model"), ("no/such-model", "hub")),
+        (("-t", "FlorsPrecision"), ("FlorsPrecision", "FloresPrecision")),
+        (("--benchmark", "nonsense"), ("nonsense", "XAlign(parallel)")),
+        (("--languages", "nonsense", "-t", "FloresPrecision"), ("nonsense",)),
+        (("--languages", "epo", "-t", "FloresPrecision"), ("epo", "--languages")[1:]),
+        (("-t", "FloresPrecision"), ("XALIGN_DATA", "github.com/facebookresearch/flores")),
+        (("-t", "Tatoeba36"), ("XALIGN_DATA", "LASER")),
+        (("-t", "STS17CrossLingual"), ("XALIGN_DATA", "SemEval-2017")),
+        (("-t", "Orthogonality"), ("XALIGN_DATA", "tatoeba.org")),
+        (("-t", "ProductSearchStandIn"), ("XALIGN_DATA", "Unicode Consortium")),
+        (("-t", "OwnParallel"), ("--data own=DIR",)),
+        (("-t", "OwnParallel", "--data", "own=bad"), ("eng-Latn 2, fra-Latn 1",)),
+        (("-t", "OwnParallel", "--data", "own=nowhere"), ("nowhere",)),
+        (("-t", "OwnParallel", "--data", "flores=own"), ("--data", "own=DIR")),
+        (("-t", "OwnParallel", "--data", "own=own", "--layer", "-1"), ("--layer -1",)),
+        (("-t", "OwnParallel", "--data", "own=own", "--layer", "7"), ("--layer 7", "0 to 2")),
+        (("-t", "OwnParallel", "--data", "own=own", "--layer", "x"), ("--layer", "--help")),
+        (("-t", "OwnParallel", "--data", "own=own", "--pooling", "x"), ("--pooling", "published")),
+        (("-t", "OwnParallel", "--data", "own=own", "--max-tokens", "1"), ("--max-tokens 1",)),
+        (("-t", "OwnParallel", "--data", "own=own", "--prompt", "x"), ("--prompt 'x'", "default=")),
+        (("-t", "OwnParallel", "--data", "own=own", "--device", "tpu"), ("--device tpu", "cpu")),
+        (("-t", "OwnParallel", "--data", "own=own", "-o", "own/eng.txt"), ("own/eng.txt", "--output")),
+        (("--nonsense",), ("--nonsense",)),
+    ],
+)
+def test_run_refuses(xalign, workplace, tiny_model, own, arguments, parts):
+    write_bad(workplace / "bad")
+    model = () if "-m" in arguments else ("-m", tiny_model)
+    assert one_error(xalign("run", *model, *arguments), *parts)
+
+
+def test_a_device_that_is_not_there(xalign, tiny_model, own):
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    for command in (("run", "-m", tiny_model, "-t", "OwnParallel", "--data", "own=own"), fit("centered", tiny_model)):
+        assert one_error(xalign(*command, "--device", "cuda"), "--device cuda", "usable: cpu")
+
+
+def fit(method, backbone, *arguments):
+    return ("fit", method, "--backbone", backbone, "--corpus", "own:fit", "-o", "model", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "parts"),
+    [
+        ("nonsense", (), ("nonsense", "centered, lir")),
+        ("lir", ("--param", "k"), ("--param 'k'", "NAME=VALUE")),
+        ("lir", ("--param", "k=many"), ("k='many'", "int")),
+        ("lir", ("--param", "k=1.5"), ("k=1.5", "int")),
+        ("lir", ("--param", "k=-1"), ("k=-1",)),
+        ("lir", ("--param", "k=17"), ("k=17",)),
+        ("lir", ("--param", "rank=2"), ("rank", "it has k")),
+        ("procrustes", ("--param", "pivot=deu-Latn"), ("pivot=eng-Latn",)),
+        ("affine", ("--param", "direction=from_pivot"), ("from_pivot",)),
+        ("affine", ("--param", "ridge=0", "--limit", "16"), ("16 pairs", "17 or a ridge")),
+        ("affine", ("--param", "ridge=0", "--limit", "1"), ("1 pairs",)),
+        ("centered", ("--limit", "0"), ("--limit",)),
+        ("centered", ("--languages", "tur"), ("tur-Latn", "deu-Latn, eng-Latn, fra-Latn")),
+        ("centered", ("--languages", "nonsense"), ("nonsense",)),
+        ("centered", ("--corpus", "nonsense"), ("nonsense", "lingua")),
+        ("centered", ("--corpus", "lingua"), ("XALIGN_DATA", "lingua-go")),
+        ("procrustes", ("--corpus", "own:bad"), ("fra-Latn has 1 rows and English 2",)),
+        ("centered", ("--corpus", "own"), ("own:DIR",)),
+        ("centered", ("-o", "own"), ("--output own", "no model")),
+        ("centered", ("-o", "own/eng.txt"), ("--output own/eng.txt", "no model")),
+        ("centered", ("-o", "/proc/nowhere"), ("/proc/nowhere",)),
+    ],
+)
+def test_fit_refuses(xalign, workplace, tiny_model, own, method, arguments, parts):
+    write_bad(workplace / "bad")
+    assert one_error(xalign(*fit(method, tiny_model), *arguments), *parts)
+    assert not (workplace / "model").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("assets", "install", "nonsense"), ("assets", "where", "nonsense"), ("assets", "verify", "nonsense"), ("nonsense",),
+     ("store", "nonsense"), ("fit", "centered"), ("models", "--nonsense")],
+)  # fmt: skip
+def test_other_commands_refuse(xalign, arguments):
+    assert one_error(xalign(*arguments))
+
+
+def test_vectors_that_are_not_finite_are_named_by_their_text(xalign, workplace, make_model, own):
+    broken = make_model(workplace / "broken", nan=True)
+    (own / "deu.txt").write_text("w42 w43\n" * 30)
+    for file in ("eng.txt", "fra.txt"):
+        (own / file).write_text("unknown\n" * 30)
+    assert one_error(xalign("run", "-m", broken, "-t", "OwnParallel", "--data", "own=own"), "'w42 w43' is not finite")
+    assert one_error(xalign(*fit("centered", broken, "--corpus", "own:own")), "is not finite")
+
+
+def test_one_sentence_runs_through_or_is_refused(xalign, workplace, tiny_model, write_text):
+    write_text(workplace / "fit", 1)
+    for method in ("centered", "lir", "lsar", "procrustes"):
+        status, _, err = xalign(*fit(method, tiny_model), "-o", method)
+        assert (status, err) == (0, [])
+    status, _, err = xalign("run", "-m", tiny_model, "-m", "lir", "-t", "OwnParallel", "--data", "own=fit", "--json")
+    assert status == 0
+
+
+def test_empty_and_endless_texts_run_through(xalign, workplace, tiny_model):
+    folder = workplace / "own"
+    folder.mkdir()
+    (folder / "eng.txt").write_text("\n" + "w1 w2 " * 20_000 + "\nw3\n")
+    (folder / "fra.txt").write_text("w5\n\n" + "w7" * 60_000 + "\n")
+    status, out, err = xalign("run", "-m", tiny_model, "-t", "OwnParallel", "--data", "own=own", "--json")
+    assert (status, err) == (0, ["xalign/plain__tiny  OwnParallel: scored"])
+    (outcome,) = json.loads(out)
+    expected = {"model": "xalign/plain__tiny", "task": "OwnParallel", "scored": True, "fresh": True}
+    assert outcome == {**expected, "unfitted": [], "error": ""}
+
+
+def test_fit_run_and_leaderboard(xalign, workplace, tiny_model, own):
+    status, out, err = xalign(*fit("lir", tiny_model, "--param", "k=2", "--languages", "deu,eng"))
+    assert (status, out, err) == (0, "xalign/lir-2__tiny__fit: model\n", [])
+    command = ("run", "-m", f"model,{tiny_model}", "-t", "OwnParallel", "--data", "own=own")
+    status, out, err = xalign(*command)
+    assert status == 0
+    assert err == [
+        "xalign/lir-2__tiny__fit  OwnParallel: scored (not fitted for fra-Latn)",
+        "xalign/plain__tiny  OwnParallel: scored",
+    ]  # fmt: skip
+    assert "lir-2" in out
+    status, _, err = xalign(*command)
+    again = "was scored already"
+    assert [line.split(": ")[1] for line in err] == [f"{again} (not fitted for fra-Latn)", again]
+    status, out, err = xalign("leaderboard", "--json")
+    assert (status, err) == (0, [])
+    assert "xalign/plain__tiny" in json.dumps(json.loads(out))
+    assert one_error(xalign("run", "-m", "model", "-t", "OwnParallel", "--layer", "1"), "saved model", "layer")
+
+
+def test_some_failing_gives_status_1_and_the_table_of_the_rest(xalign, tiny_model, own):
+    status, out, err = xalign("run", "-m", tiny_model, "-t", "OwnParallel,Orthogonality", "--data", "own=own")
+    assert status == 1
+    assert [": not scored. " in line for line in err] == [False, True]
+    assert "plain" in out
+
+
+def test_store_stats_and_clear(xalign, tiny_model, own):
+    assert xalign("store", "stats", "--json") == (0, "[]\n", [])
+    xalign("run", "-m", tiny_model, "-t", "OwnParallel", "--data", "own=own")
+    (_, out, _) = xalign("store", "stats", "--json")
+    (row,) = json.loads(out)
+    assert row["vectors"] == 90
+    assert "90" in xalign("store", "stats")[1]
+    assert xalign("store", "clear", "nosuch", "-y") == (0, "dropped 0 vectors\n", [])
+    assert xalign("store", "clear", row["encoder"][:6], "-y") == (0, "dropped 90 vectors\n", [])
+    assert xalign("store", "stats", "--json") == (0, "[]\n", [])
+
+
+def test_lists(xalign):
+    from tasks import TASKS
+    from xalign_models import assets, registry
+
+    status, out, err = xalign("models", "--json")
+    assert sorted(one["model"] for one in json.loads(out)) == registry.list_models()
+    assert xalign("models", "lsar__LaBSE")[1].count("xalign/") == 2
+    status, out, err = xalign("tasks", "--json")
+    assert {task.metadata.name for task in TASKS} < {one["task"] for one in json.loads(out)}
+    assert "FloresPrecision" in xalign("tasks")[1]
+    status, out, err = xalign("assets", "list", "--json")
+    found = json.loads(out)
+    assert [one["name"] for one in found] == [one.name for one in assets.list_assets()]
+    assert {one["installed"] for one in found} == {"no"}
+    assert (status, err) == (0, [])
+
+
+def test_version_and_help(xalign):
+    assert xalign("--version") == (0, f"xalign {__version__}\n", [])
+    for command in ((), ("run",), ("fit",), ("store",), ("assets", "install")):
+        status, out, err = xalign(*command, "--help")
+        assert (status, err) == (0, [])
+        assert out.startswith("Usage: xalign")
+
+
+def test_interrupted_it_says_how_to_go_on(xalign, monkeypatch):
+    from xalign_models import catalogue
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(catalogue, "specs", interrupt)
+    status, _, (line,) = xalign("models")
+    assert status == 130
+    assert "goes on from there" in line
+
+
+def test_debug_shows_the_traceback(workplace, monkeypatch):
+    from xalign_models.errors import AssetError
+
+    monkeypatch.setattr(sys, "argv", ["xalign", "--debug", "assets", "where", "nonsense"])
+    with pytest.raises(AssetError):
+        main()
+
+
+PROGRAM = "import sys; from xalign_models.cli import main; sys.argv[0] = 'xalign'; main()"
+
+
+def test_as_a_program(workplace):
+    """In a process of its own: one line, no traceback, and a reader that leaves early is no error."""
+    found = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "assets", "where", "nonsense"], capture_output=True, text=True, check=False
+    )
+    assert one_error((found.returncode, found.stdout, found.stderr.splitlines()), "nonsense")
+    pipe = f'{sys.executable} -c "{PROGRAM}" models --json | head -1; exit ${{PIPESTATUS[0]}}'
+    found = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "[\n", "")
+
+
+def test_help_is_quick_and_light(workplace):
+    code = (
+        "import sys; sys.argv = ['xalign', '--help']\n"
+        "try:\n    from xalign_models.cli import main; main()\n"
+        "finally:\n    assert not {'torch', 'mteb', 'transformers', 'datasets', 'numpy'} & sys.modules.keys()"
+    )
+    taken = []
+    for _ in range(4):  # the best of a few: others share the machine
+        start = time.perf_counter()
+        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        taken.append(time.perf_counter() - start)
+        assert (found.returncode, found.stderr) == (0, "")
+        assert "leaderboard" in found.stdout
+        if taken[-1] < 0.5:
+            return
+    pytest.fail(f"xalign --help takes {min(taken):.2f} s")
