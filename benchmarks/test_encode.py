@@ -167,5 +167,5 @@ def test_embedded_model(device, compare, note, say):
             pytest.skip(f"the asset is not installed; run: xalign assets install {asset}")
     columns = corpora.load("gettext:test")
     texts = list(dict.fromkeys(text for one in columns.languages for text in columns.texts(one)[:8]))
-    modules = load_modules.__wrapped__(BACKBONES["multilingual-e5-small"], device)
+    modules = load_modules(BACKBONES["multilingual-e5-small"], device)
     Sides(modules, device, texts, "query: ").compare(compare, note, say, "multilingual-e5-small")

@@ -104,8 +104,9 @@ def map_gains(
     """
     before, after = np.linalg.norm(x - y, axis=1), np.linalg.norm(mapped - y, axis=1)
     cosine_before, cosine_after = (np.einsum("ij,ij->i", _unit(rows), _unit(y)) for rows in (x, mapped))
+    smaller = max(min(before.mean(), after.mean()), np.finfo(np.float64).tiny)  # 0 only if both are
     scores = {
-        "dD": float((before.mean() - after.mean()) / min(before.mean(), after.mean())),
+        "dD": float((before.mean() - after.mean()) / smaller),
         "dC": float((cosine_after - cosine_before).mean()),
         "fD": float((after < before).mean()),
         "fC": float((cosine_after > cosine_before).mean()),

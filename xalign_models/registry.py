@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from xalign_models import assets, catalogue, fitting
 from xalign_models.backbones import loading
 from xalign_models.errors import AssetError, LicenceError, ModelError, XAlignError
-from xalign_models.paths import atomic_write_text
+from xalign_models.paths import atomic_directory
 from xalign_models.specs import BackboneSpec, ModelSpec, digest
 
 if TYPE_CHECKING:
@@ -59,11 +59,10 @@ def find_spec(model: str, **overrides: Any) -> ModelSpec:
     given = {field: value for field, value in overrides.items() if value is not None}
     if not given:
         return spec
-    suffix = "-".join(
-        f"{field}{value}".replace("_", "") for field, value in sorted(given.items()) if field != "prompts"
-    )
-    name = f"{spec.backbone.name}-{_slug(suffix)}" if suffix else spec.backbone.name
-    return dataclasses.replace(spec, backbone=dataclasses.replace(spec.backbone, name=name, **given))
+    parts = {field: digest(value)[:6] if field == "prompts" else value for field, value in sorted(given.items())}
+    suffix = _slug("-".join(f"{field}{value}".replace("_", "") for field, value in parts.items()))
+    backbone = dataclasses.replace(spec.backbone, name=f"{spec.backbone.name}-{suffix}", **given)
+    return dataclasses.replace(spec, backbone=backbone)
 
 
 def _slug(text: str) -> str:
@@ -86,7 +85,7 @@ def raw_encoder(spec: BackboneSpec, device: str, store: EmbeddingStore | None = 
     """What gives the backbone's raw vectors."""
     from xalign_models.backbones.raw import RawEncoder
 
-    return RawEncoder(loading.fingerprint(spec), partial(loading.load_modules, spec, device), device, store)
+    return RawEncoder(loading.fingerprint(spec), partial(loading.shared_modules, spec, device), device, store)
 
 
 def fitted(spec: ModelSpec, raw: RawEncoder) -> Alignment | None:
@@ -161,7 +160,7 @@ def build(spec: ModelSpec, *, device: str | None = None) -> SentenceTransformer:
 
     device = loading.pick_device(device)
     alignment = fitted(spec, raw_encoder(spec.backbone, device, _default_store()))
-    modules = list(loading.load_modules.__wrapped__(spec.backbone, device))  # its own copy: the caller may change it
+    modules = list(loading.load_modules(spec.backbone, device))  # its own copy: the caller may change it
     modules += [Normalize()] if alignment is None else [Aligned.of(alignment), Normalize()]
     prompts = loading.published_prompts(spec.backbone)
     result = SentenceTransformer(
@@ -184,23 +183,30 @@ def _default_store() -> EmbeddingStore:
 def save(model: SentenceTransformer, directory: Path) -> None:
     """Write a model from :func:`build` as an ordinary sentence-transformers directory with our card in it.
 
+    A directory that is there is replaced as a whole, at the end.
+
     Raises:
         ModelError: The model did not come from it.
     """
     spec = getattr(model, "xalign_spec", None)
     if spec is None:
         raise ModelError("Only models made by name or spec can be saved with their card; use save_pretrained.")
-    with loading.quiet():
-        model.save_pretrained(str(directory), create_model_card=False)
-    card = {
-        "name": spec.name,
-        "revision": revision(spec),
-        "spec": spec.to_dict(),
-        "backbone": loading.fingerprint(spec.backbone),
-        "training_datasets": sorted(_trained_on(spec)),
-        "content": assets.directory_fingerprint(directory),
-    }
-    atomic_write_text(directory / assets.CARD, json.dumps(card, indent=2, ensure_ascii=False) + "\n")
+    try:
+        with atomic_directory(directory) as temporary:
+            with loading.quiet():
+                model.save_pretrained(str(temporary), create_model_card=False)
+            card = {
+                "name": spec.name,
+                "revision": revision(spec),
+                "spec": spec.to_dict(),
+                "backbone": loading.fingerprint(spec.backbone),
+                "training_datasets": sorted(_trained_on(spec)),
+                "content": assets.directory_fingerprint(temporary),
+            }
+            text = json.dumps(card, indent=2, ensure_ascii=False) + "\n"
+            (temporary / assets.CARD).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ModelError(f"Cannot write {directory}: {error.strerror}; choose another directory.") from None
 
 
 def _is_saved(directory: Path, overrides: dict[str, Any]) -> bool:
@@ -262,8 +268,9 @@ def _directory_encoder(directory: Path, device: str, store: EmbeddingStore | Non
     if not any(isinstance(module, Normalize) for module in tail[-1:]):
         tail.append(Normalize())
     raw = RawEncoder(card.get("backbone", content), lambda: modules[:at], device, store)
+    spec = {"spec": card["spec"]} if "spec" in card else {}
     name = card.get("name", f"local/{_slug(directory.resolve().name)}")
-    meta = _meta(name, card.get("revision", content[:16]), set(card.get("training_datasets", ())), None, None, {})
+    meta = _meta(name, card.get("revision", content[:16]), set(card.get("training_datasets", ())), None, None, spec)
     languages = next((module.languages for module in tail if isinstance(module, Aligned)), None)
     return XAlignEncoder(raw, tail, {k: v for k, v in model.prompts.items() if v}, languages, meta)
 

@@ -44,7 +44,16 @@ def pick_device(device: str | None = None) -> str:
     return device
 
 
-@lru_cache(maxsize=1)  # the aligned models of one backbone are run one after another and share it
+def shared_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
+    """:func:`load_modules`, shared by the models of one backbone, which are run one after another."""
+    return _shared_modules(spec, device, fingerprint(spec))
+
+
+@lru_cache(maxsize=1)
+def _shared_modules(spec: BackboneSpec, device: str, _: str) -> tuple[nn.Module, ...]:
+    return load_modules(spec, device)  # the fingerprint keys the cache: a checkpoint may change under its path
+
+
 def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
     """The modules up to, not including, any normalisation: together they give the raw vector.
 

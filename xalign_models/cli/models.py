@@ -126,7 +126,10 @@ def fit(
     alignment = AlignmentSpec(
         label, method, tuple(params), corpora, limit, tuple(canonical(one) for one in split_list(languages)) or None
     )
-    base = registry.find_spec(backbone, **overrides(layer, pooling, dtype, max_tokens, prompt)).backbone
+    found = registry.find_spec(backbone, **overrides(layer, pooling, dtype, max_tokens, prompt))
+    if found.alignment:
+        raise ModelError(f"--backbone {backbone} is aligned already; give its backbone, {found.backbone.name}.")
+    base = found.backbone
     data = "-".join(Path(one.partition(":")[2]).name or one if one.startswith("own") else one for one in corpora)
     spec = ModelSpec(base, alignment, data.replace(":", "-").replace("__", "_"))
     registry.save(registry.build(spec, device=device), output)

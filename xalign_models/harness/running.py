@@ -14,6 +14,7 @@ from xalign_models.errors import DataError, LanguageError, ModelError, XAlignErr
 from xalign_models.harness.cache import SafeResultCache
 from xalign_models.languages import canonical
 from xalign_models.registry import find_spec, load_encoder
+from xalign_models.specs import ModelSpec
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
@@ -99,13 +100,12 @@ def run(
         except XAlignError as error:
             yield from (Outcome(model_name, task.metadata.name, None, error=str(error)) for task in chosen)
             continue
-        spec = None if "spec" not in meta.loader_kwargs else find_spec(model, **fields)
+        spec = meta.loader_kwargs.get("spec")
+        baseline = ModelSpec.from_dict(spec).baseline if spec else None
         for task in chosen:
             outcome = _run_one(encoder, task, cache, items)
             if outcome.fresh:
-                baseline = spec.baseline if spec else None
-                cache.write_card(meta, None if baseline == meta.name else baseline, meta.loader_kwargs.get("spec"),
-                                 encoder.raw.device)  # fmt: skip
+                cache.write_card(meta, None if baseline == meta.name else baseline, spec, encoder.raw.device)
             yield outcome
 
 

@@ -111,7 +111,6 @@ class TestLoading:
     def local(self, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         resolved = ResolvedModel(str(checkpoint), None, "fingerprint", "local")
         monkeypatch.setattr(assets, "resolve", lambda *_: resolved)
-        loading.load_modules.cache_clear()
 
     def encode(self, **fields: Any) -> np.ndarray:
         spec = BackboneSpec("tiny", "somewhere", **fields)

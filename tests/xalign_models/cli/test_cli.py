@@ -139,8 +139,10 @@ def test_fit_refuses(xalign, workplace, tiny_model, own, method, arguments, part
 
 @pytest.mark.parametrize(
     "arguments",
-    [("assets", "install", "nonsense"), ("assets", "where", "nonsense"), ("assets", "verify", "nonsense"), ("nonsense",),
-     ("store", "nonsense"), ("fit", "centered"), ("models", "--nonsense")],
+    [
+        *(("assets", command, "nonsense") for command in ("install", "where", "verify")),
+        ("nonsense",), ("store", "nonsense"), ("fit", "centered"), ("models", "--nonsense"),
+    ],
 )  # fmt: skip
 def test_other_commands_refuse(xalign, arguments):
     assert one_error(xalign(*arguments))
