@@ -143,10 +143,10 @@ def test_missing_data_fail_when_loaded_not_when_listed(workplace):
 
 
 def test_the_revision_is_the_texts_or_the_hubs(workplace, planted, monkeypatch):
-    from xalign_models import corpora
+    from xalign_models.corpora.base import from_columns
 
-    hub = corpora._from_columns("flores", ("FloresPrecision",), {"deu-Latn": ["a"], "eng-Latn": ["b"]}, "hub@1")
-    monkeypatch.setattr(corpora, "_from_hub", lambda *_: hub)
+    hub = from_columns("flores", ("FloresPrecision",), {"deu-Latn": ["a"], "eng-Latn": ["b"]}, "hub@1")
+    monkeypatch.setattr("xalign_models.corpora.registry.from_hub", lambda *_: hub)
     task = FloresPrecision()
     task.load_data()
     assert task.metadata.revision == FloresPrecision.metadata.revision  # so that the next run finds its results

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from xalign_models import alignments, catalogue, corpora
+from xalign_models.corpora.publishers import PUBLISHERS
 from xalign_models.errors import ModelError
 
 PART = r"[\w.-]+?"
@@ -31,7 +32,7 @@ def test_every_alignment_can_be_made_and_its_corpora_exist():
         for label, spec in methods.items():
             assert label == spec.label
             made = alignments.make(spec.method, **dict(spec.params))
-            kinds = {corpora._PUBLISHERS[one].kind for one in spec.corpora if one in corpora._PUBLISHERS}
+            kinds = {PUBLISHERS[one].kind for one in spec.corpora if one in PUBLISHERS}
             assert not (made.parallel and "monolingual" in kinds)
             assert {one.partition(":")[0] for one in spec.corpora} <= set(corpora.CORPORA)
 

@@ -1,0 +1,17 @@
+"""Text by language: the corpora that alignments are fitted on and tasks are made of.
+
+A corpus is read from ``$XALIGN_DATA`` in its publisher's own layout where it is there, else from the Hugging Face hub
+where it is published there, else from the package assets. Every corpus gives one of two things:
+
+- ``texts(language)``: a list of sentences; in a *parallel* corpus row i means the same in every language;
+- ``pair(language)``: (sentences, their English translations), row by row, each language with its own English side.
+"""
+
+from __future__ import annotations
+
+from xalign_models.corpora.base import ENGLISH, Corpus, file_digest, read_lines
+from xalign_models.corpora.embedded import GETTEXT_LANGUAGES, gettext
+from xalign_models.corpora.own_text import own
+from xalign_models.corpora.registry import CORPORA, load
+
+__all__ = ["CORPORA", "ENGLISH", "GETTEXT_LANGUAGES", "Corpus", "file_digest", "gettext", "load", "own", "read_lines"]

@@ -1,0 +1,145 @@
+"""What a corpus is: text by language, and a fingerprint of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from xalign_models.errors import DataError, LanguageError
+
+ENGLISH = "eng-Latn"
+
+
+def read_lines(path: Path) -> list[str]:
+    r"""The lines of a UTF-8 file without their ends; a final empty line is none; \r, U+2028 and \x85 end no line.
+
+    Raises:
+        DataError: The file is not UTF-8.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")  # as bytes: a carriage return alone ends no line either
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 (byte {error.start}); convert it, e.g. with iconv.") from None
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def join_lines(files: tuple[Path, ...]) -> list[str]:
+    """The lines of all files, one file after another."""
+    return [line for file in files for line in read_lines(file)]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Text by language.
+
+    Attributes:
+        name: What users call it, e.g. ``ntrex``.
+        kind: ``monolingual``, ``parallel`` or ``pairs``.
+        trains: Names of the mteb data sets and tasks that hold this text: the ``training_datasets`` of what is fitted
+            on it.
+        languages: Canonical codes of the languages it has, sorted.
+        rows: Reads a language: a list of texts, or (texts, English texts) for pairs.
+        identity: A language's digest: changes when its rows may have changed.
+    """
+
+    name: str
+    kind: str
+    trains: tuple[str, ...]
+    languages: tuple[str, ...]
+    rows: Callable[[str], Any]
+    identity: Callable[[str], str]
+
+    def _read(self, language: str) -> Any:
+        if language not in self.languages:
+            raise LanguageError(f"Corpus {self.name!r} has no {language}; it has {', '.join(self.languages)}.")
+        return self.rows(language)
+
+    def texts(self, language: str) -> list[str]:
+        """The sentences of a language, in file order.
+
+        Raises:
+            LanguageError: The corpus does not have the language.
+            DataError: The file cannot be read.
+        """
+        rows = self._read(language)
+        return list(rows[0]) if self.kind == "pairs" else list(rows)
+
+    def pair(self, language: str) -> tuple[list[str], list[str]]:
+        """The sentences of a language and their English translations, row by row.
+
+        Raises:
+            LanguageError: The corpus does not have the language.
+            DataError: It has no translations, or the two sides differ in length.
+        """
+        if self.kind == "monolingual":
+            raise DataError(
+                f"Corpus {self.name!r} has no translations; parallel ones are ntrex, flores, tatoeba_pairs."
+            )
+        if self.kind == "parallel":
+            side, english = self.texts(language), self.texts(ENGLISH)
+        else:
+            side, english = self._read(language)
+        if len(side) != len(english):
+            raise DataError(
+                f"{self.name}: {language} has {len(side)} rows and English {len(english)}; they must align."
+            )
+        return list(side), list(english)
+
+    def parallel(self, languages: Iterable[str]) -> dict[str, list[str]]:
+        """Rows that mean the same in every one of ``languages``.
+
+        Raises:
+            DataError: Not a parallel corpus, or the row counts differ; the message names them.
+        """
+        if self.kind != "parallel":
+            raise DataError(f"Corpus {self.name!r} is not parallel across languages.")
+        columns = {language: self.texts(language) for language in languages}
+        counts = {language: len(rows) for language, rows in columns.items()}
+        if len(set(counts.values())) > 1:
+            listed = ", ".join(f"{language} {count}" for language, count in counts.items())
+            raise DataError(f"Rows of {self.name!r} are not aligned: {listed}. Every language needs the same rows.")
+        return columns
+
+    def fingerprint(self, languages: Iterable[str] | None = None) -> str:
+        """Sha256 (hex) over the name and what determines the rows of ``languages`` (all by default)."""
+        chosen = sorted(self.languages if languages is None else set(languages) & set(self.languages))
+        parts = [self.name, *(f"{language}={self.identity(language)}" for language in chosen)]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def from_files(
+    name: str,
+    kind: str,
+    trains: tuple[str, ...],
+    files: Mapping[str, tuple[Path, ...]],
+    read: Callable[[tuple[Path, ...]], Any],
+) -> Corpus:
+    """A corpus whose languages lie in files of their own."""
+
+    def identity(language: str) -> str:
+        return " ".join(file_digest(path) for path in files[language])
+
+    return Corpus(name, kind, trains, tuple(sorted(files)), lambda language: read(files[language]), identity)
+
+
+def from_columns(name: str, trains: tuple[str, ...], columns: Mapping[str, list[str]], identity: str) -> Corpus:
+    """A parallel corpus whose languages are columns of one table."""
+    languages = tuple(sorted(columns))
+    return Corpus(name, "parallel", trains, languages, lambda language: columns[language], lambda _: identity)
+
+
+def file_digest(path: Path) -> str:
+    """Sha256 (hex) of a file's content, computed once for a (path, size, modification time)."""
+    status = path.stat()
+    return _file_digest(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _file_digest(path: Path, size: int, mtime_ns: int) -> str:
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -1,0 +1,95 @@
+"""Parallel text of the user's own."""
+
+from __future__ import annotations
+
+import json
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from xalign_models.corpora.base import Corpus, file_digest, from_columns, from_files, join_lines, read_lines
+from xalign_models.errors import DataError, LanguageError
+from xalign_models.languages import canonical
+
+
+def own(path: Path) -> Corpus:
+    """A parallel corpus of the user's: a directory of one text file per language, or one table with a column each.
+
+    A directory holds ``deu.txt``, ``deu_Latn.txt`` or ``de.txt`` (a line a sentence; rows align across files). A table
+    is a ``.tsv`` with a header, a ``.jsonl`` or a ``.parquet`` whose columns are named by language codes.
+
+    Raises:
+        DataError: Nothing there, no column or file is named by a language, or two are the same language.
+    """
+    if path.is_dir():
+        tables = sorted(file for file in path.iterdir() if file.suffix in {".tsv", ".jsonl", ".parquet"})
+        named = {file: file.stem for file in sorted(path.glob("*.txt"))}
+        if not named and len(tables) == 1:
+            return own(tables[0])
+        files = {_own_code(stem, file): (file,) for file, stem in named.items()}
+        if len(files) < len(named):
+            raise DataError(
+                f"{path}: two of {', '.join(f.name for f in named)} are the same language; keep one of each."
+            )
+        if len(files) < 2:
+            raise DataError(f"{path} needs at least two files named by language, such as deu.txt and eng.txt.")
+        return from_files("own", "parallel", ("OwnParallel",), files, join_lines)
+    if not path.is_file():
+        raise DataError(
+            f"{path} does not exist; give a directory of <language>.txt files or a .tsv/.jsonl/.parquet table."
+        )
+    columns = _table(path)
+    codes = {_own_code(column, path): column for column in columns}
+    if len(codes) < len(columns):
+        raise DataError(f"{path}: two of the columns {', '.join(columns)} are the same language; keep one of each.")
+
+    by_code = {code: columns[column] for code, column in codes.items()}
+    return from_columns("own", ("OwnParallel",), by_code, file_digest(path))
+
+
+def _own_code(name: str, source: Path) -> str:
+    try:
+        return canonical(name)
+    except LanguageError as error:
+        raise DataError(f"{source}: {name!r} does not name a language ({error})") from None
+
+
+def _table(path: Path) -> dict[str, list[str]]:
+    rows: dict[str, list[Any]]
+    if path.suffix == ".parquet":
+        import pyarrow.parquet
+
+        try:
+            rows = pyarrow.parquet.read_table(path).to_pydict()
+        except pyarrow.ArrowInvalid as error:
+            raise DataError(f"{path} is not a readable parquet file ({error}).") from None
+    elif path.suffix == ".jsonl":
+        records = [
+            _record(line, f"{path}, line {number}") for number, line in enumerate(read_lines(path), 1) if line.strip()
+        ]
+        rows = {key: [record.get(key) for record in records] for key in dict.fromkeys(chain(*records))}
+    elif path.suffix == ".tsv":
+        header, *body = [line.split("\t") for line in read_lines(path)] or [[]]
+        if len(set(header)) < len(header):
+            raise DataError(f"{path}: a column name comes twice among {', '.join(header)}; keep one of each.")
+        if bad := next((number for number, row in enumerate(body, 2) if len(row) != len(header)), 0):
+            raise DataError(f"{path}, line {bad}: expected {len(header)} tab-separated columns, as in the header.")
+        rows = {key: [row[i] for row in body] for i, key in enumerate(header)}
+    else:
+        raise DataError(f"{path} is not a .tsv, .jsonl or .parquet table.")
+    if not rows or not next(iter(rows.values())):
+        raise DataError(f"{path} has no rows.")
+    for key, values in rows.items():
+        if bad := next((number for number, value in enumerate(values, 1) if not isinstance(value, str)), 0):
+            raise DataError(f"{path}: row {bad} of column {key!r} is not text; every language needs every row.")
+    return rows
+
+
+def _record(line: str, where: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{where} is not JSON ({error}).") from None
+    if not isinstance(record, dict):
+        raise DataError(f"{where} is not a JSON object whose keys are languages.")
+    return record

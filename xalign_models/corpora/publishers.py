@@ -1,0 +1,127 @@
+"""Corpora in their publishers' own layouts, or as mteb publishes them on the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xalign_models.corpora.base import ENGLISH, Corpus, from_columns, join_lines, read_lines
+from xalign_models.errors import DataError, LanguageError
+from xalign_models.languages import canonical, from_flores, from_iso639_1, from_ntrex, from_tatoeba
+
+
+def _sentences(files: tuple[Path, ...]) -> list[str]:
+    return [line for line in join_lines(files) if line.strip()]
+
+
+def _two_files(files: tuple[Path, ...]) -> tuple[list[str], list[str]]:
+    return read_lines(files[0]), read_lines(files[1])
+
+
+def _tsv_pairs(files: tuple[Path, ...]) -> tuple[list[str], list[str]]:
+    rows = [line.split("\t") for line in read_lines(files[0])]
+    if bad := next((number for number, row in enumerate(rows, 1) if len(row) < 2), 0):
+        raise DataError(f"{files[0]}, line {bad}: expected two columns separated by a tab (English, translation).")
+    return [row[1] for row in rows], [row[0] for row in rows]
+
+
+def _flores(root: Path) -> dict[str, tuple[Path, ...]]:
+    return {from_flores(path.stem): (path,) for path in sorted((root / "devtest").glob("*.devtest"))}
+
+
+def _ntrex(root: Path) -> dict[str, tuple[Path, ...]]:
+    found: dict[str, tuple[Path, ...]] = {}
+    for path in sorted(
+        (root / "NTREX-128").glob("newstest2019-ref.*.txt"), key=lambda path: (len(path.name), path.name)
+    ):
+        found.setdefault(from_ntrex(path.name.split(".")[1]), (path,))  # the plain code comes before its regions
+    source = root / "NTREX-128" / "newstest2019-src.eng.txt"
+    return found | ({ENGLISH: (source,)} if source.is_file() else {})
+
+
+def _tatoeba(root: Path) -> dict[str, tuple[Path, ...]]:
+    pairs = {path.name.split(".")[1].split("-")[0]: path for path in sorted((root / "v1").glob("tatoeba.*-eng.eng"))}
+    preferred = sorted(
+        pairs, key=lambda code: canonical(code).split("-")[0] != code
+    )  # zsm before a macrolanguage's file
+    found: dict[str, tuple[Path, ...]] = {}
+    for code in preferred:
+        found.setdefault(from_tatoeba(code), (pairs[code].with_suffix(f".{code}"), pairs[code]))
+    return found
+
+
+def _tatoeba_pairs(root: Path) -> dict[str, tuple[Path, ...]]:
+    return {from_tatoeba(path.stem.split("-")[1]): (path,) for path in sorted(root.glob("eng-*.tsv"))}
+
+
+def _by_iso639_1(root: Path) -> dict[str, tuple[Path, ...]]:
+    return {from_iso639_1(path.stem): (path,) for path in sorted((root / "sentences").glob("*.txt"))}
+
+
+def _newstest(root: Path) -> dict[str, tuple[Path, ...]]:
+    found: dict[str, list[Path]] = {}
+    for path in sorted(path for path in root.rglob("news*.*") if len(path.suffix) == 3):
+        found.setdefault(from_iso639_1(path.suffix[1:]), []).append(path)
+    return {language: tuple(paths) for language, paths in found.items()}
+
+
+@dataclass(frozen=True)
+class Publisher:
+    """Where a corpus comes from and how its files are laid out; ``folder`` is the one under ``$XALIGN_DATA``."""
+
+    folder: str
+    where: str
+    kind: str
+    trains: tuple[str, ...]
+    layout: Callable[[Path], dict[str, tuple[Path, ...]]]
+    reader: Callable[[tuple[Path, ...]], Any]
+    hub: tuple[str, str, str] | None = None  # path, revision, split
+
+
+PUBLISHERS = {
+    "flores": Publisher("flores200_dataset", "FLORES-200 (github.com/facebookresearch/flores)", "parallel",
+                         ("FloresBitextMining", "FloresPrecision"), _flores, join_lines,
+                         ("mteb/FloresBitextMining", "2144d16cc15edd22d4a9237d12bff5f31f5c07fc", "devtest")),
+    "ntrex": Publisher("ntrex", "NTREX-128 (github.com/MicrosoftTranslator/NTREX)", "parallel",
+                        ("NTREXBitextMining", "NTREXPrecision"), _ntrex, join_lines,
+                        ("mteb/NTREXBitextMining", "66b8b27efc99658903127730575e9fa0cb9f075c", "test")),
+    "tatoeba": Publisher("tatoeba", "LASER's Tatoeba test set (github.com/facebookresearch/LASER, data/tatoeba)",
+                          "pairs", ("Tatoeba", "Tatoeba36"), _tatoeba, _two_files,
+                          ("mteb/tatoeba-bitext-mining", "69e8f12da6e31d59addadda9a9c8a2e601a0e282", "test")),
+    "tatoeba_pairs": Publisher("tatoeba_pairs", "Tatoeba sentence pairs (tatoeba.org, manythings.org/anki)", "pairs",
+                                ("TatoebaPairs", "Orthogonality"), _tatoeba_pairs, _tsv_pairs),
+    "lingua": Publisher("lingua_sentences", "lingua-go's test sentences (github.com/pemistahl/lingua-go)",
+                         "monolingual", ("LinguaSentences",), _by_iso639_1, _sentences),
+    "newstest": Publisher("wmt_newstest", "WMT news test sets (statmt.org/wmt20)", "monolingual", ("WMTNewstest",),
+                           _newstest, _sentences),
+}  # fmt: skip
+
+
+def from_hub(name: str, publisher: Publisher, missing: str) -> Corpus:
+    """The same corpus as mteb publishes it, at the revision that mteb pins."""
+    import datasets
+
+    path, revision, split = publisher.hub  # type: ignore[misc]  # checked by the caller
+    try:
+        if publisher.kind == "pairs":
+            configs = datasets.get_dataset_config_names(path, revision=revision)
+            configs = {from_tatoeba(config.split("-")[0]): config for config in configs if config.endswith("-eng")}
+
+            def rows(language: str) -> tuple[list[str], list[str]]:
+                table = datasets.load_dataset(path, configs[language], split=split, revision=revision)
+                return list(table["sentence1"]), list(table["sentence2"])
+
+            languages = tuple(sorted(configs))
+            return Corpus(name, "pairs", publisher.trains, languages, rows, lambda _: f"{path}@{revision}")
+        table = datasets.load_dataset(path, split=split, revision=revision)
+    except (OSError, ValueError, datasets.exceptions.DatasetNotFoundError) as error:
+        raise DataError(f"{missing}; the hub's {path} cannot be had either ({type(error).__name__}).") from None
+    columns = {}
+    for column in table.column_names:
+        try:
+            columns[canonical(column)] = list(table[column])
+        except LanguageError:
+            continue  # ids and the like
+    return from_columns(name, publisher.trains, columns, f"{path}@{revision}")
