@@ -7,11 +7,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 
+SPREAD = 0.75
+"""The shortest text of a batch has at least this share of the longest one's tokens."""
+
+
 def token_budget_batches(lengths: Sequence[int], budget: int) -> Iterator[np.ndarray]:
     """Indices of texts, batch by batch, longest first.
 
     A batch of b texts whose longest has s tokens costs b * s padded tokens; it takes as many texts as keep that within
-    the budget, and always one. The longest come first, so that memory that does not suffice shows at once.
+    the budget and at most a quarter of it padding, and always one. The longest come first, so that memory that does not
+    suffice shows at once.
 
     Args:
         lengths: Tokens of each text.
@@ -20,12 +25,16 @@ def token_budget_batches(lengths: Sequence[int], budget: int) -> Iterator[np.nda
     Yields:
         (b,) int64 indices; together a permutation of ``range(len(lengths))``, stable among equal lengths.
     """
-    order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
+    descending = -np.asarray(lengths, dtype=np.int64)
+    order = np.argsort(descending, kind="stable")
+    descending = descending[order]
     start = 0
     while start < len(order):
-        size = max(1, budget // max(1, int(lengths[order[start]])))
-        yield order[start : start + size]
-        start += size
+        longest = -int(descending[start])
+        similar = int(np.searchsorted(descending, -SPREAD * longest, side="right"))
+        end = max(start + 1, min(start + budget // max(1, longest), similar))
+        yield order[start:end]
+        start = end
 
 
 def useful_share(lengths: Sequence[int], budget: int) -> float:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xalign_models.backbones.batching import token_budget_batches, useful_share
+from xalign_models.backbones.batching import SPREAD, token_budget_batches, useful_share
 
 lengths = st.lists(st.integers(0, 60), max_size=80)
 budgets = st.integers(1, 200)
@@ -26,8 +28,16 @@ def test_the_budget_holds_but_for_a_text_alone_and_no_batch_could_take_one_more(
     batches = list(token_budget_batches(lengths, budget))
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(1, *(lengths[i] for i in batch)) <= budget
-    for batch in batches[:-1]:
-        assert (len(batch) + 1) * max(1, *(lengths[i] for i in batch), 0) > budget
+    for batch, following in pairwise(batches):
+        longest = max(lengths[i] for i in batch)
+        assert (len(batch) + 1) * max(1, longest) > budget or lengths[following[0]] < SPREAD * longest
+
+
+@given(lengths, budgets)
+def test_the_texts_of_a_batch_are_of_similar_length(lengths: list[int], budget: int) -> None:
+    for batch in token_budget_batches(lengths, budget):
+        assert min(lengths[i] for i in batch) >= SPREAD * max(lengths[i] for i in batch)
+    assert useful_share(lengths, budget) >= SPREAD
 
 
 @given(lengths, budgets)
@@ -45,5 +55,5 @@ def test_equal_lengths_waste_nothing_and_texts_one_by_one_neither() -> None:
 
 
 def test_indices_can_index_an_array() -> None:
-    (batch,) = token_budget_batches([1, 3, 2], 100)
+    (batch,) = token_budget_batches([8, 10, 9], 100)
     assert np.array(["a", "b", "c"])[batch].tolist() == ["b", "c", "a"]
