@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-
 SPREAD = 0.75
 """The shortest text of a batch has at least this share of the longest one's tokens."""
 
