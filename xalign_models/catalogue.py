@@ -17,7 +17,7 @@ BACKBONES = {
     spec.name: spec
     for spec in (
         _E5_SMALL,
-        dataclasses.replace(_E5_SMALL, name="multilingual-e5-small-layer6", layer=6, pooling=Pooling.MEAN),
+        dataclasses.replace(_E5_SMALL, name="multilingual-e5-small-layer6", layer=6),
         BackboneSpec("all-MiniLM-L6-v2", "all-minilm-l6-v2", mteb_name="sentence-transformers/all-MiniLM-L6-v2"),
         BackboneSpec("use-multilingual-v3", "use-multilingual-v3"),
         BackboneSpec("smollm2-135m", "smollm2-135m", pooling=Pooling.MEAN, max_tokens=512),
