@@ -80,7 +80,7 @@ def write_text() -> Callable[..., Path]:
 
 
 @pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to work in, with a cache and a store of its own, no corpora, and a hub that cannot be reached."""
     import datasets
     import huggingface_hub.constants

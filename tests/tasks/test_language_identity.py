@@ -15,9 +15,9 @@ from xalign_models.specs import AlignmentSpec
 
 
 @pytest.fixture
-def codes(workplace):
+def codes(workdir):
     """Every language of the task in LASER's layout, English beside each, each text as long as its row number."""
-    folder = workplace / "data" / "tatoeba" / "v1"
+    folder = workdir / "data" / "tatoeba" / "v1"
     folder.mkdir(parents=True)
     codes = "ara ben cmn deu fra hin ind ita jpn por rus spa tgl tha tur urd vie".split()
     assert {from_tatoeba(code) for code in codes} == set(COMMON)
@@ -36,20 +36,20 @@ def score(encoder, folder=None):
     )
 
 
-def test_separate_languages_score_zero_mixed_ones_one_and_centering_mixes(workplace, codes, planted, make_encoder):
+def test_separate_languages_score_zero_mixed_ones_one_and_centering_mixes(workdir, codes, planted, make_encoder):
     rng = np.random.default_rng(0)
     apart = planted(shift={code: 40 * rng.standard_normal(16) for code in [*codes, "eng"]})
     assert score(make_encoder(planted()))["main_score"] > 0.9
-    found = score(make_encoder(apart), workplace)
+    found = score(make_encoder(apart), workdir)
     assert found["one_minus_nmi"] < 0.05
     assert found["nmi"] == pytest.approx(1 - found["one_minus_nmi"])
     assert len(apart.encoded) == 18 * SENTENCES
 
     labels = [one for one in [ENGLISH, *COMMON] for _ in range(SENTENCES)]
-    with np.load(workplace / "LanguageIdentity.npz") as items:
+    with np.load(workdir / "LanguageIdentity.npz") as items:
         assert normalized_mutual_info_score(labels, items["common18"]) == pytest.approx(found["nmi"])
 
-    text = planted.write(workplace / "fit", range(50_000, 50_300), ["eng", *codes])
+    text = planted.write(workdir / "fit", range(50_000, 50_300), ["eng", *codes])
     for code in codes:  # file names that the own corpus reads
         (text / f"{code}.txt").rename(text / f"{to_flores(from_tatoeba(code))}.txt")
     alignment = fitting.fit(AlignmentSpec("centered", "centered", corpora=(f"own:{text}",)), apart.encode)

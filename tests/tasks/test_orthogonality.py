@@ -23,33 +23,33 @@ def scores(encoder, subset, folder=None):
     )
 
 
-def test_a_rotation_is_orthogonal_and_another_map_is_not(workplace, planted, make_encoder):
+def test_a_rotation_is_orthogonal_and_another_map_is_not(workdir, planted, make_encoder):
     rng = np.random.default_rng(0)
     skew = np.eye(16) + 0.8 * rng.standard_normal((16, 16))
     raw = planted(turn={"deu": np.linalg.qr(rng.standard_normal((16, 16))).Q, "tur": skew})
     for language in ("deu", "tur"):
-        write(workplace, language, range(400))
-    rotated = scores(make_encoder(raw), "eng_Latn-deu_Latn", workplace)
+        write(workdir, language, range(400))
+    rotated = scores(make_encoder(raw), "eng_Latn-deu_Latn", workdir)
     assert rotated["main_score"] == rotated["orthogonality"] == pytest.approx(1, abs=1e-3)
     assert rotated["dilation_std"] < 1e-3
     assert rotated["fD"] == rotated["fC"] == 1
     assert rotated["pairs"] == 400
-    skewed = scores(make_encoder(raw), "eng_Latn-tur_Latn", workplace)
+    skewed = scores(make_encoder(raw), "eng_Latn-tur_Latn", workdir)
     assert skewed["orthogonality"] < 0.9
-    with np.load(workplace / "Orthogonality.npz") as items:
+    with np.load(workdir / "Orthogonality.npz") as items:
         assert items["eng_Latn-deu_Latn"].shape == (80, 4)  # the held-out fifth
         assert items.files == ["eng_Latn-deu_Latn", "eng_Latn-tur_Latn"]
 
 
-def test_only_the_first_pairs_are_used(workplace, planted, make_encoder):
-    write(workplace, "deu", range(PAIRS + 50))
+def test_only_the_first_pairs_are_used(workdir, planted, make_encoder):
+    write(workdir, "deu", range(PAIRS + 50))
     raw = planted(shift={"deu": np.ones(16)})
     assert scores(make_encoder(raw), "eng_Latn-deu_Latn")["pairs"] == PAIRS
     assert f"eng {PAIRS}" not in raw.encoded
 
 
-def test_too_few_pairs_are_refused(workplace, planted, make_encoder):
-    write(workplace, "deu", range(20))
+def test_too_few_pairs_are_refused(workdir, planted, make_encoder):
+    write(workdir, "deu", range(20))
     with pytest.raises(DataError, match=r"eng_Latn-deu_Latn: 16 training pairs .* 16 dimensions; leave"):
         scores(make_encoder(planted()), "eng_Latn-deu_Latn")
 

@@ -11,8 +11,8 @@ from tasks.own_parallel import OwnParallel
 from xalign_models.errors import DataError
 
 
-def test_the_languages_are_those_of_the_files(workplace, planted, monkeypatch):
-    folder = planted.write(workplace / "own", range(5), ("de", "tur_Latn", "eng"))
+def test_the_languages_are_those_of_the_files(workdir, planted, monkeypatch):
+    folder = planted.write(workdir / "own", range(5), ("de", "tur_Latn", "eng"))
     task = OwnParallel(path=folder)
     assert len(task.hf_subsets) == 6
     assert task.metadata.eval_langs["deu_Latn-tur_Latn"] == ["deu-Latn", "tur-Latn"]
@@ -21,9 +21,9 @@ def test_the_languages_are_those_of_the_files(workplace, planted, monkeypatch):
     assert OwnParallel.metadata.eval_langs.keys() == {"deu_Latn-eng_Latn", "eng_Latn-deu_Latn"}
 
 
-def test_a_table_and_a_directory_score_alike(workplace, planted, make_encoder):
-    folder = planted.write(workplace / "own", range(9), ("deu", "eng"))
-    table = workplace / "own.jsonl"
+def test_a_table_and_a_directory_score_alike(workdir, planted, make_encoder):
+    folder = planted.write(workdir / "own", range(9), ("deu", "eng"))
+    table = workdir / "own.jsonl"
     table.write_text("".join(json.dumps({"deu": f"deu {i}", "eng": f"eng {i}"}) + "\n" for i in range(9)))
     encoder = make_encoder(planted())
     found = [OwnParallel(path=path).evaluate(encoder, encode_kwargs={}) for path in (folder, table)]
@@ -31,12 +31,12 @@ def test_a_table_and_a_directory_score_alike(workplace, planted, make_encoder):
     assert found[0]["deu_Latn-eng_Latn"]["precision_at_1"] == 1
 
 
-def test_the_revision_follows_the_text_and_not_its_place(workplace, planted):
-    folder = planted.write(workplace / "own", range(5))
+def test_the_revision_follows_the_text_and_not_its_place(workdir, planted):
+    folder = planted.write(workdir / "own", range(5))
     revision = OwnParallel(path=folder).metadata.revision
-    assert OwnParallel(path=shutil.copytree(folder, workplace / "moved")).metadata.revision == revision
-    (workplace / "moved" / "deu.txt").write_text("deu 1\n")
-    assert OwnParallel(path=workplace / "moved").metadata.revision != revision
+    assert OwnParallel(path=shutil.copytree(folder, workdir / "moved")).metadata.revision == revision
+    (workdir / "moved" / "deu.txt").write_text("deu 1\n")
+    assert OwnParallel(path=workdir / "moved").metadata.revision != revision
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def test_the_revision_follows_the_text_and_not_its_place(workplace, planted):
         (shutil.rmtree, "does not exist"),
     ],
 )
-def test_unusable_text_is_refused_when_scored(workplace, planted, make_encoder, spoil, match):
-    folder = planted.write(workplace / "own", range(5))
+def test_unusable_text_is_refused_when_scored(workdir, planted, make_encoder, spoil, match):
+    folder = planted.write(workdir / "own", range(5))
     spoil(folder)
     with pytest.raises(DataError, match=match):
         OwnParallel(path=folder).evaluate(make_encoder(planted()), encode_kwargs={})
 
 
-def test_without_text_it_says_how_to_give_it(workplace):
+def test_without_text_it_says_how_to_give_it(workdir):
     with pytest.raises(DataError, match=r"--data own=DIR.*XALIGN_OWN=DIR"):
         OwnParallel().load_data()

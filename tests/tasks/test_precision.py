@@ -23,13 +23,13 @@ PAIRS = {f"{a}_Latn-{b}_Latn" for a in ("deu", "eng", "fra") for b in ("deu", "e
 
 
 @pytest.fixture
-def task(workplace, planted):
-    return OwnParallel(path=planted.write(workplace / "test", range(1000, 1300)))
+def task(workdir, planted):
+    return OwnParallel(path=planted.write(workdir / "test", range(1000, 1300)))
 
 
 @pytest.fixture
-def fitted(workplace, planted):
-    text = planted.write(workplace / "fit", range(40))
+def fitted(workdir, planted):
+    text = planted.write(workdir / "fit", range(40))
     return fitting.fit(AlignmentSpec("procrustes", "procrustes", corpora=(f"own:{text}",)), planted(turn=TURN).encode)
 
 
@@ -65,8 +65,8 @@ def test_only_the_chosen_pairs_are_encoded_and_scored(task, planted, make_encode
     assert set(scores(task, make_encoder(raw))) == set(task.hf_subsets)
 
 
-def test_directions_differ_where_one_side_repeats_itself(workplace, planted, make_encoder):
-    folder = planted.write(workplace / "own", range(10), ("deu", "eng"))
+def test_directions_differ_where_one_side_repeats_itself(workdir, planted, make_encoder):
+    folder = planted.write(workdir / "own", range(10), ("deu", "eng"))
     (folder / "eng.txt").write_text("eng 0\n" * 2 + "".join(f"eng {i}\n" for i in range(2, 10)))
     found = scores(OwnParallel(path=folder), make_encoder(planted()))
     # deu 0 finds eng 0 twice, a tie; deu 1 finds none; to the index of German both English rows are deu 0
@@ -135,14 +135,14 @@ def test_into_and_from_by_hand():
     assert leaving == {"a": pytest.approx(0.15), "b": 0.5, "c": pytest.approx(0.5)}
 
 
-def test_missing_data_fail_when_loaded_not_when_listed(workplace):
+def test_missing_data_fail_when_loaded_not_when_listed(workdir):
     task = FloresPrecision()
     assert task.metadata.revision == FloresPrecision.metadata.revision
     with pytest.raises(DataError, match=r"XALIGN_DATA.*flores200_dataset.*github.com/facebookresearch/flores"):
         task.load_data()
 
 
-def test_the_revision_is_the_texts_or_the_hubs(workplace, planted, monkeypatch):
+def test_the_revision_is_the_texts_or_the_hubs(workdir, planted, monkeypatch):
     from xalign_models.corpora.base import from_columns
 
     hub = from_columns("flores", ("FloresPrecision",), {"deu-Latn": ["a"], "eng-Latn": ["b"]}, "hub@1")
@@ -150,7 +150,7 @@ def test_the_revision_is_the_texts_or_the_hubs(workplace, planted, monkeypatch):
     task = FloresPrecision()
     task.load_data()
     assert task.metadata.revision == FloresPrecision.metadata.revision  # so that the next run finds its results
-    folder = workplace / "data" / "flores200_dataset" / "devtest"
+    folder = workdir / "data" / "flores200_dataset" / "devtest"
     folder.mkdir(parents=True)
     (folder / "deu_Latn.devtest").write_text("deu 1\n")
     task = FloresPrecision()

@@ -16,8 +16,8 @@ from xalign_models.harness.cache import SafeResultCache
 
 
 @pytest.fixture
-def tracks(workplace):
-    root = workplace / "data" / "sts17"
+def tracks(workdir):
+    root = workdir / "data" / "sts17"
     for folder in ("STS2017.eval.v1.1", "STS2017.gs"):
         (root / folder).mkdir(parents=True)
     for seed, (subset, track) in enumerate(_TRACKS.items()):
@@ -69,15 +69,15 @@ def test_the_revision_follows_the_files(tracks):
     assert STS17CrossLingual().metadata.revision != revision
 
 
-def test_refusals(tracks, workplace, monkeypatch):
+def test_refusals(tracks, workdir, monkeypatch):
     (tracks / "STS2017.eval.v1.1" / "STS.input.track3.es-es.txt").write_text("only one\n" * 30)
     with pytest.raises(DataError, match=r"track3.es-es.txt has not two tab-separated sentences for each of 20"):
         STS17CrossLingual().load_data()
     (tracks / "STS2017.gs" / "STS.gs.track3.es-es.txt").unlink()
     with pytest.raises(DataError, match=r"gs.track3.es-es.txt is missing"):
         STS17CrossLingual().load_data()
-    monkeypatch.setenv("XALIGN_DATA", str(workplace / "cache"))
-    (workplace / "cache").mkdir(exist_ok=True)
+    monkeypatch.setenv("XALIGN_DATA", str(workdir / "cache"))
+    (workdir / "cache").mkdir(exist_ok=True)
     with pytest.raises(DataError, match=r"XALIGN_DATA.*SemEval-2017"):
         STS17CrossLingual().load_data()
 

@@ -23,14 +23,14 @@ def write(root, codes, rows):
             (folder / f"tatoeba.{code}-eng.{side}").write_text("".join(f"{side} {one}\n" for one in meanings))
 
 
-def test_each_language_has_its_own_english_and_direction(workplace, planted, make_encoder):
-    write(workplace, ("deu", "cmn"), (range(30), range(100, 120)))
+def test_each_language_has_its_own_english_and_direction(workdir, planted, make_encoder):
+    write(workdir, ("deu", "cmn"), (range(30), range(100, 120)))
     turned = {"cmn": np.linalg.qr(np.random.default_rng(0).standard_normal((16, 16))).Q}
     raw = planted(turn=turned)
     task = Tatoeba36()
     found = task.evaluate(
         make_encoder(raw), encode_kwargs={},
-        subsets_to_run=["deu_Latn-eng_Latn", "eng_Latn-deu_Latn", "eng_Latn-zho_Hans"], prediction_folder=workplace,
+        subsets_to_run=["deu_Latn-eng_Latn", "eng_Latn-deu_Latn", "eng_Latn-zho_Hans"], prediction_folder=workdir,
     )  # fmt: skip
     assert found["deu_Latn-eng_Latn"]["main_score"] == found["eng_Latn-deu_Latn"]["main_score"] == 1
     assert set(found) == {"deu_Latn-eng_Latn", "eng_Latn-deu_Latn", "eng_Latn-zho_Hans"}
@@ -40,7 +40,7 @@ def test_each_language_has_its_own_english_and_direction(workplace, planted, mak
     english, chinese = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (english, chinese))
     nearest = (english @ chinese.T).argmax(axis=1)
     assert found["eng_Latn-zho_Hans"]["precision_at_1"] == pytest.approx(np.mean(nearest == np.arange(20)))
-    with np.load(workplace / "Tatoeba36.npz") as items:
+    with np.load(workdir / "Tatoeba36.npz") as items:
         assert items["eng_Latn-zho_Hans"].shape == (20,)
 
 

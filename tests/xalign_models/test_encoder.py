@@ -24,8 +24,8 @@ def raw(planted):
 
 
 @pytest.fixture
-def encoder(workplace, planted, raw, make_encoder):
-    text = planted.write(workplace / "fit", range(40))
+def encoder(workdir, planted, raw, make_encoder):
+    text = planted.write(workdir / "fit", range(40))
     alignment = fitting.fit(AlignmentSpec("procrustes", "procrustes", corpora=(f"own:{text}",)), raw.encode)
     raw.encoded.clear()
     return make_encoder(raw, alignment, {"default": "d", "document": "p", "STS": "s", "Tatoeba": "t"})
@@ -92,9 +92,9 @@ def test_prompts_by_task_then_type_then_role_then_default(encoder, raw):
 
 @pytest.mark.filterwarnings("ignore")  # mteb's mock tasks are too small for scikit-learn's taste
 @pytest.mark.parametrize("method", [None, *METHODS])
-def test_mock_run_and_sentence_transformers_agree(workplace, tiny_model, write_text, method):
+def test_mock_run_and_sentence_transformers_agree(workdir, tiny_model, write_text, method):
     """Every kind of model passes mteb's mock tasks, and gives the vectors of its saved SentenceTransformer."""
-    text = write_text(workplace / "fit", 40)
+    text = write_text(workdir / "fit", 40)
     alignment = method and AlignmentSpec(method, method, corpora=(f"own:{text}",))
     backbone = registry.find_spec(str(tiny_model), prompts=(("default", "w1 "),)).backbone
     spec = ModelSpec(backbone, alignment)
@@ -104,11 +104,11 @@ def test_mock_run_and_sentence_transformers_agree(workplace, tiny_model, write_t
     assert sum(one is not None for one in result.task_results.values()) >= 20
 
     model = registry.build(spec, device="cpu")
-    registry.save(model, workplace / "saved")
+    registry.save(model, workdir / "saved")
     texts = ["w3 w4", "w5", "", "w6 w7 w8 w9 w10 w11", "w3"]
     languages = ["deu-Latn", "eng-Latn", "fra-Latn", "eng-Latn", "fra-Latn"]
     inputs = [{"text": text, "lang": lang} for text, lang in zip(texts, languages, strict=True)]
     expected = encoder.encode_texts(texts, languages, prompt="w1 ")
-    for one in (model, registry.load(str(workplace / "saved"), device="cpu")):
+    for one in (model, registry.load(str(workdir / "saved"), device="cpu")):
         np.testing.assert_allclose(one.encode(inputs, batch_size=2), expected, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-6)

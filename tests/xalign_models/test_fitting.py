@@ -16,16 +16,16 @@ ROTATED = {"deu": np.linalg.qr(np.random.default_rng(9).standard_normal((16, 16)
 
 
 @pytest.fixture
-def text(workplace, planted):
-    return planted.write(workplace / "fit", range(40))
+def text(workdir, planted):
+    return planted.write(workdir / "fit", range(40))
 
 
 def spec(method="centered", *folders, **fields):
     return AlignmentSpec(method, method, **{"corpora": tuple(f"own:{one}" for one in folders), **fields})
 
 
-def test_centered_learns_the_mean_of_the_texts_of_all_corpora(text, workplace, planted):
-    other = planted.write(workplace / "other", range(100, 110), ("deu", "tur"))
+def test_centered_learns_the_mean_of_the_texts_of_all_corpora(text, workdir, planted):
+    other = planted.write(workdir / "other", range(100, 110), ("deu", "tur"))
     raw = planted(shift={"deu": np.ones(16)})
     alignment = fitting.fit(spec("centered", text, other), raw.encode)
     assert alignment.languages_ == ("deu-Latn", "eng-Latn", "fra-Latn", "tur-Latn")
@@ -50,8 +50,8 @@ def test_procrustes_finds_a_planted_rotation(text, planted):
     np.testing.assert_allclose(alignment.weights_[2], np.eye(16), atol=1e-5)
 
 
-def test_a_pair_corpus_pairs_each_language_with_its_own_english(workplace, monkeypatch, planted):
-    folder = workplace / "data" / "tatoeba_pairs"
+def test_a_pair_corpus_pairs_each_language_with_its_own_english(workdir, monkeypatch, planted):
+    folder = workdir / "data" / "tatoeba_pairs"
     folder.mkdir()
     for language, meanings in (("deu", range(40)), ("fra", range(50, 90))):
         lines = (f"eng {one}\t{language} {one}\n" for one in meanings)
@@ -101,8 +101,8 @@ def test_refusals(text, planted, change, error, match):
         fitting.fit(dataclasses.replace(spec("centered", text), **change), planted().encode)
 
 
-def test_parallel_methods_refuse_monolingual_text(workplace, planted):
-    folder = workplace / "data" / "lingua_sentences" / "sentences"
+def test_parallel_methods_refuse_monolingual_text(workdir, planted):
+    folder = workdir / "data" / "lingua_sentences" / "sentences"
     folder.mkdir(parents=True)
     for code in ("de", "en"):
         (folder / f"{code}.txt").write_text("a\nb\n")
@@ -128,17 +128,17 @@ def test_a_fit_is_done_once(text, planted, method):
     assert raw.encoded
 
 
-def test_a_damaged_fit_is_done_again(text, planted, workplace):
+def test_a_damaged_fit_is_done_again(text, planted, workdir):
     raw = planted()
     first = fitting.fit_cached(spec("centered", text), "backbone", raw.encode)
-    (weights,) = (workplace / "cache" / "alignments").rglob("*.safetensors")
+    (weights,) = (workdir / "cache" / "alignments").rglob("*.safetensors")
     weights.write_bytes(weights.read_bytes()[:-4])
     assert fitting.fit_cached(spec("centered", text), "backbone", raw.encode).fingerprint() == first.fingerprint()
 
 
-def test_the_fingerprint_follows_the_text_and_not_its_place(text, workplace):
+def test_the_fingerprint_follows_the_text_and_not_its_place(text, workdir):
     base = fitting.fingerprint(spec("centered", text))
-    moved = shutil.copytree(text, workplace / "moved")
+    moved = shutil.copytree(text, workdir / "moved")
     assert fitting.fingerprint(spec("centered", moved)) == base
     changed = [
         spec("lsar", text), spec("centered", text, limit=7), spec("centered", text, languages=("deu-Latn",)),

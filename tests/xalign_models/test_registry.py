@@ -20,8 +20,8 @@ INPUTS = [{"text": text, "lang": lang} for text, lang in
 
 
 @pytest.fixture
-def text(workplace, write_text):
-    return write_text(workplace / "fit", 40)
+def text(workdir, write_text):
+    return write_text(workdir / "fit", 40)
 
 
 @pytest.fixture
@@ -31,9 +31,9 @@ def spec(tiny_model, text):
 
 
 @pytest.fixture
-def saved(spec, workplace):
-    registry.save(registry.build(spec, device="cpu"), workplace / "saved")
-    return workplace / "saved"
+def saved(spec, workdir):
+    registry.save(registry.build(spec, device="cpu"), workdir / "saved")
+    return workdir / "saved"
 
 
 def test_round_trip(spec, saved):
@@ -50,9 +50,9 @@ def test_round_trip(spec, saved):
     assert encoder.languages == {"deu-Latn", "eng-Latn", "fra-Latn"}
 
 
-def test_loading_and_saving_are_quiet(spec, workplace, capfd):
-    registry.save(registry.build(spec, device="cpu"), workplace / "saved")
-    registry.load_encoder(str(workplace / "saved"), device="cpu").encode_texts(["w1"], ["deu"])
+def test_loading_and_saving_are_quiet(spec, workdir, capfd):
+    registry.save(registry.build(spec, device="cpu"), workdir / "saved")
+    registry.load_encoder(str(workdir / "saved"), device="cpu").encode_texts(["w1"], ["deu"])
     captured = capfd.readouterr()
     assert captured.out == captured.err == ""
 
@@ -77,14 +77,12 @@ def test_an_edited_directory_is_known_by_its_content(spec, saved):
     assert edited.prompts == {"default": "w9 "}
 
 
-def test_a_saved_plain_model_comes_back(spec, workplace):
+def test_a_saved_plain_model_comes_back(spec, workdir):
     plain = ModelSpec(spec.backbone)
-    registry.save(registry.build(plain, device="cpu"), workplace / "plain")
+    registry.save(registry.build(plain, device="cpu"), workdir / "plain")
     expected = registry.build(plain, device="cpu").encode(["w1 w2", "w3"])
-    np.testing.assert_allclose(
-        load(str(workplace / "plain"), device="cpu").encode(["w1 w2", "w3"]), expected, atol=1e-6
-    )
-    encoder = registry.load_encoder(str(workplace / "plain"), device="cpu")
+    np.testing.assert_allclose(load(str(workdir / "plain"), device="cpu").encode(["w1 w2", "w3"]), expected, atol=1e-6)
+    encoder = registry.load_encoder(str(workdir / "plain"), device="cpu")
     np.testing.assert_allclose(encoder.encode_texts(["w1 w2", "w3"], [None, None]), expected, atol=1e-6)
     assert encoder.mteb_model_meta.name == plain.name
 
@@ -95,9 +93,9 @@ def test_a_saved_model_cannot_be_overridden(saved):
             function(str(saved), device="cpu", layer=1, dtype=None)
 
 
-def test_only_models_with_a_spec_are_saved(saved, workplace):
+def test_only_models_with_a_spec_are_saved(saved, workdir):
     with pytest.raises(ModelError, match="save_pretrained"):
-        registry.save(load(str(saved), device="cpu"), workplace / "again")
+        registry.save(load(str(saved), device="cpu"), workdir / "again")
 
 
 def _module(folder, kind):
@@ -130,7 +128,7 @@ def test_foreign_code_is_refused(saved, spoil):
             function(str(saved), device="cpu")
 
 
-def test_the_revision_follows_all_that_determines_the_vectors(spec, text, workplace, write_text):
+def test_the_revision_follows_all_that_determines_the_vectors(spec, text, workdir, write_text):
     base = registry.revision(spec)
     backbone, alignment = spec.backbone, spec.alignment
     changed = {
@@ -142,7 +140,7 @@ def test_the_revision_follows_all_that_determines_the_vectors(spec, text, workpl
         "plain": ModelSpec(backbone),
     }
     found = {what: registry.revision(one) for what, one in changed.items()}
-    weights = shutil.copytree(backbone.model, workplace / "elsewhere" / "renamed")
+    weights = shutil.copytree(backbone.model, workdir / "elsewhere" / "renamed")
     moved = dataclasses.replace(spec, backbone=dataclasses.replace(backbone, name="x", model=str(weights)))
     assert registry.revision(moved) == base  # the same weights in another place under another name
     data = (weights / "model.safetensors").read_bytes()
@@ -153,14 +151,14 @@ def test_the_revision_follows_all_that_determines_the_vectors(spec, text, workpl
     assert len({base, *found.values()}) == 1 + len(found)
 
 
-def test_find_spec(tiny_model, workplace):
+def test_find_spec(tiny_model, workdir):
     for name in ("xalign/lsar__multilingual-e5-small", "lsar__multilingual-e5-small"):
         assert registry.find_spec(name).alignment.method == "lsar"
     for name in ("multilingual-e5-small", "intfloat/multilingual-e5-small", str(tiny_model), "smollm2-135m"):
         assert registry.find_spec(name).alignment is None
     layered = registry.find_spec(str(tiny_model), layer=1, pooling="cls", dtype=None)
     assert (layered.backbone.layer, layered.name) == (1, "xalign/plain__tiny-layer1-poolingcls")
-    (workplace / "a__b c").mkdir()
+    (workdir / "a__b c").mkdir()
     assert registry.find_spec("a__b c").name == "xalign/plain__a_b-c"
     with pytest.raises(ModelError, match="Did you mean xalign/lsar__multilingual-e5-small"):
         registry.find_spec("lsar_multilingual-e5-small")

@@ -16,7 +16,7 @@ from xalign_models.cli import main
 
 
 @pytest.fixture
-def xalign(workplace, monkeypatch, capfd):
+def xalign(workdir, monkeypatch, capfd):
     """Runs a command in this process: (exit status, standard output, lines of standard error)."""
 
     def run(*arguments):
@@ -34,10 +34,10 @@ def xalign(workplace, monkeypatch, capfd):
 
 
 @pytest.fixture
-def own(workplace, write_text):
+def own(workdir, write_text):
     """``own=DIR`` of 30 rows, and an ``own:DIR`` to fit on beside it."""
-    write_text(workplace / "fit", 40, seed=1)
-    return write_text(workplace / "own", 30)
+    write_text(workdir / "fit", 40, seed=1)
+    return write_text(workdir / "own", 30)
 
 
 def one_error(result, *parts):
@@ -86,8 +86,8 @@ def write_bad(folder):
         (("--nonsense",), ("--nonsense",)),
     ],
 )
-def test_run_refuses(xalign, workplace, tiny_model, own, arguments, parts):
-    write_bad(workplace / "bad")
+def test_run_refuses(xalign, workdir, tiny_model, own, arguments, parts):
+    write_bad(workdir / "bad")
     model = () if "-m" in arguments else ("-m", tiny_model)
     assert one_error(xalign("run", *model, *arguments), *parts)
 
@@ -131,10 +131,10 @@ def fit(method, backbone, *arguments):
         ("centered", ("-o", "/proc/nowhere"), ("/proc/nowhere",)),
     ],
 )
-def test_fit_refuses(xalign, workplace, tiny_model, own, method, arguments, parts):
-    write_bad(workplace / "bad")
+def test_fit_refuses(xalign, workdir, tiny_model, own, method, arguments, parts):
+    write_bad(workdir / "bad")
     assert one_error(xalign(*fit(method, tiny_model), *arguments), *parts)
-    assert not (workplace / "model").exists()
+    assert not (workdir / "model").exists()
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,8 @@ def test_other_commands_refuse(xalign, arguments):
     assert one_error(xalign(*arguments))
 
 
-def test_vectors_that_are_not_finite_are_named_by_their_text(xalign, workplace, make_model, own):
-    broken = make_model(workplace / "broken", nan=True)
+def test_vectors_that_are_not_finite_are_named_by_their_text(xalign, workdir, make_model, own):
+    broken = make_model(workdir / "broken", nan=True)
     (own / "deu.txt").write_text("w42 w43\n" * 30)
     for file in ("eng.txt", "fra.txt"):
         (own / file).write_text("unknown\n" * 30)
@@ -157,8 +157,8 @@ def test_vectors_that_are_not_finite_are_named_by_their_text(xalign, workplace, 
     assert one_error(xalign(*fit("centered", broken, "--corpus", "own:own")), "is not finite")
 
 
-def test_one_sentence_runs_through_or_is_refused(xalign, workplace, tiny_model, write_text):
-    write_text(workplace / "fit", 1)
+def test_one_sentence_runs_through_or_is_refused(xalign, workdir, tiny_model, write_text):
+    write_text(workdir / "fit", 1)
     for method in ("centered", "lir", "lsar", "procrustes"):
         status, _, err = xalign(*fit(method, tiny_model), "-o", method)
         assert (status, err) == (0, [])
@@ -166,8 +166,8 @@ def test_one_sentence_runs_through_or_is_refused(xalign, workplace, tiny_model, 
     assert status == 0
 
 
-def test_empty_and_endless_texts_run_through(xalign, workplace, tiny_model):
-    folder = workplace / "own"
+def test_empty_and_endless_texts_run_through(xalign, workdir, tiny_model):
+    folder = workdir / "own"
     folder.mkdir()
     (folder / "eng.txt").write_text("\n" + "w1 w2 " * 20_000 + "\nw3\n")
     (folder / "fra.txt").write_text("w5\n\n" + "w7" * 60_000 + "\n")
@@ -178,7 +178,7 @@ def test_empty_and_endless_texts_run_through(xalign, workplace, tiny_model):
     assert outcome == {**expected, "unfitted": [], "error": ""}
 
 
-def test_fit_run_and_leaderboard(xalign, workplace, tiny_model, own):
+def test_fit_run_and_leaderboard(xalign, workdir, tiny_model, own):
     status, out, err = xalign(*fit("lir", tiny_model, "--param", "k=2", "--languages", "deu,eng"))
     assert (status, out, err) == (0, "xalign/lir-2__tiny__fit: model\n", [])
     command = ("run", "-m", f"model,{tiny_model}", "-t", "OwnParallel", "--data", "own=own")
@@ -254,7 +254,7 @@ def test_interrupted_it_says_how_to_go_on(xalign, monkeypatch):
     assert "goes on from there" in line
 
 
-def test_debug_shows_the_traceback(workplace, monkeypatch):
+def test_debug_shows_the_traceback(workdir, monkeypatch):
     from xalign_models.errors import AssetError
 
     monkeypatch.setattr(sys, "argv", ["xalign", "--debug", "assets", "where", "nonsense"])
@@ -265,7 +265,7 @@ def test_debug_shows_the_traceback(workplace, monkeypatch):
 PROGRAM = "import sys; from xalign_models.cli import main; sys.argv[0] = 'xalign'; main()"
 
 
-def test_as_a_program(workplace):
+def test_as_a_program(workdir):
     """In a process of its own: one line, no traceback, and a reader that leaves early is no error."""
     found = subprocess.run(
         [sys.executable, "-c", PROGRAM, "assets", "where", "nonsense"], capture_output=True, text=True, check=False
@@ -276,7 +276,7 @@ def test_as_a_program(workplace):
     assert (found.returncode, found.stdout, found.stderr) == (0, "[\n", "")
 
 
-def test_help_is_quick_and_light(workplace):
+def test_help_is_quick_and_light(workdir):
     code = (
         "import sys; sys.argv = ['xalign', '--help']\n"
         "try:\n    from xalign_models.cli import main; main()\n"

@@ -15,10 +15,10 @@ from xalign_models.harness.cache import SafeResultCache
 
 
 @pytest.fixture
-def scored(workplace, planted, make_encoder):
+def scored(workdir, planted, make_encoder):
     """A cache with one result and its items, the task and the model's metadata."""
-    task = OwnParallel(path=planted.write(workplace / "own", range(20), ("deu", "eng")))
-    encoder, cache = make_encoder(planted()), SafeResultCache(workplace / "out")
+    task = OwnParallel(path=planted.write(workdir / "own", range(20), ("deu", "eng")))
+    encoder, cache = make_encoder(planted()), SafeResultCache(workdir / "out")
     meta = encoder.mteb_model_meta
     items = cache.path_of("OwnParallel", meta).parent / "items"
     mteb.evaluate(encoder, task, cache=cache, prediction_folder=items, show_progress_bar=False)
@@ -29,13 +29,13 @@ def names(folder):
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-def test_the_layout_is_mtebs(scored, workplace):
+def test_the_layout_is_mtebs(scored, workdir):
     cache, _, meta = scored
-    assert cache.path_of("OwnParallel", meta) == workplace / "out/results/test__planted/1/OwnParallel.json"
-    assert names(workplace / "out/results/test__planted/1") == [
+    assert cache.path_of("OwnParallel", meta) == workdir / "out/results/test__planted/1/OwnParallel.json"
+    assert names(workdir / "out/results/test__planted/1") == [
         "OwnParallel.json", "items/OwnParallel.npz", "model_meta.json", "run_settings.jsonl",
     ]  # fmt: skip
-    assert mteb.ResultCache(workplace / "out").load_task_result("OwnParallel", meta).scores["test"]
+    assert mteb.ResultCache(workdir / "out").load_task_result("OwnParallel", meta).scores["test"]
 
 
 def test_a_usable_result_stays(scored):
@@ -59,10 +59,10 @@ def test_an_unreadable_result_is_set_aside(scored, spoil, caplog):
     assert aside.name in caplog.text
 
 
-def test_a_result_of_other_text_is_set_aside_with_its_items(scored, workplace, planted):
+def test_a_result_of_other_text_is_set_aside_with_its_items(scored, workdir, planted):
     cache, _, meta = scored
     path = cache.path_of("OwnParallel", meta)
-    other = OwnParallel(path=planted.write(workplace / "own", range(21), ("deu", "eng")))
+    other = OwnParallel(path=planted.write(workdir / "own", range(21), ("deu", "eng")))
     cache.keep_only_usable(other, meta)
     assert not path.exists()
     assert len(list(path.parent.glob("OwnParallel.json.aside-*"))) == 1
@@ -97,10 +97,10 @@ def test_saving_replaces_whole_files_and_merges_the_settings(scored, monkeypatch
     assert settings.strip() in (path.parent / "run_settings.jsonl").read_text()
 
 
-def test_the_card_says_what_made_the_results(scored, workplace):
+def test_the_card_says_what_made_the_results(scored, workdir):
     cache, _, meta = scored
     cache.write_card(meta, "xalign/plain__x", {"backbone": {"name": "x"}}, "cpu")
-    card = json.loads((workplace / "out/results/test__planted/1" / CARD).read_text())
+    card = json.loads((workdir / "out/results/test__planted/1" / CARD).read_text())
     assert (card["name"], card["revision"], card["baseline"]) == ("test/planted", "1", "xalign/plain__x")
     assert card["spec"] == {"backbone": {"name": "x"}}
     assert card["versions"]["mteb"] == mteb.__version__

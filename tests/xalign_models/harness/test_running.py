@@ -29,20 +29,20 @@ def registered():
 
 
 @pytest.fixture
-def own(workplace, write_text, monkeypatch):
-    monkeypatch.setenv("XALIGN_OWN", str(write_text(workplace / "own", 30)))
-    return workplace / "own"
+def own(workdir, write_text, monkeypatch):
+    monkeypatch.setenv("XALIGN_OWN", str(write_text(workdir / "own", 30)))
+    return workdir / "own"
 
 
 @pytest.fixture
-def aligned(workplace, tiny_model, write_text):
+def aligned(workdir, tiny_model, write_text):
     """Saves a model that is fitted on the given languages."""
 
     def make(method="centered", languages=("deu", "eng", "fra")):
-        text = write_text(workplace / f"fit-{'-'.join(languages)}", 40, languages)
+        text = write_text(workdir / f"fit-{'-'.join(languages)}", 40, languages)
         alignment = AlignmentSpec(method, method, corpora=(f"own:{text}",))
         spec = running.find_spec(str(tiny_model))
-        folder = workplace / f"{method}-{len(languages)}"
+        folder = workdir / f"{method}-{len(languages)}"
         registry.save(registry.build(registry.ModelSpec(spec.backbone, alignment), device="cpu"), folder)
         return str(folder)
 
@@ -76,7 +76,7 @@ def scores(outcome):
     return {one["hf_subset"]: round(one["main_score"], 6) for one in outcome.result.scores["test"]}
 
 
-def test_what_is_scored_is_not_scored_again(own, tiny_model, counts, workplace):
+def test_what_is_scored_is_not_scored_again(own, tiny_model, counts, workdir):
     (first,) = run([str(tiny_model)])
     assert (first.fresh, first.error, set(scores(first))) == (True, "", PAIRS)
     encoded = counts()
@@ -84,7 +84,7 @@ def test_what_is_scored_is_not_scored_again(own, tiny_model, counts, workplace):
     assert not second.fresh
     assert scores(second) == scores(first)
     assert counts() == encoded == 90
-    (folder,) = (workplace / "out" / "results" / "xalign__plain__tiny").iterdir()
+    (folder,) = (workdir / "out" / "results" / "xalign__plain__tiny").iterdir()
     card = json.loads((folder / "xalign.json").read_text())
     assert card["name"] == first.model == "xalign/plain__tiny"
     assert card["baseline"] is None
@@ -102,14 +102,14 @@ def test_models_of_one_backbone_share_its_vectors(own, tiny_model, aligned, coun
     assert len({tuple(scores(one).values()) for one in found}) > 1
 
 
-def test_without_items_none_are_kept(own, tiny_model, workplace):
+def test_without_items_none_are_kept(own, tiny_model, workdir):
     run([str(tiny_model)], items=False)
-    assert not list((workplace / "out").rglob("items"))
+    assert not list((workdir / "out").rglob("items"))
 
 
-def test_a_truncated_result_is_set_aside_and_run_again(own, tiny_model, workplace):
+def test_a_truncated_result_is_set_aside_and_run_again(own, tiny_model, workdir):
     (first,) = run([str(tiny_model)])
-    (path,) = (workplace / "out").rglob("OwnParallel.json")
+    (path,) = (workdir / "out").rglob("OwnParallel.json")
     path.write_bytes(path.read_bytes()[:200])
     (again,) = run([str(tiny_model)])
     assert again.fresh
@@ -142,8 +142,8 @@ def test_languages_that_are_not_fitted_are_left_out_and_named(own, aligned, tiny
     assert set(scores(all_)) == PAIRS  # the choice for one model does not narrow the next
 
 
-def test_one_models_trouble_does_not_stop_the_others(own, tiny_model, make_model, workplace):
-    broken = make_model(workplace / "broken", nan=True)
+def test_one_models_trouble_does_not_stop_the_others(own, tiny_model, make_model, workdir):
+    broken = make_model(workdir / "broken", nan=True)
     missing = "xalign/lsar__multilingual-e5-small"  # its fit text is not here
     found = run([str(broken), "no/such-model", str(tiny_model)], ["OwnParallel", "FloresPrecision"])
     assert [bool(one.result) for one in found] == [False, False, False, False, True, False]
@@ -156,11 +156,11 @@ def test_one_models_trouble_does_not_stop_the_others(own, tiny_model, make_model
         assert "lingua" in run([missing])[0].error
 
 
-def test_a_failed_task_does_not_narrow_the_next_model(workplace, tiny_model, aligned, monkeypatch):
+def test_a_failed_task_does_not_narrow_the_next_model(workdir, tiny_model, aligned, monkeypatch):
     """mteb keeps the data of a task that failed; they were cut to the languages of the model that failed."""
     from tasks.sts17 import _TRACKS
 
-    root = workplace / "data" / "sts17"
+    root = workdir / "data" / "sts17"
     for folder, line in (("STS2017.eval.v1.1/STS.input", "w1 w2\tw3 w{}\n"), ("STS2017.gs/STS.gs", "{}\n")):
         for track in _TRACKS.values():
             path = root / f"{folder}.{track}.txt"
@@ -181,8 +181,8 @@ def test_a_failed_task_does_not_narrow_the_next_model(workplace, tiny_model, ali
     assert set(scores(found[1])) == set(_TRACKS)
 
 
-def test_the_chosen_languages_narrow_the_subsets(workplace, planted):
-    folder = workplace / "data" / "flores200_dataset" / "devtest"
+def test_the_chosen_languages_narrow_the_subsets(workdir, planted):
+    folder = workdir / "data" / "flores200_dataset" / "devtest"
     folder.mkdir(parents=True)
     task = running.make_task("FloresPrecision", ["de", "eng_Latn", "tur"])
     assert len(task.hf_subsets) == 6
@@ -237,7 +237,7 @@ for one in run([sys.argv[1]], ["OwnParallel"], Path("out"), device="cpu", store=
 """
 
 
-def test_a_killed_run_goes_on_to_the_same_results(own, tiny_model, workplace, counts):
+def test_a_killed_run_goes_on_to_the_same_results(own, tiny_model, workdir, counts):
     process = subprocess.Popen(
         [sys.executable, "-c", KILLED, str(tiny_model)], stdout=subprocess.PIPE, text=True, env={**os.environ}
     )
@@ -248,10 +248,10 @@ def test_a_killed_run_goes_on_to_the_same_results(own, tiny_model, workplace, co
         process.wait()
         process.stdout.close()
     assert seen == ["batch"] * 6
-    assert not list((workplace / "out").rglob("OwnParallel.json"))
+    assert not list((workdir / "out").rglob("OwnParallel.json"))
     (resumed,) = run([str(tiny_model)])
     assert 0 < counts() < 90  # what was encoded before the kill is not encoded again
     (fresh,) = run([str(tiny_model)], output="elsewhere")
     assert scores(resumed) == scores(fresh)
-    leftovers = [path for path in (workplace / "out").rglob("*") if path.name.startswith(".") or "part" in path.suffix]
+    leftovers = [path for path in (workdir / "out").rglob("*") if path.name.startswith(".") or "part" in path.suffix]
     assert not leftovers
