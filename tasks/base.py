@@ -25,20 +25,35 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class CorpusTask(AbsTask):
+class StampedTask(AbsTask):
+    """A task whose data set's revision, in the metadata and so in every result, is the fingerprint of its text."""
+
+    metadata: Any
+    dataset: Any
+    data_loaded: bool
+
+    def stamp(self, fingerprint: str) -> None:
+        """Put the text's fingerprint (hex) into this instance's metadata."""
+        dataset = {**self.metadata.dataset, "revision": f"local-{fingerprint[:12]}"}
+        self.metadata = self.metadata.model_copy(update={"dataset": dataset})
+
+    def unload_data(self) -> None:
+        """Forget the text; the stamped metadata stay, which mteb's own method would drop."""
+        metadata = self.metadata
+        super().unload_data()
+        self.metadata = metadata
+
+
+class CorpusTask(StampedTask):
     """A task on a corpus of ours: local, on the hub, or embedded, all by the corpus' name.
 
-    The data set's revision, in the metadata and so in every result, is the fingerprint of the text at hand; a result of
-    other text is never taken for one of this.
+    A result of other text is never taken for one of this.
 
     Attributes:
         corpus_name: For ``xalign_models.corpora.load``.
         narrows: Whether a run's choice of languages leaves out subsets; False where the published protocol fixes them.
     """
 
-    metadata: Any
-    dataset: Any
-    data_loaded: bool
     corpus_name: ClassVar[str]
     narrows: ClassVar[bool] = True
     _corpus: Corpus | None = None
@@ -47,7 +62,7 @@ class CorpusTask(AbsTask):
         """Make the task; needs no data."""
         super().__init__(seed, **kwargs)
         try:
-            self.stamp(self.local_corpus())
+            self.stamp(self.local_corpus().fingerprint())
         except XAlignError as error:  # it can be listed without its data; load_data says what is missing
             logger.debug("%s", error)
 
@@ -71,11 +86,6 @@ class CorpusTask(AbsTask):
         self._corpus = corpora.load(self.corpus_name, local=True)
         return self._corpus
 
-    def stamp(self, corpus: Corpus) -> None:
-        """Put the corpus' fingerprint into this instance's metadata."""
-        dataset = {**self.metadata.dataset, "revision": f"local-{corpus.fingerprint()[:12]}"}
-        self.metadata = self.metadata.model_copy(update={"dataset": dataset})
-
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
         """Open the corpus and stamp its revision; texts are read language by language when they are scored.
 
@@ -85,17 +95,11 @@ class CorpusTask(AbsTask):
         if not self.data_loaded:
             _ = self.corpus  # downloaded or installed now if need be
             try:
-                self.stamp(self.local_corpus())
+                self.stamp(self.local_corpus().fingerprint())
             except DataError:
                 logger.debug("%s is the hub's, of the revision in the metadata.", self.corpus_name)
             self.dataset = dict.fromkeys(self.hf_subsets, dict.fromkeys(self.eval_splits))
             self.data_loaded = True
-
-    def unload_data(self) -> None:
-        """Forget the text; the stamped metadata stay, which mteb's own method would drop."""
-        metadata = self.metadata
-        super().unload_data()
-        self.metadata = metadata
 
     def embed(
         self,

@@ -68,7 +68,7 @@ class STS17CrossLingual(CorpusTask, AbsTaskSTS):
         if self.data_loaded:
             return
         try:
-            self.stamp(self.local_corpus())
+            self.stamp(self.local_corpus().fingerprint())
         except DataError as missing:
             self.dataset = {track: {"test": self._from_hub(track, missing)} for track in self.hf_subsets}
         else:

@@ -19,6 +19,7 @@ from xalign_models.specs import BackboneSpec, ModelSpec, digest
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
     from sentence_transformers import SentenceTransformer
+    from torch import nn
 
     from xalign_models.alignments import Alignment
     from xalign_models.backbones.raw import RawEncoder
@@ -96,6 +97,15 @@ def fitted(spec: ModelSpec, raw: RawEncoder) -> Alignment | None:
     return fitting.fit_cached(spec.alignment, digest(raw.namespace, prompt), partial(raw.encode, prompt=prompt))
 
 
+def _tail(alignment: Alignment | None) -> list[nn.Module]:
+    """What follows the raw vectors: the alignment, if any, and the normalisation."""
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    from xalign_models.alignments.module import Aligned
+
+    return [Normalize()] if alignment is None else [Aligned.of(alignment), Normalize()]
+
+
 def load_encoder(
     model: str | ModelSpec, *, device: str | None = None, store: EmbeddingStore | None = None, **overrides: Any
 ) -> XAlignEncoder:
@@ -111,9 +121,6 @@ def load_encoder(
         ModelError: No such model, or overrides for a saved one.
         XAlignError: Weights or fit text are missing.
     """
-    from sentence_transformers.sentence_transformer.modules import Normalize
-
-    from xalign_models.alignments.module import Aligned
     from xalign_models.encoder import XAlignEncoder
 
     device = loading.pick_device(device)
@@ -122,9 +129,9 @@ def load_encoder(
     spec = model if isinstance(model, ModelSpec) else find_spec(model, **overrides)
     raw = raw_encoder(spec.backbone, device, store)
     alignment = fitted(spec, raw)
-    tail = [Normalize()] if alignment is None else [Aligned.of(alignment), Normalize()]
     languages = alignment.languages_ if alignment is not None and alignment.language_dependent else None
-    return XAlignEncoder(raw, tail, loading.published_prompts(spec.backbone), languages, model_meta(spec))
+    prompts = loading.published_prompts(spec.backbone)
+    return XAlignEncoder(raw, _tail(alignment), prompts, languages, model_meta(spec))
 
 
 def load(model: str, *, device: str | None = None, **overrides: Any) -> SentenceTransformer:
@@ -154,14 +161,11 @@ def build(spec: ModelSpec, *, device: str | None = None) -> SentenceTransformer:
         XAlignError: Weights or fit text are missing.
     """
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize
-
-    from xalign_models.alignments.module import Aligned
 
     device = loading.pick_device(device)
     alignment = fitted(spec, raw_encoder(spec.backbone, device, _default_store()))
     modules = list(loading.load_modules(spec.backbone, device))  # its own copy: the caller may change it
-    modules += [Normalize()] if alignment is None else [Aligned.of(alignment), Normalize()]
+    modules += _tail(alignment)
     prompts = loading.published_prompts(spec.backbone)
     result = SentenceTransformer(
         modules=modules,

@@ -12,7 +12,7 @@ from mteb.abstasks import AbsTaskRetrieval
 from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
 from mteb.abstasks.task_metadata import TaskMetadata
 
-from tasks.base import save_items
+from tasks.base import StampedTask, save_items
 from tasks.product_search.fields import LOCALES
 from tasks.product_search.loader import Locale, fingerprint, load
 from xalign_models.errors import DataError
@@ -22,7 +22,7 @@ from xalign_models.paths import data_dir
 logger = logging.getLogger(__name__)
 
 
-class ProductSearch(AbsTaskRetrieval):
+class ProductSearch(StampedTask, AbsTaskRetrieval):
     """A retrieval task on a local product-search set, one subset for each locale.
 
     The set lies in ``$XALIGN_DATA/<folder>``, in any layout of :mod:`tasks.product_search.loader`. Queries and corpus
@@ -37,9 +37,6 @@ class ProductSearch(AbsTaskRetrieval):
         hash_split: Whether a set that publishes no split is split by the queries' hash; else all of it is ``test``.
     """
 
-    metadata: Any
-    dataset: Any
-    data_loaded: bool
     folder: ClassVar[str]
     publisher: ClassVar[str]
     item_language: ClassVar[str | None] = None
@@ -49,7 +46,7 @@ class ProductSearch(AbsTaskRetrieval):
         """Make the task; needs no data."""
         super().__init__(seed, **kwargs)
         try:
-            self._stamp(self.root())
+            self.stamp(fingerprint(self.root()))
         except DataError as error:  # the task can be listed without its data; load_data says what is missing
             logger.debug("%s", error)
 
@@ -78,18 +75,12 @@ class ProductSearch(AbsTaskRetrieval):
         if self.data_loaded:
             return
         root = self.root()
-        self._stamp(root)
+        self.stamp(fingerprint(root))
         self.dataset = {name: {} for name in self.hf_subsets}
         for split in self.eval_splits:
             for name, locale in load(root, split, locales=self.hf_subsets, hash_split=self.hash_split).items():
                 self.dataset[name][split] = self._split_data(name, locale)
         self.data_loaded = True
-
-    def unload_data(self) -> None:
-        """Drop the data; the metadata keep the fingerprint, which mteb's own method would forget."""
-        metadata = self.metadata
-        super().unload_data()
-        self.metadata = metadata
 
     def _save_task_predictions(
         self,
@@ -103,10 +94,6 @@ class ProductSearch(AbsTaskRetrieval):
         relevant = self.dataset[hf_subset][hf_split]["relevant_docs"]
         ranks = [_first_relevant(predictions.get(query, {}), grades) for query, grades in relevant.items()]
         save_items(prediction_folder, self.metadata.name, {hf_subset: np.array(ranks, dtype=np.uint16)})
-
-    def _stamp(self, root: Path) -> None:
-        dataset = {**self.metadata.dataset, "revision": f"local-{fingerprint(root)[:12]}"}
-        self.metadata = self.metadata.model_copy(update={"dataset": dataset})
 
     def _split_data(self, name: str, locale: Locale) -> RetrievalSplitData:
         own = from_lazada(name)
