@@ -5,13 +5,44 @@ from __future__ import annotations
 import dataclasses
 import difflib
 
+from xalign_models.backbones.templates import ENGLISH, TEMPLATES
 from xalign_models.errors import ModelError
-from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec, Pooling
+from xalign_models.specs import AlignmentSpec, BackboneSpec, Dtype, ModelSpec, Pooling
 
 _E5_PROMPTS = (("default", "query: "), ("query", "query: "), ("document", "passage: "))
 _E5_SMALL = BackboneSpec(
     "multilingual-e5-small", "multilingual-e5-small", prompts=_E5_PROMPTS, mteb_name="intfloat/multilingual-e5-small"
 )
+
+MODES: dict[str, tuple[tuple[str, str], ...]] = {
+    "self-prompts": tuple(TEMPLATES.items()),
+    "en-prompts": (("default", ENGLISH),),
+    "last-token": (),
+}
+"""PromptEOL's ways of asking a language model: the template in the text's language, the English one, none."""
+
+
+def modes_of(
+    name: str, model: str, revision: str | None = "main", dtype: Dtype = Dtype.BFLOAT16
+) -> tuple[BackboneSpec, ...]:
+    """A causal language model as three backbones, one for each of :data:`MODES`; bf16 as its weights."""
+    return tuple(
+        BackboneSpec(
+            f"{name}-{mode}", model, revision, pooling=Pooling.LAST, max_tokens=512, dtype=dtype, prompts=prompts
+        )
+        for mode, prompts in MODES.items()
+    )
+
+
+_LANGUAGE_MODELS = {
+    "llama-2-7b": "meta-llama/Llama-2-7b-hf",
+    "llama-2-13b": "meta-llama/Llama-2-13b-hf",
+    "tower-7b": "Unbabel/TowerBase-7B-v0.1",
+    "tower-13b": "Unbabel/TowerBase-13B-v0.1",
+    "mistral-7b": "mistralai/Mistral-7B-v0.1",
+    **{f"qwen3-{size}": f"Qwen/Qwen3-{size.upper()}-Base" for size in ("0.6b", "1.7b", "4b", "8b")},
+    **{f"qwen3-embedding-{size}": f"Qwen/Qwen3-Embedding-{size.upper()}" for size in ("0.6b", "4b", "8b")},
+}
 
 BACKBONES = {
     spec.name: spec
@@ -22,6 +53,7 @@ BACKBONES = {
         BackboneSpec("use-multilingual-v3", "use-multilingual-v3"),
         BackboneSpec("smollm2-135m", "smollm2-135m", pooling=Pooling.MEAN, max_tokens=512),
         BackboneSpec("gemma-3-270m", "gemma-3-270m", pooling=Pooling.MEAN, max_tokens=512),
+        *(mode for name in ("smollm2-135m", "gemma-3-270m") for mode in modes_of(name, name, None)),
         BackboneSpec("multilingual-e5-base", "intfloat/multilingual-e5-base", "main", prompts=_E5_PROMPTS,
                      mteb_name="intfloat/multilingual-e5-base"),
         BackboneSpec("multilingual-e5-large", "intfloat/multilingual-e5-large", "main", prompts=_E5_PROMPTS,
@@ -37,6 +69,7 @@ BACKBONES = {
         BackboneSpec("xlm-100-layer8", "FacebookAI/xlm-mlm-100-1280", "main", 8, Pooling.MEAN, max_tokens=512),
         BackboneSpec("xlm-roberta-large-layer11", "FacebookAI/xlm-roberta-large", "main", 11, Pooling.MEAN,
                      max_tokens=512),
+        *(mode for name, model in _LANGUAGE_MODELS.items() for mode in modes_of(name, model)),
     )
 }  # fmt: skip
 """Backbones by name."""

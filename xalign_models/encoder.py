@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from mteb.models.abs_encoder import AbsEncoder
 
+from xalign_models.backbones.loading import prompt_languages
 from xalign_models.errors import LanguageError
 from xalign_models.languages import canonical
 
@@ -28,8 +29,9 @@ class XAlignEncoder(AbsEncoder):
     Args:
         raw: Gives raw vectors, from the store where it has them.
         tail: The modules after the backbone: an alignment, a normalisation; applied to raw vectors at every call.
-        prompts: What is put before a text, by task name, task type, ``query`` / ``document`` or ``default``.
-        languages: The languages that the alignment is fitted for; None when any will do.
+        prompts: By language, task name, task type, ``query`` / ``document`` or ``default``; see BackboneSpec.
+        languages: The languages that the alignment is fitted for; None when any will do. The model's are those of them
+            that have a prompt, where prompts are by language.
         meta: Name, revision and all else that mteb records.
     """
 
@@ -44,7 +46,8 @@ class XAlignEncoder(AbsEncoder):
         self.raw = raw
         self.tail = list(tail)
         self.prompts = dict(prompts)
-        self.languages = None if languages is None else frozenset(languages)
+        known = [frozenset(some) for some in (languages, prompt_languages(prompts)) if some is not None]
+        self.languages = frozenset.intersection(*known) if known else None
         self._meta = meta
         self.model = None  # mteb's attribute for a wrapped model; the modules here are raw.modules and tail
 
@@ -60,11 +63,11 @@ class XAlignEncoder(AbsEncoder):
             self._meta = meta
 
     def unfitted(self, languages: Iterable[str]) -> list[str]:
-        """Those of ``languages`` (any codes) that the alignment does not know, canonical and sorted."""
+        """Those of ``languages`` (any codes) that the alignment or the prompts do not know, canonical and sorted."""
         return [] if self.languages is None else sorted({canonical(one) for one in languages} - self.languages)
 
     def prompt_for(self, task: TaskMetadata, prompt_type: PromptType | None = None) -> str:
-        """What is put before a text: the first of task name, task type, query / document, default that is set."""
+        """The first that is set of task name, task type, query / document, default; a language's own goes before it."""
         kind = str(getattr(prompt_type, "value", prompt_type or ""))
         keys = (task.name, task.type, {"passage": "document"}.get(kind, kind), "default")
         return next((self.prompts[key] for key in keys if key in self.prompts), "")
@@ -101,8 +104,17 @@ class XAlignEncoder(AbsEncoder):
         """Vectors (n, d), float32, of texts in known languages (any codes; None where no alignment asks)."""
         import torch
 
-        raw = self.raw.encode(texts, prompt, progress)
         lang = [None if one is None else canonical(one) for one in languages] if self.languages is not None else None
+        by_language = prompt_languages(self.prompts)
+        if lang and by_language:
+            if missing := sorted({str(one) for one in lang} - by_language):
+                raise LanguageError(
+                    f"{self.mteb_model_meta.name} has no prompt in {', '.join(missing)}; it has one in "
+                    f"{', '.join(sorted(by_language))}. English prompts (en-prompts) do for every language."
+                )
+            raw = self.raw.encode(texts, [self.prompts[str(one)] for one in lang], progress)
+        else:
+            raw = self.raw.encode(texts, prompt, progress)
         features: dict[str, Any] = {"sentence_embedding": torch.from_numpy(raw), "lang": lang}
         with torch.inference_mode():
             for module in self.tail:

@@ -23,9 +23,11 @@ VERSION = 1
 
 
 class Encode(Protocol):
-    """Texts to raw vectors (n, d), the prompt chosen beforehand."""
+    """Texts of one language to raw vectors (n, d)."""
 
-    def __call__(self, texts: Sequence[str], *, progress: str | None = None) -> npt.NDArray[np.float32]: ...  # noqa: D102
+    def __call__(  # noqa: D102
+        self, texts: Sequence[str], language: str, *, progress: str | None = None
+    ) -> npt.NDArray[np.float32]: ...
 
 
 def load_corpora(spec: AlignmentSpec) -> list[Corpus]:
@@ -97,7 +99,9 @@ def fit(spec: AlignmentSpec, encode: Encode) -> Alignment:
             _rows(corpus, language, spec.limit, alignment.parallel) for corpus in found if language in corpus.languages
         ]
         sides = [[text for side in part for text in side] for part in zip(*rows, strict=True)]
-        vectors = [encode(side, progress=f"fit {spec.label} {language}") for side in sides]
+        codes = (language, corpora.ENGLISH)[: len(sides)]
+        progress = f"fit {spec.label} {language}"
+        vectors = [encode(side, code, progress=progress) for side, code in zip(sides, codes, strict=True)]
         data[language] = tuple(vectors) if alignment.parallel else vectors[0]
     if not data:
         raise DataError(f"{spec.label}: no language but the pivot; parallel methods need at least one other.")

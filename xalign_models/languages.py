@@ -102,6 +102,11 @@ def _likely_script(language: str, region: str | None) -> str:
     return likely if not flores or f"{language}-{likely}" in flores else flores[0].split("-")[1]
 
 
+def is_canonical(text: str) -> bool:
+    """Whether a text has the form of a canonical code, ``deu-Latn``; not whether such a language exists."""
+    return re.fullmatch(r"[a-z]{3}-[A-Z][a-z]{3}", text) is not None
+
+
 @cache
 def _is_language(alpha3: str) -> bool:
     known = {code.split("-")[0] for code in FLORES_200}

@@ -14,9 +14,13 @@ from xalign_models import assets, catalogue, fitting
 from xalign_models.backbones import loading
 from xalign_models.errors import AssetError, LicenceError, ModelError, XAlignError
 from xalign_models.paths import atomic_directory
-from xalign_models.specs import BackboneSpec, ModelSpec, digest
+from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec, Pooling, digest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
     from mteb.models.model_meta import ModelMeta
     from sentence_transformers import SentenceTransformer
     from torch import nn
@@ -27,9 +31,6 @@ if TYPE_CHECKING:
     from xalign_models.store import EmbeddingStore
 
 logger = logging.getLogger(__name__)
-
-_OWN_MODULES = ("xalign_models.", "sentence_transformers.")
-_IMPORTERS = ("Router", "Asym", "WordEmbeddings")  # sentence-transformers' modules that import what their files name
 
 
 def list_models() -> list[str]:
@@ -50,7 +51,9 @@ def find_spec(model: str, **overrides: Any) -> ModelSpec:
     if model in catalogue.BACKBONES:
         spec = ModelSpec(catalogue.BACKBONES[model])
     elif Path(model).is_dir():
-        spec = ModelSpec(BackboneSpec(_slug(Path(model).resolve().name), str(Path(model).resolve())))
+        spec = _trained_spec(model) or ModelSpec(
+            BackboneSpec(_slug(Path(model).resolve().name), str(Path(model).resolve()))
+        )
     elif ("/" in model and not model.startswith("xalign/") and "__" not in model) or model in {
         asset.name for asset in assets.list_assets()
     }:
@@ -66,6 +69,15 @@ def find_spec(model: str, **overrides: Any) -> ModelSpec:
     return dataclasses.replace(spec, backbone=backbone)
 
 
+def _trained_spec(directory: str) -> ModelSpec | None:
+    """The spec of a model that was trained here, its weights in ``directory``; None where it was not."""
+    card = _card(Path(directory))
+    if "training" not in card:
+        return None
+    spec = ModelSpec.from_dict(card["spec"])
+    return dataclasses.replace(spec, backbone=dataclasses.replace(spec.backbone, model=directory))
+
+
 def _slug(text: str) -> str:
     return re.sub(r"[^\w.-]+", "-", text).strip("-").replace("__", "_")
 
@@ -76,9 +88,9 @@ def revision(spec: ModelSpec) -> str:
     Raises:
         XAlignError: The weights or the fit text are not there.
     """
-    parts: list[Any] = [loading.fingerprint(spec.backbone), loading.published_prompts(spec.backbone)]
+    parts: list[Any] = [loading.fingerprint(spec.backbone), loading.prompts(spec.backbone)]
     if spec.alignment:
-        parts.append(fitting.fingerprint(spec.alignment))
+        parts.append(fitting.fingerprint(_fit_spec(spec)))
     return digest(*parts)[:16]
 
 
@@ -93,8 +105,23 @@ def fitted(spec: ModelSpec, raw: RawEncoder) -> Alignment | None:
     """The alignment of a spec, fitted now or taken from the cache of fits; None for a plain backbone."""
     if spec.alignment is None:
         return None
-    prompt = loading.published_prompts(spec.backbone).get("default", "")
-    return fitting.fit_cached(spec.alignment, digest(raw.namespace, prompt), partial(raw.encode, prompt=prompt))
+    prompts = loading.prompts(spec.backbone)
+    chosen = [prompts] if loading.prompt_languages(prompts) else [prompts.get("default", "")]
+
+    def encode(texts: Sequence[str], language: str, *, progress: str | None = None) -> npt.NDArray[np.float32]:
+        return raw.encode(texts, loading.prompt_in(prompts, language), progress)
+
+    return fitting.fit_cached(_fit_spec(spec), digest(raw.namespace, *chosen), encode)
+
+
+def _fit_spec(spec: ModelSpec) -> AlignmentSpec:
+    """The spec's alignment, of the languages alone that have a prompt where prompts are by language."""
+    assert spec.alignment is not None
+    languages = loading.prompt_languages(loading.prompts(spec.backbone))
+    if languages is None:
+        return spec.alignment
+    have = fitting.fit_languages(spec.alignment, fitting.load_corpora(spec.alignment))
+    return dataclasses.replace(spec.alignment, languages=tuple(one for one in have if one in languages))
 
 
 def _tail(alignment: Alignment | None) -> list[nn.Module]:
@@ -130,7 +157,7 @@ def load_encoder(
     raw = raw_encoder(spec.backbone, device, store)
     alignment = fitted(spec, raw)
     languages = alignment.languages_ if alignment is not None and alignment.language_dependent else None
-    prompts = loading.published_prompts(spec.backbone)
+    prompts = loading.prompts(spec.backbone)
     return XAlignEncoder(raw, _tail(alignment), prompts, languages, model_meta(spec))
 
 
@@ -150,7 +177,7 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
         XAlignError: Weights or fit text are missing.
     """
     if _is_saved(Path(model), overrides):
-        return _open_directory(Path(model), loading.pick_device(device))
+        return loading.open_directory(Path(model), loading.pick_device(device))
     return build(find_spec(model, **overrides), device=device)
 
 
@@ -166,7 +193,7 @@ def build(spec: ModelSpec, *, device: str | None = None) -> SentenceTransformer:
     alignment = fitted(spec, raw_encoder(spec.backbone, device, _default_store()))
     modules = list(loading.load_modules(spec.backbone, device))  # its own copy: the caller may change it
     modules += _tail(alignment)
-    prompts = loading.published_prompts(spec.backbone)
+    prompts = loading.prompts(spec.backbone)
     result = SentenceTransformer(
         modules=modules,
         device=device,
@@ -184,10 +211,21 @@ def _default_store() -> EmbeddingStore:
     return open_store()
 
 
-def save(model: SentenceTransformer, directory: Path) -> None:
+def save(
+    model: SentenceTransformer,
+    directory: Path,
+    training: dict[str, Any] | None = None,
+    files: Mapping[str, str] | None = None,
+) -> None:
     """Write a model from :func:`build` as an ordinary sentence-transformers directory with our card in it.
 
     A directory that is there is replaced as a whole, at the end.
+
+    Args:
+        model: It, with its spec in ``xalign_spec``; for one that was trained ``spec.backbone.tuned`` says how.
+        directory: Where to.
+        training: What its weights were trained on and how, for the card; ``datasets`` names mteb's tasks.
+        files: More files, by name, such as a training's log.
 
     Raises:
         ModelError: The model did not come from it.
@@ -199,14 +237,17 @@ def save(model: SentenceTransformer, directory: Path) -> None:
         with atomic_directory(directory) as temporary:
             with loading.quiet():
                 model.save_pretrained(str(temporary), create_model_card=False)
-            card = {
-                "name": spec.name,
-                "revision": revision(spec),
-                "spec": spec.to_dict(),
-                "backbone": loading.fingerprint(spec.backbone),
-                "training_datasets": sorted(_trained_on(spec)),
-                "content": assets.directory_fingerprint(temporary),
-            }
+            for name, content in (files or {}).items():
+                (temporary / name).write_text(content, encoding="utf-8")
+            card: dict[str, Any] = {"name": spec.name}
+            if training is None:
+                card["revision"], card["backbone"] = revision(spec), loading.fingerprint(spec.backbone)
+                card["training_datasets"] = sorted(_trained_on(spec))
+            else:  # its weights are these files
+                pooled = dataclasses.replace(spec.backbone, pooling=Pooling.PUBLISHED)
+                spec = dataclasses.replace(spec, backbone=pooled)
+                card["training"], card["training_datasets"] = training, sorted(training["datasets"])
+            card |= {"spec": spec.to_dict(), "content": assets.directory_fingerprint(temporary)}
             text = json.dumps(card, indent=2, ensure_ascii=False) + "\n"
             (temporary / assets.CARD).write_text(text, encoding="utf-8")
     except OSError as error:
@@ -215,36 +256,11 @@ def save(model: SentenceTransformer, directory: Path) -> None:
 
 def _is_saved(directory: Path, overrides: dict[str, Any]) -> bool:
     """Whether it is what :func:`save` wrote (or has modules of ours in some other way), which takes no overrides."""
-    path = directory / "modules.json"
-    if not path.is_file() or "xalign_models." not in path.read_text(encoding="utf-8"):
-        return False
+    if not loading.has_own_modules(directory) or "training" in _card(directory):
+        return False  # a trained model is a backbone like any other
     if given := [field for field, value in overrides.items() if value is not None]:
         raise ModelError(f"{directory} is a saved model: its {', '.join(given)} cannot be changed; fit it anew.")
     return True
-
-
-def _open_directory(directory: Path, device: str) -> SentenceTransformer:
-    from sentence_transformers import SentenceTransformer
-
-    types = [entry["type"] for entry in json.loads((directory / "modules.json").read_text(encoding="utf-8"))]
-    if foreign := [kind for kind in types if not kind.startswith(_OWN_MODULES) or kind.endswith(_IMPORTERS)]:
-        raise ModelError(
-            f"{directory} has modules of others ({', '.join(foreign)}); load it with sentence-transformers."
-        )
-    if code := [*directory.rglob("*.py"), *filter(_names_code, directory.rglob("*config*.json"))]:
-        raise ModelError(f"{directory} brings code of its own ({code[0].name}); load it with sentence-transformers.")
-    try:
-        with loading.quiet():
-            return SentenceTransformer(str(directory), device=device, trust_remote_code=True)
-    except (OSError, ValueError) as error:
-        raise AssetError(f"{directory} cannot be loaded: {str(error).splitlines()[0]}") from None
-
-
-def _names_code(path: Path) -> bool:
-    """Whether a configuration names code to import: transformers' ``auto_map``, or the activation of a Dense module."""
-    text = path.read_text(encoding="utf-8")
-    activation = re.search(r'"activation_function"\s*:\s*"([^"]*\.[^"]*)"', text)
-    return "auto_map" in text or bool(activation and not activation[1].startswith("torch.nn."))
 
 
 def _card(directory: Path) -> dict[str, Any]:
@@ -263,7 +279,7 @@ def _directory_encoder(directory: Path, device: str, store: EmbeddingStore | Non
     from xalign_models.backbones.raw import RawEncoder
     from xalign_models.encoder import XAlignEncoder
 
-    model = _open_directory(directory, device)
+    model = loading.open_directory(directory, device)
     modules = list(model)
     at = next((i for i, module in enumerate(modules) if isinstance(module, Aligned | Normalize)), len(modules))
     card = _card(directory)
@@ -280,9 +296,10 @@ def _directory_encoder(directory: Path, device: str, store: EmbeddingStore | Non
 
 
 def _trained_on(spec: ModelSpec) -> set[str]:
-    if spec.alignment is None:
-        return set()
-    return {name for corpus in fitting.load_corpora(spec.alignment) for name in corpus.trains}
+    trained = set(_card(Path(spec.backbone.model)).get("training_datasets", ())) if spec.backbone.tuned else set()
+    if spec.alignment:
+        trained |= {name for corpus in fitting.load_corpora(spec.alignment) for name in corpus.trains}
+    return trained
 
 
 def model_meta(spec: ModelSpec) -> ModelMeta:

@@ -44,9 +44,11 @@ class BackboneSpec:
         special_tokens: Whether mean pooling includes [CLS], [SEP] and the like (the papers' way).
         max_tokens: Texts are cut at this many tokens; None is the checkpoint's own limit.
         dtype: Of weights and activations.
-        prompts: (key, text put before the input). A key is an mteb task name, a task type, ``query``, ``document`` or
-            ``default``, looked up in this order.
+        prompts: (key, prompt). A prompt with ``[TEXT]`` in it surrounds the input, any other is put before it. A key is
+            a canonical language code, an mteb task name, a task type, ``query``, ``document`` or ``default``, looked up
+            in this order.
         mteb_name: The mteb model whose metadata (training data, languages, licence) holds for it.
+        tuned: What its weights were trained with here, e.g. ``contrastive-100``: the first part of a model's name.
     """
 
     name: str
@@ -59,6 +61,7 @@ class BackboneSpec:
     dtype: Dtype = Dtype.FLOAT32
     prompts: tuple[tuple[str, str], ...] = ()
     mteb_name: str | None = None
+    tuned: str = ""
 
     def __post_init__(self) -> None:
         """Check the fields that have limits.
@@ -120,14 +123,18 @@ class ModelSpec:
 
     @property
     def name(self) -> str:
-        """``xalign/<alignment>__<backbone>[__<data>]``; the plain backbone's alignment is called ``plain``."""
-        label = self.alignment.label if self.alignment else "plain"
+        """``xalign/<alignment>__<backbone>[__<data>]``; the plain backbone's alignment is called ``plain``.
+
+        A tuned backbone's training counts as one: ``contrastive-100``, or ``contrastive-100+procrustes`` when aligned.
+        """
+        labels = (self.backbone.tuned, self.alignment.label if self.alignment else "")
+        label = "+".join(filter(None, labels)) or "plain"
         return f"xalign/{label}__{self.backbone.name}" + (f"__{self.data}" if self.data else "")
 
     @property
     def baseline(self) -> str:
-        """Name of the same backbone, unaligned."""
-        return ModelSpec(self.backbone).name
+        """Name of the same backbone, neither tuned nor aligned."""
+        return ModelSpec(dataclasses.replace(self.backbone, tuned="")).name
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets
-from xalign_models.errors import AssetError, ModelError
+from xalign_models.backbones.templates import surrounds
+from xalign_models.errors import AssetError, LanguageError, ModelError
+from xalign_models.languages import is_canonical
 from xalign_models.specs import BackboneSpec, Pooling, digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from sentence_transformers import SentenceTransformer
     from torch import nn
 
+    from xalign_models.backbones.transformer import LanguageTransformer
+
 logger = logging.getLogger(__name__)
+
+_OWN_MODULES = ("xalign_models.", "sentence_transformers.")
+_IMPORTERS = ("Router", "Asym", "WordEmbeddings")  # sentence-transformers' modules that import what their files name
 
 
 def fingerprint(spec: BackboneSpec) -> str:
@@ -62,9 +71,8 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
 
     Raises:
         AssetError: The checkpoint cannot be had.
-        ModelError: It is no text encoder, or has no such layer.
+        ModelError: It is no text encoder, has no such layer, or was trained here and its layer or pooling is to change.
     """
-    from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
 
@@ -76,13 +84,12 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
         with quiet():
             as_published = spec.layer is None and spec.pooling is Pooling.PUBLISHED
             if as_published and _is_pipeline(resolved.path_or_id, resolved.revision):
-                model = SentenceTransformer(
-                    resolved.path_or_id, revision=resolved.revision, device=device, model_kwargs=options,
-                    trust_remote_code=resolved.source == "package",  # our own modules, written by our own installation
-                )  # fmt: skip
-                modules = [module for module in model if not isinstance(module, Normalize)]
+                pipeline = _open_pipeline(resolved, device, model_kwargs=options)
+                modules = [module for module in pipeline if not isinstance(module, Normalize)]
                 if type(modules[0]) is Transformer:
-                    LanguageTransformer.adopt(modules[0])
+                    _kind(modules[0].config).adopt(modules[0])
+            elif spec.tuned:
+                raise ModelError(f"{spec.model} was trained with its layer and pooling; they cannot be changed.")
             else:
                 first = _transformer(spec, resolved.path_or_id, resolved.revision, options)
                 mode = {Pooling.PUBLISHED: "mean", Pooling.LAST: "lasttoken"}.get(spec.pooling, str(spec.pooling))
@@ -91,6 +98,11 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
         raise AssetError(f"{spec.model!r} cannot be loaded as a text encoder: {_first_line(error)}") from None
     first = modules[0]
     if isinstance(first, LanguageTransformer):
+        first.prompts = {key: text for key, text in spec.prompts if is_canonical(key)}
+        first.base = first.base or {
+            "model": spec.model, "revision": resolved.revision, "fingerprint": resolved.fingerprint,
+            "dtype": str(spec.dtype),
+        }  # fmt: skip
         first.pool_special_tokens = spec.special_tokens
         first.max_seq_length = min(filter(None, (spec.max_tokens, first.max_seq_length)), default=512)
         if first.tokenizer.pad_token is None:  # as in many decoder-only checkpoints; masked out, so any token will do
@@ -98,15 +110,66 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
     return tuple(module.to(device).eval() for module in modules)
 
 
+def _open_pipeline(resolved: assets.ResolvedModel, device: str, **options: Any) -> SentenceTransformer:
+    from sentence_transformers import SentenceTransformer
+
+    if resolved.source == "local" and has_own_modules(Path(resolved.path_or_id)):
+        return open_directory(Path(resolved.path_or_id), device, **options)
+    return SentenceTransformer(
+        resolved.path_or_id, revision=resolved.revision, device=device,
+        trust_remote_code=resolved.source == "package",  # our own modules, written by our own installation
+        **options,
+    )  # fmt: skip
+
+
+def has_own_modules(directory: Path) -> bool:
+    """Whether it is a sentence-transformers directory with modules of ours, as ``registry.save`` writes it."""
+    path = directory / "modules.json"
+    return path.is_file() and "xalign_models." in path.read_text(encoding="utf-8")
+
+
+def open_directory(directory: Path, device: str, **options: Any) -> SentenceTransformer:
+    """A saved model whose modules are ours or sentence-transformers'; code that it brings along is not run.
+
+    Args:
+        directory: What ``registry.save`` wrote.
+        device: cpu, cuda or mps.
+        **options: For SentenceTransformer.
+
+    Raises:
+        ModelError: It has modules of others, or code.
+        AssetError: It cannot be loaded.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    types = [entry["type"] for entry in json.loads((directory / "modules.json").read_text(encoding="utf-8"))]
+    if foreign := [kind for kind in types if not kind.startswith(_OWN_MODULES) or kind.endswith(_IMPORTERS)]:
+        raise ModelError(
+            f"{directory} has modules of others ({', '.join(foreign)}); load it with sentence-transformers."
+        )
+    if code := [*directory.rglob("*.py"), *filter(_names_code, directory.rglob("*config*.json"))]:
+        raise ModelError(f"{directory} brings code of its own ({code[0].name}); load it with sentence-transformers.")
+    try:
+        with quiet():
+            return SentenceTransformer(str(directory), device=device, trust_remote_code=True, **options)
+    except (OSError, ValueError) as error:
+        raise AssetError(f"{directory} cannot be loaded: {str(error).splitlines()[0]}") from None
+
+
+def _names_code(path: Path) -> bool:
+    """Whether a configuration names code to import: transformers' ``auto_map``, or the activation of a Dense module."""
+    text = path.read_text(encoding="utf-8")
+    activation = re.search(r'"activation_function"\s*:\s*"([^"]*\.[^"]*)"', text)
+    return '"auto_map"' in text or bool(activation and not activation[1].startswith("torch.nn."))
+
+
 def _transformer(spec: BackboneSpec, path: str, revision: str | None, options: dict[str, Any]) -> Any:
     from transformers import AutoConfig
 
-    from xalign_models.backbones.transformer import LanguageTransformer
-
     hub = {"revision": revision} if revision else {}
     arguments: dict[str, Any] = {"config_kwargs": hub}
+    config = AutoConfig.from_pretrained(path, **hub)
     if spec.layer is not None:
-        config = AutoConfig.from_pretrained(path, **hub)
         layers = config.num_hidden_layers
         if spec.layer > layers:
             raise ModelError(f"--layer {spec.layer}: {spec.model} has {layers} layers, so 0 to {layers}.")
@@ -114,13 +177,22 @@ def _transformer(spec: BackboneSpec, path: str, revision: str | None, options: d
         arguments["config_kwargs"] = {**hub, "num_hidden_layers": min(spec.layer + 1, layers)}
         output = {"method": "forward", "method_output_name": ["hidden_states", spec.layer]}
         arguments |= {"modality_config": {"text": output}, "module_output_name": "token_embeddings"}
-    return LanguageTransformer(
+    return _kind(config)(
         path,
         model_kwargs={**options, **hub},
         processor_kwargs=hub,
         pool_special_tokens=spec.special_tokens,
         **arguments,
     )
+
+
+def _kind(config: Any) -> type[LanguageTransformer]:
+    """The module for a checkpoint: PromptEOL for a decoder-only language model."""
+    from xalign_models.backbones.prompt_eol import PromptEOL
+    from xalign_models.backbones.transformer import LanguageTransformer
+
+    causal = any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in config.architectures or ())
+    return PromptEOL if causal and not config.is_encoder_decoder else LanguageTransformer
 
 
 def _is_pipeline(path: str, revision: str | None) -> bool:
@@ -140,12 +212,38 @@ def _file(path: str, name: str, revision: str | None) -> Path | None:
         return None
 
 
-def published_prompts(spec: BackboneSpec) -> dict[str, str]:
-    """Prompts of the checkpoint's own sentence-transformers configuration, those of the spec on top of them."""
+def prompts(spec: BackboneSpec) -> dict[str, str]:
+    """Prompts of the checkpoint's own sentence-transformers configuration, those of the spec on top of them.
+
+    Prompts of the spec that surround a text stand alone: the checkpoint's instructions would mix two ways of reading.
+    """
+    if surrounds(text for _, text in spec.prompts):
+        return dict(spec.prompts)
     resolved = assets.resolve(spec.model, spec.revision)
     file = _file(resolved.path_or_id, "config_sentence_transformers.json", resolved.revision)
     published = json.loads(file.read_text(encoding="utf-8")).get("prompts", {}) if file else {}
     return {**{key: text for key, text in published.items() if text}, **dict(spec.prompts)}
+
+
+def prompt_in(prompts: Mapping[str, str], language: str) -> str:
+    """The prompt of a text that is for no task in particular, such as an alignment's fit text.
+
+    Raises:
+        LanguageError: The prompts are by language, and there is none in this one.
+    """
+    languages = prompt_languages(prompts)
+    if languages is not None and language not in languages:
+        raise LanguageError(
+            f"There is no prompt in {language}; there is one in {', '.join(sorted(languages))}. "
+            "The English one (en-prompts) does for every language."
+        )
+    return prompts.get(language, prompts.get("default", ""))
+
+
+def prompt_languages(prompts: Mapping[str, str]) -> frozenset[str] | None:
+    """The languages that prompts by language serve; None when a text's language does not matter or any will do."""
+    codes = frozenset(key for key in prompts if is_canonical(key))
+    return codes if codes and "default" not in prompts else None
 
 
 def _first_line(error: Exception) -> str:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tqdm.auto import tqdm
 
 from xalign_models.backbones.batching import token_budget_batches
+from xalign_models.backbones.templates import prompted
 from xalign_models.errors import ModelError
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class RawEncoder:
         self.counts = Counts()
         self._load = load
         self._modules: Sequence[nn.Module] | None = None
+        self._halved = False
 
     @property
     def modules(self) -> Sequence[nn.Module]:
@@ -82,12 +84,14 @@ class RawEncoder:
             self._modules = self._load()
         return self._modules
 
-    def encode(self, texts: Sequence[str], prompt: str = "", progress: str | None = None) -> npt.NDArray[np.float32]:
+    def encode(
+        self, texts: Sequence[str], prompt: str | Sequence[str] = "", progress: str | None = None
+    ) -> npt.NDArray[np.float32]:
         """Raw vectors (n, d), float32, in the order of ``texts``; equal texts are encoded once.
 
         Args:
             texts: Any strings, empty ones too; long ones are cut at the backbone's limit.
-            prompt: Put before every text.
+            prompt: Of all texts, or one for each; put before a text, or around it where it has ``[TEXT]``.
             progress: Label of a progress bar, shown on a terminal when it takes over two seconds.
 
         Raises:
@@ -95,6 +99,8 @@ class RawEncoder:
         """
         if not len(texts):
             raise ModelError("There are no texts to encode.")
+        if not isinstance(prompt, str):
+            return self._encode_by_prompt(texts, prompt, progress)
         keys = [key(prompt, text) for text in texts]
         first = dict(zip(reversed(keys), range(len(texts) - 1, -1, -1), strict=True))  # key -> its first text
         known: dict[bytes, Any] = dict.fromkeys(first)
@@ -109,13 +115,24 @@ class RawEncoder:
                 self._encode_chunk(chunk, [texts[first[one]] for one in chunk], prompt, known, bar)
         return np.stack([known[one] for one in keys])
 
+    def _encode_by_prompt(
+        self, texts: Sequence[str], prompts: Sequence[str], progress: str | None
+    ) -> npt.NDArray[np.float32]:
+        """Prompt by prompt: the texts of a batch have theirs in common."""
+        rows = {one: [i for i, other in enumerate(prompts) if other == one] for one in dict.fromkeys(prompts)}
+        parts = [self.encode([texts[i] for i in chosen], one, progress) for one, chosen in rows.items()]
+        vectors = np.empty((len(texts), parts[0].shape[1]), dtype=np.float32)
+        for chosen, part in zip(rows.values(), parts, strict=True):
+            vectors[chosen] = part
+        return vectors
+
     def _encode_chunk(
         self, keys: list[bytes], texts: list[str], prompt: str, known: dict[bytes, Any], bar: tqdm[Any]
     ) -> None:
         lengths = self.lengths(texts, prompt)
         pending: list[int] = []
         for batch in token_budget_batches(lengths, self.token_budget):
-            vectors = self.forward([texts[i] for i in batch], prompt)
+            vectors = self._forward_halving([texts[i] for i in batch], prompt)
             self.counts.batches += 1
             self.counts.real_tokens += sum(lengths[i] for i in batch)
             self.counts.padded_tokens += len(batch) * max(lengths[i] for i in batch)
@@ -141,8 +158,28 @@ class RawEncoder:
         if not callable(tokenizer):
             return [len(text) + 1 for text in texts]
         limit = getattr(self.modules[0], "max_seq_length", None)
-        ids = tokenizer([prompt + text for text in texts], truncation=limit is not None, max_length=limit)["input_ids"]
-        return [max(1, len(one)) for one in ids]
+        ids = tokenizer([prompted(prompt, text) for text in texts], truncation=limit is not None, max_length=limit)
+        return [max(1, len(one)) for one in ids["input_ids"]]
+
+    def _forward_halving(self, texts: list[str], prompt: str) -> npt.NDArray[np.float32]:
+        """:meth:`forward`; a batch that the accelerator's memory cannot hold goes through it in halves."""
+        import torch
+
+        try:
+            return self.forward(texts, prompt)
+        except torch.OutOfMemoryError:
+            if len(texts) == 1:
+                raise ModelError(
+                    f"{self.device} is out of memory at a single text; use --max-tokens, --dtype or --device cpu."
+                ) from None
+        torch.cuda.empty_cache()
+        if not self._halved:
+            logger.warning(
+                "%s is out of memory at %d texts; batches are halved until they fit.", self.device, len(texts)
+            )
+            self._halved = True
+        middle = len(texts) // 2
+        return np.concatenate([self._forward_halving(half, prompt) for half in (texts[:middle], texts[middle:])])
 
     def forward(self, texts: Sequence[str], prompt: str = "") -> npt.NDArray[np.float32]:
         """One batch through the backbone, padded together: (n, d) float32."""

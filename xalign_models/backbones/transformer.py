@@ -2,46 +2,149 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import torch
 from sentence_transformers.sentence_transformer.modules import Transformer
 
+from xalign_models import assets
+from xalign_models.backbones.templates import SLOT, prompted
+from xalign_models.errors import LanguageError, ModelError
+
 
 class LanguageTransformer(Transformer):
-    """sentence-transformers' Transformer, for inputs that carry their language.
+    """sentence-transformers' Transformer, for inputs that carry their language and prompts that surround a text.
 
     An input is a text or ``{"text": ..., "lang": "deu-Latn"}``. The language is taken out before tokenisation and put
     into ``features["lang"]``, a list of one code (or None) per text, where an alignment finds it: it travels inside the
     input, so it is right however texts are sorted and batched.
 
+    A prompt that contains ``[TEXT]`` surrounds the text, any other goes before it. Where a surrounded text is too long,
+    the text is cut at its end and the prompt stays whole.
+
     Args:
         pool_special_tokens: Whether a pooling module after this one sees [CLS], [SEP] and the like.
+        prompts: Prompt by canonical language code, for inputs that come without a prompt of the call's.
+        base: The checkpoint that LoRA weights belong to, ``{"model", "revision", "fingerprint", "dtype"}``: a saved
+            module has only those weights, and finds the others by it.
         **kwargs: Those of sentence-transformers' Transformer.
     """
 
-    config_keys: list[str] = [*Transformer.config_keys, "pool_special_tokens"]
+    config_keys: list[str] = [*Transformer.config_keys, "pool_special_tokens", "prompts", "base"]
 
-    def __init__(self, *args: Any, pool_special_tokens: bool = True, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        pool_special_tokens: bool = True,
+        prompts: Mapping[str, str] | None = None,
+        base: Mapping[str, str | None] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
+        self.base = dict(base) if base else None
         self.pool_special_tokens = pool_special_tokens
+        self.prompts = dict(prompts or {})
+        self._writable: set[str] = set()
 
     @classmethod
     def adopt(cls, module: Transformer) -> Self:
-        """The same module, weights and all, as a LanguageTransformer (in place: nothing is loaded again)."""
+        """The same module, weights and all, as one of ours (in place: nothing is loaded again)."""
         module.__class__ = cls
-        module.pool_special_tokens = True
+        module.pool_special_tokens, module.prompts, module.base, module._writable = True, {}, None, set()
         return module  # type: ignore[no-any-return]
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Tokenise; ``features["lang"]`` is there when any input names its language."""
+        """Tokenise; ``features["lang"]`` is there when any input names its language.
+
+        Raises:
+            LanguageError: The prompts are by language, and an input has none or one without a prompt.
+            ModelError: The tokenizer cannot write a prompt, or a prompt alone is longer than the limit.
+        """
         languages = [one.get("lang") if isinstance(one, dict) else None for one in inputs]
         texts = [one["text"] if isinstance(one, dict) and "text" in one else one for one in inputs]
+        if not prompt and self.prompts:
+            texts = [self.fill(self._prompt_of(code), text) for code, text in zip(languages, texts, strict=True)]
+        elif prompt and SLOT in prompt:
+            texts, prompt = [self.fill(prompt, text) for text in texts], None
         features: dict[str, Any] = super().preprocess(texts, prompt=prompt, **kwargs)
         if any(languages):
             features["lang"] = languages
         return features
+
+    def _prompt_of(self, language: str | None) -> str:
+        if language in self.prompts:
+            return self.prompts[language]
+        raise LanguageError(
+            f"There is no prompt in {language or 'the language of a text that does not say which'}; "
+            f"there is one in {', '.join(sorted(self.prompts))}. The English one does for every language."
+        )
+
+    def fill(self, prompt: str, text: str) -> str:
+        """The prompted text; a text that would not fit within ``max_seq_length`` tokens is cut at its end.
+
+        Raises:
+            ModelError: The tokenizer cannot write the prompt, or the prompt leaves no room.
+        """
+        limit, filled = self.max_seq_length, prompted(prompt, text)
+        if SLOT not in prompt:
+            return filled
+        self._check_writable(prompt)
+        if limit is None or len(filled.encode("utf-8", "replace")) + 4 <= limit:  # no token is shorter than a byte
+            return filled
+        while (excess := len(self.tokenizer(filled)["input_ids"]) - limit) > 0:
+            ends = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+            if not ends:
+                raise ModelError(f"--max-tokens {limit} leaves no room for a text in the prompt {prompt!r}.")
+            text = text[: ends[max(0, len(ends) - excess)][0]]
+            filled = prompted(prompt, text)
+        return filled
+
+    def _check_writable(self, prompt: str) -> None:
+        if prompt in self._writable:
+            return
+        tokenizer = self.tokenizer
+        ids = tokenizer(prompt.replace(SLOT, " "), add_special_tokens=False)["input_ids"]
+        if tokenizer.unk_token_id is not None and tokenizer.unk_token_id in ids:
+            raise ModelError(
+                f"The tokenizer of {tokenizer.name_or_path} lacks characters of the prompt {prompt!r}; "
+                "use a prompt that it can write, e.g. the English one, or none."
+            )
+        self._writable.add(prompt)
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """What is saved; ``base`` only where its weights are not."""
+        config: dict[str, Any] = super().get_config_dict()
+        return config if _has_adapter(self.model) else {**config, "base": None}
+
+    def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
+        """Write weights (of LoRA alone where there are such), tokenizer and configuration."""
+        if _has_adapter(self.model) and self.base:
+            for adapter in self.model.peft_config.values():
+                adapter.base_model_name_or_path = self.base["model"]  # not where it lies on this machine
+        super().save(output_path, *args, **kwargs)
+
+    @classmethod
+    def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Self:
+        """Load a saved module; LoRA weights are put on the checkpoint that they were trained on.
+
+        Raises:
+            AssetError: That checkpoint cannot be had.
+            ModelError: It has changed since.
+        """
+        config = cls.load_config(model_name_or_path, subfolder=subfolder) if Path(model_name_or_path).is_dir() else {}
+        base = config.get("base")
+        if not base:
+            return super().load(model_name_or_path, subfolder=subfolder, **kwargs)  # type: ignore[no-any-return]
+        found = assets.resolve(base["model"], base["revision"])
+        if found.fingerprint != base["fingerprint"]:
+            raise ModelError(f"{model_name_or_path} was trained on another {base['model']} than the one that is here.")
+        hub = {"revision": found.revision} if found.revision else {}
+        options = {"torch_dtype": base["dtype"], **(kwargs.get("model_kwargs") or {}), **hub}
+        module = cls(found.path_or_id, model_kwargs=options, processor_kwargs=hub, config_kwargs=hub, **config)
+        module.model.load_adapter(str(Path(model_name_or_path) / subfolder))
+        return module
 
     def _special_ids(self) -> list[int]:
         """Ids that stand for no content; [UNK] stands for some, unless it is the end token's second name."""
@@ -49,12 +152,20 @@ class LanguageTransformer(Transformer):
         ends = (tokenizer.bos_token_id, tokenizer.eos_token_id)
         return [one for one in tokenizer.all_special_ids if one != tokenizer.unk_token_id or one in ends]
 
+    def embed_tokens(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """sentence-transformers' own forward: ``features["token_embeddings"]`` (b, s, d) of the layer asked for."""
+        return super().forward(features, **kwargs)  # type: ignore[no-any-return]
+
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Token embeddings; with ``pool_special_tokens=False`` the mask that pooling sees covers content only."""
-        features = super().forward(features, **kwargs)
+        features = self.embed_tokens(features, **kwargs)
         if not self.pool_special_tokens:
             special = torch.tensor(self._special_ids(), device=features["input_ids"].device)
             content = features["attention_mask"] * ~torch.isin(features["input_ids"], special)
             empty = content.sum(dim=1, keepdim=True) == 0  # an empty text has special tokens only: keep those
             features["attention_mask"] = torch.where(empty, features["attention_mask"], content)
         return features
+
+
+def _has_adapter(model: Any) -> bool:
+    return bool(getattr(model, "_hf_peft_config_loaded", False))

@@ -1,0 +1,263 @@
+"""PromptEOL: the vector is the hidden state at the template's last quote, whatever batch, padding and length."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from xalign_models import registry
+from xalign_models.backbones import loading, prompt_eol
+from xalign_models.backbones.prompt_eol import PromptEOL
+from xalign_models.backbones.raw import RawEncoder
+from xalign_models.backbones.templates import ENGLISH, SLOT, TEMPLATES, prompted
+from xalign_models.backbones.transformer import LanguageTransformer
+from xalign_models.catalogue import BACKBONES, modes_of
+from xalign_models.errors import LanguageError, ModelError
+from xalign_models.languages import canonical
+from xalign_models.specs import BackboneSpec, Dtype, ModelSpec
+
+TEXTS = ["a cat", 'he said "no",\nthen left', "die Katze", "", "a much longer text than all of the others " * 3, "猫"]
+SIZE = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64}
+
+
+def write_tokenizer(folder: Path, eos_after: bool = False, alphabet: str | None = None) -> int:
+    """A tokenizer of single bytes (or of the characters of ``alphabet`` only), with a begin token and no pad token."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet()) if alphabet is None else sorted(set(alphabet))
+    vocabulary = {one: i for i, one in enumerate(["<s>", "</s>", "<unk>", *letters])}
+    if alphabet is None:
+        tokenizer = Tokenizer(models.BPE(vocabulary, []))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+    else:
+        tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+        tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    end = " </s>" if eos_after else ""
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"<s> $A{end}", special_tokens=[("<s>", 0), ("</s>", 1)]
+    )
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
+    ).save_pretrained(folder)
+    return len(vocabulary)
+
+
+def write_model(folder: Path, kind: str = "llama", **tokenizer: Any) -> Path:
+    """A random causal language model of a few kilobytes."""
+    from transformers import AutoModelForCausalLM, Gemma3TextConfig, GPT2Config, LlamaConfig, Qwen3Config
+
+    folder.mkdir(parents=True, exist_ok=True)
+    size: dict[str, Any] = {**SIZE, "vocab_size": write_tokenizer(folder, **tokenizer), "initializer_range": 0.3}
+    size |= {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None}
+    config = {
+        "llama": lambda: LlamaConfig(**size, num_key_value_heads=2),
+        "qwen3": lambda: Qwen3Config(**size, num_key_value_heads=2, head_dim=8),
+        "gemma3": lambda: Gemma3TextConfig(
+            **size, num_key_value_heads=1, head_dim=8, query_pre_attn_scalar=8, sliding_window=16, layer_types=[
+                "sliding_attention", "full_attention", "sliding_attention"]),
+        "gpt2": lambda: GPT2Config(
+            vocab_size=size["vocab_size"], n_embd=32, n_layer=3, n_head=4, n_positions=512, initializer_range=0.3),
+    }[kind]()  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_lm(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    made: dict[Any, Path] = {}
+
+    def make(kind: str = "llama", **tokenizer: Any) -> Path:
+        key = (kind, *tokenizer.items())
+        if key not in made:
+            made[key] = write_model(tmp_path_factory.mktemp(kind), kind, **tokenizer)
+        return made[key]
+
+    return make
+
+
+def spec_of(path: Path, mode: str = "en-prompts", **fields: Any) -> BackboneSpec:
+    spec = next(one for one in modes_of("lm", str(path), None, Dtype.FLOAT32) if one.name.endswith(mode))
+    return dataclasses.replace(spec, **fields)
+
+
+def encoder(spec: BackboneSpec, budget: int = 2048) -> RawEncoder:
+    return RawEncoder("lm", lambda: loading.load_modules(spec, "cpu"), "cpu", token_budget=budget)
+
+
+def by_hand(path: Path, filled: str, layer: int = -1) -> np.ndarray:
+    """transformers' own hidden state at the last token of one string, unpadded."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    inputs = AutoTokenizer.from_pretrained(path)(filled, return_tensors="pt")
+    with torch.inference_mode():
+        states = AutoModelForCausalLM.from_pretrained(path).eval()(**inputs, output_hidden_states=True).hidden_states
+    return states[layer][0, -1].numpy()
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3", "gpt2"])
+def test_the_vector_is_the_last_layers_hidden_state_at_the_closing_quote(make_lm: Any, kind: str) -> None:
+    path = make_lm(kind)
+    vectors = encoder(spec_of(path)).encode(TEXTS, ENGLISH)
+    wanted = [by_hand(path, f'This sentence : "{text}" means in one word:"') for text in TEXTS]
+    np.testing.assert_allclose(vectors, wanted, atol=2e-5)
+
+
+def test_without_a_prompt_it_is_the_state_at_the_texts_own_last_token(make_lm: Any) -> None:
+    path = make_lm()
+    vectors = encoder(spec_of(path, "last-token")).encode(TEXTS)
+    np.testing.assert_allclose(vectors, [by_hand(path, text) for text in TEXTS], atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma3", "gpt2"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_neither_batch_nor_padding_side_changes_a_vector(make_lm: Any, kind: str, side: str) -> None:
+    spec = spec_of(make_lm(kind))
+    modules = loading.load_modules(spec, "cpu")
+    modules[0].tokenizer.padding_side = side
+    raw = RawEncoder("lm", lambda: modules, "cpu")
+    together = raw.forward(TEXTS, ENGLISH)
+    alone = np.concatenate([raw.forward([text], ENGLISH) for text in TEXTS])
+    np.testing.assert_allclose(together, alone, atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3"])
+@pytest.mark.parametrize(
+    "fields", [{}, {"layer": 1}, {"pooling": "mean"}, {"pooling": "mean", "special_tokens": False}]
+)
+def test_a_prefix_computed_once_gives_what_computing_it_for_every_text_gives(
+    make_lm: Any, kind: str, fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = encoder(spec_of(make_lm(kind), **fields))
+    lengths = []
+    original = LanguageTransformer.embed_tokens
+
+    def spy(self: Any, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        lengths.append(tuple(features["input_ids"].shape))
+        return original(self, features, **kwargs)
+
+    monkeypatch.setattr(LanguageTransformer, "embed_tokens", spy)
+    shared = raw.forward(TEXTS, ENGLISH)
+    prefix = len('<This sentence : "')  # a token a byte, and the begin token
+    assert lengths[0] == (1, prefix)
+    assert lengths[1][0] == len(TEXTS)
+    monkeypatch.setattr(prompt_eol, "MIN_SHARED", 10_000)
+    np.testing.assert_allclose(shared, raw.forward(TEXTS, ENGLISH), atol=2e-5)
+    assert len(lengths) == 3
+
+
+def test_a_long_text_is_cut_and_the_template_stays_whole(make_lm: Any) -> None:
+    path, room = make_lm(), 30
+    template = len(ENGLISH.replace(SLOT, "")) + 1
+    raw = encoder(spec_of(path, max_tokens=template + room))
+    text = "0123456789" * 9
+    np.testing.assert_allclose(raw.encode([text], ENGLISH)[0], by_hand(path, prompted(ENGLISH, text[:room])), atol=2e-5)
+    # a character of several bytes does not fit in part
+    np.testing.assert_allclose(
+        raw.encode(["猫" * 50], ENGLISH)[0], by_hand(path, prompted(ENGLISH, "猫" * (room // 3))), atol=2e-5
+    )
+    with pytest.raises(ModelError, match="--max-tokens 20 leaves no room"):
+        encoder(spec_of(path, max_tokens=20)).encode([text], ENGLISH)
+
+
+def test_an_end_token_that_the_tokenizer_adds_is_not_what_is_read(make_lm: Any) -> None:
+    plain, ending = make_lm(), make_lm(eos_after=True)
+    np.testing.assert_allclose(
+        encoder(spec_of(ending)).encode(TEXTS, ENGLISH), encoder(spec_of(plain)).encode(TEXTS, ENGLISH), atol=2e-5
+    )
+
+
+def test_a_lm_without_a_pad_token_is_padded_all_the_same(make_lm: Any) -> None:
+    modules = loading.load_modules(spec_of(make_lm()), "cpu")
+    assert isinstance(modules[0], PromptEOL)
+    assert modules[0].tokenizer.pad_token == "</s>"
+
+
+def test_self_prompts_take_the_template_of_each_texts_language(make_lm: Any) -> None:
+    path = make_lm()
+    model = registry.load_encoder(ModelSpec(spec_of(path, "self-prompts")), device="cpu")
+    languages = ["deu-Latn", "eng-Latn", "de", "tha-Thai", "eng_Latn", "zho-Hans"]
+    vectors = model.encode_texts(TEXTS, languages)
+    for vector, text, language in zip(vectors, TEXTS, languages, strict=True):
+        wanted = by_hand(path, prompted(TEMPLATES[canonical(language)], text))
+        np.testing.assert_allclose(vector, wanted / np.linalg.norm(wanted), atol=2e-5)
+    assert model.unfitted(["de", "lo"]) == ["lao-Laoo"]
+    with pytest.raises(LanguageError, match=r"no prompt in lao-Laoo; it has one in arb-Arab, .*en-prompts"):
+        model.encode_texts(["x"], ["lo"])
+
+
+def test_as_a_sentence_transformer_saved_and_loaded_it_prompts_by_itself(
+    make_lm: Any, tmp_path: Path, workdir: Path
+) -> None:
+    path = make_lm()
+    for mode in ("self-prompts", "en-prompts"):
+        spec = ModelSpec(spec_of(path, mode))
+        inputs = [{"text": "die Katze", "lang": "deu-Latn"}, {"text": "a cat", "lang": "eng-Latn"}]
+        wanted = registry.load_encoder(spec, device="cpu").encode_texts(
+            ["die Katze", "a cat"], ["deu-Latn", "eng-Latn"], dict(spec.backbone.prompts).get("default", "")
+        )
+        model = registry.build(spec, device="cpu")
+        np.testing.assert_allclose(model.encode(inputs), wanted, atol=2e-5)
+        registry.save(model, tmp_path / mode)
+        loaded = registry.load(str(tmp_path / mode), device="cpu")
+        np.testing.assert_allclose(loaded.encode(inputs), wanted, atol=2e-5)
+        if mode == "self-prompts":
+            with pytest.raises(LanguageError, match="language of a text that does not say which"):
+                loaded.encode(["a cat"])
+
+
+def test_a_tokenizer_that_cannot_write_the_template_is_named(make_lm: Any) -> None:
+    path = make_lm(alphabet=ENGLISH + "abc")
+    raw = encoder(spec_of(path, "self-prompts"))
+    assert raw.encode(["abc"], ENGLISH).shape == (1, 32)
+    with pytest.raises(ModelError, match="lacks characters of the prompt 'この文"):
+        raw.encode(["abc"], TEMPLATES["jpn-Jpan"])
+
+
+def test_every_template_has_one_slot_and_ends_in_the_quote_that_is_read() -> None:
+    assert len(TEMPLATES) >= 40
+    for code, template in TEMPLATES.items():
+        assert canonical(code) == code
+        assert template.count(SLOT) == 1 and template.count('"') == 3 and template.endswith(':"'), code
+        assert f'"{SLOT}"' in template
+    assert len(set(TEMPLATES.values())) == len(TEMPLATES)
+
+
+def test_every_language_model_is_registered_in_three_modes() -> None:
+    names = {name.rpartition("-en-prompts")[0] for name in BACKBONES if name.endswith("-en-prompts")}
+    assert names >= {"gemma-3-270m", "smollm2-135m", "llama-2-7b", "llama-2-13b", "tower-7b", "tower-13b", "mistral-7b"}
+    assert all(f"{name}-{mode}" in BACKBONES for name in names for mode in ("self-prompts", "last-token"))
+
+
+def test_out_of_memory_halves_the_batch_says_so_once_and_loses_nothing(
+    make_lm: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    raw = encoder(spec_of(make_lm()), budget=100_000)
+    texts = [f"text {i}" for i in range(16)]
+    wanted = raw.encode(texts, ENGLISH)
+    forward, sizes = raw.forward, []
+
+    def small(some: list[str], prompt: str) -> np.ndarray:
+        sizes.append(len(some))
+        if len(some) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(some, prompt)
+
+    monkeypatch.setattr(raw, "forward", small)
+    np.testing.assert_allclose(raw.encode(texts, ENGLISH), wanted, atol=2e-5)
+    assert sizes[:4] == [16, 8, 4, 2]
+    assert [record.message for record in caplog.records if "out of memory" in record.message] == [
+        "cpu is out of memory at 16 texts; batches are halved until they fit."
+    ]
+    monkeypatch.setattr(raw, "forward", lambda some, prompt: (_ for _ in ()).throw(torch.OutOfMemoryError()))
+    with pytest.raises(ModelError, match="out of memory at a single text"):
+        raw.encode(["x"], ENGLISH)
