@@ -10,6 +10,7 @@ import torch
 from sentence_transformers.sentence_transformer.modules import Transformer
 
 from xalign_models import assets
+from xalign_models.backbones.batching import token_budget_batches
 from xalign_models.backbones.templates import SLOT, prompted
 from xalign_models.errors import LanguageError, ModelError
 
@@ -153,8 +154,30 @@ class LanguageTransformer(Transformer):
         return [one for one in tokenizer.all_special_ids if one != tokenizer.unk_token_id or one in ends]
 
     def embed_tokens(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """sentence-transformers' own forward: ``features["token_embeddings"]`` (b, s, d) of the layer asked for."""
-        return super().forward(features, **kwargs)  # type: ignore[no-any-return]
+        """sentence-transformers' own forward: ``features["token_embeddings"]`` (b, s, d) of the layer asked for.
+
+        A batch that is trained on holds texts of all lengths together: those of similar length go through the model
+        together, and their padding is left out. Without gradients batches are of similar length to begin with.
+        """
+        mask = features["attention_mask"]
+        lengths = mask.sum(dim=1).tolist()
+        groups = list(token_budget_batches(lengths, mask.numel())) if torch.is_grad_enabled() else []
+        if len(groups) < 2:
+            return super().forward(features, **kwargs)  # type: ignore[no-any-return]
+        padded: torch.Tensor | None = None
+        for group in groups:
+            rows = torch.as_tensor(group, device=mask.device)
+            columns = mask[rows].any(dim=0).nonzero()[:, 0]
+            part = {
+                name: value[rows][:, columns] if torch.is_tensor(value) and value.shape == mask.shape else value
+                for name, value in features.items()
+            }
+            states = super().forward(part, **kwargs)[self.module_output_name]
+            if padded is None:
+                padded = states.new_zeros(*mask.shape, states.shape[2])
+            padded = padded.index_put((rows[:, None], columns[None]), states)
+        features[self.module_output_name] = padded
+        return features
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Token embeddings; with ``pool_special_tokens=False`` the mask that pooling sees covers content only."""

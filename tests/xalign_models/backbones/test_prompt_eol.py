@@ -261,3 +261,36 @@ def test_out_of_memory_halves_the_batch_says_so_once_and_loses_nothing(
     monkeypatch.setattr(raw, "forward", lambda some, prompt: (_ for _ in ()).throw(torch.OutOfMemoryError()))
     with pytest.raises(ModelError, match="out of memory at a single text"):
         raw.encode(["x"], ENGLISH)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma3", "gpt2"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_training_by_groups_of_similar_length_changes_neither_vectors_nor_gradients(
+    make_lm: Any, kind: str, side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modules = loading.load_modules(spec_of(make_lm(kind)), "cpu")
+    modules[0].tokenizer.padding_side = side
+
+    def step() -> tuple[torch.Tensor, list[torch.Tensor], int]:
+        tokens = []
+        handle = (
+            modules[0]
+            .model.get_input_embeddings()
+            .register_forward_hook(lambda _, inputs, output: tokens.append(inputs[0].numel()))
+        )
+        features = modules[0].preprocess(TEXTS, prompt=ENGLISH)
+        for module in modules:
+            features = module(features)
+        modules[0].zero_grad()
+        features["sentence_embedding"].pow(3).sum().backward()
+        handle.remove()
+        grads = [one.grad.clone() for one in modules[0].parameters() if one.grad is not None]
+        return features["sentence_embedding"].detach(), grads, sum(tokens)
+
+    vectors, gradients, tokens = step()
+    monkeypatch.setattr("xalign_models.backbones.batching.SPREAD", 0.0)  # all of them together
+    wanted, wanted_gradients, wanted_tokens = step()
+    assert tokens < 0.8 * wanted_tokens
+    torch.testing.assert_close(vectors, wanted, atol=2e-5, rtol=1e-4)
+    for ours, theirs in zip(gradients, wanted_gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=2e-5 * float(theirs.abs().max()) + 1e-6, rtol=1e-3)
