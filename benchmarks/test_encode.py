@@ -28,7 +28,7 @@ from xalign_models.backbones.raw import RawEncoder
 from xalign_models.backbones.transformer import LanguageTransformer
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
-VOCABULARY = [*SPECIAL, *(f"w{i}" for i in range(1000))]
+VOCABULARY = [*SPECIAL, *(f"w{i}" for i in range(1000)), ":", '"']
 SHAPES = {
     "MiniLM-L3, random weights": BertConfig(
         vocab_size=len(VOCABULARY), hidden_size=384, num_hidden_layers=3, num_attention_heads=12, intermediate_size=1536
@@ -40,11 +40,11 @@ SHAPES = {
 }  # fmt: skip
 
 
-def backbone(config: PretrainedConfig, directory: Path) -> list[nn.Module]:
-    """A checkpoint of this shape with random weights and a tokenizer for which a word is a token, and mean pooling."""
+def write_checkpoint(config: PretrainedConfig, directory: Path, end: str = " [SEP]") -> None:
+    """A checkpoint of this shape with random weights and a tokenizer for which a word is a token."""
     tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(VOCABULARY)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = WhitespaceSplit()
-    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    tokenizer.post_processor = TemplateProcessing(single=f"[CLS] $A{end}", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
         model_max_length=512,
@@ -52,6 +52,11 @@ def backbone(config: PretrainedConfig, directory: Path) -> list[nn.Module]:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         AutoModel.from_config(config).save_pretrained(directory)
+
+
+def backbone(config: PretrainedConfig, directory: Path) -> list[nn.Module]:
+    """Such a checkpoint's modules, with mean pooling."""
+    write_checkpoint(config, directory)
     return [LanguageTransformer(str(directory)), Pooling(config.hidden_size, pooling_mode="mean")]
 
 

@@ -52,10 +52,12 @@ class CorpusTask(StampedTask):
     Attributes:
         corpus_name: For ``xalign_models.corpora.load``.
         narrows: Whether a run's choice of languages leaves out subsets; False where the published protocol fixes them.
+        needs: Languages that a model must be fitted for beside a subset's own, e.g. those of a shared pool.
     """
 
     corpus_name: ClassVar[str]
     narrows: ClassVar[bool] = True
+    needs: ClassVar[tuple[str, ...]] = ()
     _corpus: Corpus | None = None
 
     def __init__(self, seed: int = 42, **kwargs: Any) -> None:

@@ -8,13 +8,16 @@ from typing import Any
 
 from tasks.flores import FloresPrecision
 from tasks.gettext import GettextPrecision
+from tasks.isomorphism import IsomorphismStudy, IsomorphismStudyRaw
 from tasks.language_identity import LanguageIdentity
+from tasks.lareqa import MLQAR, XQuADR
 from tasks.ntrex import NTREXPrecision
 from tasks.orthogonality import Orthogonality
 from tasks.own_parallel import OwnParallel
 from tasks.product_search import LazRetrieval, ProductSearchStandIn
 from tasks.sts17 import STS17CrossLingual
 from tasks.tatoeba36 import Tatoeba36
+from tasks.zero_shot import AmazonReviewsZeroShot, AmazonStarsZeroShot, SIB200ZeroShot, TweetSentimentZeroShot
 
 TASKS: tuple[type[Any], ...] = (
     FloresPrecision,
@@ -23,6 +26,14 @@ TASKS: tuple[type[Any], ...] = (
     STS17CrossLingual,
     LanguageIdentity,
     Orthogonality,
+    IsomorphismStudy,
+    IsomorphismStudyRaw,
+    XQuADR,
+    MLQAR,
+    SIB200ZeroShot,
+    TweetSentimentZeroShot,
+    AmazonReviewsZeroShot,
+    AmazonStarsZeroShot,
     LazRetrieval,
     ProductSearchStandIn,
     GettextPrecision,
@@ -37,6 +48,9 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
         "LanguageIdentity",
         "Orthogonality",
         "ProductSearchStandIn",
+        "XQuAD-R",
+        "SIB200ZeroShot",
+        "TweetSentimentZeroShot",
     ),
     "XAlign(embedded)": ("GettextPrecision",),
 }

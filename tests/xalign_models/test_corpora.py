@@ -190,6 +190,19 @@ class TestPublishersLayouts:
         assert corpus.languages == ("deu-Latn", ENGLISH, "zho-Hant")
         assert corpus.pair("zho-Hant") == (["1 zho_Hant", "2 zho_Hant"], ["1 eng_Latn", "2 eng_Latn"])
 
+    def test_flores_full_has_dev_before_devtest_where_dev_is_at_hand(self, data: Callable[[str, str], None]) -> None:
+        for code in ("deu_Latn", "eng_Latn"):
+            data(f"flores200_dataset/devtest/{code}.devtest", f"1 {code}\n")
+        plain, before = load("flores"), load("flores_full")
+        assert before.pair("deu-Latn") == plain.pair("deu-Latn")
+        data("flores200_dataset/dev/deu_Latn.dev", "dev 1 deu_Latn\ndev 2 deu_Latn\n")
+        with pytest.raises(DataError, match="deu-Latn has 3 rows and English 1"):
+            load("flores_full").pair("deu-Latn")
+        data("flores200_dataset/dev/eng_Latn.dev", "dev 1 eng_Latn\ndev 2 eng_Latn\n")
+        assert load("flores_full").texts("deu-Latn") == ["dev 1 deu_Latn", "dev 2 deu_Latn", "1 deu_Latn"]
+        assert load("flores_full").fingerprint() != before.fingerprint()
+        assert load("flores").fingerprint() == plain.fingerprint()
+
     def test_ntrex_takes_the_plain_code_before_its_regions_and_the_english_source(
         self, data: Callable[[str, str], None]
     ) -> None:

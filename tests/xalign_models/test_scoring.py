@@ -1,6 +1,8 @@
-"""Ranks against a brute-force count and a sort, precision against mteb's own accuracy."""
+"""Ranks against a brute-force count and a sort, precision against mteb's own accuracy, AP against scikit-learn's."""
 
 from __future__ import annotations
+
+import tracemalloc
 
 import mteb
 import numpy as np
@@ -9,8 +11,17 @@ from datasets import Dataset
 from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_meta import ModelMeta, ScoringFunction
 from scipy.stats import rankdata
+from sklearn.metrics import average_precision_score
 
-from xalign_models.scoring import gold_ranks, normalise, precision_at
+from xalign_models.scoring import (
+    POOL_BLOCK,
+    average_precision,
+    gold_ranks,
+    normalise,
+    one_target_precision,
+    precision_at,
+    target_counts,
+)
 
 
 def two_sides(n=60, d=12, noise=1.0, seed=0):
@@ -97,3 +108,45 @@ def test_precision_at_1_is_mtebs_accuracy():
         accuracy = np.mean([one["corpus_id"] == i for i, one in enumerate(found[f"{x}-{y}"])])
         assert precision_at(ranks)["precision_at_1"] == accuracy
         assert 0.2 < accuracy < 0.9  # the numbers tell something
+
+
+def pool_of(n, m, k, seed, levels=0):
+    """Queries, a pool, 1 to k targets of each query; few ``levels`` give few distinct scores, so many ties."""
+    rng = np.random.default_rng(seed)
+    draw = (lambda shape: rng.integers(-levels, levels + 1, shape)) if levels else rng.standard_normal
+    queries, pool = (draw((rows, 7)).astype(np.float32) for rows in (n, m))
+    targets = np.stack([rng.choice(m, k, replace=False) for _ in range(n)])
+    targets[np.arange(k) >= rng.integers(1, k + 1, n)[:, None]] = -1
+    return queries, pool, rng.permuted(targets, axis=1)
+
+
+@pytest.mark.parametrize("levels", [0, 1, 3])
+@pytest.mark.parametrize(("n", "m", "k"), [(1, 1, 1), (30, 50, 11), (POOL_BLOCK + 3, 40, 5)])
+def test_average_precision_is_scikit_learns_also_with_ties(n, m, k, levels):
+    for seed in range(3):
+        queries, pool, targets = pool_of(n, m, k, seed, levels)
+        found = average_precision(target_counts(queries, pool, targets))
+        for ap, row, own in zip(found, queries @ pool.T, targets, strict=True):
+            relevant = np.isin(np.arange(m), own)
+            assert ap == pytest.approx(average_precision_score(relevant, row), abs=1e-12)
+
+
+def test_one_target_precision_is_that_of_a_pool_without_the_others():
+    queries, pool, targets = pool_of(40, 60, 4, seed=0, levels=2)
+    found = one_target_precision(target_counts(queries, pool, targets))
+    assert np.isnan(found[targets < 0]).all()
+    for i, j in zip(*np.nonzero(targets >= 0), strict=True):
+        left = np.setdiff1d(np.arange(len(pool)), np.setdiff1d(targets[i], targets[i, j]))
+        scores = pool[left] @ queries[i]
+        assert found[i, j] == pytest.approx(average_precision_score(left == targets[i, j], scores), abs=1e-12)
+
+
+def test_counts_hold_one_block_of_the_scores_and_no_more():
+    queries, pool, targets = pool_of(16 * POOL_BLOCK, 3000, 3, seed=0)
+    tracemalloc.start()
+    target_counts(queries, pool, targets)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    block = 4 * POOL_BLOCK * len(pool)
+    assert peak < 1.5 * block  # the block, and the mask of one comparison with it
+    assert 4 * len(queries) * len(pool) == 16 * block

@@ -31,6 +31,11 @@ def _flores(root: Path) -> dict[str, tuple[Path, ...]]:
     return {from_flores(path.stem): (path,) for path in sorted((root / "devtest").glob("*.devtest"))}
 
 
+def _flores_full(root: Path) -> dict[str, tuple[Path, ...]]:
+    parts = {code: (root / "dev" / f"{file.stem}.dev", file) for code, (file,) in _flores(root).items()}
+    return {code: tuple(path for path in files if path.is_file()) for code, files in parts.items()}
+
+
 def _ntrex(root: Path) -> dict[str, tuple[Path, ...]]:
     found: dict[str, tuple[Path, ...]] = {}
     for path in sorted(
@@ -80,10 +85,13 @@ class Publisher:
     hub: tuple[str, str, str] | None = None  # path, revision, split
 
 
+_FLORES_TASKS = ("FloresBitextMining", "FloresPrecision", "IsomorphismStudy", "SIB200ZeroShot")
+_FLORES_HUB = ("mteb/FloresBitextMining", "2144d16cc15edd22d4a9237d12bff5f31f5c07fc", "devtest")
 PUBLISHERS = {
     "flores": Publisher("flores200_dataset", "FLORES-200 (github.com/facebookresearch/flores)", "parallel",
-                         ("FloresBitextMining", "FloresPrecision"), _flores, join_lines,
-                         ("mteb/FloresBitextMining", "2144d16cc15edd22d4a9237d12bff5f31f5c07fc", "devtest")),
+                         _FLORES_TASKS, _flores, join_lines, _FLORES_HUB),
+    "flores_full": Publisher("flores200_dataset", "FLORES-200, dev and devtest (github.com/facebookresearch/flores)",
+                              "parallel", _FLORES_TASKS, _flores_full, join_lines, _FLORES_HUB),
     "ntrex": Publisher("ntrex", "NTREX-128 (github.com/MicrosoftTranslator/NTREX)", "parallel",
                         ("NTREXBitextMining", "NTREXPrecision"), _ntrex, join_lines,
                         ("mteb/NTREXBitextMining", "66b8b27efc99658903127730575e9fa0cb9f075c", "test")),

@@ -167,11 +167,11 @@ def _legend(rows: Sequence[Row], metric: str) -> list[str]:
         lines.append("≠: not compared, plain was scored on another revision of the task's text; `xalign run` it again.")
     if tested:
         lines.append(
-            f"~: the difference may be chance (p >= {ALPHA} in a paired sign-flip test of the sentences' hits and "
-            "misses; each comparison by itself)."
+            f"~: the difference may be chance (p >= {ALPHA} in a paired sign-flip test over the sentences; each "
+            "comparison by itself)."
         )
     if tested and (untested := sorted(compared - tested)):
-        lines.append(f"Not tested, having no hit or miss per sentence: {', '.join(untested)}.")
+        lines.append(f"Not tested, having no score per sentence: {', '.join(untested)}.")
     return lines
 
 
@@ -266,7 +266,7 @@ def _published_columns(
         same |= {one for one in table.metrics if table.values(metric) and table.values(one) == table.values(metric)}
     subsets = {languages: subset for table in tables for subset, languages in table.languages.items()}
     found: dict[str, dict[str, float]] = {}
-    means: set[str] = set()
+    means, whole = set[str](), set[str]()
     for number in numbers:
         if not {number.metric, _SAME_METRIC.get(number.metric)} & same:
             continue
@@ -280,10 +280,13 @@ def _published_columns(
             means.add(f"{number.column} {heading}")
         elif not number.direction:
             row = subsets.get((source, target) if arrow else (source,), "")
-        found.setdefault(f"{number.column} {heading}".strip(), {}).setdefault(row, number.value)
+        column = f"{number.column} {heading}".strip()
+        found.setdefault(column, {}).setdefault(row, number.value)
+        whole |= {column} if number.whole else set()
     languages = rows - {"mean"}
     return {
         column: {row: value for row, value in values.items() if row in rows}
         for column, values in found.items()
-        if values.keys() & languages and (column not in means or values.keys() - {"mean"} == languages)  # like for like
+        if (values.keys() & languages or column in whole)
+        and (column not in means or values.keys() - {"mean"} == languages)  # like for like
     }

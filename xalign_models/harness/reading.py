@@ -243,6 +243,7 @@ class Published:
         direction: ``eng->other`` or ``other->eng`` where the subset does not say it.
         metric: As published, e.g. ``accuracy``.
         value: In percent.
+        whole: Whether an average is over all subsets of the task, so that it says something without its parts.
     """
 
     column: str
@@ -250,6 +251,7 @@ class Published:
     direction: str
     metric: str
     value: float
+    whole: bool = False
 
 
 def read_published(root: Path, task: str) -> Iterator[Published]:
@@ -269,4 +271,5 @@ def read_published(root: Path, task: str) -> Iterator[Published]:
                     variant = " ".join(f"{key} {text}" if text.isdecimal() else text for key, text in parts.items())
                     value = float(row["value"]) * (100 if row["unit"] == "fraction" else 1)
                     column = f"{variant} [{entry['paper']}]"
-                    yield Published(column, row["subset"], row.get("direction", ""), row["metric"], value)
+                    whole = entry.get("whole", False)
+                    yield Published(column, row["subset"], row.get("direction", ""), row["metric"], value, whole)

@@ -138,7 +138,8 @@ def _run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, item
 
     meta, name = encoder.mteb_model_meta, task.metadata.name
     everything = list(task.hf_subsets)
-    by_subset = task.metadata.hf_subsets_to_langscripts
+    shared = getattr(task, "needs", ())
+    by_subset = {subset: {*shared, *codes} for subset, codes in task.metadata.hf_subsets_to_langscripts.items()}
     unfitted = tuple(encoder.unfitted({one for subset in everything for one in by_subset[subset]}))
     folder = cache.path_of(name, meta).parent / "items" if items else None
     try:

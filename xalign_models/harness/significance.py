@@ -8,6 +8,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from xalign_models.harness.reading import MAIN, TaskScores
 
 logger = logging.getLogger(__name__)
 
-Hits = dict[str, npt.NDArray[np.bool_]]
+Outcomes = dict[str, npt.NDArray[np.bool_ | np.floating]]
 
 ALPHA = 0.05
 MOST_TESTED = 5000
@@ -24,16 +25,18 @@ MOST_TESTED = 5000
 
 
 class Items:
-    """Outcomes item by item, as hits: whether the gold was among the first k.
+    """Outcomes item by item, whose mean is the score.
+
+    Whether the gold was among the first k, whether the label was right, or a number such as a question's AP.
 
     Args:
-        metric: ``precision_at_k``; ``main_score`` of ranks is ``precision_at_1``. Others cannot be tested.
+        metric: ``precision_at_k`` or ``main_score``, which of ranks is ``precision_at_1``. Others cannot be tested.
     """
 
     def __init__(self, metric: str) -> None:
         match = re.fullmatch(r"precision_at_(\d+)", "precision_at_1" if metric == MAIN else metric)
         self.metric, self.k = metric, int(match[1]) if match else None
-        self._loaded: dict[tuple[str, str], Hits] = {}
+        self._loaded: dict[tuple[str, str], Outcomes] = {}
 
     def gaps(self, table: TaskScores, base: TaskScores, subsets: Sequence[str]) -> npt.NDArray[np.float64] | None:
         """Each sentence's share (n,) in the macro difference, which is their sum; None if the items do not say.
@@ -41,37 +44,46 @@ class Items:
         Sentence i is taken to be the same in all subsets, as it is in multi-parallel text; where subsets have sentences
         of their own, this merely puts independent outcomes together.
         """
-        mine, theirs = self.hits(table), self.hits(base)
+        mine, theirs = self.outcomes(table), self.outcomes(base)
         if any(s not in mine or s not in theirs or len(mine[s]) != len(theirs[s]) for s in subsets):
             return None
         total = np.zeros(max(len(mine[subset]) for subset in subsets))
         for subset in subsets:
             n = len(mine[subset])
-            total[:n] += (mine[subset].astype(np.int8) - theirs[subset].astype(np.int8)) / (n * len(subsets))
+            total[:n] += (mine[subset].astype(np.float64) - theirs[subset]) / (n * len(subsets))
         return total
 
-    def hits(self, table: TaskScores) -> Hits:
-        """By subset; empty unless there are ranks that give the scores."""
+    def outcomes(self, table: TaskScores) -> Outcomes:
+        """By subset; empty unless there are items that give the scores."""
         key = table.model, table.task
         if key not in self._loaded:
             self._loaded[key] = self._load(table)
         return self._loaded[key]
 
-    def _load(self, table: TaskScores) -> Hits:
+    def _load(self, table: TaskScores) -> Outcomes:
         path, values = table.folder / "items" / f"{table.task}.npz", table.values(self.metric)
         if self.k is None or not path.is_file() or len(values) > MOST_TESTED:
             return {}
         try:
             with path.open("rb") as handle, np.load(handle) as file:
-                ranks = {subset: file[subset] for subset in sorted(values.keys() & set(file.files))}
+                items = {subset: _outcomes(file[subset], self.k) for subset in sorted(values.keys() & set(file.files))}
         except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             logger.warning("%s is damaged (%s) and its differences are not tested.", path, type(error).__name__)
             return {}
         return {
-            subset: rank <= self.k
-            for subset, rank in ranks.items()
-            if rank.ndim == 1 and rank.dtype.kind in "iu" and abs(np.mean(rank <= self.k) - values[subset]) < 1e-5
+            subset: found
+            for subset, found in items.items()
+            if found is not None and abs(np.mean(found) - values[subset]) < 1e-5
         }
+
+
+def _outcomes(items: npt.NDArray[Any], k: int) -> npt.NDArray[np.bool_ | np.floating] | None:
+    """Of ranks, of pairs of a predicted and a true label, or the numbers themselves; None of anything else."""
+    if items.ndim == 2 and items.shape[1] == 2 and items.dtype.kind == "U":
+        return np.asarray(items[:, 0] == items[:, 1])
+    if items.ndim == 1 and items.dtype.kind in "iu":
+        return np.asarray(items <= k)
+    return items if items.ndim == 1 and items.dtype.kind == "f" else None
 
 
 def sign_flip_test(gaps: npt.NDArray[np.float64]) -> float:

@@ -204,6 +204,23 @@ def test_subsets_of_different_length_weigh_the_same(put, tmp_path) -> None:
     assert 100 * gaps.sum() == pytest.approx(cells(leaderboard(results))[LSAR]["T"].difference, abs=1e-3)
 
 
+def test_labels_and_average_precisions_are_tested_too(put, tmp_path) -> None:
+    rng = np.random.default_rng(5)
+    theirs = rng.random(400)
+    close = np.clip(theirs + rng.normal(0, 0.2, 400), 0, 1)
+    truth = np.where(theirs < 0.5, "good", "bad")
+    for task, mine, base in (
+        ("AP", np.sqrt(theirs), theirs),
+        ("Close", close, theirs),
+        ("Labels", np.stack([truth, truth], axis=1), np.stack([np.full(400, "good"), truth], axis=1)),
+    ):
+        for model, of, items in ((LSAR, PLAIN, mine), (PLAIN, None, base)):
+            score = items.mean() if items.ndim == 1 else np.mean(items[:, 0] == items[:, 1])
+            put(model, task, {"en": round(float(score), 6)}, baseline=of, ranks={"en": items})
+    found = cells(leaderboard(read_results(tmp_path)))[LSAR]
+    assert {task: found[task].significant for task in found} == {"AP": True, "Close": False, "Labels": True}
+
+
 @pytest.mark.parametrize("damage", ["stale", "other", "cut"])
 def test_items_that_do_not_give_the_scores_are_not_used(put, tmp_path, damage: str) -> None:
     hits = np.arange(100) < 50
@@ -251,6 +268,24 @@ def test_published_tatoeba_goes_to_its_direction(put, tmp_path) -> None:
     found = cells(detail(read_results(tmp_path), "Tatoeba36", published=True))
     assert found["afr-Latn"]["mBERT Original [lsar] eng→X"].score == pytest.approx(38.9)
     assert not any("[lsar] X→eng" in column for column in found["afr-Latn"])
+
+
+def test_a_published_mean_over_all_subsets_needs_none_of_them(put, tmp_path) -> None:
+    put(PLAIN, "XQuAD-R", {"deu-Latn": 0.4, "ell-Grek": 0.2}, metric="map", languages={"ell-Grek": ["ell-Grek"]})
+    (tmp_path / "results" / "published").symlink_to(PUBLISHED)
+    found = cells(detail(read_results(tmp_path), "XQuAD-R", published=True))
+    assert found["mean"]["plain__tiny"].score == pytest.approx(30)
+    assert found["mean"]["mBERT (X-X) LSAR OSCAR [lsar]"].score == pytest.approx(45.89)
+    assert list(found["deu-Latn"]) == ["plain__tiny"]  # of one target and of MLQA-R nothing is mixed in
+
+
+def test_published_reviews_stand_by_language(put, tmp_path) -> None:
+    reviews = {one: [one] for one in ("eng-Latn", "deu-Latn", "fra-Latn", "jpn-Jpan")}
+    put(PLAIN, "AmazonReviewsZeroShot", dict.fromkeys(reviews, 0.8), metric="accuracy", languages=reviews)
+    (tmp_path / "results" / "published").symlink_to(PUBLISHED)
+    found = cells(detail(read_results(tmp_path), "AmazonReviewsZeroShot", published=True))
+    assert found["deu-Latn"]["XLM-R Original layer 11 OSCAR [lsar]"].score == pytest.approx(78.32)
+    assert found["mean"]["XLM-R Original layer 11 OSCAR [lsar]"].score == pytest.approx(80.32)
 
 
 def test_published_means_over_other_languages_are_left_out(put, tmp_path) -> None:

@@ -1,0 +1,93 @@
+"""IsomorphismStudy: decompositions, products and memory of a language pair, its time against a fit per direction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.linalg import orthogonal_procrustes
+
+from tasks import isomorphism
+from tasks.isomorphism import rotated_ranks
+from xalign_models.scoring import normalise
+
+NTREX, FLORES = 1997, 1012
+"""Sentences of a language to fit on and to rank."""
+
+
+@pytest.fixture
+def device() -> str:
+    return "cpu"  # the fit and the scorer are numpy
+
+
+def two_languages(n: int, m: int, d: int, noise: float = 0.5) -> tuple[np.ndarray, ...]:
+    """Unit rows of two made-up languages, (n, d) to fit on and (m, d) to rank; the second has its coordinates moved."""
+    rng = np.random.default_rng(0)
+    content = rng.standard_normal((n + m, d), dtype=np.float32)
+    sides = (content, np.roll(content, d // 2, axis=1))
+    a, b = (normalise(side + noise * rng.standard_normal(content.shape, dtype=np.float32)) for side in sides)
+    return a[:n], b[:n], a[n:], b[n:]
+
+
+def test_against_one_fit_and_one_sort_per_direction(compare):
+    """Scipy's Procrustes and a sort of all scores for each ordered pair; the same ranks from one fit and no sort."""
+    sides = two_languages(NTREX, FLORES, 384, noise=1.5)
+
+    def theirs():
+        own, found = np.arange(FLORES)[:, None], []
+        for fit_a, fit_b, a, b in (sides, [sides[i] for i in (1, 0, 3, 2)]):
+            weight = orthogonal_procrustes(fit_a, fit_b)[0]
+            scores = (a @ b.T, normalise(a @ weight) @ b.T)
+            found.append([np.argmax(np.argsort(-one, axis=1) == own, axis=1) + 1 for one in scores])
+        return np.array(found)
+
+    pair = compare(
+        f"isomorphism of a language pair, n={NTREX} m={FLORES} d=384", lambda: rotated_ranks(*sides), theirs,
+        "scipy and a sort per direction",
+    )  # fmt: skip
+    assert np.abs(np.array(pair.ours) - pair.theirs).max() <= 1  # two products may round a near tie differently
+    assert np.mean(np.array(pair.ours) == pair.theirs) > 0.99
+    assert 0.2 < np.mean(pair.theirs == 1) < 0.9
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "sizes"),
+    [(200, 64, [64]), (40, 64, [40, 24]), (40, 400, [40, 40])],
+    ids=["n >= d", "n < d", "2n < d"],
+)
+def test_decompositions_and_products_of_a_pair(benchmark, note, monkeypatch, n, d, sizes):
+    """Both directions: one SVD of d x d, or, when n < d, two of at most n x n: in the rows' span and out of it."""
+    sides = two_languages(n, 100, d)
+    svd, gold_ranks, found, products = np.linalg.svd, isomorphism.gold_ranks, [], []
+    monkeypatch.setattr(np.linalg, "svd", lambda x, *args: (found.append(len(x)), svd(x, *args))[1])
+    monkeypatch.setattr(isomorphism, "gold_ranks", lambda *args: (products.append(1), gold_ranks(*args))[1])
+    benchmark.pedantic(rotated_ranks, sides, rounds=1)
+    assert found == sizes
+    assert len(products) == 2
+    note(svds=found, score_matrices=len(products))
+
+
+@pytest.mark.parametrize("d", [1024, 4096])
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="reads peak memory as Linux reports it")
+def test_peak_memory_of_a_pair(benchmark, note, say, d):
+    """At a language model's size, and where rows are more than dimensions."""
+    sides = two_languages(NTREX, FLORES, d)
+
+    def resident(what: str) -> int:
+        line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(what))
+        return 1024 * int(line.split()[1])
+
+    def peak() -> int:
+        Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+        before = resident("VmRSS")
+        forward, _ = rotated_ranks(*sides)
+        assert np.mean(forward[0] == 1) < 0.01
+        assert np.mean(forward[1] == 1) > 0.99
+        return resident("VmHWM") - before
+
+    used = benchmark.pedantic(peak, rounds=1)
+    bound = 12 * 8 * max(d, NTREX) ** 2
+    note(peak_bytes=used, bound_bytes=bound)
+    say(f"memory of a language pair, n={NTREX} d={d}: {used / 2**20:.0f} MiB; stated at most {bound / 2**20:.0f} MiB")
+    assert used < bound

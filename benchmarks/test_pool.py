@@ -1,0 +1,72 @@
+"""LAReQA's scoring: average precision against one pool of all languages, in blocks; time, memory, scikit-learn."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score
+
+from benchmarks.roofline import mining_flops
+from xalign_models.scoring import POOL_BLOCK, average_precision, normalise, one_target_precision, target_counts
+
+QUESTIONS, CANDIDATES, LANGUAGES = 13_090, 13_014, 11
+"""Of XQuAD-R."""
+
+
+@pytest.fixture
+def device() -> str:
+    return "cpu"  # the scorer is numpy
+
+
+def pool_of(questions: int, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Made-up unit rows; a question lies nearer to its eleven answers than to most others."""
+    rng = np.random.default_rng(0)
+    pool = normalise(rng.standard_normal((CANDIDATES, d), dtype=np.float32))
+    targets = np.stack([rng.choice(CANDIDATES, LANGUAGES, replace=False) for _ in range(questions)])
+    noise = rng.standard_normal((questions, d), dtype=np.float32)
+    return normalise(pool[targets].sum(axis=1) + 0.3 * noise), pool, targets
+
+
+@pytest.mark.parametrize("d", [384, 1024])
+def test_all_of_xquad_r(benchmark, note, say, d):
+    """The whole task's scoring: counts, AP and the heat map's cells; the protocol's limit is three minutes."""
+    queries, pool, targets = pool_of(QUESTIONS, d)
+
+    def score():
+        counts = target_counts(queries, pool, targets)
+        return average_precision(counts).mean(), np.nanmean(one_target_precision(counts))
+
+    start = time.perf_counter()
+    found = benchmark.pedantic(score, rounds=1)
+    seconds = time.perf_counter() - start
+    tracemalloc.start()
+    target_counts(queries, pool, targets)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    matrix, block, counts = 4 * QUESTIONS * CANDIDATES, 4 * POOL_BLOCK * CANDIDATES, 8 * targets.size
+    gflops = mining_flops(QUESTIONS, CANDIDATES, d) / 1e9
+    note(seconds=seconds, peak_bytes=peak, score_matrix_bytes=matrix, gflop_per_s=gflops / seconds, mean_ap=found[0])
+    say(
+        f"XQuAD-R's scoring, {QUESTIONS} x {CANDIDATES}, d={d}: {seconds:.1f} s, peak {peak / 2**20:.0f} MiB; "
+        f"the score matrix alone is {matrix / 2**20:.0f} MiB"
+    )
+    assert 0 < found[0] < 1
+    assert peak < 1.5 * block + 2 * counts
+    assert seconds < 180
+
+
+def test_against_scikit_learn(compare):
+    queries, pool, targets = pool_of(POOL_BLOCK, 384)
+
+    def theirs():
+        scores = queries @ pool.T
+        relevant = np.zeros(scores.shape, dtype=np.bool_)
+        np.put_along_axis(relevant, targets, True, axis=1)
+        return [average_precision_score(*pair) for pair in zip(relevant, scores, strict=True)]
+
+    label = f"AP of {POOL_BLOCK} questions in a pool of {CANDIDATES}, d=384"
+    pair = compare(label, lambda: average_precision(target_counts(queries, pool, targets)), theirs, "scikit-learn", 3)
+    np.testing.assert_allclose(pair.ours, pair.theirs, rtol=0, atol=1e-9)

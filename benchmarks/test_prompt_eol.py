@@ -1,0 +1,130 @@
+"""PromptEOL encoding of texts of mixed lengths, against batches of 32 as they come, right-padded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from benchmarks.roofline import encode_flops, linear_weights, peak_flops
+from benchmarks.test_encode import VOCABULARY, mixed_texts, write_checkpoint
+from xalign_models.backbones import prompt_eol
+from xalign_models.backbones.prompt_eol import PromptEOL
+from xalign_models.backbones.raw import RawEncoder
+from xalign_models.backbones.templates import ENGLISH, prompted
+
+BATCH = 32
+
+
+def naive(model: nn.Module, tokenizer, texts: list[str], prompt: str) -> np.ndarray:
+    """What one would write first; the model without its head, so that no logits are computed."""
+    vectors = []
+    for start in range(0, len(texts), BATCH):
+        filled = [prompted(prompt, text) for text in texts[start : start + BATCH]]
+        inputs = tokenizer(filled, padding=True, padding_side="right", return_tensors="pt").to(model.device)
+        with torch.inference_mode():
+            states = model(**inputs).last_hidden_state
+        last = inputs["attention_mask"].sum(dim=1) - 1
+        vectors.append(states[torch.arange(len(filled)), last].float().cpu().numpy())
+    return np.concatenate(vectors)
+
+
+def random_lm(directory: Path, device: str) -> list[nn.Module]:
+    """Three layers of SmolLM2's shape with random weights, and last-token pooling."""
+    from sentence_transformers.sentence_transformer.modules import Pooling
+    from transformers import LlamaConfig
+
+    config = LlamaConfig(
+        vocab_size=len(VOCABULARY), hidden_size=576, num_hidden_layers=3, num_attention_heads=9, num_key_value_heads=3,
+        intermediate_size=1536, pad_token_id=0, bos_token_id=2, eos_token_id=3,
+    )  # fmt: skip
+    write_checkpoint(config, directory, end="")
+    return [module.to(device).eval() for module in (PromptEOL(str(directory)), Pooling(576, "lasttoken"))]
+
+
+def run(modules, device, texts, prompt, compare, note, say, label):
+    first = modules[0]
+    raw = RawEncoder("", lambda: modules, device)
+    pair = compare(
+        f"PromptEOL {label}, {len(texts)} texts",
+        lambda: RawEncoder("", lambda: modules, device).encode(texts, prompt),
+        lambda: naive(first.model, first.tokenizer, texts, prompt),
+        "batches of 32 as they come",
+        3,
+    )
+    largest = np.abs(pair.theirs).max()
+    exact = first.model.dtype == torch.float32
+    np.testing.assert_allclose(pair.ours / largest, pair.theirs / largest, rtol=0, atol=1e-5 if exact else 0.05)
+    raw.encode(texts, prompt)
+    counts, lengths = raw.counts, raw.lengths(texts, prompt)
+    share = sum(lengths) / sum(
+        len(part) * max(part) for part in (lengths[i : i + BATCH] for i in range(0, len(lengths), BATCH))
+    )
+    ours = counts.real_tokens / counts.padded_tokens
+    config = first.model.config
+    flops = encode_flops(lengths, linear_weights(first), config.num_hidden_layers, config.hidden_size, causal=True)
+    peak = peak_flops(device)
+    note(
+        model=label, dtype=str(first.model.dtype).removeprefix("torch."), useful_share=ours, useful_share_naive=share,
+        tokens_per_s=counts.real_tokens / pair.seconds,
+        fraction_of_roofline=flops / pair.seconds / peak, flops=flops, peak=peak,
+    )  # fmt: skip
+    say(
+        f"  {counts.real_tokens} tokens, useful share {ours:.3f}, naive {share:.3f}"
+        + ("" if np.isnan(pair.seconds) else f"; {counts.real_tokens / pair.seconds:.0f} real tokens/s")
+    )
+    assert np.isnan(pair.ratio) or pair.ratio > 1
+
+
+def test_mixed_lengths(device, compare, note, say, tmp_path):
+    modules = random_lm(tmp_path, device)
+    prompt = 'w1 w2 w3 " [TEXT] " w4 w5 w6 w7 : "'
+    run(modules, device, mixed_texts(256), prompt, compare, note, say, "SmolLM2 shape L3, random weights")
+
+
+@pytest.mark.parametrize("name", ["smollm2-135m", "gemma-3-270m"])
+def test_embedded_model(device, compare, note, say, name):
+    """The real models on interface strings in twelve languages."""
+    try:
+        from xalign_models import assets, corpora
+        from xalign_models.backbones.loading import load_modules
+        from xalign_models.catalogue import BACKBONES
+    except ImportError as error:
+        pytest.skip(f"{error.name} is not installed")
+    for asset in (name, "gettext"):
+        if assets.where(asset) is None:
+            pytest.skip(f"the asset is not installed; run: xalign assets install {asset}")
+    columns = corpora.load("gettext:test")
+    texts = list(dict.fromkeys(text for one in columns.languages for text in columns.texts(one)[:8]))
+    modules = load_modules(BACKBONES[f"{name}-en-prompts"], device)
+    run(modules, device, texts, ENGLISH, compare, note, say, name)
+
+
+def test_shared_prefix(device, compare, note, say, tmp_path, monkeypatch):
+    """The template's first tokens, computed once per batch and not once per text."""
+    modules = random_lm(tmp_path, device)
+    prompt = " ".join(f"w{i}" for i in range(12)) + " [TEXT] w4"
+    raw = RawEncoder("", lambda: modules, device)
+    texts = mixed_texts(128)
+
+    def encode(least: int) -> np.ndarray:
+        monkeypatch.setattr(prompt_eol, "MIN_SHARED", least)
+        return raw.encode(texts, prompt)
+
+    pair = compare(
+        "shared prefix of 13 tokens", lambda: encode(3), lambda: encode(10_000), "computing it every time", 3
+    )
+    np.testing.assert_allclose(pair.ours, pair.theirs, atol=1e-3 * np.abs(pair.theirs).max())
+    counted = []
+    modules[0].model.layers[0].register_forward_pre_hook(
+        lambda _, arguments: counted.append(arguments[0].shape[0] * arguments[0].shape[1])
+    )
+    encode(3)
+    shared, counted[:] = sum(counted), []
+    encode(10_000)
+    note(tokens_computed=shared, tokens_without=sum(counted))
+    say(f"  {shared} padded tokens computed, {sum(counted)} without sharing")
+    assert shared < sum(counted)

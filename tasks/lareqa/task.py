@@ -1,0 +1,143 @@
+"""The LAReQA protocol: mAP of finding a question's answers in all languages in one pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from mteb.types import PromptType
+
+from tasks.base import fill_scores
+from tasks.files import FilesTask, Scored
+from tasks.lareqa.reader import SENTENCE_END, Side, read_file
+from xalign_models.errors import DataError
+from xalign_models.scoring import average_precision, one_target_precision, target_counts
+
+if TYPE_CHECKING:
+    from mteb.models import EncoderProtocol
+    from mteb.types import EncodeKwargs
+
+HOME = "github.com/google-research-datasets/lareqa"
+
+
+class LAReQA(FilesTask):
+    """Mean average precision of questions in each language (a subset) against the sentences of all languages.
+
+    All candidates of all languages are one pool, each encoded with its own language; relevant are the sentences that
+    answer the question in any language; scores are dot products; AP is scikit-learn's, so that ties count against the
+    model. Every subset has:
+
+    - ``map`` (main): of its language's questions; the mean over subsets weighs languages equally,
+      ``map_all_questions``, the same in every subset, weighs questions equally, as the papers do;
+    - ``one_target_<language>``: a row of the limit-to-one-target heat map, the mAP when all answers but the one in
+      <language> are taken out of the pool;
+    - ``one_target_same``, ``one_target_other``: that row's diagonal cell and the mean of the others.
+
+    Attributes:
+        expected: Canonical code -> questions and candidates of the published set; a file with others is refused.
+        own_sentences: Whether the sentences are split here, so that there are others than the published ones.
+    """
+
+    narrows = False
+    expected: ClassVar[Mapping[str, tuple[int, int]]]
+    own_sentences = False
+
+    def read(self, files: tuple[Path, ...]) -> Side:
+        """A language's questions and candidates.
+
+        Raises:
+            DataError: The file is malformed.
+        """
+        return read_file(files[0])
+
+    def reading(self) -> str:
+        """What ends a sentence, where that is not in the files."""
+        return SENTENCE_END.pattern if self.own_sentences else ""
+
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
+        """Read all languages, the pool of every subset, and check that nothing is lacking.
+
+        Raises:
+            DataError: Files are missing or malformed, or have not as many questions and candidates as was published.
+        """
+        if self.data_loaded:
+            return
+        corpus = self.open_corpus()
+        sides = {language: corpus.rows(language) for language in self.expected}
+        for language, side in sides.items():
+            self.check(language, side)
+        self.dataset = {language: dict.fromkeys(self.eval_splits, side) for language, side in sides.items()}
+        self.data_loaded = True
+
+    def check(self, language: str, side: Side) -> None:
+        """Compare the counts with those of the published set.
+
+        Raises:
+            DataError: They differ; the message names them.
+        """
+        found = {"questions": len(side.questions), "candidates": len(side.candidates)}
+        for (what, count), wanted in zip(found.items(), self.expected[language], strict=True):
+            if count != wanted and not (what == "candidates" and self.own_sentences):
+                raise DataError(
+                    f"{self.metadata.name}: {language} has {count} {what}, the published set has {wanted}; take the "
+                    f"files anew from {HOME}."
+                )
+
+    def score(self, model: EncoderProtocol, subsets: set[str], split: str, encode_kwargs: EncodeKwargs) -> Scored:
+        """Scores of all subsets, whose questions share the pool, and the AP of each question."""
+        sides: dict[str, Side] = {language: self.dataset[language][split] for language in self.expected}
+
+        def vectors(texts: Mapping[str, list[str]], kind: PromptType) -> npt.NDArray[np.float32]:
+            """Of all languages' texts in one go, each beside its language."""
+            flat = [text for of_language in texts.values() for text in of_language]
+            codes = [language for language, of_language in texts.items() for _ in of_language]
+            return self.embed(model, flat, codes, split=split, subset=kind.value, encode_kwargs=encode_kwargs,
+                              prompt_type=kind)  # fmt: skip
+
+        pool = vectors({one: side.candidates for one, side in sides.items()}, PromptType.document)
+        questions = vectors({one: list(side.questions.values()) for one, side in sides.items()}, PromptType.query)
+        counts = target_counts(questions, pool, pool_targets(sides))
+        ap, one_target = average_precision(counts), one_target_precision(counts)
+        scores, items, start = {}, {}, 0
+        for language, side in sides.items():
+            rows = slice(start, start + len(side.questions))
+            start = rows.stop
+            items[language] = ap[rows].astype(np.float32)
+            own = {"map": float(ap[rows].mean()), "map_all_questions": float(ap.mean())}
+            scores[language] = fill_scores(own | heat_map_row(language, list(sides), one_target[rows]), "map")
+        return scores, items
+
+
+def pool_targets(sides: Mapping[str, Side]) -> npt.NDArray[np.int64]:
+    """(n, k): where each question's answer in each of the k languages stands in the pool of all; -1 where it has none.
+
+    Questions and pool are in the order of ``sides``.
+    """
+    starts = np.cumsum([0, *(len(side.candidates) for side in sides.values())])
+    return np.array([
+        [start + side.answers[question] if question in side.answers else -1
+         for start, side in zip(starts, sides.values(), strict=False)]
+        for asked in sides.values()
+        for question in asked.questions
+    ])  # fmt: skip
+
+
+def heat_map_row(language: str, languages: list[str], one_target: npt.NDArray[np.float64]) -> dict[str, float]:
+    """One question language's row of the limit-to-one-target heat map, and its mean off the diagonal.
+
+    Args:
+        language: Of the questions.
+        languages: k canonical codes, of the answers.
+        one_target: (n, k) of :func:`xalign_models.scoring.one_target_precision`.
+    """
+    cells = {
+        answer: float(np.nanmean(column))
+        for answer, column in zip(languages, one_target.T, strict=True)
+        if not np.isnan(column).all()
+    }
+    others = [value for answer, value in cells.items() if answer != language]
+    row = {f"one_target_{answer}": value for answer, value in cells.items()}
+    return row | {"one_target_same": cells[language]} | ({"one_target_other": float(np.mean(others))} if others else {})
