@@ -66,6 +66,16 @@ class XAlignEncoder(AbsEncoder):
         """Those of ``languages`` (any codes) that the alignment or the prompts do not know, canonical and sorted."""
         return [] if self.languages is None else sorted({canonical(one) for one in languages} - self.languages)
 
+    def refusal(self, unfitted: Sequence[str]) -> str:
+        """Why texts in these languages cannot be encoded, and what can be done."""
+        prompted = prompt_languages(self.prompts)
+        if prompted is None or set(unfitted) <= prompted:
+            return f"{self.mteb_model_meta.name} is not fitted for {', '.join(unfitted)}"
+        return (
+            f"{self.mteb_model_meta.name} has no prompt in {', '.join(sorted({*unfitted} - prompted))}; it has one in "
+            f"{', '.join(sorted(prompted))}. English prompts (en-prompts) do for every language"
+        )
+
     def prompt_for(self, task: TaskMetadata, prompt_type: PromptType | None = None) -> str:
         """The first that is set of task name, task type, query / document, default; a language's own goes before it."""
         kind = str(getattr(prompt_type, "value", prompt_type or ""))
@@ -108,10 +118,7 @@ class XAlignEncoder(AbsEncoder):
         by_language = prompt_languages(self.prompts)
         if lang and by_language:
             if missing := sorted({str(one) for one in lang} - by_language):
-                raise LanguageError(
-                    f"{self.mteb_model_meta.name} has no prompt in {', '.join(missing)}; it has one in "
-                    f"{', '.join(sorted(by_language))}. English prompts (en-prompts) do for every language."
-                )
+                raise LanguageError(f"{self.refusal(missing)}.")
             raw = self.raw.encode(texts, [self.prompts[str(one)] for one in lang], progress)
         else:
             raw = self.raw.encode(texts, prompt, progress)

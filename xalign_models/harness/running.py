@@ -146,7 +146,7 @@ def _run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, item
         if unfitted:
             task.hf_subsets = [subset for subset in everything if not encoder.unfitted(by_subset[subset])]
             if not task.hf_subsets:
-                raise LanguageError(f"{meta.name} is not fitted for {', '.join(unfitted)}, which every subset needs.")
+                raise LanguageError(f"No subset can be scored: {encoder.refusal(unfitted)}.")
         cache.keep_only_usable(task, meta)
         before = _modified(cache.path_of(name, meta))
         result = mteb.evaluate(

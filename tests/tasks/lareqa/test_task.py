@@ -161,7 +161,7 @@ def test_a_model_that_lacks_a_language_of_the_pool_is_not_scored(xquad, planted,
     outcome = _run_one(encoder, Small(), SafeResultCache(tmp_path), items=True)
     assert outcome.result is None
     assert outcome.unfitted == ("fra-Latn",)
-    assert "not fitted for fra-Latn, which every subset needs" in outcome.error
+    assert "No subset can be scored: test/planted is not fitted for fra-Latn." in outcome.error
 
 
 def test_files_that_lack_something_are_refused(xquad, workdir):
