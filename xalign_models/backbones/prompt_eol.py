@@ -40,7 +40,7 @@ class PromptEOL(LanguageTransformer):
         ids, mask = features["input_ids"], features["attention_mask"]
         if not bool(mask[:, 0].all()):  # padded on the left: positions count from the first real token
             features["position_ids"] = (mask.cumsum(dim=1) - 1).clamp(min=0)
-        shared = 0 if torch.is_grad_enabled() or len(ids) == 1 else _shared_tokens(ids, mask)
+        shared = 0 if torch.is_grad_enabled() or self.training or len(ids) == 1 else _shared_tokens(ids, mask)
         if shared < MIN_SHARED:
             return super().embed_tokens(features, **kwargs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -121,10 +122,11 @@ class LanguageTransformer(Transformer):
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
         """Write weights (of LoRA alone where there are such), tokenizer and configuration."""
-        if _has_adapter(self.model) and self.base:
-            for adapter in self.model.peft_config.values():
-                adapter.base_model_name_or_path = self.base["model"]  # not where it lies on this machine
         super().save(output_path, *args, **kwargs)
+        path = Path(output_path) / "adapter_config.json"
+        if self.base and path.is_file():  # name the checkpoint, not where it lies on this machine
+            adapter = {**json.loads(path.read_text(encoding="utf-8")), "base_model_name_or_path": self.base["model"]}
+            path.write_text(json.dumps(adapter, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Self:
@@ -157,11 +159,12 @@ class LanguageTransformer(Transformer):
         """sentence-transformers' own forward: ``features["token_embeddings"]`` (b, s, d) of the layer asked for.
 
         A batch that is trained on holds texts of all lengths together: those of similar length go through the model
-        together, and their padding is left out. Without gradients batches are of similar length to begin with.
+        together, and their padding is left out. Otherwise batches are of similar length to begin with. (Not a matter of
+        gradients: a cached loss embeds once without and once with them, and must draw the same dropout.)
         """
         mask = features["attention_mask"]
         lengths = mask.sum(dim=1).tolist()
-        groups = list(token_budget_batches(lengths, mask.numel())) if torch.is_grad_enabled() else []
+        groups = list(token_budget_batches(lengths, mask.numel())) if self.training else []
         if len(groups) < 2:
             return super().forward(features, **kwargs)  # type: ignore[no-any-return]
         padded: torch.Tensor | None = None

@@ -64,7 +64,8 @@ def write_model(folder: Path, kind: str = "llama", **tokenizer: Any) -> Path:
             **size, num_key_value_heads=1, head_dim=8, query_pre_attn_scalar=8, sliding_window=16, layer_types=[
                 "sliding_attention", "full_attention", "sliding_attention"]),
         "gpt2": lambda: GPT2Config(
-            vocab_size=size["vocab_size"], n_embd=32, n_layer=3, n_head=4, n_positions=512, initializer_range=0.3),
+            vocab_size=size["vocab_size"], n_embd=32, n_layer=3, n_head=4, n_positions=512, initializer_range=0.3,
+            resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0),
     }[kind]()  # fmt: skip
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -270,6 +271,7 @@ def test_training_by_groups_of_similar_length_changes_neither_vectors_nor_gradie
 ) -> None:
     modules = loading.load_modules(spec_of(make_lm(kind)), "cpu")
     modules[0].tokenizer.padding_side = side
+    modules[0].train()
 
     def step() -> tuple[torch.Tensor, list[torch.Tensor], int]:
         tokens = []

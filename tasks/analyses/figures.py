@@ -1,0 +1,82 @@
+"""The look that all figures share: colours that colour-blind readers tell apart, labels that say their unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from xalign_models.paths import atomic_file
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's palette without its yellow, which is pale on white."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+LINES = ("-", "--", "-.", ":")
+SEQUENTIAL = "cividis"
+"""Colour map of magnitudes: as even to colour-blind readers as to others, and in print."""
+STYLE: Any = {
+    "font.size": 10,
+    "font.family": "DejaVu Sans",
+    "axes.titlesize": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 5,
+    "svg.hashsalt": "xalign",
+}
+DPI = 150
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """The style where a figure is drawn, as ``with`` or as a decorator; nothing of matplotlib's state outlives it."""
+    with matplotlib.rc_context(STYLE):
+        yield
+
+
+def canvas(
+    rows: int = 1, columns: int = 1, *, width: float = 7.0, height: float = 4.5, **options: Any
+) -> tuple[Figure, npt.NDArray[np.object_]]:
+    """A figure of ``width`` x ``height`` inches and its axes (rows, columns); to be drawn within :func:`styled`."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes: npt.NDArray[np.object_] = figure.subplots(rows, columns, squeeze=False, **options)
+    return figure, axes
+
+
+def look(index: int) -> dict[str, Any]:
+    """Colour, marker and line style of the ``index``-th series; the first 28 all differ in two of the three."""
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        "marker": MARKERS[(index + index // len(COLOURS)) % len(MARKERS)],
+        "linestyle": LINES[index // len(COLOURS) % len(LINES)],
+    }
+
+
+def describe(axes: Axes, title: str, x: str, y: str) -> None:
+    """Title, and what the axes measure, in which unit."""
+    axes.set_title(title)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+
+
+def save(figure: Figure, folder: Path, stem: str) -> list[Path]:
+    """Write ``<stem>.png`` and ``<stem>.svg``; the same figure gives the same bytes."""
+    paths = []
+    for kind, metadata in (("png", {}), ("svg", {"Date": None})):
+        path = folder / f"{stem}.{kind}"
+        with styled(), atomic_file(path) as temporary:
+            figure.savefig(temporary, format=kind, dpi=DPI, metadata=metadata)
+        paths.append(path)
+    return paths

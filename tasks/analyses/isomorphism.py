@@ -1,0 +1,234 @@
+"""The matrices of the isomorphism paper: P@k of every pair before and after a rotation, beside the published ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tasks.analyses import figures
+from tasks.analyses.base import Findings, Request, read_published
+from tasks.isomorphism import STAGES
+from xalign_models.errors import LanguageError, ResultsError
+from xalign_models.harness.reading import TaskScores, read_results
+from xalign_models.languages import canonical, display_name, to_flores, to_iso639_1
+from xalign_models.registry import find_spec
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+TASK, RAW = "IsomorphismStudy", "IsomorphismStudyRaw"
+SEVEN = tuple(canonical(code) for code in "en ar zh ja ru de es".split())
+"""The paper's languages, in its order."""
+KS = (5, 1, 10)
+MODES = ("self-prompts", "en-prompts", "last-token")
+PAPER_TABLES = (1, 2, 4, 5, 6, 7, 8, 9, 10)
+PAPER_SENTENCES = 2009
+ALL = "*"
+
+Scores = dict[tuple[str, str, str], float]
+"""By language of the queries, language that is searched, and metric; ``*`` is the mean over a side's languages."""
+
+
+def analyse(request: Request) -> Findings:
+    """Matrices, means and heat maps of models that ``xalign run`` has scored on IsomorphismStudy; all by default.
+
+    Raises:
+        LanguageError: Fewer than two languages.
+        ResultsError: A model has no such results in the languages; the message is the command that makes them.
+        ModelError: No such model.
+    """
+    languages = request.languages or SEVEN
+    if len(languages) < 2:
+        raise LanguageError(f"--languages {languages[0]}: the study is of pairs; name at least two.")
+    results = _read(request.results)
+    scored = sorted({model for model, task in results if task == TASK})
+    names = {_name(model, scored): model for model in request.models or scored}
+    _require(names, results, languages, request.results)
+    tables = {name.removeprefix("xalign/"): results[name, TASK] for name in names}
+    ours = {label: _scores(table, languages) for label, table in tables.items()}
+    theirs = _published(request.results) if set(languages) == set(SEVEN) else {}
+    raw = {label: _scores(results[name, RAW], languages) for label, name in zip(tables, names, strict=True)
+           if _has(results, (name, RAW), languages)}  # fmt: skip
+    shown = ours | {label: one for label, one in theirs.items() if any(_mode(label) == _mode(name) for name in names)}
+    return Findings(
+        tables={
+            "summary": _summary({"unit length": ours, "own length": raw, "": theirs}),
+            **{f"precision-at-{k}": _matrices(shown, k, languages) for k in KS},
+            "directions": _directions(shown, languages),
+        },
+        figures={label.replace("/", "__"): _heat_maps(label, one, languages) for label, one in ours.items()},
+        notes=_notes(tables, raw, theirs),
+        data={f"{TASK} {label}": str(table.dataset_revision) for label, table in tables.items()},
+    )
+
+
+def _read(root: Path) -> Mapping[tuple[str, str], TaskScores]:
+    try:
+        return read_results(root, tasks=(TASK, RAW)).tables
+    except ResultsError:  # none at all: what is missing is said with the command that makes it
+        return {}
+
+
+def _name(model: str, scored: Sequence[str]) -> str:
+    return next((name for name in (model, f"xalign/{model}") if name in scored), "") or find_spec(model).name
+
+
+def _has(results: Mapping[tuple[str, str], TaskScores], key: tuple[str, str], languages: Sequence[str]) -> bool:
+    return key in results and {_subset(*pair) for pair in permutations(languages, 2)} <= set(results[key].values())
+
+
+def _require(
+    names: Mapping[str, str], results: Mapping[tuple[str, str], TaskScores], languages: Sequence[str], root: Path
+) -> None:
+    lacking = [asked for name, asked in names.items() if not _has(results, (name, TASK), languages)]
+    if lacking or not names:
+        models = " ".join(f"-m {asked}" for asked in lacking or ["MODEL"])
+        raise ResultsError(
+            f"There are no results of {TASK} for {', '.join(lacking) or 'any model'} under {root}; make them with "
+            f"`xalign run {models} -t {TASK} --languages {','.join(languages)} -o {root}`."
+        )
+
+
+def _subset(query: str, searched: str) -> str:
+    return f"{to_flores(query)}-{to_flores(searched)}"
+
+
+def _metric(stage: str, k: int) -> str:
+    return f"{stage}_precision_at_{k}"
+
+
+def _scores(table: TaskScores, languages: Sequence[str]) -> Scores:
+    found: Scores = {}
+    for metric in (_metric(stage, k) for k in KS for stage in STAGES):
+        values = table.values(metric)
+        cells = {pair: values[_subset(*pair)] for pair in permutations(languages, 2)}
+        for one in languages:
+            found[one, ALL, metric] = fmean(value for (query, _), value in cells.items() if query == one)
+            found[ALL, one, metric] = fmean(value for (_, searched), value in cells.items() if searched == one)
+        found |= {(*pair, metric): value for pair, value in cells.items()}
+        found[ALL, ALL, metric] = fmean(cells.values())
+    return found
+
+
+def _published(root: Path) -> dict[str, Scores]:
+    """The paper's matrices with their means as printed, by model and mode."""
+    found: dict[str, Scores] = {}
+    for number in PAPER_TABLES:
+        for row in read_published(root, f"isomorphism-table-{number:02}.csv").to_dict("records"):
+            scores = found.setdefault(f"{row['model']} {row['mode']} (paper)", {})
+            query, searched = row["subset"].split("->")
+            scores[query, searched, f"{row['projection']}_{row['metric']}"] = row["value"]
+    return found
+
+
+def _mode(name: str) -> str:
+    return next((mode for mode in MODES if mode in name), "none")
+
+
+def _summary(groups: Mapping[str, Mapping[str, Scores]]) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = []
+    for length, models in groups.items():
+        for label, scores in models.items():
+            row: dict[str, Any] = {"model": label, "rows of the fit": length}
+            for k in sorted(KS):
+                before, after = (scores.get((ALL, ALL, _metric(stage, k)), np.nan) for stage in STAGES)
+                row |= {f"P@{k} before": before, f"P@{k} after": after, f"P@{k} gain": after - before}
+            rows.append(row)
+    return pd.DataFrame(rows).round(4)
+
+
+def _matrices(models: Mapping[str, Scores], k: int, languages: Sequence[str]) -> pd.DataFrame:
+    """The models' matrices below each other, in the form in which the paper prints them."""
+    import pandas as pd
+
+    head = {**_codes(languages), ALL: "Into X"}
+    rows = [
+        {"model": label, f"P@{k}": {**head, ALL: "From X"}[query]}
+        | {head[searched]: _cell(scores, query, searched, k) for searched in head}
+        for label, scores in models.items()
+        if (ALL, ALL, _metric("after", k)) in scores
+        for query in head
+    ]
+    return pd.DataFrame(rows)
+
+
+def _cell(scores: Scores, query: str, searched: str, k: int) -> str:
+    if query == searched != ALL:
+        return "- / -"
+    return " / ".join(f"{scores[query, searched, _metric(stage, k)]:.2f}" for stage in STAGES)
+
+
+def _directions(models: Mapping[str, Scores], languages: Sequence[str]) -> pd.DataFrame:
+    """P@5 of each direction, the models side by side."""
+    import pandas as pd
+
+    return pd.DataFrame([
+        {"from": display_name(query), "to": display_name(searched)}
+        | {
+            f"{label} {stage}": round(scores[query, searched, _metric(stage, KS[0])], 4)
+            for label, scores in models.items()
+            for stage in STAGES
+        }
+        for query, searched in permutations(languages, 2)
+    ])  # fmt: skip
+
+
+def _codes(languages: Sequence[str]) -> dict[str, str]:
+    """Short codes, ``DE``; canonical ones where two languages share a short one or one has none."""
+    short = {one: (to_iso639_1(one) or "").upper() for one in languages}
+    return short if len(set(short.values()) - {""}) == len(short) else {one: one for one in languages}
+
+
+def _heat_maps(label: str, scores: Scores, languages: Sequence[str]) -> Figure:
+    few = len(languages) <= 12  # else there is no room for names and numbers
+    names = [display_name(one) for one in languages] if few else list(_codes(languages).values())
+    side = 4.0 if few else max(6.0, 0.12 * len(languages))
+    tilt: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if few else {"rotation": 90}
+    with figures.styled():
+        figure, axes = figures.canvas(1, 2, width=2 * side + 1.2, height=side + 0.9, sharey=True)
+        figure.suptitle(label)
+        for axis, stage in zip(axes[0], STAGES, strict=True):
+            metric = _metric(stage, KS[0])
+            values = np.array([[scores.get((a, b, metric), np.nan) for b in languages] for a in languages])
+            image = axis.imshow(values, vmin=0, vmax=1, cmap=figures.SEQUENTIAL)
+            title = f"{stage} the rotation, mean {scores[ALL, ALL, metric]:.2f}"
+            figures.describe(axis, title, "language searched", "language of the queries" if stage == "before" else "")
+            axis.set_xticks(range(len(names)), names, fontsize=9 if few else 5, **tilt)
+            axis.set_yticks(range(len(names)), names, fontsize=9 if few else 5)
+            axis.grid(visible=False)
+            for (row, column), value in np.ndenumerate(values):
+                if few and row != column:
+                    colour = "white" if value < 0.55 else "black"
+                    axis.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=8, color=colour)
+        figure.colorbar(image, ax=axes, label=f"precision at {KS[0]} (share of queries)", shrink=0.85)
+    return figure
+
+
+def _notes(
+    tables: Mapping[str, TaskScores], raw: Mapping[str, Scores], theirs: Mapping[str, Scores]
+) -> tuple[str, ...]:
+    sentences = sorted({int(value) for table in tables.values() for value in table.values("sentences").values()})
+    notes = [
+        "A cell is before / after the rotation. Its row is the language of the queries, its column the one searched, "
+        "as the paper's text reads its tables. The labels are as printed there: 'Into X' is the mean of a row, 'From "
+        "X' of a column; the leaderboard means by Into X the pairs that end in X, here a column.",
+        f"Ranked: {' or '.join(f'{n:,}' for n in sentences)} sentences; in the paper {PAPER_SENTENCES:,}.",
+    ]
+    if len({table.dataset_revision for table in tables.values()}) > 1:
+        notes.append("The models were scored on different revisions of the text and do not compare.")
+    if len(raw) < len(tables):
+        notes.append(f"`xalign run -t {RAW}` fits on rows of their own lengths; the summary then has both.")
+    if not theirs:
+        notes.append(
+            "The published matrices are of the paper's seven languages, and are read from results/published under the "
+            "root of the results, as in the repository."
+        )
+    return tuple(notes)

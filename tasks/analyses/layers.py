@@ -1,0 +1,93 @@
+"""The vectors of all layers of a backbone by one forward pass instead of one per layer."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from xalign_models import assets
+from xalign_models.backbones import loading
+from xalign_models.backbones.raw import RawEncoder, key
+from xalign_models.errors import ModelError
+from xalign_models.specs import BackboneSpec
+from xalign_models.store import EmbeddingStore
+
+BATCH = 2048
+"""Texts whose vectors are handed to the store at a time."""
+
+
+def at_every_layer(spec: BackboneSpec) -> tuple[BackboneSpec, ...]:
+    """The same backbone at layer 0 (the embeddings), 1, ..., the last.
+
+    Raises:
+        ModelError: It is no transformer.
+        AssetError: The checkpoint cannot be had.
+    """
+    from transformers import AutoConfig
+
+    resolved = assets.resolve(spec.model, spec.revision)
+    try:
+        config = AutoConfig.from_pretrained(resolved.path_or_id, revision=resolved.revision)
+        count = int(config.num_hidden_layers)
+    except (OSError, ValueError, AttributeError):
+        raise ModelError(f"{spec.name} has no layers to choose from; name a transformer.") from None
+    return tuple(dataclasses.replace(spec, layer=layer) for layer in range(count + 1))
+
+
+class EveryLayer(nn.Module):
+    """Pools each layer's token vectors; ``sentence_embedding`` is (b, (layers + 1) d), the embeddings first.
+
+    Args:
+        pooling: What makes (b, d) of one layer's (b, s, d).
+    """
+
+    def __init__(self, pooling: nn.Module) -> None:
+        super().__init__()
+        self.pooling = pooling
+
+    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+        """Pool ``features["all_layer_embeddings"]``."""
+        layers = features["all_layer_embeddings"]
+        pooled = [self.pooling({**features, "token_embeddings": one})["sentence_embedding"] for one in layers]
+        return {**features, "sentence_embedding": torch.cat(pooled, dim=1)}
+
+
+def fill(
+    layers: Sequence[BackboneSpec], texts: Sequence[str], prompt: str, device: str, store: EmbeddingStore, label: str
+) -> int:
+    """Put the vectors of texts at every layer into the store, where each layer's own RawEncoder finds them.
+
+    Args:
+        layers: Of :func:`at_every_layer`.
+        texts: Any strings; those that the store has at every layer are not encoded.
+        prompt: Put before each text or around it.
+        device: cpu, cuda or mps.
+        store: What is filled.
+        label: Of the progress bar.
+
+    Returns:
+        How many texts were encoded.
+    """
+    namespaces = [loading.fingerprint(one) for one in layers]
+    distinct = {key(prompt, text): text for text in texts}
+    known = [store.get(namespace, list(distinct)) for namespace in namespaces]
+    missing = [one for one, *vectors in zip(distinct, *known, strict=True) if any(v is None for v in vectors)]
+    raw = RawEncoder("", lambda: _modules(layers[-1], device), device)
+    for start in range(0, len(missing), BATCH):
+        keys = missing[start : start + BATCH]
+        rows = raw.encode([distinct[one] for one in keys], prompt, label)
+        for namespace, vectors in zip(namespaces, np.split(rows, len(layers), axis=1), strict=True):
+            store.put(namespace, keys, vectors)
+    return len(missing)
+
+
+def _modules(last: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
+    first: Any
+    first, pooling = loading.shared_modules(last, device)
+    first.model.config.output_hidden_states = True
+    return first, EveryLayer(pooling)

@@ -1,0 +1,168 @@
+"""What the analyses of LSAR share: raw vectors of Tatoeba's test sentences, and the subspace that is removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tasks.analyses.base import Request, read_published
+from tasks.tatoeba36 import LANGUAGES
+from xalign_models import corpora
+from xalign_models.alignments import LSAR
+from xalign_models.backbones import loading
+from xalign_models.backbones.raw import RawEncoder
+from xalign_models.catalogue import ALIGNMENTS
+from xalign_models.corpora import ENGLISH, Corpus
+from xalign_models.errors import LanguageError, ModelError
+from xalign_models.languages import display_name
+from xalign_models.registry import find_spec, fitted, raw_encoder
+from xalign_models.scoring import gold_ranks, normalise, precision_at
+from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
+
+Vectors = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Space:
+    """A backbone's raw vectors and the LSAR fitted on them.
+
+    Attributes:
+        backbone: What makes the vectors.
+        alignment: What LSAR is fitted on and how.
+        raw: Gives the vectors.
+        lsar: The fitted alignment.
+    """
+
+    backbone: BackboneSpec
+    alignment: AlignmentSpec
+    raw: RawEncoder
+    lsar: LSAR
+
+    def embed(self, texts: Sequence[str], language: str) -> Vectors:
+        """Raw vectors (n, d) of texts of one language, with the prompt that the fit text had."""
+        prompt = loading.prompt_in(loading.prompts(self.backbone), language)
+        return self.raw.encode(texts, prompt, f"{self.backbone.name} {language}")
+
+
+def lsar_spec(name: str) -> tuple[BackboneSpec, AlignmentSpec]:
+    """The backbone of a model, and its LSAR: the model's own, or for a plain backbone the default one.
+
+    Raises:
+        ModelError: No such model, or one with another alignment.
+    """
+    spec = find_spec(name)
+    alignment = spec.alignment or ALIGNMENTS[spec.data]["lsar"]
+    if alignment.method != LSAR.method:
+        raise ModelError(f"--model {name} has the alignment {alignment.label}; name a backbone or a model with lsar.")
+    return spec.backbone, alignment
+
+
+def open_space(request: Request, name: str) -> Space:
+    """The space of a model; LSAR is fitted now unless an earlier fit is in the cache.
+
+    Raises:
+        ModelError: See :func:`lsar_spec`.
+        XAlignError: Weights or fit text are missing.
+    """
+    backbone, alignment = lsar_spec(name)
+    raw = raw_encoder(backbone, loading.pick_device(request.device), request.store)
+    lsar = fitted(ModelSpec(backbone, alignment), raw)
+    assert isinstance(lsar, LSAR)
+    return Space(backbone, alignment, raw, lsar)
+
+
+@dataclass(frozen=True)
+class Tatoeba:
+    """LASER's Tatoeba test, up to ``rows`` sentences of each language.
+
+    Attributes:
+        corpus: The text.
+        languages: Canonical codes, English not among them.
+        rows: Most rows of a language, from its top.
+    """
+
+    corpus: Corpus
+    languages: tuple[str, ...]
+    rows: int | None
+
+    def pairs(self) -> Iterator[tuple[str, list[str], list[str]]]:
+        """(language, its sentences, their English translations)."""
+        for language in self.languages:
+            side, english = self.corpus.pair(language)
+            yield language, side[: self.rows], english[: self.rows]
+
+    @property
+    def title(self) -> str:
+        """What a mean over it is of, for figures."""
+        each = f", first {self.rows} sentences of each" if self.rows else ""
+        return f"Tatoeba, mean of {len(self.languages)} languages{each}"
+
+    @property
+    def revisions(self) -> dict[str, str]:
+        """The text's fingerprint, as :class:`tasks.analyses.Findings` wants it."""
+        return {"tatoeba": self.corpus.fingerprint(self.languages)}
+
+
+def open_tatoeba(request: Request, languages: Sequence[str] = LANGUAGES) -> Tatoeba:
+    """The test text in the requested languages, by default the LSAR paper's 36.
+
+    Raises:
+        DataError: It is not there.
+        LanguageError: A language is not in it, or only English was asked for.
+    """
+    corpus = corpora.load("tatoeba")
+    wanted = tuple(one for one in request.languages or languages if one != ENGLISH)
+    if missing := sorted(set(wanted) - set(corpus.languages)):
+        raise LanguageError(f"Tatoeba's test has no {', '.join(missing)}; it has {', '.join(corpus.languages)}.")
+    if not wanted:
+        raise LanguageError("--languages: name at least one language besides English.")
+    return Tatoeba(corpus, wanted, request.rows)
+
+
+def by_language(space: Space, tatoeba: Tatoeba) -> dict[str, Vectors]:
+    """Raw vectors of each language; English, the first, is as large a sample as the largest of the others."""
+    sides: dict[str, list[str]] = {}
+    english: dict[str, None] = {}
+    for language, texts, translations in tatoeba.pairs():
+        sides[language] = texts
+        english |= dict.fromkeys(translations)
+    count = max(map(len, sides.values()))
+    sample = list(english)[:: max(1, len(english) // count)][:count]  # from every language's English side
+    return {language: space.embed(texts, language) for language, texts in {ENGLISH: sample, **sides}.items()}
+
+
+def describe(space: Space, tatoeba: Tatoeba) -> list[str]:
+    """What was removed, and which of the languages LSAR was not fitted on."""
+    text = " and ".join(space.alignment.corpora)
+    limit = f", at most {space.alignment.limit} rows of each" if space.alignment.limit else ""
+    count, rank = len(space.lsar.languages_), space.lsar.rank_
+    notes = [f"{space.backbone.name}: LSAR of rank {rank}, fitted on {count} languages ({text}{limit})."]
+    if unfitted := [display_name(one) for one in tatoeba.languages if one not in space.lsar.languages_]:
+        notes.append(f"Not among the languages that LSAR was fitted on: {', '.join(unfitted)}.")
+    return notes
+
+
+def accuracy(a: Vectors, english: Vectors) -> tuple[float, float]:
+    """Percent of texts whose nearest neighbour by cosine is their translation; row i of both means the same.
+
+    Returns:
+        Of English texts among the others, the paper's direction; and of the others among the English.
+    """
+    forward, backward = gold_ranks(normalise(a), normalise(english))
+    return 100 * precision_at(backward)["precision_at_1"], 100 * precision_at(forward)["precision_at_1"]
+
+
+def published_accuracy(request: Request) -> pd.DataFrame:
+    """The paper's averages over the 36 languages of Tatoeba: model, method, accuracy in percent, source."""
+    table = read_published(request.results, "lsar-table-01.csv")
+    if "method" not in table:
+        return pd.DataFrame()
+    table = table[table["method"].isin(["Original", "Centered", "LSAR"]) | table["method"].str.startswith("LIR")]
+    return pd.DataFrame({
+        "model": table["model"], "method": table["method"], "accuracy": table["value"], "languages": 36,
+        "source": "published: LSAR paper, Table 1",
+    })  # fmt: skip

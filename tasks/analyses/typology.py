@@ -1,0 +1,65 @@
+"""What linguists know of the languages: families and syntactic features, from URIEL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xalign_models import assets
+from xalign_models.errors import LanguageError
+from xalign_models.languages import display_name
+
+_COMMON_NAMES = {
+    "Italic": "Romance",
+    "Graeco-Phrygian": "Greek",
+    "Atlantic-Congo": "Niger-Congo",
+    "Tai-Kadai": "Kra-Dai",
+}
+
+
+@cache
+def _uriel() -> dict[str, Any]:
+    path = assets.install("uriel") / "uriel.json"
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
+
+
+def family(language: str) -> str:
+    """The family of a language (canonical code), its branch for an Indo-European one; an isolate's is its own.
+
+    Raises:
+        LanguageError: URIEL does not have the language.
+        AssetError: URIEL cannot be had.
+    """
+    lineage: list[str] = _entry("families", language)
+    if not lineage:
+        return f"{display_name(language)} (isolate)"
+    name = lineage[1] if lineage[0] == "Indo-European" and len(lineage) > 1 else lineage[0]
+    return _COMMON_NAMES.get(name, name)
+
+
+def known(language: str) -> bool:
+    """Whether URIEL has the language."""
+    return language.split("-", maxsplit=1)[0] in _uriel()["syntax"]
+
+
+def syntax(languages: Sequence[str]) -> npt.NDArray[np.float64]:
+    """Syntactic features (n, 103), 0 or 1, of languages by canonical code; URIEL's ``syntax_knn``.
+
+    Raises:
+        LanguageError: URIEL does not have a language.
+        AssetError: URIEL cannot be had.
+    """
+    return np.array([[float(bit) for bit in _entry("syntax", one)] for one in languages])
+
+
+def _entry(table: str, language: str) -> Any:
+    try:
+        return _uriel()[table][language.split("-", maxsplit=1)[0]]
+    except KeyError:
+        raise LanguageError(f"URIEL has no {language}; leave it out with --languages.") from None

@@ -1,0 +1,75 @@
+"""What the analyses' tests share: a typology of a few languages, and small corpora in the publishers' layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tasks.analyses import typology
+from xalign_models.languages import canonical, to_iso639_1
+
+WORDS = [f"w{i}" for i in range(100)]
+OTHERS = ("deu", "fra", "spa", "tur")
+
+
+@pytest.fixture
+def uriel(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict]:
+    """Random syntax, planted families; what is put into it is seen."""
+    rng = np.random.default_rng(0)
+    codes = ["eng", *OTHERS, "rus", "eus", "jpn", "fin", "hin"]
+    families = {
+        "eng": ["Indo-European", "Germanic"],
+        "deu": ["Indo-European", "Germanic"],
+        "fra": ["Indo-European", "Italic"],
+        "spa": ["Indo-European", "Italic"],
+        "tur": ["Turkic"],
+        "eus": [],
+    }
+    content = {
+        "syntax": {code: "".join(map(str, rng.integers(0, 2, 40))) for code in codes},
+        "families": {code: families.get(code, [code.title()]) for code in codes},
+    }
+    monkeypatch.setattr(typology, "_uriel", lambda: content)
+    return content
+
+
+@pytest.fixture
+def write_tatoeba() -> Callable[..., None]:
+    """LASER's layout under ``root/data``: random words, English beside each language."""
+
+    def write(root: Path, rows: int, languages: Sequence[str] = OTHERS) -> None:
+        folder = root / "data" / "tatoeba" / "v1"
+        folder.mkdir(parents=True, exist_ok=True)
+        for seed, language in enumerate(languages):
+            for side, offset in ((language, 0), ("eng", 1000)):
+                lines = "".join(f"{line}\n" for line in sentences(rows, seed + offset))
+                (folder / f"tatoeba.{language}-eng.{side}").write_text(lines)
+
+    return write
+
+
+@pytest.fixture
+def write_fit_text() -> Callable[..., None]:
+    """lingua's and newstest's layout under ``root/data``; newstest has the first two languages, line by line."""
+
+    def write(root: Path, rows: int, languages: Sequence[str] = ("eng", *OTHERS)) -> None:
+        lingua, news = root / "data" / "lingua_sentences" / "sentences", root / "data" / "wmt_newstest" / "2008"
+        for folder in (lingua, news):
+            folder.mkdir(parents=True, exist_ok=True)
+        for seed, language in enumerate(languages):
+            code = to_iso639_1(canonical(language))
+            (lingua / f"{code}.txt").write_text("".join(f"{line}\n" for line in sentences(rows, 2000 + seed)))
+            if seed < 2:
+                (news / f"newstest2008.{code}").write_text(
+                    "".join(f"{line}\n" for line in sentences(rows, 3000 + seed))
+                )
+
+    return write
+
+
+def sentences(rows: int, seed: int) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, rng.integers(2, 9))) for _ in range(rows)]

@@ -1,0 +1,118 @@
+"""``xalign analyse``: lists, writes what it found, and says in one line what it cannot do."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pandas as pd
+import pytest
+
+import tasks.analyses
+from tasks.analyses import Analysis, Findings, figures
+from xalign_models.cli import main
+from xalign_models.errors import DataError
+
+
+@pytest.fixture
+def xalign(workdir, monkeypatch, capfd):
+    """Runs a command in this process: (exit status, standard output, lines of standard error)."""
+
+    def run(*arguments):
+        capfd.readouterr()
+        monkeypatch.setattr(sys, "argv", ["xalign", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        captured = capfd.readouterr()
+        return exit_.value.code or 0, captured.out, captured.err.splitlines()
+
+    return run
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """An analysis of the test's; ``asked`` are the requests it got."""
+    asked = []
+
+    @figures.styled()
+    def analyse(request):
+        asked.append(request)
+        figure, ((axis,),) = figures.canvas()
+        axis.plot([1, 2])
+        table = pd.DataFrame({"language": ["German", "Thai"], "score": [1 / 3, float("nan")], "n": [1, 2]})
+        large = pd.DataFrame({"row": range(100)})
+        return Findings({"scores": table, "large": large}, {"line": figure}, ("A note.",), {"text": "abc"})
+
+    monkeypatch.setitem(tasks.analyses.ANALYSES, "fake", Analysis("fake", "A test.", analyse))
+    return asked
+
+
+def test_without_a_name_they_are_listed(xalign):
+    status, out, _ = xalign("analyse", "--json")
+    assert status == 0
+    assert [one["analysis"] for one in json.loads(out)] == list(tasks.analyses.ANALYSES)
+
+
+def test_tables_figures_and_what_made_them_are_written(xalign, fake, workdir, tiny_model):
+    status, out, err = xalign("analyse", "fake", "-m", tiny_model, "-o", "found", "--rows", 7, "--languages", "de,th")
+    assert (status, err) == (0, [])
+    (request,) = fake
+    assert (request.models, request.rows, request.languages) == ((str(tiny_model),), 7, ("deu-Latn", "tha-Thai"))
+    assert sorted(path.name for path in (workdir / "found").iterdir()) == [
+        "fake-large.csv", "fake-line.png", "fake-line.svg", "fake-scores.csv", "fake.json",
+    ]  # fmt: skip
+    document = json.loads((workdir / "found" / "fake.json").read_text())
+    assert document["models"] == [{"name": "xalign/plain__tiny", "revision": document["models"][0]["revision"]}]
+    assert len(document["models"][0]["revision"]) == 16
+    assert document["data"] == {"text": "abc"}
+    assert document["options"]["languages"] == ["deu-Latn", "tha-Thai"]
+    assert document["tables"]["scores"][1] == {"language": "Thai", "score": None, "n": 2}
+    assert document["notes"] == ["A note."]
+    assert document["figures"] == ["fake-line.png", "fake-line.svg"]
+    assert {"python", "xalign", "numpy", "matplotlib"} <= document["versions"].keys()
+    assert pd.read_csv(workdir / "found" / "fake-scores.csv")["score"][0] == pytest.approx(1 / 3)
+    assert "0.3333" in out
+    assert "- A note." in out
+    assert "90 more rows in the files" in out
+
+
+def test_json_is_the_document(xalign, fake, workdir):
+    _, out, _ = xalign("analyse", "fake", "-o", "found", "--json")
+    assert json.loads(out) == json.loads((workdir / "found" / "fake.json").read_text())
+
+
+def test_a_model_that_is_not_at_hand_has_no_revision(xalign, fake):
+    _, out, _ = xalign("analyse", "fake", "-m", "someone/elses__model", "--json")
+    assert json.loads(out)["models"] == [{"name": "someone/elses__model", "revision": None}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["scater"], "Unknown analysis 'scater'. Did you mean scatter? `xalign analyse` lists them."),
+        (["scatter"], "--model: name at least one model"),
+        (["fake", "--rows", "0"], "--rows 0: at least 1 is needed."),
+        (["fake", "--languages", "xx"], "Unknown ISO 639-1 language code 'xx'"),
+        (["fake", "-o", "file"], "--output file is a file"),
+        (["scatter", "-m", "no-such-model"], "Unknown model 'no-such-model'"),
+    ],
+)
+def test_wrong_input_is_one_line(xalign, fake, workdir, arguments, part):
+    (workdir / "file").write_text("")
+    flores = workdir / "data" / "flores200_dataset" / "devtest"
+    flores.mkdir(parents=True)
+    for code in ("eng_Latn", "tha_Thai", "zho_Hans"):
+        (flores / f"{code}.devtest").write_text("a\nb\n")
+    status, out, err = xalign("analyse", *arguments)
+    assert (status, out) == (2, "")
+    (line,) = err
+    assert line.startswith(f"error: {part}")
+
+
+def test_nothing_is_written_if_an_analysis_fails(xalign, workdir, monkeypatch):
+    def fails(request):
+        raise DataError("There is nothing.")
+
+    monkeypatch.setitem(tasks.analyses.ANALYSES, "fails", Analysis("fails", "A test.", fails))
+    assert xalign("analyse", "fails", "-o", "found")[0] == 2
+    assert not (workdir / "found").exists()

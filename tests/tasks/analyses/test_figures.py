@@ -1,0 +1,37 @@
+"""Figures are written alike each time and leave no state behind; series can be told apart."""
+
+from __future__ import annotations
+
+import matplotlib
+
+from tasks.analyses import figures
+
+
+@figures.styled()
+def drawn():
+    figure, ((left, right),) = figures.canvas(1, 2)
+    left.plot([1, 2], [3, 4], **figures.look(0))
+    figures.describe(right, "title", "x in s", "y in m")
+    return figure
+
+
+def test_files_are_the_same_every_time_and_nothing_of_the_style_stays(tmp_path):
+    before = dict(matplotlib.rcParams)
+    paths = figures.save(drawn(), tmp_path / "a", "one")
+    again = figures.save(drawn(), tmp_path / "b", "one")
+    assert [path.name for path in paths] == ["one.png", "one.svg"]
+    assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
+    assert paths[0].read_bytes()[:4] == b"\x89PNG"
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_two_series_differ_in_more_than_colour():
+    looks = [tuple(figures.look(i).values()) for i in range(28)]
+    for i, one in enumerate(looks):
+        for other in looks[:i]:
+            assert sum(a != b for a, b in zip(one, other, strict=True)) >= 2
+
+
+def test_titles_and_labels_are_set():
+    axis = drawn().axes[1]
+    assert (axis.get_title(), axis.get_xlabel(), axis.get_ylabel()) == ("title", "x in s", "y in m")

@@ -1,0 +1,98 @@
+"""``xalign train contrastive``: what it says, what it refuses in one line, and that several processes can run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from xalign_models.cli import main
+
+
+@pytest.fixture
+def train(workdir, tiny_model, write_text, monkeypatch, capfd):
+    """Runs the command on a tiny encoder and 30 rows: (exit status, standard output, lines of standard error)."""
+    write_text(workdir / "text", 30, ("ar", "en", "es"))
+
+    def run(*arguments):
+        given = ("--backbone", tiny_model, "--pairs", "own:text", "--samples", 20, "--output", "model", *arguments)
+        monkeypatch.setattr(sys, "argv", ["xalign", "train", "contrastive", *map(str, given)])
+        formatwarning = warnings.formatwarning
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        warnings.formatwarning = formatwarning
+        captured = capfd.readouterr()
+        return exit_.value.code or 0, captured.out, captured.err.splitlines()
+
+    return run
+
+
+QUICK = ("--batch-size", 8, "--rank", 4, "--max-steps", 2, "--device", "cpu")
+
+
+def test_trains_and_says_where(train, workdir):
+    assert train(*QUICK) == (0, "xalign/contrastive-20__tiny: model\n", [])
+    log = [json.loads(line) for line in (workdir / "model" / "training_log.jsonl").read_text().splitlines()]
+    assert [entry["step"] for entry in log] == [1, 2]
+    assert train(*QUICK)[0] == 0
+
+
+def test_options_reach_the_training(train, workdir):
+    options = ("--tau", 0.1, "--lr", 1e-3, "--seed", 7, "--languages", "es", "--accumulation", 2, "--cached")
+    assert train(*QUICK, *options)[0] == 0
+    config = json.loads((workdir / "model" / "xalign.json").read_text())["training"]["config"]
+    expected = {
+        "tau": 0.1, "learning_rate": 1e-3, "seed": 7, "languages": ["spa-Latn"], "accumulation": 2, "cached": True,
+        "batch_size": 8, "rank": 4, "max_steps": 2, "samples": 20, "pairs": "own:text",
+    }  # fmt: skip
+    assert config | expected == config
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("--samples", 31), ("--samples 31", "has 30 rows")),
+        (("--languages", "de"), ("deu-Latn", "arb-Arab")),
+        (("--languages", "xx-nonsense"), ("xx-nonsense",)),
+        (("--pairs", "nonsense"), ("nonsense", "ntrex")),
+        (("--pairs", "lingua"), ("XALIGN_DATA",)),
+        (("--pairs", "ntrex"), ("XALIGN_DATA",)),
+        (("--backbone", "lsar__LaBSE"), ("lsar__LaBSE", "backbone")),
+        (("--backbone", "no/such-model"), ("no/such-model",)),
+        (("--tau", 0), ("--tau",)),
+        (("--rank", "x"), ("--rank", "--help")),
+        (("--dtype", "float16"), ("--dtype float16",)),
+        (("--device", "tpu"), ("--device tpu",)),
+        (("--output", "text"), ("--output text", "no model")),
+        (("--lr", 1e30), ("not finite", "--lr")),
+    ],
+)
+def test_refuses_in_one_line(train, arguments, parts):
+    status, out, err = train(*QUICK, *arguments)
+    assert (status, out, len(err)) == (2, "", 1), err
+    for part in parts:
+        assert part in err[0]
+
+
+@pytest.mark.slow
+def test_two_processes_train_one_model(train, workdir, tiny_model):
+    """``accelerate launch`` of the module: one of them writes, and what it writes can be loaded."""
+    from xalign_models import registry
+
+    command = (
+        f"{sys.executable} -m accelerate.commands.launch --cpu --num_processes 2 --num_machines 1 --dynamo_backend no "
+        f"--mixed_precision no -m xalign_models.cli train contrastive --backbone {tiny_model} --pairs own:text "
+        "--samples 20 --batch-size 4 --rank 4 --max-steps 2 --device cpu -o model"
+    )
+    done = subprocess.run(
+        command.split(), capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    assert (done.returncode, done.stdout) == (0, "xalign/contrastive-20__tiny: model\n"), done.stderr
+    model = registry.load("model", device="cpu")
+    assert np.isfinite(model.encode(["w1 w2"])).all()
+    assert sorted(one.name for one in workdir.iterdir()) == ["cache", "data", "model", "store", "text"]

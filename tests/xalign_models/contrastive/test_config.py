@@ -1,0 +1,46 @@
+"""Hyperparameters: the paper's by default, refused when they make no sense."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from xalign_models.contrastive import ContrastiveConfig
+from xalign_models.errors import ModelError
+
+
+def test_defaults_are_the_papers():
+    config = ContrastiveConfig()
+    assert (config.rank, config.alpha, config.dropout, config.learning_rate) == (64, 16, 0.05, 5e-4)
+    assert config.batch_size * config.accumulation == 128
+    assert (config.languages, config.pivot, config.pairs, config.samples) == (
+        ("arb-Arab", "spa-Latn"), "eng-Latn", "ntrex", 1000,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("samples", "epochs", "expected"), [(100, None, 10), (101, None, 3), (1000, 7, 7)])
+def test_epochs(samples, epochs, expected):
+    assert ContrastiveConfig(samples=samples, epochs=epochs).passes == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"samples": 0}, "--samples 0"), ({"rank": 0}, "--rank 0"), ({"epochs": 0}, "--epochs 0"),
+        ({"max_steps": -1}, "--max-steps -1"), ({"accumulation": 0}, "--accumulation 0"),
+        ({"batch_size": 1}, "--batch-size 1"), ({"tau": 0.0}, "--tau 0.0"), ({"tau": float("nan")}, "--tau nan"),
+        ({"learning_rate": -1.0}, "--lr -1.0"), ({"dtype": "float16"}, "--dtype float16"),
+        ({"languages": ()}, "--languages"), ({"languages": ("eng-Latn",)}, "--languages"),
+    ],
+)  # fmt: skip
+def test_nonsense_is_refused(fields, message):
+    with pytest.raises(ModelError, match=message):
+        ContrastiveConfig(**fields)
+
+
+def test_plain_data_survives_json():
+    config = ContrastiveConfig(dtype="bfloat16", languages=("deu-Latn", "deu-Latn"))
+    assert json.loads(json.dumps(config.to_dict())) == config.to_dict()
+    assert config.to_dict()["languages"] == ["deu-Latn"]
+    assert ContrastiveConfig(**config.to_dict() | {"languages": tuple(config.to_dict()["languages"])}) == config

@@ -1,0 +1,128 @@
+"""``xalign analyse``."""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import json as jsonlib
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from xalign_models import __version__
+from xalign_models.cli.app import Device, Json, err, out, print_json, print_rows, split_list
+from xalign_models.errors import DataError, ModelError, ResultsError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tasks.analyses import Findings, Request
+
+PACKAGES = ("mteb", "sentence-transformers", "transformers", "torch", "numpy", "scipy", "scikit-learn", "matplotlib")
+PRINTED, OF_LARGE = 60, 10
+"""Rows of a table that are printed: all of them, or the first few of a large one; the files have them all."""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(analyse)
+
+
+def analyse(
+    name: Annotated[str | None, typer.Argument(help="Of an analysis; without one, they are listed.")] = None,
+    models: Annotated[
+        list[str] | None, typer.Option("--model", "--models", "-m", help="Names, directories or hub ids.")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write to.")] = Path("analyses"),
+    results: Annotated[Path, typer.Option(help="Root that `xalign run --output` wrote to.")] = Path(),
+    rows: Annotated[int | None, typer.Option(help="Most rows of each text, from its top.")] = None,
+    languages: Annotated[list[str] | None, typer.Option(help="Language codes; by default the analysis' own.")] = None,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Answer a question about models with tables (CSV, JSON) and figures (PNG, SVG)."""
+    err.print("loading mteb ...", highlight=False) if err.is_terminal else None
+    from tasks.analyses import ANALYSES, Request, figures
+    from xalign_models.languages import canonical
+    from xalign_models.paths import atomic_write_text
+
+    if name is None:
+        print_rows([{"analysis": one.name, "description": one.description} for one in ANALYSES.values()], json)
+        return
+    if name not in ANALYSES:
+        near = difflib.get_close_matches(name, ANALYSES, n=3)
+        hint = f" Did you mean {', '.join(near)}?" if near else ""
+        raise DataError(f"Unknown analysis {name!r}.{hint} `xalign analyse` lists them.")
+    if rows is not None and rows < 1:
+        raise DataError(f"--rows {rows}: at least 1 is needed.")
+    if output.exists() and not output.is_dir():
+        raise ResultsError(f"--output {output} is a file; name a directory.")
+    codes = tuple(dict.fromkeys(canonical(one) for one in split_list(languages)))
+    request = Request(tuple(split_list(models)), results, device, rows, codes or None)
+    findings = ANALYSES[name].analyse(request)
+    document = report(name, request, findings)
+    for table, frame in findings.tables.items():
+        atomic_write_text(output / f"{name}-{table}.csv", frame.to_csv(index=False, lineterminator="\n"))
+    for title, figure in findings.figures.items():
+        document["figures"] += [path.name for path in figures.save(figure, output, f"{name}-{title}")]
+    atomic_write_text(output / f"{name}.json", jsonlib.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    if json:
+        print_json(document)
+        return
+    for table, frame in findings.tables.items():
+        _print_table(table, frame)
+    for note in findings.notes:
+        out.print(f"- {note}", highlight=False, markup=False)
+    out.print(f"wrote {output}/{name}*", highlight=False, markup=False, soft_wrap=True)
+
+
+def report(name: str, request: Request, findings: Findings) -> dict[str, Any]:
+    """All tables with what made them: models and their revisions, text, options, versions, date."""
+    return {
+        "analysis": name,
+        "date": datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds"),
+        "models": [_model(one) for one in request.models],
+        "data": dict(findings.data),
+        "options": {"rows": request.rows, "languages": request.languages, "device": request.device},
+        "versions": {
+            "python": platform.python_version(),
+            "xalign": __version__,
+            **{package: version(package) for package in PACKAGES},
+        },
+        "notes": list(findings.notes),
+        "tables": {one: _records(frame) for one, frame in findings.tables.items()},
+        "figures": [],
+    }
+
+
+def _model(name: str) -> dict[str, Any]:
+    from xalign_models.registry import find_spec, model_meta
+
+    try:
+        meta = model_meta(find_spec(name))
+    except ModelError:  # an analysis of results may be of a model that is not at hand
+        return {"name": name, "revision": None}
+    return {"name": meta.name, "revision": meta.revision}
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as plain data; what is not a number is null."""
+    records: list[dict[str, Any]] = jsonlib.loads(frame.to_json(orient="records", double_precision=10))
+    return records
+
+
+def _print_table(title: str, frame: pd.DataFrame) -> None:
+    out.print(f"\n{title}", style="bold", highlight=False)
+    shown = frame if len(frame) <= PRINTED else frame.head(OF_LARGE)
+    rows = [{key: _cell(value) for key, value in row.items()} for row in _records(shown)]
+    numeric = tuple(column for column, kind in frame.dtypes.items() if kind.kind in "fiu")
+    print_rows(rows, as_json=False, right=numeric)
+    if len(shown) < len(frame):
+        out.print(f"... {len(frame) - len(shown)} more rows in the files", highlight=False)
+
+
+def _cell(value: Any) -> Any:
+    return f"{value:.4g}" if isinstance(value, float) else value
