@@ -105,3 +105,8 @@ def read_published(root: Path, file: str) -> pd.DataFrame:
     if not path.is_file():
         return pd.DataFrame(columns=["model", "task", "subset", "metric", "value", "unit"])
     return pd.read_csv(path, dtype=str, keep_default_na=False).astype({"value": float})
+
+
+def labelled(frame: pd.DataFrame, **labels: object) -> pd.DataFrame:
+    """The table with further columns, each of one value, before its own."""
+    return frame.assign(**labels)[[*labels, *frame.columns]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,14 @@ def describe(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set_title(title)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
+
+
+def name_points(axes: Axes, points: Iterable[tuple[str, float, float]]) -> None:
+    """Write (name, x, y) beside the points; neighbours' names on either side, so that fewer overlap."""
+    for place, (name, x, y) in enumerate(sorted(points, key=lambda one: one[1])):
+        axes.annotate(
+            name, (x, y), xytext=(3, -9 if place % 2 else 3), textcoords="offset points", fontsize=8, color="#444444"
+        )
 
 
 def save(figure: Figure, folder: Path, stem: str) -> list[Path]:

@@ -73,7 +73,9 @@ def analyse(request: Request) -> Findings:
         if few:
             notes.append(f"{model}: too few pairs for its dimension, left out: {', '.join(sorted(few))}.")
     if not shapes:
-        raise DataError(f"No language has enough of its first {rows} pairs for a map; raise --rows or choose other --languages.")
+        raise DataError(
+            f"No language has enough of its first {rows} pairs for a map; raise --rows or choose other --languages."
+        )
     tables = {"gains": pd.DataFrame(gains), "shapes": pd.DataFrame(shapes)}
     tables["directions"] = directions(tables["gains"], tables["shapes"])
     tables["published"] = read_published(request.results, "linear-mapping-table-01.csv")
@@ -186,5 +188,6 @@ def _of_shapes(shapes: pd.DataFrame) -> Iterator[tuple[str, pd.Series]]:
         for column, what in (("p_mean_abs", "mean |p|"), ("alpha_std", "sigma(alpha) / mean")):
             yield f"{display_name(language)}: {what} above others'", tatoeba.loc[language, column] > rest[column]
     both = tatoeba.index.intersection(news.index)
-    closer = tatoeba.loc[both, "p_mean_abs"] < news.loc[both, "p_mean_abs"]
-    yield "mean |p| lower if fitted on Tatoeba than on formal text (theirs UN, ours newstest)", closer
+    if len(both):
+        closer = tatoeba.loc[both, "p_mean_abs"] < news.loc[both, "p_mean_abs"]
+        yield "mean |p| lower if fitted on Tatoeba than on formal text (theirs UN, ours newstest)", closer

@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
 from tasks.analyses import figures, spaces
-from tasks.analyses.base import Findings, Request
+from tasks.analyses.base import Findings, Request, labelled
 from tasks.analyses.typology import family
 from xalign_models.corpora import ENGLISH
 from xalign_models.languages import display_name
@@ -36,8 +36,8 @@ def analyse(request: Request) -> Findings:
         space, tatoeba = spaces.open_space(request, name), spaces.open_tatoeba(request)
         removed = components(spaces.by_language(space, tatoeba), space.lsar.basis_[:, :DIRECTIONS])
         backbone = space.backbone.name
-        tables.append(summary(removed).assign(model=backbone))
-        separations.append(separation(removed, space.lsar.singular_values_).assign(model=backbone))
+        tables.append(labelled(summary(removed), model=backbone))
+        separations.append(labelled(separation(removed, space.lsar.singular_values_), model=backbone))
         drawn[f"histograms-{backbone}"] = draw(removed, backbone)
         notes += spaces.describe(space, tatoeba)
         data |= tatoeba.revisions

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tasks.analyses import figures, spaces
-from tasks.analyses.base import Findings, Request
+from tasks.analyses.base import Findings, Request, labelled
 from tasks.analyses.layers import at_every_layer, fill
 from tasks.analyses.spaces import Tatoeba
 from xalign_models import corpora
@@ -41,7 +41,7 @@ def analyse(request: Request) -> Findings:
     for name in request.named():
         backbone, alignment = spaces.lsar_spec(name)
         tatoeba, alignment, left_out = _common(spaces.open_tatoeba(request), alignment, request.rows)
-        frame = sweep(request, backbone, alignment, tatoeba).assign(model=backbone.name)
+        frame = labelled(sweep(request, backbone, alignment, tatoeba), model=backbone.name)
         tables.append(frame)
         top = frame.loc[frame.groupby("method", sort=False)["accuracy"].idxmax()]
         best.append(

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tasks.analyses import figures, spaces
-from tasks.analyses.base import Findings, Request
+from tasks.analyses.base import Findings, Request, labelled
 from tasks.analyses.spaces import Space, Tatoeba, Vectors
 from xalign_models.alignments import LIR
 from xalign_models.corpora import ENGLISH
@@ -40,7 +40,7 @@ def analyse(request: Request) -> Findings:
     for name in request.named():
         space = spaces.open_space(request, name)
         tatoeba, left_out = _fitted_only(space, spaces.open_tatoeba(request))
-        frame = sweep(space, tatoeba).assign(model=space.backbone.name)
+        frame = labelled(sweep(space, tatoeba), model=space.backbone.name)
         tables.append(frame)
         best.append(chosen(frame))
         drawn[f"accuracy-{space.backbone.name}"] = draw(frame, space.backbone.name, tatoeba.title)

@@ -11,7 +11,7 @@ import pandas as pd
 from scipy.stats import pearsonr, spearmanr
 
 from tasks.analyses import figures, spaces
-from tasks.analyses.base import Findings, Request, read_published
+from tasks.analyses.base import Findings, Request, labelled, read_published
 from tasks.analyses.typology import family, syntax
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
@@ -41,8 +41,8 @@ def analyse(request: Request) -> Findings:
         means = {one: rows.mean(axis=0, dtype=np.float64) for one, rows in spaces.by_language(space, tatoeba).items()}
         frame = similarities(means, space.lsar.basis_)
         backbone = space.backbone.name
-        correlations.append(correlate(frame).assign(model=backbone, source="this run"))
-        languages.append(frame.assign(model=backbone))
+        correlations.append(labelled(correlate(frame), model=backbone, source="this run"))
+        languages.append(labelled(frame, model=backbone))
         drawn[f"similarity-{backbone}"] = draw(frame, correlations[-1], backbone)
         notes += spaces.describe(space, tatoeba)
         data |= tatoeba.revisions
@@ -111,11 +111,8 @@ def draw(frame: pd.DataFrame, correlations: pd.DataFrame, backbone: str) -> Figu
     figure, axes = figures.canvas(1, len(PARTS), width=11, height=5.2)
     for axis, (part, label), pearson in zip(axes[0], PARTS.items(), correlations["pearson"], strict=True):
         axis.scatter(frame["syntax"], frame[part], s=22, color=figures.COLOURS[0])
-        for index, (_, row) in enumerate(frame.sort_values("syntax").iterrows()):  # neighbours' labels on either side
-            axis.annotate(
-                row["language"].split("-")[0], (row["syntax"], row[part]), xytext=(3, -9 if index % 2 else 3),
-                textcoords="offset points", fontsize=8, color="#444444",
-            )  # fmt: skip
+        codes = frame["language"].str.partition("-")[0]
+        figures.name_points(axis, zip(codes, frame["syntax"], frame[part], strict=True))
         slope, start = np.polyfit(frame["syntax"], frame[part], 1)
         ends = np.array([frame["syntax"].min(), frame["syntax"].max()])
         axis.plot(ends, start + slope * ends, color=figures.COLOURS[1], linewidth=1.2)

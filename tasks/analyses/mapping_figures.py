@@ -74,15 +74,13 @@ def draw_shapes(shapes: pd.DataFrame, model: str) -> Figure:
     for index, (text, points) in enumerate(part.groupby("fit_text", sort=False)):
         look = {**figures.look(index), "linestyle": ""}
         axis.plot(points["p_mean_abs"], points["alpha_std"], label=f"fitted on {text}", **look)
-        for place, (_, row) in enumerate(points.sort_values("p_mean_abs").iterrows()):
-            axis.annotate(
-                display_name(row["language"]), (row["p_mean_abs"], row["alpha_std"]), fontsize=8, color="#444444",
-                xytext=(4, -9 if place % 2 else 3), textcoords="offset points",
-            )  # fmt: skip
+        codes = points["language"].str.partition("-")[0]
+        figures.name_points(axis, zip(codes, points["p_mean_abs"], points["alpha_std"], strict=True))
     axis.legend()
     figures.describe(
         axis,
-        f"How far the maps from English are from rotations: {model.removeprefix('xalign/')}",
+        f"How far the maps from English are from rotations: {model.removeprefix('xalign/')}\n"
+        "each point is a language (ISO 639-3)",
         "mean |p|, cosine of different columns of A (0: orthogonal)",
         "sigma(alpha) / mean, spread of the column lengths (0: even dilation)",
     )

@@ -154,7 +154,7 @@ def draw(
                 _points(axis, plane, group == label, meaning == highlighted, index, label)
             figures.describe(axis, name.removeprefix("xalign/"), f"{how}, first axis", f"{how}, second axis")
     handles, texts = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, texts, loc="outside lower center", ncols=4)
+    figure.legend(handles, texts, loc="outside lower center", ncols=4, markerscale=2)
     figure.suptitle(
         "A mixed pool of sentences in the plane. Large and connected: one sentence and its translations", fontsize=11
     )

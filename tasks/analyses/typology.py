@@ -43,11 +43,6 @@ def family(language: str) -> str:
     return _COMMON_NAMES.get(name, name)
 
 
-def known(language: str) -> bool:
-    """Whether URIEL has the language."""
-    return language.split("-", maxsplit=1)[0] in _uriel()["syntax"]
-
-
 def syntax(languages: Sequence[str]) -> npt.NDArray[np.float64]:
     """Syntactic features (n, 103), 0 or 1, of languages by canonical code; URIEL's ``syntax_knn``.
 
