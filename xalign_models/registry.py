@@ -309,7 +309,10 @@ def model_meta(spec: ModelSpec) -> ModelMeta:
     except XAlignError as error:
         logger.debug("%s has no revision yet: %s", spec.name, error)
         fixed, trained = None, set()
-    return _meta(spec.name, fixed, trained, spec.backbone.mteb_name, spec.backbone.max_tokens, {"spec": spec.to_dict()})
+    arguments = {"spec": spec.to_dict()}
+    if spec.backbone.tuned:
+        arguments["training"] = _card(Path(spec.backbone.model)).get("training", {})
+    return _meta(spec.name, fixed, trained, spec.backbone.mteb_name, spec.backbone.max_tokens, arguments)
 
 
 def _meta(

@@ -83,12 +83,13 @@ class SafeResultCache(ResultCache):
         _set_aside(path, reason)
 
     def write_card(self, meta: ModelMeta, baseline: str | None, spec: Mapping[str, Any] | None, device: str) -> None:
-        """Put what made the results beside them: model, spec, versions, machine, date."""
+        """Put what made the results beside them: model, spec, training if any, versions, machine, date."""
         card = {
             "name": meta.name,
             "revision": meta.revision,
             "baseline": baseline,
             "spec": spec,
+            **({"training": training} if (training := meta.loader_kwargs.get("training")) else {}),
             "versions": {
                 "python": platform.python_version(),
                 "xalign": __version__,
