@@ -62,6 +62,8 @@ def main() -> None:
     except BrokenPipeError:  # `xalign ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except SystemExit as left:  # click's way out if more is written than the pipe holds; our own exits are below
+        sys.exit(0 if left.code == 1 else left.code)
     except Exception as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # a group without a command: click's way to print its help
             error.show()  # type: ignore[attr-defined]
