@@ -11,12 +11,14 @@ from tasks.gettext import GettextPrecision
 from tasks.isomorphism import IsomorphismStudy, IsomorphismStudyRaw
 from tasks.language_identity import LanguageIdentity
 from tasks.lareqa import MLQAR, XQuADR
+from tasks.lusifer_benchmark import benchmarks as lusifer_benchmarks
 from tasks.ntrex import NTREXPrecision
 from tasks.orthogonality import Orthogonality
 from tasks.own_parallel import OwnParallel
 from tasks.product_search import LazRetrieval, ProductSearchStandIn
 from tasks.sts17 import STS17CrossLingual
 from tasks.tatoeba36 import Tatoeba36
+from tasks.with_languages import REPLACED
 from tasks.zero_shot import AmazonReviewsZeroShot, AmazonStarsZeroShot, SIB200ZeroShot, TweetSentimentZeroShot
 
 TASKS: tuple[type[Any], ...] = (
@@ -52,6 +54,7 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
         "SIB200ZeroShot",
         "TweetSentimentZeroShot",
     ),
+    "XAlign(LiRA)": ("MLQARetrieval", "BelebeleRetrieval", "STS22", "LazRetrieval"),
     "XAlign(embedded)": ("GettextPrecision",),
 }
 """Names of benchmarks, as mteb knows them, and of their tasks."""
@@ -71,10 +74,13 @@ def register_with_mteb() -> None:
         if task.metadata.name not in get_tasks._TASKS_REGISTRY:
             get_tasks._TASKS_REGISTRY[task.metadata.name] = task
             get_tasks.TASK_LIST = (*get_tasks.TASK_LIST, task)
+    get_tasks._TASKS_REGISTRY.update({task.metadata.name: task for task in REPLACED})
     for name, members in BENCHMARKS.items():
         attribute = name.upper().replace("(", "_").replace(")", "")
         benchmark = Benchmark(name=name, tasks=mteb.get_tasks(tasks=list(members)), description=f"Tasks of {name}.")
         setattr(known, attribute, benchmark)
+    for name, benchmark in lusifer_benchmarks().items():
+        setattr(known, name, benchmark)
     get_benchmark: Any = sys.modules["mteb.benchmarks.get_benchmark"]
     get_benchmark._build_registry.cache_clear()
     get_benchmark._build_aliases_registry.cache_clear()

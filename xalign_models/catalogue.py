@@ -74,6 +74,14 @@ BACKBONES = {
 }  # fmt: skip
 """Backbones by name."""
 
+LUSIFER = (
+    BackboneSpec("xlm-roberta-large__mistral-7b", "FacebookAI/xlm-roberta-large", "main", max_tokens=512,
+                 dtype=Dtype.BFLOAT16, tuned="lusifer", llm="mistralai/Mistral-7B-v0.1"),
+    BackboneSpec("multilingual-e5-small__smollm2-135m", "multilingual-e5-small", max_tokens=512, dtype=Dtype.BFLOAT16,
+                 tuned="lusifer", llm="smollm2-135m"),
+)  # fmt: skip
+"""What `xalign train lusifer` makes, the paper's model and a small one; by their encoder until they are trained."""
+
 MONOLINGUAL = ("lingua", "newstest")
 LANGUAGES = tuple(
     """afr-Latn arb-Arab ben-Beng bul-Cyrl deu-Latn ell-Grek eng-Latn est-Latn eus-Latn fin-Latn fra-Latn heb-Hebr
@@ -104,8 +112,8 @@ ALIGNMENTS = {"": _METHODS, "gettext": _EMBEDDED}
 
 
 def specs() -> dict[str, ModelSpec]:
-    """Every registered model by name: each backbone plain and with each alignment on each fit data."""
-    found = [ModelSpec(backbone) for backbone in BACKBONES.values()]
+    """Every registered model by name: each backbone plain and with each alignment on each fit data, and LUSIFER."""
+    found = [ModelSpec(backbone) for backbone in (*BACKBONES.values(), *LUSIFER)]
     found += [
         ModelSpec(backbone, alignment, data)
         for backbone in BACKBONES.values()

@@ -11,7 +11,7 @@ from mteb.models.abs_encoder import AbsEncoder
 
 from xalign_models.backbones.loading import prompt_languages
 from xalign_models.errors import LanguageError
-from xalign_models.languages import canonical
+from xalign_models.languages import canonical, is_canonical
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
@@ -46,6 +46,7 @@ class XAlignEncoder(AbsEncoder):
         self.raw = raw
         self.tail = list(tail)
         self.prompts = dict(prompts)
+        self._by_language = any(map(is_canonical, prompts))
         known = [frozenset(some) for some in (languages, prompt_languages(prompts)) if some is not None]
         self.languages = frozenset.intersection(*known) if known else None
         self._meta = meta
@@ -114,12 +115,13 @@ class XAlignEncoder(AbsEncoder):
         """Vectors (n, d), float32, of texts in known languages (any codes; None where no alignment asks)."""
         import torch
 
-        lang = [None if one is None else canonical(one) for one in languages] if self.languages is not None else None
-        by_language = prompt_languages(self.prompts)
-        if lang and by_language:
-            if missing := sorted({str(one) for one in lang} - by_language):
+        asked = self.languages is not None or self._by_language
+        lang = [None if one is None else canonical(one) for one in languages] if asked else None
+        if lang and self._by_language:
+            by_language = prompt_languages(self.prompts)  # None: there is a default for all others
+            if by_language is not None and (missing := sorted({str(one) for one in lang} - by_language)):
                 raise LanguageError(f"{self.refusal(missing)}.")
-            raw = self.raw.encode(texts, [self.prompts[str(one)] for one in lang], progress)
+            raw = self.raw.encode(texts, [self.prompts.get(str(one), prompt) for one in lang], progress)
         else:
             raw = self.raw.encode(texts, prompt, progress)
         features: dict[str, Any] = {"sentence_embedding": torch.from_numpy(raw), "lang": lang}
@@ -130,7 +132,7 @@ class XAlignEncoder(AbsEncoder):
         return vectors
 
     def _language_of(self, task: TaskMetadata, subset: str) -> str | None:
-        if self.languages is None:
+        if self.languages is None and not self._by_language:
             return None
         listed = task.hf_subsets_to_langscripts.get(subset)
         if listed is None:  # a column of a multi-parallel task, named by its language
@@ -140,6 +142,8 @@ class XAlignEncoder(AbsEncoder):
                 listed = task.languages
         if len(set(listed)) == 1:
             return canonical(listed[0])
+        if self.languages is None:  # the default prompt does
+            return None
         raise LanguageError(
             f"{task.name} does not say which language each text of {subset!r} is in, and {self.mteb_model_meta.name} "
             "needs it; use a task with a 'lang' column or one column per language."

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from xalign_models import assets, catalogue, fitting
 from xalign_models.backbones import loading
 from xalign_models.errors import AssetError, LicenceError, ModelError, XAlignError
-from xalign_models.paths import atomic_directory
+from xalign_models.paths import atomic_directory, cache_dir
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec, Pooling, digest
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def find_spec(model: str, **overrides: Any) -> ModelSpec:
     }:
         spec = ModelSpec(BackboneSpec(_slug(model), model))
     else:
-        spec = catalogue.get_spec(model)
+        spec = _trained_spec(str(directory_of(model))) or catalogue.get_spec(model)
     given = {field: value for field, value in overrides.items() if value is not None}
     if not given:
         return spec
@@ -67,6 +67,11 @@ def find_spec(model: str, **overrides: Any) -> ModelSpec:
     suffix = _slug("-".join(f"{field}{value}".replace("_", "") for field, value in parts.items()))
     backbone = dataclasses.replace(spec.backbone, name=f"{spec.backbone.name}-{suffix}", **given)
     return dataclasses.replace(spec, backbone=backbone)
+
+
+def directory_of(name: str) -> Path:
+    """Where a model of this name lies that was trained without saying where."""
+    return cache_dir() / "models" / name.removeprefix("xalign/")
 
 
 def _trained_spec(directory: str) -> ModelSpec | None:
@@ -230,6 +235,8 @@ def save(
     Raises:
         ModelError: The model did not come from it.
     """
+    from safetensors import SafetensorError
+
     spec = getattr(model, "xalign_spec", None)
     if spec is None:
         raise ModelError("Only models made by name or spec can be saved with their card; use save_pretrained.")
@@ -250,8 +257,9 @@ def save(
             card |= {"spec": spec.to_dict(), "content": assets.directory_fingerprint(temporary)}
             text = json.dumps(card, indent=2, ensure_ascii=False) + "\n"
             (temporary / assets.CARD).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ModelError(f"Cannot write {directory}: {error.strerror}; choose another directory.") from None
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(f"Cannot write {directory}: {reason}; make room or choose another directory.") from None
 
 
 def _is_saved(directory: Path, overrides: dict[str, Any]) -> bool:
@@ -350,7 +358,8 @@ def register_models() -> None:
     """Make every registered model known to ``mteb.get_model``; those whose weights are here get their revision now."""
     from mteb.models.model_implementations import MODEL_REGISTRY
 
-    for name, spec in catalogue.specs().items():
+    for name, registered in catalogue.specs().items():
+        spec = (registered.backbone.llm and _trained_spec(str(directory_of(name)))) or registered
         MODEL_REGISTRY[name] = model_meta(spec) if _at_hand(spec.backbone) else _meta(
             name, None, set(), spec.backbone.mteb_name, spec.backbone.max_tokens, {"spec": spec.to_dict()}
         )  # fmt: skip
@@ -359,6 +368,6 @@ def register_models() -> None:
 def _at_hand(spec: BackboneSpec) -> bool:
     """Whether the weights are installed: looking must neither install an asset nor ask the hub."""
     try:
-        return assets.where(spec.model) is not None
+        return Path(spec.model).is_dir() or assets.where(spec.model) is not None
     except (AssetError, LicenceError):
         return False

@@ -49,6 +49,8 @@ class BackboneSpec:
             in this order.
         mteb_name: The mteb model whose metadata (training data, languages, licence) holds for it.
         tuned: What its weights were trained with here, e.g. ``contrastive-100``: the first part of a model's name.
+        llm: Decoder-only language model that LUSIFER joins to it; asset name, local directory or hub id. Such a model
+            is trained before it is used: ``model`` is its directory then, and the encoder until then.
     """
 
     name: str
@@ -62,6 +64,7 @@ class BackboneSpec:
     prompts: tuple[tuple[str, str], ...] = ()
     mteb_name: str | None = None
     tuned: str = ""
+    llm: str | None = None
 
     def __post_init__(self) -> None:
         """Check the fields that have limits.
@@ -133,8 +136,9 @@ class ModelSpec:
 
     @property
     def baseline(self) -> str:
-        """Name of the same backbone, neither tuned nor aligned."""
-        return ModelSpec(dataclasses.replace(self.backbone, tuned="")).name
+        """Name of the same backbone, neither tuned nor aligned; of LUSIFER's two parts the first one."""
+        name = self.backbone.name.partition("__")[0] if self.backbone.llm else self.backbone.name
+        return ModelSpec(dataclasses.replace(self.backbone, name=name, tuned="")).name
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""

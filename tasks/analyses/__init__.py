@@ -1,14 +1,19 @@
 """Analyses: what tables and figures show that one score cannot. One analysis, one file."""
 
 from tasks.analyses import (
+    deviation,
     isomorphism,
     linear_mapping,
+    lipschitz,
     lsar_families,
     lsar_layers,
     lsar_ranks,
     lsar_syntax,
     one_target,
+    reasoning,
+    rkhs,
     scatter,
+    selection,
 )
 from tasks.analyses.base import Analysis, Findings, Request
 
@@ -24,6 +29,12 @@ _ALL: tuple[Analysis, ...] = (  # each: Analysis("name", "What it shows.", modul
         "lsar-ranks", "Tatoeba accuracy by the number of directions that LSAR or LIR removes.", lsar_ranks.analyse
     ),
     Analysis("lsar-layers", "Tatoeba accuracy by layer, before and after each alignment.", lsar_layers.analyse),
+    Analysis("rkhs", "Norms of mean input embeddings: the surrogate of the constant C of LiRA's bound.", rkhs.analyse),
+    Analysis("lipschitz", "How far an embedding moves when its text is edited a little.", lipschitz.analyse),
+    Analysis("deviation", "LiRA's similarity, loss, errors and bounds over the epochs of stage 1.", deviation.analyse),
+    Analysis("selection", "Whether LiRA's actor picks a reference among corruptions of it.", selection.analyse),
+    Analysis("mgsm", "Accuracy of models that write on MGSM.", reasoning.analyse_mgsm),
+    Analysis("x-csqa", "Accuracy of models that write on X-CSQA.", reasoning.analyse_xcsqa),
     Analysis("scatter", "A multilingual pool in the plane (PCA, t-SNE), before and after.", scatter.analyse),
 )
 ANALYSES: dict[str, Analysis] = {one.name: one for one in _ALL}

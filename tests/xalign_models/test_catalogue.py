@@ -15,7 +15,7 @@ NAME = re.compile(rf"xalign/(?P<alignment>{PART})__(?P<backbone>{PART})(__(?P<da
 
 
 def test_names_follow_the_grammar_and_say_what_the_spec_says():
-    specs = catalogue.specs()
+    specs = {name: spec for name, spec in catalogue.specs().items() if not spec.backbone.llm}
     assert len(specs) == len(catalogue.BACKBONES) * (1 + sum(map(len, catalogue.ALIGNMENTS.values())))
     for name, spec in specs.items():
         parts = NAME.fullmatch(name)
@@ -25,6 +25,18 @@ def test_names_follow_the_grammar_and_say_what_the_spec_says():
         assert parts["alignment"] == (spec.alignment.label if spec.alignment else "plain")
         assert (parts["data"] or "") == spec.data
         assert spec.baseline == f"xalign/plain__{spec.backbone.name}" in specs
+
+
+def test_lusifer_models_name_both_their_parts():
+    found = {name: spec for name, spec in catalogue.specs().items() if spec.backbone.llm}
+    assert {name: (spec.backbone.model, spec.backbone.llm, spec.baseline) for name, spec in found.items()} == {
+        "xalign/lusifer__xlm-roberta-large__mistral-7b": (
+            "FacebookAI/xlm-roberta-large", "mistralai/Mistral-7B-v0.1", "xalign/plain__xlm-roberta-large",
+        ),
+        "xalign/lusifer__multilingual-e5-small__smollm2-135m": (
+            "multilingual-e5-small", "smollm2-135m", "xalign/plain__multilingual-e5-small",
+        ),
+    }  # fmt: skip
 
 
 def test_every_alignment_can_be_made_and_its_corpora_exist():

@@ -31,8 +31,22 @@ _IMPORTERS = ("Router", "Asym", "WordEmbeddings")  # sentence-transformers' modu
 
 
 def fingerprint(spec: BackboneSpec) -> str:
-    """Sha256 (hex) of everything that determines the raw vector of a prompted text: weights, tokenizer, spec."""
+    """Sha256 (hex) of everything that determines the raw vector of a prompted text: weights, tokenizer, spec.
+
+    Raises:
+        ModelError: It is a LUSIFER model that is not trained.
+        AssetError: The weights are not there.
+    """
+    _require_trained(spec)
     return digest(assets.resolve(spec.model, spec.revision).fingerprint, spec.encoding_fields())
+
+
+def _require_trained(spec: BackboneSpec) -> None:
+    if spec.llm and not has_own_modules(Path(spec.model)):
+        raise ModelError(
+            f"xalign/{spec.tuned}__{spec.name} is not trained here: `xalign train lusifer` does that, with --config "
+            "small or paper. A directory that it wrote is a model by itself."
+        )
 
 
 def pick_device(device: str | None = None) -> str:
@@ -78,6 +92,7 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
 
     from xalign_models.backbones.transformer import LanguageTransformer
 
+    _require_trained(spec)
     resolved = assets.resolve(spec.model, spec.revision)
     options = {"torch_dtype": str(spec.dtype)}
     try:
@@ -97,7 +112,9 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
     except (OSError, ValueError) as error:
         raise AssetError(f"{spec.model!r} cannot be loaded as a text encoder: {_first_line(error)}") from None
     first = modules[0]
-    if isinstance(first, LanguageTransformer):
+    if spec.llm:
+        first.max_seq_length = min(filter(None, (spec.max_tokens, first.max_seq_length)), default=512)
+    elif isinstance(first, LanguageTransformer):
         first.prompts = {key: text for key, text in spec.prompts if is_canonical(key)}
         first.base = first.base or {
             "model": spec.model, "revision": resolved.revision, "fingerprint": resolved.fingerprint,

@@ -69,6 +69,7 @@ def models(
 def tasks(json: Json = False) -> None:
     """Our tasks and benchmarks; `xalign run` takes mteb's own names too."""
     from tasks import BENCHMARKS, TASKS
+    from tasks.lusifer_benchmark import data_sets
 
     rows = [
         {
@@ -82,6 +83,16 @@ def tasks(json: Json = False) -> None:
     ]
     rows += [{"task": name, "score": None, "languages": None, "subsets": None, "description": ", ".join(members)}
              for name, members in BENCHMARKS.items()]  # fmt: skip
+    rows += [
+        {
+            "task": name,
+            "score": None,
+            "languages": None,
+            "subsets": None,
+            "description": f"{len(members)} data sets of the LUSIFER paper",
+        }
+        for name, members in data_sets().items()
+    ]
     print_rows(rows, json, right=("languages", "subsets"))
 
 

@@ -67,17 +67,10 @@ def run(
     from xalign_models.store import open_store
 
     register_with_mteb()
-    names = split_list(tasks)
-    if benchmark:
-        import mteb
-
-        if benchmark not in BENCHMARKS:
-            try:
-                names += [task.metadata.name for task in mteb.get_benchmark(benchmark).tasks]
-            except KeyError:
-                raise DataError(f"Unknown benchmark {benchmark!r}; ours are {', '.join(BENCHMARKS)}.") from None
-        else:
-            names += BENCHMARKS[benchmark]
+    names: list[Any] = [*split_list(tasks), *BENCHMARKS.get(benchmark or "", ())]
+    if benchmark and benchmark not in BENCHMARKS:
+        members = _members(benchmark)
+        names += [task.metadata.name for task in members] if languages else members
     codes = split_list(languages)
     chosen = None if codes == ["all"] else CORE if codes in ([], ["core"]) else [canonical(code) for code in codes]
     wanted = split_list(models) or list(EMBEDDED_MODELS)
@@ -109,7 +102,7 @@ def run(
     if json:
         print_json(outcomes)
     elif scored := [one for one in outcomes if one["scored"]]:
-        _show({one["model"] for one in scored}, {one["task"] for one in scored}, Path(output))
+        _show({one["model"] for one in scored}, {one["task"] for one in scored}, Path(output), benchmark)
     if failed:
         raise typer.Exit(2 if len(failed) == len(outcomes) else 1)
 
@@ -124,11 +117,30 @@ def _set_data(data: list[str] | None) -> None:
         os.environ["XALIGN_OWN"] = str(Path(path).expanduser().resolve())
 
 
-def _show(models: set[str], tasks: set[str], output: Path) -> None:
+def _members(benchmark: str) -> list[Any]:
+    """The tasks of a benchmark of mteb's, with the subsets and splits that it scores."""
+    import mteb
+
+    from tasks import BENCHMARKS
+    from tasks.lusifer_benchmark import data_sets
+
+    try:
+        return list(mteb.get_benchmark(benchmark).tasks)
+    except KeyError:
+        ours = ", ".join((*BENCHMARKS, *data_sets()))
+        raise DataError(f"Unknown benchmark {benchmark!r}; ours are {ours}.") from None
+
+
+def _show(models: set[str], tasks: set[str], output: Path, benchmark: str | None = None) -> None:
+    from tasks.lusifer_benchmark import board, data_sets
     from xalign_models.harness.leaderboard import leaderboard as make
     from xalign_models.harness.reading import read_results
 
-    out.print(make(read_results(output), models=models, tasks=tasks).to_rich())
+    results = read_results(output)
+    if benchmark in data_sets():
+        out.print(board(results, str(benchmark), models).to_rich())
+    else:
+        out.print(make(results, models=models, tasks=tasks).to_rich())
 
 
 def leaderboard(
@@ -138,22 +150,29 @@ def leaderboard(
     json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     published: Annotated[bool, typer.Option(help="With one task: show published numbers beside ours.")] = True,
+    benchmark: Annotated[
+        str | None, typer.Option(help='One of LUSIFER\'s, e.g. "XAlign(LUSIFER, te)": its data sets, published beside.')
+    ] = None,
 ) -> None:
     """Models x tasks from the results, with the difference to each model's unaligned backbone; one task in detail."""
+    from tasks.lusifer_benchmark import board as benchmark_board
     from xalign_models.harness.leaderboard import detail
     from xalign_models.harness.leaderboard import leaderboard as make
     from xalign_models.harness.reading import read_results
 
     results = read_results(Path(output))
     chosen_tasks = split_list(tasks)
-    board = make(results, models=split_list(models) or None, tasks=chosen_tasks or None)
+    if benchmark:
+        board = benchmark_board(results, benchmark, split_list(models) or None)
+    else:
+        board = make(results, models=split_list(models) or None, tasks=chosen_tasks or None)
     if json:
         print_json(board.to_json())
     elif markdown:
         out.print(board.to_markdown(), highlight=False, markup=False, soft_wrap=True)
     else:
         out.print(board.to_rich())
-        if len(chosen_tasks) == 1:
+        if len(chosen_tasks) == 1 and not benchmark:
             out.print(
                 detail(results, chosen_tasks[0], models=split_list(models) or None, published=published).to_rich()
             )

@@ -19,9 +19,9 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(group, name="train")
 
 
-@group.callback()
-def _group() -> None:
-    """Keep `train` a group while it has one command."""
+def _check_output(output: Path) -> None:
+    if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / "modules.json").is_file()):
+        raise ModelError(f"--output {output} is there and is no model; choose a new directory.")
 
 
 @group.command()
@@ -52,11 +52,10 @@ def contrastive(
     from xalign_models import registry
     from xalign_models.contrastive.config import PAPER_LANGUAGES, ContrastiveConfig
     from xalign_models.contrastive.run import train
-    from xalign_models.contrastive.training import is_main_process
     from xalign_models.languages import canonical
+    from xalign_models.training.processes import is_main_process
 
-    if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / "modules.json").is_file()):
-        raise ModelError(f"--output {output} is there and is no model; choose a new directory.")
+    _check_output(output)
     codes = tuple(canonical(one) for one in split_list(languages))
     config = ContrastiveConfig(
         pairs=pairs, samples=samples, languages=codes or PAPER_LANGUAGES, epochs=epochs, max_steps=max_steps,
@@ -66,3 +65,33 @@ def contrastive(
     spec = train(registry.find_spec(backbone), config, output, device)
     if is_main_process():
         out.print(f"{spec.name}: {output}", highlight=False, soft_wrap=True)
+
+
+@group.command()
+def lusifer(
+    stage: Annotated[int, typer.Option(min=1, max=2, help="1 alignment, 2 representation fine-tuning.")],
+    config: Annotated[
+        list[str],
+        typer.Option(help="Shipped name or YAML file; several, or with commas: later ones go over earlier ones."),
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Directory; by default where the model's name finds it.")
+    ] = None,
+    start: Annotated[
+        Path | None, typer.Option(help="Stage 2: directory of stage 1's model; by default where stage 1 wrote it.")
+    ] = None,
+    device: Device = None,
+) -> None:
+    """Join a multilingual encoder to an English language model, with English text, and write the model.
+
+    Interrupted, the same command goes on from its last checkpoint.
+    """
+    from xalign_models.lusifer.config import load_config
+    from xalign_models.lusifer.run import train
+    from xalign_models.training.processes import is_main_process
+
+    if output is not None:
+        _check_output(output)
+    spec, directory = train(load_config(split_list(config)), stage, output, start, device)
+    if is_main_process():
+        out.print(f"{spec.name}: {directory}", highlight=False, soft_wrap=True)

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import logging
-import shutil
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from xalign_models import assets, corpora, registry
+from xalign_models import corpora, registry
 from xalign_models.backbones import loading
 from xalign_models.contrastive.config import ContrastiveConfig
 from xalign_models.contrastive.pairs import training_pairs
 from xalign_models.corpora import Corpus
 from xalign_models.errors import ModelError
-from xalign_models.paths import atomic_write_text
 from xalign_models.specs import ModelSpec
+from xalign_models.training.processes import process_count
 
-logger = logging.getLogger(__name__)
-
-PACKAGES = ("torch", "transformers", "sentence-transformers", "peft", "accelerate")
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 
 def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str | None = None) -> ModelSpec:
@@ -44,7 +39,8 @@ def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str 
         DataError: The corpus is missing or has fewer rows.
     """
     from xalign_models.contrastive import training
-    from xalign_models.contrastive.objective import add_lora, own_randomness
+    from xalign_models.contrastive.objective import add_lora
+    from xalign_models.training.session import train_once
 
     dtype = config.dtype or spec.backbone.dtype
     config = dataclasses.replace(config, dtype=dtype)
@@ -52,38 +48,22 @@ def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str 
     device = _check(spec, config, loading.pick_device(device))
     corpus = corpora.load(config.pairs)
     pairs = training_pairs(corpus, config)
-    identity = _identity(loaded, config, corpus)
-    tuned = ModelSpec(dataclasses.replace(spec.backbone, tuned=config.label))
-    if _is_trained(output, identity):
-        logger.warning("%s was trained so already; remove it to train it again.", output)
-        return tuned
-    folder = output.parent / f".{output.name}.training"
-    if training.is_main_process():
-        _claim(folder, identity, output)
 
-    model = registry.build(loaded, device="cpu")  # the trainer moves it to the device of its process
-    add_lora(model, config)
-    log: list[dict[str, Any]] = []
-    if config.max_steps != 0:
-        with own_randomness():
-            log = training.fit(model, pairs, config, folder, device)
-    if training.is_main_process():
-        model.xalign_spec = tuned
-        provenance = {
-            "datasets": sorted(corpus.trains),
-            "config": identity,
-            "steps": log[-1]["step"] if log else 0,
-            "seconds": log[-1]["seconds"] if log else 0.0,
-            "versions": {package: version(package) for package in PACKAGES},
-        }
-        registry.save(model.to("cpu"), output, training=provenance, files={training.LOG: training.json_lines(log)})
-        shutil.rmtree(folder, ignore_errors=True)
+    def build() -> SentenceTransformer:
+        model = registry.build(loaded, device="cpu")  # the trainer moves it to the device of its process
+        add_lora(model, config)
+        return model
+
+    def fit(model: SentenceTransformer, folder: Path) -> list[dict[str, Any]]:
+        return training.fit(model, pairs, config, folder, device)
+
+    tuned = ModelSpec(dataclasses.replace(spec.backbone, tuned=config.label))
+    identity = _identity(loaded, config, corpus)
+    train_once(tuned, identity, output, corpus.trains, build, None if config.max_steps == 0 else fit)
     return tuned
 
 
 def _check(spec: ModelSpec, config: ContrastiveConfig, device: str) -> str:
-    from xalign_models.contrastive.training import process_count
-
     if spec.alignment or spec.backbone.tuned:
         raise ModelError(f"--backbone: {spec.name} is aligned or trained already; give its backbone.")
     if ":" in device:
@@ -106,36 +86,3 @@ def _identity(spec: ModelSpec, config: ContrastiveConfig, corpus: Corpus) -> dic
         "text": corpus.fingerprint(languages),
         **config.to_dict(),
     }
-
-
-def _is_trained(output: Path, identity: dict[str, Any]) -> bool:
-    try:
-        card = json.loads((output / assets.CARD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return bool(card.get("training", {}).get("config") == identity)
-
-
-def _claim(folder: Path, identity: dict[str, Any], output: Path) -> None:
-    """Begin a training in ``folder``, or make sure that the one that was begun there is the same.
-
-    Raises:
-        ModelError: It is another one; the message names the fields that differ.
-    """
-    path = folder / "config.json"
-    try:
-        begun = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # nothing was begun
-        shutil.rmtree(folder, ignore_errors=True)
-        atomic_write_text(path, json.dumps(identity, indent=2) + "\n")
-        return
-    differing = [
-        key if key in ("backbone", "text") else f"{key} ({begun.get(key)} then, {identity.get(key)} now)"
-        for key in sorted({*begun, *identity})
-        if begun.get(key) != identity.get(key)
-    ]
-    if differing:
-        raise ModelError(
-            f"{folder} holds checkpoints of another training for {output}: {', '.join(differing)}. Give the same "
-            "options to go on with it, another --output, or remove that folder to start over."
-        )

@@ -52,7 +52,7 @@ class Outcome:
 
 def run(
     models: Sequence[str],
-    tasks: Sequence[str],
+    tasks: Sequence[str | AbsTask],
     output: Path,
     *,
     languages: Collection[str] | None = CORE,
@@ -68,7 +68,8 @@ def run(
 
     Args:
         models: Registered names, directories or hub ids.
-        tasks: Names that mteb knows (ours after ``tasks.register_with_mteb()``).
+        tasks: Names that mteb knows (ours after ``tasks.register_with_mteb()``), or tasks with their subsets chosen,
+            which ``languages`` does not narrow.
         output: Root of the results.
         languages: Canonical codes; a subset is scored if all its languages are among them. None is all. Tatoeba36,
             LanguageIdentity and others whose protocol fixes the languages are not narrowed.
@@ -90,7 +91,7 @@ def run(
     names = [find_spec(model, **fields).name for model in models]  # before hours of work: is there such a model?
     device = pick_device(device)
     cache = SafeResultCache(output)
-    chosen = [make_task(name, languages) for name in tasks]
+    chosen = [make_task(one, languages) if isinstance(one, str) else one for one in tasks]
     for model, model_name in zip(models, names, strict=True):
         try:
             encoder = load_encoder(model, device=device, store=store, **fields)

@@ -11,7 +11,7 @@ from torch import nn
 
 from xalign_models import registry
 from xalign_models.contrastive import ContrastiveConfig
-from xalign_models.contrastive.objective import add_lora, contrastive_loss, cosine, own_randomness
+from xalign_models.contrastive.objective import add_lora, contrastive_loss
 from xalign_models.errors import ModelError
 
 KINDS = ("llama", "gemma", "bert")
@@ -57,15 +57,6 @@ def test_loss_of_vectors_worked_out_by_hand():
     model = Table(torch.tensor([[1.0, 0], [0, 3], [2, 0], [5, 0]]))
     columns = [{"input_ids": torch.tensor([[0], [1]])}, {"input_ids": torch.tensor([[2], [3]])}]
     assert contrastive_loss(model, ContrastiveConfig())(columns, None).item() == pytest.approx(math.log(2))
-
-
-def test_cosines_are_not_rounded_under_autocast():
-    one, other = torch.randn(2, 5, 32, generator=torch.Generator().manual_seed(0))
-    expected = nn.functional.normalize(one) @ nn.functional.normalize(other).T
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = cosine(one, other)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, expected)
 
 
 @pytest.fixture
@@ -121,8 +112,9 @@ def test_cached_passes_see_the_same_dropout(prepared, kind):
 def test_lora_is_on_every_linear_layer_and_nothing_else_is_trained(workdir, spec, kind):
     model = registry.build(spec(kind), device="cpu")
     linear = {name for name, one in model.transformers_model.named_modules() if isinstance(one, nn.Linear)}
+    linear.discard("pooler.dense")  # BERT's, of which nothing comes here
     per_layer = {"llama": 7, "gemma": 7, "bert": 6}[kind]  # q k v o gate up down; q k v o in out
-    assert len(linear) == 2 * per_layer + (kind == "bert")  # and BERT's pooler
+    assert len(linear) == 2 * per_layer
     add_lora(model, ContrastiveConfig(rank=3))
     adapted = {
         name: module.lora_A["default"].weight.shape
@@ -165,14 +157,3 @@ def test_what_is_no_transformer_is_refused():
 
     with pytest.raises(ModelError, match="only transformers"):
         add_lora(SentenceTransformer(modules=[BoW(["w1"])], device="cpu"), ContrastiveConfig())
-
-
-def test_randomness_outside_is_left_alone():
-    import random
-
-    states = [random.getstate(), np.random.get_state(), torch.get_rng_state()]  # noqa: NPY002
-    with own_randomness():
-        random.seed(1), np.random.seed(1), torch.manual_seed(1)  # noqa: NPY002
-    assert random.getstate() == states[0]
-    assert np.array_equal(np.random.get_state()[1], states[1][1])  # noqa: NPY002
-    assert torch.equal(torch.get_rng_state(), states[2])

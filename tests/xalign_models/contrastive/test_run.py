@@ -12,6 +12,7 @@ from xalign_models import registry
 from xalign_models.contrastive import ContrastiveConfig, training
 from xalign_models.contrastive.run import train
 from xalign_models.errors import DataError, ModelError
+from xalign_models.training import records
 
 QUICK = ContrastiveConfig(pairs="own:text", samples=20, rank=4, batch_size=8, accumulation=2, max_steps=3)
 KINDS = ("llama", "gemma", "bert")
@@ -60,7 +61,7 @@ def test_the_card_says_how_it_was_trained(run, workdir, text):
     assert card["training"]["steps"] == 3
     assert card["training"]["seconds"] > 0
     assert {"torch", "peft", "sentence-transformers"} <= card["training"]["versions"].keys()
-    log = [json.loads(line) for line in (workdir / "model" / training.LOG).read_text().splitlines()]
+    log = [json.loads(line) for line in (workdir / "model" / records.LOG).read_text().splitlines()]
     assert [entry["step"] for entry in log] == [1, 2, 3]
     assert {"loss", "learning_rate", "epoch", "seconds"} <= log[0].keys()
     assert not [one for one in workdir.iterdir() if "training" in one.name]  # the checkpoints are gone

@@ -18,6 +18,8 @@ from xalign_models.contrastive import ContrastiveConfig, training
 from xalign_models.contrastive.objective import add_lora, contrastive_loss
 from xalign_models.contrastive.pairs import training_pairs
 from xalign_models.errors import ModelError
+from xalign_models.training import records
+from xalign_models.training.trainer import Trainer
 
 QUICK = ContrastiveConfig(
     pairs="own:text", samples=20, rank=4, dropout=0.0, batch_size=8, accumulation=2, epochs=2, learning_rate=1e-2
@@ -175,14 +177,14 @@ class Killed(Exception):  # noqa: N818
 
 
 def kill_at(step, monkeypatch):
-    compute = training._Trainer.compute_loss
+    compute = Trainer.compute_loss
 
     def until(trainer, *arguments, **options):
         if trainer.state.global_step == step:
             raise Killed
         return compute(trainer, *arguments, **options)
 
-    return partial(monkeypatch.setattr, training._Trainer, "compute_loss", until)
+    return partial(monkeypatch.setattr, Trainer, "compute_loss", until)
 
 
 def trained(model):
@@ -205,8 +207,8 @@ def test_killed_and_started_again_it_ends_as_if_never_stopped(fit, monkeypatch, 
     drop = "seconds"
     assert [{**entry, drop: 0} for entry in log_again] == [{**entry, drop: 0} for entry in log]
     assert [entry[drop] for entry in log_again] == sorted(entry[drop] for entry in log_again)
-    written = (workdir / "work" / training.LOG).read_text()
-    assert written == training.json_lines(log_again)
+    written = (workdir / "work" / records.LOG).read_text()
+    assert written == records.json_lines(log_again)
 
 
 def test_killed_after_the_last_step_nothing_is_trained_again(fit, seen):

@@ -1,0 +1,83 @@
+"""Accuracy of models that write on MGSM and X-CSQA, with LiRA's Tables 3 and 4 beside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from tqdm.auto import tqdm
+
+from tasks.analyses import figures
+from tasks.analyses.base import Findings, Request, read_published
+from tasks.reasoning import mgsm, xcsqa
+from tasks.reasoning.solvers import Solver
+from xalign_models.errors import LanguageError
+from xalign_models.languages import display_name
+
+
+def analyse_mgsm(request: Request) -> Findings:
+    """Share of problems whose answer ends with the right number, by language.
+
+    Raises:
+        ModelError: No model is named, or one does not write.
+        DataError: There is no text.
+    """
+    return _analyse(request, "MGSM", mgsm, Solver.solve, "lira-table-03.csv")
+
+
+def analyse_xcsqa(request: Request) -> Findings:
+    """Share of questions whose likeliest letter is the right one, by language.
+
+    Raises:
+        ModelError: No model is named, or one does not write.
+        DataError: There is no text.
+    """
+    return _analyse(request, "X-CSQA", xcsqa, Solver.choose, "lira-table-04.csv")
+
+
+def _analyse(
+    request: Request, task: str, data: Any, answer: Callable[[Solver, list[Any], str], list[bool]], published: str
+) -> Findings:
+    files: dict[str, Path] = data.languages()
+    chosen = {one: path for one, path in files.items() if request.languages is None or one in request.languages}
+    if not chosen:
+        raise LanguageError(f"{task} has {', '.join(files)}; choose of these with --languages.")
+    rows = []
+    for name in request.named():
+        solver = Solver(name, request.device)
+        for language, path in tqdm(chosen.items(), desc=task, unit=" languages", disable=None):
+            right = answer(solver, data.read(path)[: request.rows], language)
+            rows.append({"model": solver.name, "language": language, "accuracy": 100 * sum(right) / len(right),
+                         "questions": len(right)})  # fmt: skip
+    ours = pd.DataFrame(rows)
+    means = ours.groupby("model", sort=False).agg(accuracy=("accuracy", "mean"), questions=("questions", "sum"))
+    ours = pd.concat([ours, means.reset_index().assign(language="average")], ignore_index=True)
+    paper = read_published(request.results, published)
+    paper = paper.assign(model=paper["model"] + " [paper]", language=paper["subset"], accuracy=paper["value"])
+    table = pd.concat([ours, paper[["model", "language", "accuracy"]]], ignore_index=True)
+    wide = table.pivot_table(index="language", columns="model", values="accuracy", sort=False).reset_index()
+    notes = (
+        "A LiRA answers with its English model, which reads the translation that the actor chooses under the question.",
+        "The papers' averages are as printed, over their own languages.",
+    )
+    return Findings(
+        {"accuracy": ours, "beside the paper": wide}, {"accuracy": draw(ours, task)}, notes,
+        {f"{task} {one}": data.revision(path) for one, path in chosen.items()},
+    )  # fmt: skip
+
+
+@figures.styled()
+def draw(table: pd.DataFrame, task: str) -> Any:
+    """A line of dots per model over the languages."""
+    codes = [one for one in dict.fromkeys(table["language"]) if one != "average"]
+    figure, ((axis,),) = figures.canvas(width=max(6.0, 0.8 * len(codes) + 2))
+    for index, (model, part) in enumerate(table[table["language"] != "average"].groupby("model", sort=False)):
+        axis.plot([display_name(one) for one in part["language"]], part["accuracy"], label=model,
+                  **{**figures.look(index), "linestyle": ""})  # fmt: skip
+    axis.set_ylim(bottom=0)
+    axis.tick_params(axis="x", rotation=45)
+    axis.legend()
+    figures.describe(axis, f"{task}: accuracy by language", "", "right answers in %")
+    return figure

@@ -1,0 +1,139 @@
+"""Whether LiRA's actor picks the better translation: a reference among corrupted ones, or of its own by chrF."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.stats import spearmanr
+
+from tasks.analyses import figures
+from tasks.analyses.base import Findings, Request, labelled
+from xalign_models import corpora
+from xalign_models.corpora import ENGLISH
+from xalign_models.errors import DataError
+from xalign_models.languages import display_name
+from xalign_models.lira.candidates import Candidates, CandidateSource
+from xalign_models.lira.chrf import chrf
+from xalign_models.lira.edits import Corruption, corrupt
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from xalign_models.lira.module import LiRA
+
+CORPUS, ROWS, SEED = "flores", 100, 0
+LANGUAGES = ("deu-Latn", "spa-Latn", "arb-Arab", "tha-Thai", "ind-Latn", "tur-Latn")
+
+
+def analyse(request: Request) -> Findings:
+    """How often the embedding critic alone picks a Flores reference, and how its choice goes with chrF.
+
+    Raises:
+        ModelError: No model is named, or one is no LiRA.
+        DataError: There is no text.
+    """
+    from xalign_models.lira.run import open_lira
+
+    corpus = corpora.load(CORPUS)
+    languages = request.languages or tuple(one for one in LANGUAGES if one in corpus.languages)
+    rows = request.rows or ROWS
+    picked, graded, notes = [], [], []
+    for name in request.named():
+        module, title = open_lira(Path(name)), Path(name).resolve().name
+        if request.device:
+            module.to(request.device)
+        for language in languages:
+            texts, english = (side[:rows] for side in corpus.pair(language))
+            picked.append(labelled(against_corruptions(module, texts, english), model=title, language=language))
+        try:
+            frames = []
+            for language in languages:
+                texts, english = (side[:rows] for side in corpus.pair(language))
+                frames.append(against_each_other(module, texts, english, language))
+        except DataError as error:
+            notes.append(f"{title}: its translators are not compared. {error}")
+            continue
+        graded += [
+            labelled(one, model=title, language=code) for one, code in zip(frames, languages, strict=True) if len(one)
+        ]
+    table = pd.concat(picked, ignore_index=True)
+    notes += [
+        "Corrupted references: every third word dropped, words shuffled, another sentence, an assistant's words around "
+        "it. `all` is all of them at once (chance: 20 %), any other row that one alone (chance: 50 %).",
+        "The critic is left out: the actor sees the cosine of the two paths alone.",
+    ]
+    tables = {"corrupted": table} | ({"graded": pd.concat(graded, ignore_index=True)} if graded else {})
+    prints = {CORPUS: f"local-{corpus.fingerprint([*languages, ENGLISH])[:12]}"}
+    return Findings(tables, {"corrupted": draw(table)}, tuple(notes), prints)
+
+
+def against_corruptions(module: LiRA, texts: list[str], english: list[str]) -> pd.DataFrame:
+    """Share of texts whose reference has the highest probability, among all corruptions and against each."""
+    draw_ = random.Random(SEED)
+    rows = [
+        [one, *(corrupt(one, how, english[(i + 1) % len(english)], draw_) for how in Corruption)]
+        for i, one in enumerate(english)
+    ]
+    shape = len(rows), 1 + len(Corruption)
+    given = Candidates(rows, torch.ones(shape, dtype=torch.bool), torch.zeros(*shape, 3))
+    liked = module.opinions(texts, given).log_probabilities
+    shares = {"all": (liked.argmax(dim=1) == 0).float().mean()}
+    shares |= {str(how): (liked[:, 0] > liked[:, 1 + i]).float().mean() for i, how in enumerate(Corruption)}
+    return pd.DataFrame(
+        [{"against": name, "reference picked": 100 * float(one), "texts": len(rows)} for name, one in shares.items()]
+    )
+
+
+def against_each_other(module: LiRA, texts: list[str], english: list[str], language: str) -> pd.DataFrame:
+    """The model's own translators: chrF of the chosen translation, of the mean and of the best; rank correlation.
+
+    Empty where a text has fewer than two translations.
+
+    Raises:
+        DataError: Translations are missing.
+    """
+    source = CandidateSource(module.source.translations, online=False)
+    if source.width < 2:
+        return pd.DataFrame()
+    found = source(texts, [language] * len(texts))
+    liked = module.opinions(texts, found).log_probabilities
+    rows = []
+    for row in (found.mask.sum(dim=1) > 1).nonzero()[:, 0].tolist():
+        places = found.mask[row].nonzero()[:, 0].tolist()
+        quality = np.array([chrf(found.texts[row][k], english[row]) for k in places])
+        opinion = liked[row, places].numpy()
+        varies = np.ptp(quality) > 0 and np.ptp(opinion) > 0
+        rows.append({
+            "chosen": quality[opinion.argmax()], "mean": quality.mean(), "best": quality.max(),
+            "correlation": float(spearmanr(opinion, quality).statistic) if varies else np.nan,
+        })  # fmt: skip
+    if not rows:
+        return pd.DataFrame()
+    means = pd.DataFrame(rows).mean()
+    return pd.DataFrame([{
+        "chrF chosen": means["chosen"], "chrF mean": means["mean"], "chrF best": means["best"],
+        "rank correlation": means["correlation"], "texts": len(rows), "translators": source.width,
+    }])  # fmt: skip
+
+
+@figures.styled()
+def draw(table: pd.DataFrame) -> Figure:
+    """Bars: how often the reference is picked, by corruption, a bar per model; means over languages."""
+    means = table.pivot_table(index="against", columns="model", values="reference picked", sort=False)
+    figure, ((axis,),) = figures.canvas(width=8.0)
+    width = 0.8 / len(means.columns)
+    for index, model in enumerate(means.columns):
+        places = np.arange(len(means)) + (index - (len(means.columns) - 1) / 2) * width
+        axis.bar(places, means[model], width, label=model, color=figures.look(index)["color"])
+    axis.set_xticks(np.arange(len(means)), [str(one) for one in means.index])
+    axis.axhline(90, color="#555555", linewidth=1, linestyle=":")
+    axis.set_ylim(0, 100)
+    axis.legend()
+    codes = ", ".join(display_name(one) for one in dict.fromkeys(table["language"]))
+    figures.describe(axis, f"reference against corruptions of it: {codes}", "", "reference picked, in % of texts")
+    return figure

@@ -1,0 +1,67 @@
+"""X-CSQA (Lin et al. 2021): commonsense questions with five choices in sixteen languages, in its publisher's layout."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from xalign_models.corpora import file_digest, read_lines
+from xalign_models.errors import DataError, LanguageError
+from xalign_models.languages import from_iso639_1
+from xalign_models.paths import data_dir
+
+FOLDER = "xcsqa"
+PUBLISHER = "inklab.usc.edu/XCSR, X-CSQA/<language>/dev.jsonl; the answers of its test set are not published"
+
+
+class Question(NamedTuple):
+    """A question, its choices by letter, and the letter of the right one."""
+
+    stem: str
+    choices: dict[str, str]
+    answer: str
+
+
+def languages() -> dict[str, Path]:
+    """The development file of each canonical language.
+
+    Raises:
+        DataError: There are none.
+    """
+    base = data_dir()
+    found = {}
+    for path in sorted((base / FOLDER).rglob("dev.jsonl")) if base else []:
+        try:
+            found[from_iso639_1(path.parent.name)] = path
+        except LanguageError:
+            continue
+    if not found:
+        raise DataError(f"X-CSQA is missing: set XALIGN_DATA to a folder that has {FOLDER}/ with {PUBLISHER}.")
+    return found
+
+
+def read(path: Path) -> list[Question]:
+    """The questions of a file.
+
+    Raises:
+        DataError: A line is no question with choices and the letter of one of them.
+    """
+    found = []
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            choices = {one["label"]: str(one["text"]) for one in record["question"]["choices"]}
+            found.append(Question(str(record["question"]["stem"]), choices, record["answerKey"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path}, line {number} is no question of X-CSQA ({error!r}).") from None
+        if found[-1].answer not in choices:
+            raise DataError(f"{path}, line {number}: the answer {found[-1].answer!r} is none of {', '.join(choices)}.")
+    return found
+
+
+def revision(path: Path) -> str:
+    """What identifies a file's content."""
+    return f"local-{file_digest(path)[:12]}"

@@ -1,0 +1,80 @@
+"""Writing with a random model: padding, stops, limits and draws, each against one text at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from xalign_models.errors import AssetError
+from xalign_models.generation import LanguageModel
+
+PROMPTS = ["a", "some longer prompt", "bc"]
+
+
+@pytest.fixture(scope="module")
+def model(writer: Path) -> LanguageModel:
+    return LanguageModel(str(writer), device="cpu")
+
+
+def test_a_batch_writes_what_single_prompts_do(model: LanguageModel) -> None:
+    together = model.write(PROMPTS, max_new_tokens=8)
+    assert together == [model.write([prompt], max_new_tokens=8)[0] for prompt in PROMPTS]
+    expected = model.model.generate(
+        **model.tokenizer(["a"], return_tensors="pt"), max_new_tokens=8, do_sample=False, pad_token_id=0
+    )
+    assert together[0].text == model.tokenizer.decode(expected[0, 1:], skip_special_tokens=True)
+
+
+def test_it_stops_at_the_string_and_says_so(model: LanguageModel) -> None:
+    written = model.write(["a"], max_new_tokens=12)[0].text
+    stop = written[4]
+    found = model.write(PROMPTS, max_new_tokens=12, stop=(stop,))
+    assert found[0] == (written[: written.index(stop)], True)
+    for one, free in zip(found, model.write(PROMPTS, max_new_tokens=12), strict=True):
+        assert one.text == free.text.split(stop)[0]
+        assert one.finished == (stop in free.text)
+
+
+def test_the_end_token_finishes_and_the_limit_does_not(model: LanguageModel) -> None:
+    assert not model.write(["a"], max_new_tokens=3)[0].finished
+    second = model.model.generate(**model.tokenizer(["a"], return_tensors="pt"), max_new_tokens=2, do_sample=False)
+    config, before = model.model.generation_config, model.model.generation_config.eos_token_id
+    config.eos_token_id = int(second[0, -1])
+    try:
+        assert model.write(["a"], max_new_tokens=5)[0].finished
+    finally:
+        config.eos_token_id = before
+
+
+def test_draws_follow_their_seed_and_leave_torchs_alone(model: LanguageModel) -> None:
+    state = torch.random.get_rng_state()
+    one, again, other = (model.write(PROMPTS, max_new_tokens=8, temperature=2.0, seed=s) for s in (1, 1, 2))
+    assert one == again != other
+    assert bool((torch.random.get_rng_state() == state).all())
+
+
+def test_next_probabilities_are_the_models_among_the_choices(model: LanguageModel) -> None:
+    found = model.next_of(PROMPTS, ["1", "2", "3"])
+    for row, prompt in zip(found, PROMPTS, strict=True):
+        logits = model.model(**model.tokenizer([prompt], return_tensors="pt")).logits[0, -1]
+        chosen = logits[model.tokenizer.convert_tokens_to_ids(["1", "2", "3"])]
+        torch.testing.assert_close(row, torch.softmax(chosen, 0).detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_chat_templates_are_used_where_they_are(model: LanguageModel) -> None:
+    assert model.chat("hello") == "hello"
+    model.tokenizer.chat_template = "[BOS]{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    try:
+        assert model.chat("hello") == "[BOS]<user>hello"
+        assert model.tokenize([model.chat("hello")])["input_ids"][0].tolist().count(1) == 1
+    finally:
+        model.tokenizer.chat_template = None
+
+
+def test_a_model_that_does_not_write_is_named(tiny_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(AssetError, match="has no tokenizer"):
+        _ = LanguageModel(str(tmp_path)).tokenizer
+    with pytest.raises(AssetError, match="cannot be loaded as a model that writes"):
+        _ = LanguageModel(str(tmp_path), device="cpu").model

@@ -1,0 +1,72 @@
+"""LoRA on a transformers model: added, and loaded without rounding its weights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from xalign_models.errors import ModelError
+
+_POOLER = r"(.*\.)?pooler\..*"
+_PREFIX = "base_model.model."  # of the names in a saved adapter
+
+
+def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, seed: int) -> None:
+    """Put trainable LoRA matrices on every linear layer of a transformers model that its states pass, in place.
+
+    The second matrix of each starts at zero: nothing changes until it is trained. The matrices are float32, whatever
+    the model is. A model that has LoRA already keeps it, and it is trained on.
+
+    Args:
+        model: Without gradients.
+        rank: Of the matrices.
+        alpha: Their scale is alpha / rank.
+        dropout: Of their input.
+        seed: Of the first matrices; torch's own generator is left as it was.
+
+    Raises:
+        ModelError: It has LoRA of another rank, scale or dropout; the message names them.
+    """
+    from peft import LoraConfig
+
+    wanted: dict[str, Any] = {"r": rank, "lora_alpha": alpha, "lora_dropout": dropout}
+    for config in getattr(model, "peft_config", {}).values():
+        if differing := [f"{key} ({getattr(config, key)} there, {value} now)" for key, value in wanted.items()
+                         if getattr(config, key) != value]:  # fmt: skip
+            raise ModelError(f"The model to start from has other LoRA matrices: {', '.join(differing)}.")
+    names = [name for name, _ in model.named_modules()]
+    if not getattr(model, "peft_config", None):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            # A pooler, which many encoders have, reads one state and changes none.
+            excluded = _POOLER if any(map(re.compile(_POOLER).fullmatch, names)) else None
+            model.add_adapter(LoraConfig(**wanted, target_modules="all-linear", exclude_modules=excluded))
+    for matrix in lora_matrices(model):
+        matrix.data = matrix.data.float()
+        matrix.requires_grad_(True)
+
+
+def load_lora(model: Any, folder: Path) -> None:
+    """Put a saved adapter on a model, in the precision that it was saved in, without gradients.
+
+    transformers' own ``load_adapter`` rounds it to the precision of the model.
+    """
+    from peft import LoraConfig, set_peft_model_state_dict
+
+    model.add_adapter(LoraConfig.from_pretrained(str(folder)))
+    weights = load_file(folder / "adapter_model.safetensors")
+    for matrix in lora_matrices(model):
+        matrix.data = matrix.data.to(next(iter(weights.values())).dtype)
+        matrix.requires_grad_(False)
+    set_peft_model_state_dict(model, {name.removeprefix(_PREFIX): one for name, one in weights.items()})
+
+
+def lora_matrices(model: nn.Module) -> Iterator[nn.Parameter]:
+    """The parameters of a model that are LoRA's."""
+    return (one for name, one in model.named_parameters() if "lora_" in name)

@@ -1,0 +1,32 @@
+"""A batch of texts of all lengths as parts of similar length, without their padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from xalign_models.backbones.batching import token_budget_batches
+
+
+def similar_lengths(features: dict[str, Any]) -> Iterator[tuple[torch.Tensor, dict[str, Any]]]:
+    """Parts of a tokenised batch, each of rows of similar length, and none larger than the whole batch.
+
+    Args:
+        features: With an ``attention_mask`` (b, s); tensors of its shape are divided, all else goes to every part.
+
+    Yields:
+        (rows, features of the part): indices of the rows, and the columns in which any of them has a token.
+    """
+    mask = features["attention_mask"]
+    for group in token_budget_batches(mask.sum(dim=1).tolist(), mask.numel()):
+        rows = torch.as_tensor(group, device=mask.device)
+        columns = mask[rows].any(dim=0).nonzero()[:, 0]
+        yield (
+            rows,
+            {
+                name: value[rows][:, columns] if torch.is_tensor(value) and value.shape == mask.shape else value
+                for name, value in features.items()
+            },
+        )

@@ -1,0 +1,193 @@
+"""``xalign translate`` and ``xalign train lira``."""
+
+from __future__ import annotations
+
+import dataclasses
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from xalign_models.cli.app import Device, Json, err, out, print_rows, split_list
+from xalign_models.cli.training import group
+from xalign_models.errors import DataError, ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from xalign_models.lira.config import LiraConfig
+
+PARTS = ("critic", "embeds", "translations", "multilingual", "queue")
+
+
+class Stages(StrEnum):
+    """What of a training is done."""
+
+    ARCA = "arca"
+    LASR = "lasr"
+    ALL = "all"
+    UNTRAINED = "untrained"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(translate)
+    group.command(name="lira")(lira)
+    group.command(name="lira-variant")(variant)
+
+
+Config = Annotated[str, typer.Option(help="small, mini, base, large, max, or a YAML file.")]
+Change = Annotated[list[str] | None, typer.Option("--set", help="FIELD=VALUE of it, e.g. --set arca.epochs=3.")]
+Translators = Annotated[
+    list[str] | None,
+    typer.Option(help="llm:MODEL, mt:MODEL, reference:CORPUS or file:PATH; options as in llm:MODEL?temperature=1."),
+]
+
+
+def translate(
+    texts: Annotated[
+        list[str] | None, typer.Option(help="A .txt or .jsonl file, a corpus, or a task whose texts are translated.")
+    ] = None,
+    translators: Translators = None,
+    config: Annotated[str | None, typer.Option(help="Texts and translators of a training of LiRA.")] = None,
+    change: Change = None,
+    model: Annotated[Path | None, typer.Option(help="Translators of a trained LiRA.")] = None,
+    languages: Annotated[list[str] | None, typer.Option(help="Language codes; by default all that there are.")] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Most rows of a corpus, per language.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder for the translations; by default in the cache.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Texts at a time: the most that a crash loses.")] = 16,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Translate texts into English once and for all, for `xalign train lira` and the models it makes.
+
+    Interrupted, the same command goes on where it was; nothing is translated twice.
+    """
+    from xalign_models.languages import canonical
+    from xalign_models.lira.reading import read_config
+    from xalign_models.lira.translators import Translations, make_translator, translate_all
+
+    named = [one for value in translators or () for one in value.split(",")]
+    read = read_config(config, change or ()) if config else None
+    if read is not None:
+        named += [*read.design.translators, *read.arca.extra]
+    if model is not None:
+        from xalign_models.lira.run import open_lira
+
+        named += open_lira(model).design.translators
+    if not named or (not texts and read is None):
+        raise DataError("Name --texts and --translators, or a --config that has both.")
+    if change and not config:
+        raise DataError("--set changes fields of a --config; name one.")
+    codes = [canonical(one) for one in split_list(languages)]
+    made = [Translations(make_translator(one, device), output, batch_size) for one in dict.fromkeys(named)]
+    found = translate_all(_texts(split_list(texts), codes, rows, read), made)
+    folders = {str(one.translator.spec): str(one.path) for one in made if not one.translator.instant}
+    print_rows(
+        [
+            {
+                "translator": name,
+                "translated": summary.translated,
+                "known": summary.known,
+                "problems": ", ".join(f"{count} {problem}" for problem, count in summary.problems.most_common()),
+                "file": folders[name],
+            }
+            for name, summary in found.items()
+            if name in folders
+        ],
+        json,
+        right=("translated", "known"),
+    )
+
+
+def _texts(
+    names: Sequence[str], languages: Sequence[str], rows: int | None, config: LiraConfig | None
+) -> Iterator[tuple[str, str | None]]:
+    from xalign_models.corpora import ENGLISH
+    from xalign_models.lira import recording
+
+    if config is not None:
+        yield from recording.training_texts(config)
+    for name in names:
+        if Path(name).is_file():
+            yield from recording.file_texts(Path(name), languages)
+        elif recording.is_corpus(name):
+            yield from recording.corpus_texts(name, languages, rows)
+        else:
+            err.print(f"reading {name} ...", highlight=False) if err.is_terminal else None
+            from tasks import register_with_mteb
+
+            register_with_mteb()
+            found = recording.task_texts(name, [*languages, ENGLISH] if languages else None)
+            yield from (one for one in found if one[1] != ENGLISH)
+
+
+def lira(
+    stage: Annotated[Stages, typer.Option(help="arca; lasr, from arca's directory on; both; or none, the baseline.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write the model to.")],
+    config: Config = "small",
+    change: Change = None,
+    source: Annotated[Path | None, typer.Option("--from", help="Directory of stage arca, for stage lasr.")] = None,
+    ablate: Annotated[str | None, typer.Option(help=f"Leave out one of {', '.join(PARTS)}.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of both stages.")] = None,
+    device: Device = None,
+) -> None:
+    """Train LiRA: choose translations and anchor to them (arca), fuse both paths (lasr), and write the model.
+
+    Translations that are missing are made first. Interrupted, the same command goes on from its last checkpoint.
+    """
+    from xalign_models.lira import run
+    from xalign_models.lira.config import Ablation
+    from xalign_models.lira.reading import read_config
+
+    _check_output(output)
+    if ablate is not None and ablate not in PARTS:
+        raise ModelError(f"--ablate {ablate}: one of {', '.join(PARTS)}.")
+    if (stage is Stages.LASR) != (source is not None):
+        raise ModelError("--from names the directory of stage arca, for stage lasr and no other.")
+    read = read_config(config, change or (), Ablation(ablate) if ablate else None)
+    if seed is not None:
+        read = dataclasses.replace(
+            read, arca=dataclasses.replace(read.arca, seed=seed), lasr=dataclasses.replace(read.lasr, seed=seed)
+        )
+    if stage is Stages.UNTRAINED:
+        spec = run.untrained(read, output, device)
+    elif stage is Stages.ARCA:
+        spec = run.train_arca(read, output, device)
+    else:
+        if source is None:
+            source = output.with_name(f"{output.name}-arca")
+            _check_output(source)
+            run.train_arca(read, source, device)
+        spec = run.train_lasr(read, source, output, device)
+    out.print(f"{spec.name}: {output}", highlight=False, soft_wrap=True)
+
+
+def variant(
+    source: Annotated[Path, typer.Argument(help="Directory of a trained LiRA.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write to.")],
+    label: Annotated[str, typer.Option(help="Added to the model's name, e.g. pass1.")],
+    pass_at: Annotated[int | None, typer.Option(help="Candidates by language models; the others by others.")] = None,
+    online: Annotated[bool | None, typer.Option(help="Translate what is missing, or fail at it.")] = None,
+    translators: Translators = None,
+    paths: Annotated[str | None, typer.Option(help="Streams to fuse: both, multilingual or english.")] = None,
+) -> None:
+    """A trained LiRA that translates or fuses in another way, under a name of its own; nothing is trained."""
+    from xalign_models.lira.run import variant as make
+
+    _check_output(output)
+    if paths not in (None, "both", "multilingual", "english"):
+        raise ModelError(f"--paths {paths}: both, multilingual or english.")
+    spec = make(
+        source, output, label, pass_at=pass_at, online=online, translators=translators and tuple(translators),
+        paths=paths,
+    )  # fmt: skip
+    out.print(f"{spec.name}: {output}", highlight=False, soft_wrap=True)
+
+
+def _check_output(output: Path) -> None:
+    if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / "modules.json").is_file()):
+        raise ModelError(f"--output {output} is there and is no model; choose a new directory.")

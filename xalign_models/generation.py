@@ -1,0 +1,189 @@
+"""A causal language model that writes: greedy or sampled, in batches, up to a stop string; and what it expects next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+
+from xalign_models import assets
+from xalign_models.backbones.loading import pick_device, quiet
+from xalign_models.errors import AssetError
+from xalign_models.specs import Dtype
+
+TAIL = 16
+"""New tokens that are looked through for a stop string at each step."""
+
+
+class Completion(NamedTuple):
+    """What a model wrote."""
+
+    text: str
+    """Up to the stop string, without it."""
+    finished: bool
+    """Whether it stopped by itself rather than at the limit."""
+
+
+class LanguageModel:
+    """A checkpoint with its head; its weights are loaded when it first writes.
+
+    Args:
+        model: Asset, directory or hub id.
+        revision: Hub revision.
+        device: cpu, cuda or mps; by default the best there is.
+        dtype: Of weights and activations; by default the checkpoint's own on an accelerator, float32 on a CPU.
+        encoder_decoder: Whether it is a sequence-to-sequence model rather than a causal one.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        revision: str | None = None,
+        device: str | None = None,
+        dtype: Dtype | None = None,
+        *,
+        encoder_decoder: bool = False,
+    ) -> None:
+        self.name = model
+        self.encoder_decoder = encoder_decoder
+        self._revision, self._device, self._dtype = revision, device, dtype
+
+    @cached_property
+    def resolved(self) -> assets.ResolvedModel:
+        """Where the checkpoint lies, and the fingerprint of its content."""
+        return assets.resolve(self.name, self._revision)
+
+    @cached_property
+    def device(self) -> str:
+        """Where it runs."""
+        return pick_device(self._device)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The checkpoint's own, padding on the left for a causal model."""
+        from transformers import AutoTokenizer
+
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(self.resolved.path_or_id, revision=self.resolved.revision)
+        except (OSError, ValueError) as error:
+            raise AssetError(f"{self.name!r} has no tokenizer that can be loaded: {_line(error)}") from None
+        if tokenizer.pad_token is None:
+            tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+        tokenizer.padding_side = "right" if self.encoder_decoder else "left"
+        return tokenizer
+
+    @cached_property
+    def model(self) -> Any:
+        """The weights, on the device.
+
+        Raises:
+            AssetError: The checkpoint cannot be had, or is no such model.
+        """
+        from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+        kind = AutoModelForSeq2SeqLM if self.encoder_decoder else AutoModelForCausalLM
+        dtype = self._dtype or (Dtype.FLOAT32 if self.device == "cpu" else "auto")
+        try:
+            with quiet():
+                model = kind.from_pretrained(
+                    self.resolved.path_or_id, revision=self.resolved.revision, dtype=str(dtype)
+                )
+        except (OSError, ValueError) as error:
+            raise AssetError(f"{self.name!r} cannot be loaded as a model that writes: {_line(error)}") from None
+        return model.to(self.device).eval()
+
+    def chat(self, prompt: str) -> str:
+        """The prompt as the user's turn where the checkpoint was trained to chat, else as it is."""
+        if not self.tokenizer.chat_template:
+            return prompt
+        turn = [{"role": "user", "content": prompt}]
+        text: str = self.tokenizer.apply_chat_template(
+            turn, tokenize=False, add_generation_prompt=True, enable_thinking=False
+        )
+        return text
+
+    def tokenize(self, prompts: Sequence[str], limit: int | None = None) -> Any:
+        """A padded batch on the device; a prompt whose template wrote the begin token does not get a second one."""
+        begin = self.tokenizer.bos_token
+        special = not (begin and all(prompt.startswith(begin) for prompt in prompts))
+        batch = self.tokenizer(
+            list(prompts), return_tensors="pt", padding=True, add_special_tokens=special,
+            truncation=limit is not None, max_length=limit,
+        )  # fmt: skip
+        batch.pop("token_type_ids", None)
+        return batch.to(self.device)
+
+    def write(
+        self,
+        prompts: Sequence[str],
+        *,
+        max_new_tokens: int,
+        stop: tuple[str, ...] = (),
+        temperature: float = 0.0,
+        seed: int = 0,
+        **options: Any,
+    ) -> list[Completion]:
+        """Completions of prompts, which are padded together.
+
+        Args:
+            prompts: Texts; of a sequence-to-sequence model its inputs.
+            max_new_tokens: The limit.
+            stop: Writing ends where any of them appears.
+            temperature: 0 takes the likeliest token each time; else tokens are drawn.
+            seed: Of the drawing.
+            **options: For transformers' ``generate``.
+        """
+        from transformers import StoppingCriteriaList
+
+        batch = self.tokenize(prompts)
+        start = 0 if self.encoder_decoder else batch["input_ids"].shape[1]
+        tokenizer = self.tokenizer
+
+        def stopped(ids: torch.Tensor, _: Any, **__: Any) -> torch.Tensor:
+            tails = tokenizer.batch_decode(ids[:, max(start, ids.shape[1] - TAIL) :], skip_special_tokens=True)
+            return torch.tensor([any(one in tail for one in stop) for tail in tails], device=ids.device)
+
+        drawn = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature > 0 else {"do_sample": False}
+        with torch.inference_mode(), torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+            torch.manual_seed(seed)
+            ids = self.model.generate(
+                **batch, max_new_tokens=max_new_tokens, pad_token_id=tokenizer.pad_token_id,
+                stopping_criteria=StoppingCriteriaList([stopped] if stop else []), **drawn, **options,
+            )[:, start:]  # fmt: skip
+        ends = self._ends()
+        found = []
+        for row, text in zip(ids.tolist(), tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):
+            at = min((text.index(one) for one in stop if one in text), default=None)
+            finished = at is not None or bool(ends & set(row[int(self.encoder_decoder) :]))
+            found.append(Completion(text if at is None else text[:at], finished))
+        return found
+
+    def _ends(self) -> set[int]:
+        ends = self.model.generation_config.eos_token_id
+        ends = [ends] if isinstance(ends, int) else list(ends or ())
+        return {*ends, self.tokenizer.eos_token_id} - {None}
+
+    def next_of(self, prompts: Sequence[str], choices: Sequence[str]) -> torch.Tensor:
+        """Probabilities (n, c) of the choices as the next token, out of the choices alone; (n, c) float32 on the CPU.
+
+        A choice counts by its first token after the prompt's end; a prompt that gives the choices nothing (a NaN, or
+        nothing but zeros) has a row of NaN.
+        """
+        batch = self.tokenize(prompts)
+        with torch.inference_mode():
+            last = self.model(**batch, logits_to_keep=1).logits[:, -1].float()
+        wanted = [self._first_token(prompts[0], one) for one in choices]
+        chosen = torch.softmax(last, dim=-1)[:, wanted].cpu()
+        return chosen / chosen.sum(dim=-1, keepdim=True)
+
+    def _first_token(self, prompt: str, choice: str) -> int:
+        before = self.tokenizer(prompt, add_special_tokens=False)["input_ids"]
+        after = self.tokenizer(prompt + choice, add_special_tokens=False)["input_ids"]
+        same = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(before))
+        return int(after[same])
+
+
+def _line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0][:200]

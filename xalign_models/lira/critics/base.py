@@ -1,0 +1,34 @@
+"""What a critic is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Judged(NamedTuple):
+    """A translation to judge."""
+
+    language: str | None
+    text: str
+    translation: str
+
+
+class Critic(ABC):
+    """Scores translations from 1 to 10 for meaning, mood and style; it is never trained.
+
+    Attributes:
+        label: A name for files.
+    """
+
+    label: str
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """Hex digits of everything that determines its scores."""
+
+    @abstractmethod
+    def judge(self, items: Sequence[Judged]) -> list[tuple[float, float, float] | None]:
+        """Semantic, emotional and pragmatic score of each; None where it gave none that can be read."""

@@ -1,0 +1,51 @@
+"""Scores out of what a critic wrote: strict JSON as it was asked for, or whatever holds it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+KEYS = ("semantic", "emotional", "pragmatic")
+LEAST, MOST = 1.0, 10.0
+
+
+def parse_scores(written: str) -> tuple[float, float, float] | None:
+    """Semantic, emotional and pragmatic scores, within 1 to 10; None if any is missing or no number.
+
+    The first balanced object counts, wherever it is. Numbers may be strings, or fractions such as "8/10"; those out of
+    range are put at its end; keys may be longer ("Semantic Fidelity").
+    """
+    found = _object(written)
+    if found is None:
+        return None
+    scores = []
+    for key in KEYS:
+        value = next((value for name, value in found.items() if str(name).strip().lower().startswith(key)), None)
+        number = _number(value)
+        if number is None:
+            return None
+        scores.append(min(MOST, max(LEAST, number)))
+    return scores[0], scores[1], scores[2]
+
+
+def _object(written: str) -> dict[str, Any] | None:
+    decoder = json.JSONDecoder()
+    for opening in re.finditer(r"\{", written):
+        try:
+            value, _ = decoder.raw_decode(written, opening.start())
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            return value
+    return None
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, str):
+        match = re.match(r"\s*([+-]?\d+(?:[.,]\d+)?)\s*(?:/\s*10\s*)?$", value)
+        value = match and float(match[1].replace(",", "."))
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)

@@ -1,0 +1,127 @@
+"""Records in a file of JSON lines that is only ever appended to: what is in it is never computed again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from filelock import FileLock
+
+from xalign_models.errors import DataError
+
+logger = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+
+
+def batched(items: Iterable[Item], size: int) -> Iterator[tuple[Item, ...]]:
+    """Items in tuples of ``size``, the last perhaps shorter (itertools' own is newer than Python 3.11)."""
+    rest = iter(items)
+    while batch := tuple(islice(rest, size)):
+        yield batch
+
+
+class Journal:
+    """Records by key, the first of each key counting; memory holds 16 bytes and a place of each.
+
+    Appends of a batch are one write, flushed to the disk. A process that dies in the middle leaves at most half a
+    line, which is cut off when the file is opened next. Several processes may append; each sees the others' records
+    after :meth:`refresh`.
+
+    Args:
+        path: The file, made when the first record is appended.
+        key: Names of the fields that tell records apart.
+    """
+
+    def __init__(self, path: Path, key: Sequence[str]) -> None:
+        self.path = path
+        self._key = tuple(key)
+        self._places: dict[bytes, int] = {}
+        self._read = 0
+        with self._lock():
+            self._cut()
+        self.refresh()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def _lock(self) -> FileLock:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        return FileLock(self.path.with_name(f".{self.path.name}.lock"))
+
+    def _hash(self, values: Iterable[Any]) -> bytes:
+        return hashlib.blake2b(json.dumps(list(values)).encode(), digest_size=16).digest()
+
+    def _cut(self) -> None:
+        """Remove a last line that was not written to its end."""
+        if not self.path.is_file() or not (size := self.path.stat().st_size):
+            return
+        with self.path.open("rb+") as handle:
+            end = size
+            while end:  # backwards, in blocks, to the last line end
+                start = max(0, end - 65_536)
+                handle.seek(start)
+                at = handle.read(end - start).rfind(b"\n")
+                if at >= 0 or not start:
+                    break
+                end = start
+            keep = start + at + 1
+            if keep < size:
+                logger.warning("%s: the last line is incomplete and is removed.", self.path)
+                handle.truncate(keep)
+
+    def refresh(self) -> None:
+        """Take in what was appended to the file since, by whomever.
+
+        Raises:
+            DataError: A line is no JSON object, or lacks the key.
+        """
+        if not self.path.is_file() or self.path.stat().st_size == self._read:
+            return
+        with self.path.open("rb") as handle:
+            handle.seek(self._read)
+            for line in handle:
+                if not line.endswith(b"\n"):
+                    break  # being written
+                try:
+                    record = json.loads(line)
+                    key = self._hash(record[field] for field in self._key)
+                except (ValueError, KeyError, TypeError):
+                    raise DataError(
+                        f"{self.path}, byte {self._read}: not a JSON object with {', '.join(self._key)}; "
+                        "remove that line."
+                    ) from None
+                self._places.setdefault(key, self._read)
+                self._read += len(line)
+
+    def get(self, *key: Any) -> dict[str, Any] | None:
+        """The record of a key, the values in the order of its fields; None if there is none."""
+        place = self._places.get(self._hash(key))
+        if place is None:
+            return None
+        with self.path.open("rb") as handle:
+            handle.seek(place)
+            record: dict[str, Any] = json.loads(handle.readline())
+        return record
+
+    def __contains__(self, key: tuple[Any, ...]) -> bool:
+        return self._hash(key) in self._places
+
+    def append(self, records: Sequence[dict[str, Any]]) -> None:
+        """Write records, all or none of them as far as a reader can see."""
+        if not records:
+            return
+        data = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        with self._lock():
+            self._cut()
+            with self.path.open("ab") as handle:
+                handle.write(data.encode("utf-8", "surrogatepass"))
+                handle.flush()
+                os.fsync(handle.fileno())
+        self.refresh()

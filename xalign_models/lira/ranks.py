@@ -1,0 +1,71 @@
+"""Ranks that gradients pass through (eqs. 32 and 36), and the exact ones that labels get."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from xalign_models.errors import ModelError
+
+LEAST_TAU = 1e-4
+"""Below it a difference over a temperature overflows float32 at ties of denormal scores."""
+
+
+def exact(x: Tensor) -> Tensor:
+    """``x`` in float32 at least, whatever half precision the model computes in."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def check_tau(tau: float, flag: str = "tau") -> None:
+    """Refuse a temperature that float32 cannot divide by.
+
+    Raises:
+        ModelError: It is below :data:`LEAST_TAU`.
+    """
+    if not tau >= LEAST_TAU:
+        raise ModelError(f"{flag} {tau}: at least {LEAST_TAU:g}; smaller ones are not finite in float32.")
+
+
+def soft_ranks(
+    scores: Tensor,
+    tau: float,
+    *,
+    descending: bool = False,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+) -> Tensor:
+    r"""Differentiable ranks from 1 on; ties share the average rank, as ``tau`` -> 0 they are the exact ones.
+
+    Eq. 32, ascending: ``r_i = 1 + sum_{j != i} sigma((s_i - s_j) / tau)``. Eq. 36, descending:
+    ``r_i = 1 + sum_{j != i} w_j sigma((s_j - s_i) / tau)``.
+
+    Args:
+        scores: (..., n).
+        tau: Temperature, in the unit of the scores.
+        descending: Whether rank 1 is the largest score.
+        mask: (..., n), true where a score is one and no padding; the rank of padding means nothing.
+        weights: (..., n), how much each score pushes the others back.
+
+    Returns:
+        (..., n), float32 at least.
+
+    Raises:
+        ModelError: ``tau`` is too small.
+    """
+    check_tau(tau)
+    scores = exact(scores)
+    behind = torch.sigmoid((scores[..., :, None] - scores[..., None, :]) / tau)  # (i, j): how far i is above j
+    if descending:
+        behind = behind.transpose(-1, -2)
+    others = ~torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
+    counted = others if mask is None else others & mask.bool()[..., None, :]
+    pushes = counted.to(scores.dtype) if weights is None else counted * exact(weights)[..., None, :]
+    return 1 + (behind * pushes).sum(dim=-1)
+
+
+def average_ranks(labels: Tensor) -> Tensor:
+    """Exact ascending ranks from 1 on, ties averaged: (n,) -> (n,), float32 at least, without a gradient."""
+    labels = exact(labels.detach())
+    below = (labels[:, None] > labels[None]).sum(dim=1)
+    equal = (labels[:, None] == labels[None]).sum(dim=1)
+    return (below + (equal + 1) / 2).to(labels.dtype)

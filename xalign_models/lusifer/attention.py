@@ -1,0 +1,34 @@
+"""Which positions of a decoder-only language model see which others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from transformers import PreTrainedModel
+
+
+@contextmanager
+def attention(model: PreTrainedModel, *, causal: bool) -> Iterator[dict[str, bool]]:
+    """Let a model's attention look back only, or both ways; sliding windows stay windows, of both sides then.
+
+    transformers builds its masks by ``config.is_causal``. Where there is nothing to mask it builds none, and its fused
+    attention kernels then go by a keyword of the call, which is why that is set as well.
+
+    Args:
+        model: A decoder-only model, without its head.
+        causal: Whether a position sees only those before it.
+
+    Yields:
+        Keywords for the model's call.
+    """
+    config = model.config
+    before = config.__dict__.get("is_causal")
+    config.is_causal = causal
+    try:
+        yield {} if causal else {"is_causal": False}
+    finally:
+        if before is None:
+            del config.is_causal
+        else:
+            config.is_causal = before

@@ -1,0 +1,281 @@
+"""What a LUSIFER training is determined by: fields, their limits, and the YAML files that hold them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from xalign_models.errors import ModelError
+from xalign_models.lusifer.data.mining import Miner
+from xalign_models.specs import BackboneSpec, Dtype
+
+PARTS = ("encoder", "connector", "llm", "projection")
+"""What may be trained: LoRA on the first and third, the weights themselves of the others."""
+TASKS = ("reconstruction", "completion")
+"""Of stage 1."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """A training set's part in a stage.
+
+    Attributes:
+        source: Its name, one of ``xalign_models.lusifer.data.sources.SOURCES``.
+        samples: Rows, drawn at random; None is all.
+        task: In stage 1: ``reconstruction`` of all its texts, or ``completion``, from the query to the passage.
+        instruction: In stage 2: what the model is told before each text, see
+            :mod:`xalign_models.lusifer.instructions`.
+    """
+
+    source: str
+    samples: int | None = None
+    task: str = "reconstruction"
+    instruction: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the fields that have limits.
+
+        Raises:
+            ModelError: A value out of its range.
+        """
+        _at_least(1, self, "samples")
+        if self.task not in TASKS:
+            raise ModelError(f"data: task {self.task!r} of {self.source} is none of {', '.join(TASKS)}.")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One of the two stages.
+
+    Attributes:
+        label: What it is called in the model's name.
+        train: The :data:`PARTS` that are trained; all others stay as they are, to the bit.
+        data: Training sets.
+        start: Stage 2: the label of the model that it begins with; None begins with an untrained connector.
+        batch_size: Rows of an optimisation step; in stage 2, each one's negatives are all others' passages.
+        mini_batch: Rows that are encoded together. Less than the batch saves memory: stage 1 adds up gradients, stage
+            2 caches them, which encodes every text twice. None is the whole batch.
+        mining: Stage 2: hard negatives; None for none.
+        mask_ratio: Stage 1: share of the encoder's input tokens that are masked in reconstruction.
+        tau: Stage 2: temperature of the loss.
+        learning_rate: At its height.
+        epochs: Passes over the data.
+        max_steps: Optimisation steps, instead of epochs.
+        scheduler: Of the learning rate, by transformers' name.
+        warmup: Share of all steps, or their number from 1 on.
+        weight_decay: Of AdamW.
+        max_grad_norm: Gradients are clipped at it.
+        gradient_checkpointing: Compute activations again instead of keeping them.
+        checkpoint_steps: Optimisation steps from one checkpoint to the next.
+    """
+
+    label: str
+    train: tuple[str, ...]
+    data: tuple[Data, ...]
+    start: str | None = None
+    batch_size: int = 256
+    mini_batch: int | None = None
+    mining: Miner | None = None
+    mask_ratio: float = 0.5
+    tau: float = 0.05
+    learning_rate: float = 1.5e-4
+    epochs: int = 1
+    max_steps: int | None = None
+    scheduler: str = "cosine"
+    warmup: float = 0.1
+    weight_decay: float = 0.01
+    max_grad_norm: float = 1.0
+    gradient_checkpointing: bool = False
+    checkpoint_steps: int = 50
+
+    def __post_init__(self) -> None:
+        """Check the fields that have limits.
+
+        Raises:
+            ModelError: A value out of its range, no data, or nothing to train.
+        """
+        if unknown := [one for one in self.train if one not in PARTS]:
+            raise ModelError(f"train: {', '.join(unknown)} is none of {', '.join(PARTS)}.")
+        if not self.train or not self.data:
+            raise ModelError(f"stage {self.label!r}: train and data must each name something.")
+        _at_least(2, self, "batch_size")
+        _at_least(1, self, "mini_batch", "epochs", "max_steps", "checkpoint_steps")
+        if self.mini_batch is not None and self.batch_size % self.mini_batch:
+            raise ModelError(f"mini_batch {self.mini_batch}: it must divide batch_size {self.batch_size}.")
+        if not 0 < self.mask_ratio < 1:
+            raise ModelError(f"mask_ratio {self.mask_ratio}: it must be between 0 and 1.")
+        for field in ("tau", "learning_rate", "max_grad_norm"):
+            if not getattr(self, field) > 0:
+                raise ModelError(f"{field} {getattr(self, field)}: it must be above 0.")
+
+
+@dataclass(frozen=True)
+class LusiferConfig:
+    """A model and its two stages.
+
+    Attributes:
+        encoder: Asset, directory or hub id; None is the language model alone, to compare with.
+        llm: Likewise, decoder-only; None is the encoder alone.
+        parameters: How many weights of each part are trained when it is: a training that would train any other number
+            does not begin.
+        stages: By number; None where there is no such stage.
+        name: The model's part of its name; by default those of its checkpoints, ``encoder__llm``.
+        encoder_revision: Of the hub.
+        llm_revision: Of the hub.
+        max_tokens: Texts, and stage 1's targets, are cut at so many tokens.
+        dtype: Of the two checkpoints' weights; what is trained is float32, multiplied in this type.
+        projection: Whether Linear, ReLU, Linear follows the mean; the paper has none.
+        prompts: What is put before texts when the model is used, by mteb task, task type, ``query``, ``document`` or
+            ``default``.
+        rank: Of the LoRA matrices.
+        alpha: Their scale is alpha / rank.
+        dropout: Of their input.
+        seed: Of initial weights, the choice and order of rows, masks and dropout.
+    """
+
+    encoder: str | None
+    llm: str | None
+    parameters: Mapping[str, int]
+    stages: Mapping[int, Stage | None]
+    name: str = ""
+    encoder_revision: str | None = None
+    llm_revision: str | None = None
+    max_tokens: int = 512
+    dtype: Dtype = Dtype.BFLOAT16
+    projection: bool = False
+    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    rank: int = 16
+    alpha: int = 32
+    dropout: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the fields that have limits.
+
+        Raises:
+            ModelError: A value out of its range, or a part that is trained and is not there or not counted.
+        """
+        object.__setattr__(self, "dtype", Dtype(self.dtype))
+        if self.dtype is Dtype.FLOAT16:
+            raise ModelError("dtype float16: a model trained in it overflows; use float32 or bfloat16.")
+        _at_least(1, self, "rank", "alpha")
+        _at_least(4, self, "max_tokens")
+        if self.encoder is None and self.llm is None:
+            raise ModelError("encoder and llm: name at least one.")
+        alone = self.encoder is None or self.llm is None
+        absent = {name for name in ("encoder", "llm") if getattr(self, name) is None}
+        absent |= {"connector"} if alone else set()
+        absent |= set() if self.projection else {"projection"}
+        for number, stage in self.stages.items():
+            if stage is None:
+                continue
+            if number == 1 and "llm" in stage.train:
+                raise ModelError("stages.1.train: llm must stay as it is; it is trained in stage 2.")
+            if number == 1 and alone:
+                raise ModelError("stages.1: it needs both an encoder and a llm; set stages.1 to null.")
+            for part in stage.train:
+                if part in absent or part not in self.parameters:
+                    what = "there is none" if part in absent else "parameters does not say how many weights it has"
+                    raise ModelError(f"stages.{number}.train: {part} cannot be trained, {what}.")
+
+    def backbone(self, number: int, directory: Path) -> BackboneSpec:
+        """A stage's model in ``directory``."""
+        parts = [Path(one).name.lower().replace("__", "_") for one in (self.encoder, self.llm) if one]
+        return BackboneSpec(
+            self.name or "__".join(parts), str(directory), max_tokens=self.max_tokens, dtype=self.dtype,
+            tuned=self.stage(number).label, llm=self.llm,
+        )  # fmt: skip
+
+    def stage(self, number: int) -> Stage:
+        """A stage.
+
+        Raises:
+            ModelError: The configuration has none of that number.
+        """
+        stage = self.stages.get(number)
+        if stage is None:
+            raise ModelError(f"--stage {number}: this configuration has none.")
+        return stage
+
+    def to_dict(self, number: int) -> dict[str, Any]:
+        """What determines a stage's training, as plain data as it comes back from JSON."""
+        fields = {one.name: getattr(self, one.name) for one in dataclasses.fields(self) if one.name != "stages"}
+        stage = dataclasses.asdict(self.stage(number))
+        del stage["checkpoint_steps"]
+        found: dict[str, Any] = json.loads(json.dumps({**fields, "stage": stage}))
+        return found
+
+
+def shipped() -> list[str]:
+    """Names of the configurations that come with the package."""
+    return sorted(Path(str(one)).stem for one in files(__package__).joinpath("configs").iterdir())
+
+
+def load_config(names: Sequence[str]) -> LusiferConfig:
+    """Read configurations, by name or by path; each one's fields go before those of the ones named before it.
+
+    Raises:
+        ModelError: There is no such file, or it is no configuration; the message names the field.
+    """
+    fields: dict[str, Any] = {}
+    for name in names:
+        fields = _merged(fields, _read(name))
+    try:
+        stages = fields.pop("stages")
+        return LusiferConfig(**{**fields, "stages": {int(key): _stage(one) for key, one in stages.items()}})
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        message = str(error).replace("LusiferConfig.__init__() ", "").replace(".__init__()", "")
+        raise ModelError(f"--config {','.join(names)}: {message}.") from None
+    except ModelError as error:
+        raise ModelError(f"--config {','.join(names)}: {error}") from None
+
+
+def _stage(fields: Mapping[str, Any] | None) -> Stage | None:
+    if fields is None:
+        return None
+    mining = fields.get("mining")
+    return Stage(**{
+        **fields,
+        "train": tuple(fields["train"]),
+        "data": tuple(Data(**one) for one in fields["data"]),
+        "mining": mining and Miner(**mining),
+    })  # fmt: skip
+
+
+def _read(name: str) -> dict[str, Any]:
+    known = files(__package__).joinpath("configs", f"{name}.yaml")
+    path = Path(str(known)) if Path(str(known)).is_file() else Path(name)
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise ModelError(
+            f"--config {name}: there is no such file; the shipped ones are {', '.join(shipped())}."
+        ) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ModelError(f"--config {name} is no YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(found, dict):
+        raise ModelError(f"--config {name}: it must have fields, such as encoder and llm.")
+    return found
+
+
+def _merged(under: Mapping[Any, Any], over: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Mappings within are merged likewise, all else is replaced."""
+    both = {
+        key: _merged(under[key], value) if isinstance(value, Mapping) and isinstance(under.get(key), Mapping) else value
+        for key, value in over.items()
+    }
+    return {**under, **both}
+
+
+def _at_least(least: int, config: Any, *fields: str) -> None:
+    for field in fields:
+        value = getattr(config, field)
+        if value is not None and value < least:
+            raise ModelError(f"{field} {value}: at least {least}.")

@@ -1,0 +1,57 @@
+r"""From the encoder's states to what the language model reads in place of its own token embeddings.
+
+``C(X) = ReLU(X W_1 + b_1) W_2 + b_2``, no norm and no residual, and one trainable token t behind it: with an encoder of
+width :math:`d_e` and a language model of width :math:`d_t` it has
+:math:`d_e^2 + d_e + d_e d_t + d_t + d_t` parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class Connector(nn.Module):
+    """The two layers and the token.
+
+    Args:
+        width: d_e of the encoder.
+        target: d_t of the language model.
+        std: Deviation of the token's initial values, as the language model's embeddings had it.
+    """
+
+    def __init__(self, width: int, target: int, std: float = 0.02) -> None:
+        super().__init__()
+        self.inner = nn.Linear(width, width)
+        self.outer = nn.Linear(width, target)
+        self.token = nn.Parameter(torch.empty(target).normal_(std=std))
+
+    def forward(self, states: Tensor) -> Tensor:
+        """(..., d_e) to (..., d_t), in the precision of the connector's weights unless autocast is on."""
+        mapped: Tensor = self.outer(torch.relu(self.inner(states.to(self.inner.weight.dtype))))
+        return mapped
+
+
+def join(pieces: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Put ragged rows one behind another, without a gap between them, and pad at the end.
+
+    Args:
+        pieces: (values, mask) each: the mask (b, s) says which of a row's s places are real, wherever they are; the
+            values (mask.sum(), d) are those of the real places, row by row.
+
+    Returns:
+        (b, w, d) and its mask (b, w), bool, w being the longest row's length.
+    """
+    masks = [mask.bool() for _, mask in pieces]
+    lengths = torch.stack([mask.sum(dim=1) for mask in masks]).sum(dim=0)
+    first = pieces[0][0]
+    joined = first.new_zeros(len(lengths), int(lengths.max()), first.shape[-1])
+    start = torch.zeros_like(lengths)
+    for (values, _), mask in zip(pieces, masks, strict=True):
+        rows = mask.nonzero()[:, 0]
+        columns = (start[:, None] + mask.cumsum(dim=1) - 1)[mask]
+        joined = joined.index_put((rows, columns), values.to(joined.dtype))
+        start = start + mask.sum(dim=1)
+    return joined, torch.arange(joined.shape[1], device=joined.device)[None] < lengths[:, None]

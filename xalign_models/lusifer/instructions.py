@@ -1,0 +1,13 @@
+"""What the model is told before a text: the instruction, and ``Candidate:`` behind it if the text is a passage."""
+
+from __future__ import annotations
+
+
+def query_prompt(instruction: str) -> str:
+    r"""``{instruction}.\n``, with one full stop; nothing without an instruction."""
+    return f"{instruction.rstrip().rstrip('.')}.\n" if instruction.strip() else ""
+
+
+def passage_prompt(instruction: str) -> str:
+    r"""``{instruction}. Candidate:\n``; nothing without an instruction."""
+    return f"{instruction.rstrip().rstrip('.')}. Candidate:\n" if instruction.strip() else ""

@@ -1,0 +1,102 @@
+"""What a training keeps on disk: what it is determined by, its checkpoints, its log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from xalign_models import assets
+from xalign_models.errors import ModelError
+from xalign_models.paths import atomic_write_text
+
+logger = logging.getLogger(__name__)
+
+LOG = "training_log.jsonl"
+"""One JSON object per optimisation step: loss, gradient norm, learning rate, epoch, step, rows, tokens, seconds."""
+WEIGHTS = "trained.safetensors"
+"""The trained weights of a checkpoint; the others are the model's that the training begins with."""
+PACKAGES = ("torch", "transformers", "sentence-transformers", "peft", "accelerate")
+
+
+def json_lines(log: list[dict[str, Any]]) -> str:
+    """A log as text: one JSON object a line."""
+    return "".join(json.dumps(entry) + "\n" for entry in log)
+
+
+def versions() -> dict[str, str]:
+    """Of the packages that a training's outcome depends on."""
+    return {package: version(package) for package in PACKAGES}
+
+
+def is_trained(output: Path, identity: Mapping[str, Any]) -> bool:
+    """Whether ``output`` is the model of just this training."""
+    try:
+        card = json.loads((output / assets.CARD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return bool(card.get("training", {}).get("config") == identity)
+
+
+def claim(folder: Path, identity: Mapping[str, Any], output: Path) -> None:
+    """Begin a training in ``folder``, or make sure that the one that was begun there is the same.
+
+    Args:
+        folder: For checkpoints.
+        identity: What determines the training, as it comes back from JSON.
+        output: Where its model will be.
+
+    Raises:
+        ModelError: It is another one; the message names the fields that differ.
+    """
+    path = folder / "config.json"
+    try:
+        begun = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # nothing was begun
+        shutil.rmtree(folder, ignore_errors=True)
+        atomic_write_text(path, json.dumps(identity, indent=2) + "\n")
+        return
+    if fields := differing(begun, identity):
+        raise ModelError(
+            f"{folder} holds checkpoints of another training for {output}: {', '.join(fields)}. Give the same "
+            "options to go on with it, another --output, or remove that folder to start over."
+        )
+
+
+def differing(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The fields in which two configurations differ, with both values unless they are fingerprints."""
+    one, other = dict(_flat(then)), dict(_flat(now))
+    return [
+        key if _is_digest(other.get(key)) or _is_digest(one.get(key))
+        else f"{key} ({one.get(key)} then, {other.get(key)} now)"
+        for key in sorted({*one, *other})
+        if one.get(key) != other.get(key)
+    ]  # fmt: skip
+
+
+def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _is_digest(value: Any) -> bool:
+    return isinstance(value, str) and re.search(r"[0-9a-f]{40}", value) is not None
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint that is complete: the trainer writes its state last."""
+    complete = []
+    for state in folder.glob("checkpoint-*/trainer_state.json"):
+        try:
+            complete.append((int(json.loads(state.read_text(encoding="utf-8"))["global_step"]), state.parent))
+        except (OSError, ValueError, KeyError, TypeError):
+            logger.warning("%s is not complete; an earlier checkpoint is used.", state.parent)
+    return max(complete)[1] if complete else None

@@ -1,0 +1,72 @@
+"""The frame around a training: from the check whether it was done already to the saved model."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xalign_models import registry
+from xalign_models.specs import ModelSpec
+from xalign_models.training.processes import is_main_process, own_randomness, process_count
+from xalign_models.training.records import LOG, claim, is_trained, json_lines, last_checkpoint, versions
+from xalign_models.training.trainer import load_trained
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+logger = logging.getLogger(__name__)
+
+
+def train_once(
+    spec: ModelSpec,
+    identity: Mapping[str, Any],
+    output: Path,
+    datasets: Iterable[str],
+    build: Callable[[], SentenceTransformer],
+    fit: Callable[[SentenceTransformer, Path], list[dict[str, Any]]] | None,
+) -> None:
+    """Train a model and write it, unless ``output`` is the model of just this training.
+
+    Checkpoints lie beside ``output``, in ``.<name>.training``, until the model is written: the same call goes on from
+    the last one. Among the processes of ``accelerate launch`` the first one writes.
+
+    Args:
+        spec: Of the trained model.
+        identity: What determines the training, as it comes back from JSON.
+        output: Directory; one that is there is replaced at the end.
+        datasets: mteb's names of the data sets and tasks that hold the text.
+        build: Makes the model that the training begins with, on the CPU.
+        fit: Trains it in place and returns the log, see :data:`~xalign_models.training.records.LOG`; its second
+            argument is the folder for checkpoints. None leaves the model as it is.
+
+    Raises:
+        ModelError: The checkpoints are another training's, the loss is not finite, or something cannot be written.
+    """
+    if is_trained(output, identity):
+        logger.warning("%s was trained so already; remove it to train it again.", output)
+        return
+    folder = output.parent / f".{output.name}.training"
+    if is_main_process():
+        claim(folder, identity, output)
+    model = build()
+    log: list[dict[str, Any]] = []
+    if fit is not None:
+        with own_randomness():
+            log = fit(model, folder)
+    if is_main_process():
+        if fit is not None and process_count() > 1:  # each of which may hold a part of the model only
+            model = build()
+            load_trained(model, last_checkpoint(folder) or folder)
+        model.xalign_spec = spec
+        provenance = {
+            "datasets": sorted(datasets),
+            "config": identity,
+            "steps": log[-1]["step"] if log else 0,
+            "seconds": log[-1]["seconds"] if log else 0.0,
+            "versions": versions(),
+        }
+        registry.save(model.to("cpu"), output, training=provenance, files={LOG: json_lines(log)})
+        shutil.rmtree(folder, ignore_errors=True)
