@@ -147,6 +147,8 @@ class LanguageTransformer(Transformer):
         options = {"torch_dtype": base["dtype"], **(kwargs.get("model_kwargs") or {}), **hub}
         module = cls(found.path_or_id, model_kwargs=options, processor_kwargs=hub, config_kwargs=hub, **config)
         module.model.load_adapter(str(Path(model_name_or_path) / subfolder))
+        for adapter in module.model.peft_config.values():  # where peft looks when it saves
+            adapter.base_model_name_or_path = found.path_or_id
         return module
 
     def _special_ids(self) -> list[int]:
