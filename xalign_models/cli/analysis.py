@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import difflib
 import json as jsonlib
@@ -84,7 +85,7 @@ def report(name: str, request: Request, findings: Findings) -> dict[str, Any]:
     return {
         "analysis": name,
         "date": datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds"),
-        "models": [_model(one) for one in request.models],
+        "models": [_model(one, request.results) for one in request.models],
         "data": dict(findings.data),
         "options": {"rows": request.rows, "languages": request.languages, "device": request.device},
         "versions": {
@@ -98,13 +99,18 @@ def report(name: str, request: Request, findings: Findings) -> dict[str, Any]:
     }
 
 
-def _model(name: str) -> dict[str, Any]:
+def _model(name: str, results: Path) -> dict[str, Any]:
+    from xalign_models.harness.reading import read_results
     from xalign_models.registry import find_spec, model_meta
 
     try:
         meta = model_meta(find_spec(name))
     except ModelError:  # an analysis of results may be of a model that is not at hand
-        return {"name": name, "revision": None}
+        revisions = set()
+        with contextlib.suppress(ResultsError):
+            tables = read_results(results).tables
+            revisions = {table.revision for (model, _), table in tables.items() if model == name}
+        return {"name": name, "revision": ", ".join(sorted(revisions)) or None}
     return {"name": meta.name, "revision": meta.revision}
 
 

@@ -81,9 +81,17 @@ def test_json_is_the_document(xalign, fake, workdir):
     assert json.loads(out) == json.loads((workdir / "found" / "fake.json").read_text())
 
 
-def test_a_model_that_is_not_at_hand_has_no_revision(xalign, fake):
+def test_a_model_that_is_not_at_hand_has_the_revision_of_its_results(xalign, fake, workdir):
     _, out, _ = xalign("analyse", "fake", "-m", "someone/elses__model", "--json")
     assert json.loads(out)["models"] == [{"name": "someone/elses__model", "revision": None}]
+    folder = workdir / "results" / "someone__elses__model" / "7"
+    folder.mkdir(parents=True)
+    scores = {"test": [{"hf_subset": "all", "languages": ["eng-Latn"], "main_score": 0.5}]}
+    result = {"task_name": "Task", "dataset_revision": "1", "scores": scores}
+    (folder / "Task.json").write_text(json.dumps(result))
+    (folder / "model_meta.json").write_text(json.dumps({"name": "someone/elses__model"}))
+    _, out, _ = xalign("analyse", "fake", "-m", "someone/elses__model", "--json")
+    assert json.loads(out)["models"] == [{"name": "someone/elses__model", "revision": "7"}]
 
 
 @pytest.mark.parametrize(
