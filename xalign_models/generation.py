@@ -13,8 +13,10 @@ from xalign_models.backbones.loading import pick_device, quiet
 from xalign_models.errors import AssetError
 from xalign_models.specs import Dtype
 
-TAIL = 16
-"""New tokens that are looked through for a stop string at each step."""
+EVERY, TAIL = 8, 24
+"""Stop strings and loops are looked for every so many tokens, in the last ones: always would be as slow as writing."""
+LONGEST, TIMES = 8, 6
+"""Tokens of what is written over and over, and how often: then a model has lost its thread."""
 
 
 class Completion(NamedTuple):
@@ -33,7 +35,7 @@ class LanguageModel:
         model: Asset, directory or hub id.
         revision: Hub revision.
         device: cpu, cuda or mps; by default the best there is.
-        dtype: Of weights and activations; by default the checkpoint's own on an accelerator, float32 on a CPU.
+        dtype: Of weights and activations; by default bfloat16 on a GPU that has it, else float32.
         encoder_decoder: Whether it is a sequence-to-sequence model rather than a causal one.
     """
 
@@ -84,7 +86,8 @@ class LanguageModel:
         from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
         kind = AutoModelForSeq2SeqLM if self.encoder_decoder else AutoModelForCausalLM
-        dtype = self._dtype or (Dtype.FLOAT32 if self.device == "cpu" else "auto")
+        half = self.device.startswith("cuda") and torch.cuda.is_bf16_supported()
+        dtype = self._dtype or (Dtype.BFLOAT16 if half else Dtype.FLOAT32)
         try:
             with quiet():
                 model = kind.from_pretrained(
@@ -125,7 +128,7 @@ class LanguageModel:
         seed: int = 0,
         **options: Any,
     ) -> list[Completion]:
-        """Completions of prompts, which are padded together.
+        """Completions of prompts, which are padded together; one that repeats itself without end is cut short.
 
         Args:
             prompts: Texts; of a sequence-to-sequence model its inputs.
@@ -141,22 +144,30 @@ class LanguageModel:
         start = 0 if self.encoder_decoder else batch["input_ids"].shape[1]
         tokenizer = self.tokenizer
 
+        looping = torch.zeros(len(prompts), dtype=torch.bool, device=self.device)
+
         def stopped(ids: torch.Tensor, _: Any, **__: Any) -> torch.Tensor:
+            if (ids.shape[1] - start) % EVERY:
+                return torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+            if not self.encoder_decoder:
+                looping.logical_or_(repeats(ids[:, start:]) & (ids[:, -1] != tokenizer.pad_token_id))
             tails = tokenizer.batch_decode(ids[:, max(start, ids.shape[1] - TAIL) :], skip_special_tokens=True)
-            return torch.tensor([any(one in tail for one in stop) for tail in tails], device=ids.device)
+            ended = torch.tensor([any(one in tail for one in stop) for tail in tails], device=ids.device)
+            return ended if self.encoder_decoder else ended | looping
 
         drawn = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature > 0 else {"do_sample": False}
         with torch.inference_mode(), torch.random.fork_rng(devices=range(torch.cuda.device_count())):
             torch.manual_seed(seed)
             ids = self.model.generate(
                 **batch, max_new_tokens=max_new_tokens, pad_token_id=tokenizer.pad_token_id,
-                stopping_criteria=StoppingCriteriaList([stopped] if stop else []), **drawn, **options,
+                stopping_criteria=StoppingCriteriaList([stopped]), **drawn, **options,
             )[:, start:]  # fmt: skip
         ends = self._ends()
         found = []
-        for row, text in zip(ids.tolist(), tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):
+        texts = tokenizer.batch_decode(ids, skip_special_tokens=True)
+        for row, text, lost in zip(ids.tolist(), texts, looping.tolist(), strict=True):
             at = min((text.index(one) for one in stop if one in text), default=None)
-            finished = at is not None or bool(ends & set(row[int(self.encoder_decoder) :]))
+            finished = at is not None or (not lost and bool(ends & set(row[int(self.encoder_decoder) :])))
             found.append(Completion(text if at is None else text[:at], finished))
         return found
 
@@ -183,6 +194,17 @@ class LanguageModel:
         after = self.tokenizer(prompt + choice, add_special_tokens=False)["input_ids"]
         same = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(before))
         return int(after[same])
+
+
+def repeats(ids: torch.Tensor) -> torch.Tensor:
+    """Whether each row (n, l) ends in the same up to 8 tokens at least six times over, and for 24 tokens; (n,)."""
+    found = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+    for size in range(1, LONGEST + 1):
+        length = max(TIMES * size, TAIL)
+        if ids.shape[1] >= length:
+            tail = ids[:, -length:]
+            found |= (tail[:, size:] == tail[:, :-size]).all(dim=1)
+    return found
 
 
 def _line(error: Exception) -> str:

@@ -41,7 +41,9 @@ Config = Annotated[str, typer.Option(help="small, mini, base, large, max, or a Y
 Change = Annotated[list[str] | None, typer.Option("--set", help="FIELD=VALUE of it, e.g. --set arca.epochs=3.")]
 Translators = Annotated[
     list[str] | None,
-    typer.Option(help="llm:MODEL, mt:MODEL, reference:CORPUS or file:PATH; options as in llm:MODEL?temperature=1."),
+    typer.Option(
+        help="llm:MODEL, mt:MODEL, reference:CORPUS, corrupted:CORPUS, file:PATH; options like llm:MODEL?temperature=1."
+    ),
 ]
 
 
@@ -53,6 +55,10 @@ def translate(
     config: Annotated[str | None, typer.Option(help="Texts and translators of a training of LiRA.")] = None,
     change: Change = None,
     model: Annotated[Path | None, typer.Option(help="Translators of a trained LiRA.")] = None,
+    critic: Annotated[
+        str | None,
+        typer.Option(help="Have it score them too: expected_score:MODEL or generate:MODEL; by default the config's."),
+    ] = None,
     languages: Annotated[list[str] | None, typer.Option(help="Language codes; by default all that there are.")] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="Most rows of a corpus, per language.")] = None,
     output: Annotated[
@@ -67,24 +73,31 @@ def translate(
     Interrupted, the same command goes on where it was; nothing is translated twice.
     """
     from xalign_models.languages import canonical
+    from xalign_models.lira.candidates import judge_all
+    from xalign_models.lira.critics import Scores, make_critic
     from xalign_models.lira.reading import read_config
     from xalign_models.lira.translators import Translations, make_translator, translate_all
 
     named = [one for value in translators or () for one in value.split(",")]
     read = read_config(config, change or ()) if config else None
-    if read is not None:
-        named += [*read.design.translators, *read.arca.extra]
+    designs = [read.design] if read else []
     if model is not None:
         from xalign_models.lira.run import open_lira
 
-        named += open_lira(model).design.translators
+        designs.append(open_lira(model).design)
+    named += [one for design in designs for one in design.translators] + [*(read.arca.extra if read else ())]
+    critic = critic or next((design.critic for design in designs if design.critic), None)
     if not named or (not texts and read is None):
         raise DataError("Name --texts and --translators, or a --config that has both.")
     if change and not config:
         raise DataError("--set changes fields of a --config; name one.")
     codes = [canonical(one) for one in split_list(languages)]
     made = [Translations(make_translator(one, device), output, batch_size) for one in dict.fromkeys(named)]
-    found = translate_all(_texts(split_list(texts), codes, rows, read), made)
+    stream = _texts(split_list(texts), codes, rows, read)
+    wanted = list(stream) if critic else []
+    found = translate_all(wanted or stream, made)
+    if critic:
+        judge_all(wanted, made, Scores(make_critic(critic, device), output, batch_size))
     folders = {str(one.translator.spec): str(one.path) for one in made if not one.translator.instant}
     print_rows(
         [
@@ -122,7 +135,7 @@ def _texts(
 
             register_with_mteb()
             found = recording.task_texts(name, [*languages, ENGLISH] if languages else None)
-            yield from (one for one in found if one[1] != ENGLISH)
+            yield from (one for one in found if one[1] != ENGLISH and (not languages or one[1] in languages))
 
 
 def lira(

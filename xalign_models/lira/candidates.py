@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +12,7 @@ from xalign_models.corpora import ENGLISH
 from xalign_models.errors import ModelError
 from xalign_models.lira.critics import Judged, Scores
 from xalign_models.lira.translators import Translations, TranslatorSpec
+from xalign_models.lira.translators.running import distinct
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,17 @@ def at_k(translators: Sequence[TranslatorSpec], slots: int | None, k: int | None
             f"pass@{k}: there are {len(models)} language models among the translators and {slots} candidates per text."
         )
     return (*models[:k], *[one for one in translators if not one.is_llm][: slots - k])
+
+
+def judge_all(texts: Iterable[tuple[str, str | None]], translations: Sequence[Translations], scores: Scores) -> None:
+    """Score the translations of a stream of texts that are there, wherever there is more than one to choose from.
+
+    Raises:
+        DataError: A text has not been translated.
+    """
+    source = CandidateSource(translations, scores, online=False)
+    for chunk in distinct(texts):
+        source(*zip(*chunk, strict=True))
 
 
 class CandidateSource:

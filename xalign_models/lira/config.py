@@ -164,7 +164,8 @@ class LasrConfig:
         ranking: Similarity data: ``stsb_multi_mt`` or ``file:PATH``; may be empty.
         retrieval: Queries and documents: parallel corpora, or ``file:PATH``; may be empty.
         languages: Canonical codes; empty is all that the data have.
-        samples: Rows per source and language, from the top.
+        samples: Queries per source and language, from the top.
+        ranking_samples: Pairs per source, from the top.
         held_out: Share of a parallel corpus' rows, from the end, on which each epoch is measured.
         epochs: Passes over the larger of the two.
         ranking_batch: Pairs per step; the paper's is 1.
@@ -186,6 +187,7 @@ class LasrConfig:
     retrieval: tuple[str, ...] = ("ntrex",)
     languages: tuple[str, ...] = ()
     samples: int = 1000
+    ranking_samples: int = 6000
     held_out: float = 0.1
     epochs: int = 3
     ranking_batch: int = 16
@@ -208,8 +210,8 @@ class LasrConfig:
         Raises:
             ModelError: A value out of its range, or no data.
         """
-        _at_least("lasr", self, samples=1, epochs=1, ranking_batch=1, retrieval_batch=1, ranking_weight=0, refresh=0,
-                  rank=0, alpha=1, rate=0, max_steps=0)  # fmt: skip
+        _at_least("lasr", self, samples=1, ranking_samples=1, epochs=1, ranking_batch=1, retrieval_batch=1,
+                  ranking_weight=0, refresh=0, rank=0, alpha=1, rate=0, max_steps=0)  # fmt: skip
         if not 0 <= self.held_out < 1 or not self.clip > 0:
             raise ModelError(f"lasr.held_out {self.held_out}, clip {self.clip}: in [0, 1), and above 0.")
         if not self.ranking and not self.retrieval:

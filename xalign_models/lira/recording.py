@@ -115,7 +115,7 @@ def training_texts(config: LiraConfig) -> list[Text]:
     """
     arca, lasr = config.arca, config.lasr
     first = foreign_texts(arca.text, arca.languages, arca.samples, arca.held_out)
-    ranking = rated(lasr.ranking, lasr.languages, lasr.samples, lasr.held_out, lasr.seed)
+    ranking = rated(lasr.ranking, lasr.languages, lasr.ranking_samples, lasr.held_out, lasr.seed)
     found = searches(lasr.retrieval, lasr.languages, lasr.samples, lasr.held_out, lasr.seed)
     texts = [
         *first.train,

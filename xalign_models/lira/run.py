@@ -86,7 +86,7 @@ def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | Non
         DataError: A corpus is missing.
     """
     lasr = config.lasr
-    ranking = rated(lasr.ranking, lasr.languages, lasr.samples, lasr.held_out, lasr.seed)
+    ranking = rated(lasr.ranking, lasr.languages, lasr.ranking_samples, lasr.held_out, lasr.seed)
     retrieval = searches(lasr.retrieval, lasr.languages, lasr.samples, lasr.held_out, lasr.seed)
     card = _card(source)
 

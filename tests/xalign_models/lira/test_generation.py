@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from xalign_models.errors import AssetError
-from xalign_models.generation import LanguageModel
+from xalign_models.generation import LanguageModel, repeats
 
 PROMPTS = ["a", "some longer prompt", "bc"]
 
@@ -46,6 +46,26 @@ def test_the_end_token_finishes_and_the_limit_does_not(model: LanguageModel) -> 
         assert model.write(["a"], max_new_tokens=5)[0].finished
     finally:
         config.eos_token_id = before
+
+
+@pytest.mark.parametrize(
+    ("tail", "expected"),
+    [([5] * 24, True), ([5] * 23, False), ([1, 2, 3] * 8, True), ([1, 2, 3] * 7 + [1, 2, 4], False),
+     (list(range(8)) * 6, True), (list(range(9)) * 6, False), ([7] * 8 + list(range(24)), False)],
+)  # fmt: skip
+def test_a_loop_is_up_to_eight_tokens_over_and_over(tail: list[int], expected: bool) -> None:
+    assert repeats(torch.tensor([tail])).tolist() == [expected]
+
+
+def test_a_loop_is_cut_short_and_has_not_finished(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    looped = torch.zeros(3, dtype=torch.bool)
+    monkeypatch.setattr("xalign_models.generation.repeats", lambda ids: looped & (ids.shape[1] >= 16))
+    free = model.write(PROMPTS, max_new_tokens=40)
+    looped[1] = True
+    found = model.write(PROMPTS, max_new_tokens=40)
+    assert found[0] == free[0] and found[2] == free[2]
+    assert free[1].text.startswith(found[1].text) and len(found[1].text) < len(free[1].text)
+    assert not found[1].finished
 
 
 def test_draws_follow_their_seed_and_leave_torchs_alone(model: LanguageModel) -> None:

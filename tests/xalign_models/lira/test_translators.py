@@ -45,7 +45,7 @@ TEXTS = [(f"made-up {i}", language) for language in ("deu-Latn", "tha-Thai") for
 @pytest.mark.parametrize(
     "text",
     ["llm:gemma-3-270m", "llm:org/name?seed=1&temperature=0.8", "mt:facebook/m2m100_418M?beams=4", "reference:ntrex",
-     "file:some/path.jsonl?llm=1"],
+     "reference:ntrex+tatoeba_pairs", "corrupted:ntrex?seed=2", "file:some/path.jsonl?llm=1"],
 )  # fmt: skip
 def test_specs_are_written_as_they_are_read(text: str) -> None:
     spec = TranslatorSpec.parse(text)
@@ -157,6 +157,23 @@ def test_references_are_looked_up(workdir: Path, write_text: Callable[..., Path]
     kept = Translations(translator, workdir)
     assert [one.problem for one in kept.get([("nothing like it", "deu-Latn")], online=False)] == ["empty"]
     assert not kept.path.exists()
+
+
+def test_corpora_are_joined_and_corrupted_references_differ(workdir: Path, write_text: Callable[..., Path]) -> None:
+    for seed, name in enumerate(("text", "more")):
+        write_text(workdir / name, 30, seed=seed)
+    for name in ("text", "more"):
+        foreign, english = ((workdir / name / f"{one}.txt").read_text().splitlines() for one in ("deu", "eng"))
+        table = dict(zip(foreign[::-1], english[::-1], strict=True))
+        both = make_translator("reference:own:text+own:more").translate(foreign, "deu-Latn")
+        assert all(one.text == table[text] for one, text in zip(both, foreign, strict=True) if len(text.split()) > 2)
+        foreign, english = list(table), list(table.values())
+    worse = [one.text for one in make_translator("corrupted:own:more").translate(foreign, "deu-Latn")]
+    assert all(one and one != other for one, other in zip(worse, english, strict=True))
+    assert set(worse) & set(english)  # another sentence
+    assert worse == [one.text for one in make_translator("corrupted:own:more").translate(foreign, "deu-Latn")]
+    assert worse != [one.text for one in make_translator("corrupted:own:more?seed=1").translate(foreign, "deu-Latn")]
+    assert make_translator("corrupted:own:more").identity != make_translator("reference:own:more").identity
 
 
 def test_files_are_looked_up_by_text_and_language(tmp_path: Path) -> None:

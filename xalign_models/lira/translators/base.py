@@ -21,7 +21,9 @@ class Kind(StrEnum):
     MT = "mt"
     """A sequence-to-sequence translation model."""
     REFERENCE = "reference"
-    """The English side of a parallel corpus: for training and for tests of the actor."""
+    """The English side of parallel corpora, named with ``+`` between: for training and for tests of the actor."""
+    CORRUPTED = "corrupted"
+    """The same with a fault, of which the actor learns what is no translation."""
     FILE = "file"
     """A file of JSON lines with ``text``, ``translation`` and, where texts of several languages are alike, ``lang``."""
 
@@ -30,6 +32,7 @@ _OPTIONS: dict[Kind, dict[str, type[int] | type[float]]] = {
     Kind.LLM: {"temperature": float, "seed": int, "shots": int, "extra": int},
     Kind.MT: {"beams": int},
     Kind.REFERENCE: {},
+    Kind.CORRUPTED: {"seed": int},
     Kind.FILE: {"llm": int},
 }
 
@@ -40,10 +43,10 @@ class TranslatorSpec:
 
     Attributes:
         kind: Where translations come from.
-        model: Asset, directory or hub id; a corpus' name; a file.
+        model: Asset, directory or hub id; names of corpora; a file.
         options: (name, value): of an LLM ``temperature``, ``seed``, ``shots`` and ``extra`` (tokens beyond twice the
-            text's, for one that thinks first), of a translation model ``beams``, of a file ``llm=1`` when a language
-            model made it.
+            text's, for one that thinks first), of a translation model ``beams``, of corrupted references ``seed``, of a
+            file ``llm=1`` when a language model made it.
     """
 
     kind: Kind
@@ -83,7 +86,7 @@ class TranslatorSpec:
     def label(self) -> str:
         """A name for files and tables."""
         parts = [
-            self.kind if self.kind is Kind.REFERENCE else "",
+            self.kind if self.kind in (Kind.REFERENCE, Kind.CORRUPTED) else "",
             self.model.rstrip("/").rsplit("/", 1)[-1],
             *(f"{name}{value}" for name, value in self.options),
         ]

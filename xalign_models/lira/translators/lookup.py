@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -12,17 +14,19 @@ from xalign_models.corpora import file_digest, read_lines
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.generation import Completion
 from xalign_models.languages import canonical
+from xalign_models.lira.edits import Corruption, corrupt
 from xalign_models.lira.translators.base import Translator, TranslatorSpec
 from xalign_models.specs import digest
 
 MISSING = Completion("", finished=True)
+_FAULTS = (Corruption.DROP, Corruption.SHUFFLE, Corruption.OTHER)
 
 
 class ReferenceTranslator(Translator):
-    """The English side of a parallel corpus; a text that it does not have has no translation.
+    """The English side of parallel corpora; a text that none of them has has no translation.
 
     Args:
-        spec: Kind ``reference``; its model is a corpus' name.
+        spec: Kind ``reference``; its model is the names of corpora, with ``+`` between.
     """
 
     instant = True
@@ -32,13 +36,13 @@ class ReferenceTranslator(Translator):
         self._tables: dict[str, dict[str, str]] = {}
 
     @cached_property
-    def _corpus(self) -> corpora.Corpus:
-        return corpora.load(self.spec.model)
+    def _corpora(self) -> list[corpora.Corpus]:
+        return [corpora.load(name) for name in self.spec.model.split("+")]
 
     @cached_property
     def identity(self) -> str:
-        """Of the corpus' text."""
-        return digest("reference", self._corpus.fingerprint())[:16]
+        """Of the text and the options."""
+        return digest(self.spec.kind, [one.fingerprint() for one in self._corpora], self.spec.options)[:16]
 
     def translate(self, texts: Sequence[str], language: str | None) -> list[Completion]:
         """Looked up; the first translation of a text that the corpus has twice."""
@@ -47,11 +51,33 @@ class ReferenceTranslator(Translator):
 
     def _table(self, language: str) -> dict[str, str]:
         if language not in self._tables:
-            try:
-                sides = self._corpus.pair(language)
-            except LanguageError:
-                sides = [], []
-            self._tables[language] = dict(zip(*map(reversed, sides), strict=True))
+            table: dict[str, str] = {}
+            for corpus in self._corpora:
+                with suppress(LanguageError):
+                    table = dict(zip(*map(reversed, corpus.pair(language)), strict=True)) | table
+            self._tables[language] = table
+        return self._tables[language]
+
+
+class CorruptedTranslator(ReferenceTranslator):
+    """References with words missing, words in another order, or of another text: which of them, each text decides.
+
+    Meta text is not among the faults: no translation keeps it through the cleaning.
+
+    Args:
+        spec: Kind ``corrupted``; its model is the names of corpora, with ``+`` between.
+    """
+
+    def _table(self, language: str) -> dict[str, str]:
+        if language not in self._tables:
+            table = super()._table(language)
+            others = dict(zip(table, [*list(table.values())[1:], *list(table.values())[:1]], strict=True))
+            found = {}
+            for text, english in table.items():
+                draw = random.Random(f"{dict(self.spec.options).get('seed', 0)} {language} {text}")
+                worse = corrupt(english, draw.choice(_FAULTS), others[text], draw)
+                found[text] = others[text] if worse == english else worse  # a single word cannot be shuffled
+            self._tables[language] = found
         return self._tables[language]
 
 

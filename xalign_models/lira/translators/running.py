@@ -35,7 +35,7 @@ def make_translator(spec: TranslatorSpec | str, device: str | None = None) -> Tr
         DataError: A file is not there.
     """
     from xalign_models.lira.translators.causal import CausalTranslator
-    from xalign_models.lira.translators.lookup import FileTranslator, ReferenceTranslator
+    from xalign_models.lira.translators.lookup import CorruptedTranslator, FileTranslator, ReferenceTranslator
     from xalign_models.lira.translators.seq2seq import Seq2SeqTranslator
 
     spec = TranslatorSpec.parse(spec) if isinstance(spec, str) else spec
@@ -43,7 +43,9 @@ def make_translator(spec: TranslatorSpec | str, device: str | None = None) -> Tr
         return CausalTranslator(spec, device)
     if spec.kind is Kind.MT:
         return Seq2SeqTranslator(spec, device)
-    return ReferenceTranslator(spec) if spec.kind is Kind.REFERENCE else FileTranslator(spec)
+    return {Kind.REFERENCE: ReferenceTranslator, Kind.CORRUPTED: CorruptedTranslator}.get(spec.kind, FileTranslator)(
+        spec
+    )
 
 
 def default_folder() -> Path:
@@ -175,7 +177,7 @@ def translate_all(
     summaries = {str(one.translator.spec): Summary() for one in translators}
     expected = None if total is None else total * len(translators)
     with tqdm(total=expected, desc="translate", unit=" texts", delay=2, disable=None) as bar:
-        for chunk in _distinct(texts):
+        for chunk in distinct(texts):
             for one in translators:
                 summary = summaries[str(one.translator.spec)]
                 known = summary.known
@@ -184,7 +186,8 @@ def translate_all(
     return summaries
 
 
-def _distinct(texts: Iterable[Text]) -> Iterator[tuple[Text, ...]]:
+def distinct(texts: Iterable[Text]) -> Iterator[tuple[Text, ...]]:
+    """The texts in chunks, in each of them every text once and none that is empty."""
     for chunk in batched(texts, CHUNK):
-        if distinct := tuple(dict.fromkeys(one for one in chunk if one[0].strip())):
-            yield distinct
+        if found := tuple(dict.fromkeys(one for one in chunk if one[0].strip())):
+            yield found
