@@ -10,7 +10,7 @@ SPREAD = 0.75
 """The shortest text of a batch has at least this share of the longest one's tokens."""
 
 
-def token_budget_batches(lengths: Sequence[int], budget: int) -> Iterator[np.ndarray]:
+def token_budget_batches(lengths: Sequence[int], budget: int, least: int = 0) -> Iterator[np.ndarray]:
     """Indices of texts, batch by batch, longest first.
 
     A batch of b texts whose longest has s tokens costs b * s padded tokens; it takes as many texts as keep that within
@@ -20,6 +20,7 @@ def token_budget_batches(lengths: Sequence[int], budget: int) -> Iterator[np.nda
     Args:
         lengths: Tokens of each text.
         budget: Padded tokens of a batch.
+        least: Padded tokens up to which a batch is filled whatever its padding.
 
     Yields:
         (b,) int64 indices; together a permutation of ``range(len(lengths))``, stable among equal lengths.
@@ -31,7 +32,8 @@ def token_budget_batches(lengths: Sequence[int], budget: int) -> Iterator[np.nda
     while start < len(order):
         longest = -int(descending[start])
         similar = int(np.searchsorted(descending, -SPREAD * longest, side="right"))
-        end = max(start + 1, min(start + budget // max(1, longest), similar))
+        filled = max(similar, start + least // max(1, longest))
+        end = max(start + 1, min(start + budget // max(1, longest), filled))
         yield order[start:end]
         start = end
 

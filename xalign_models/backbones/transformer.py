@@ -11,7 +11,7 @@ import torch
 from sentence_transformers.sentence_transformer.modules import Transformer
 
 from xalign_models import assets
-from xalign_models.backbones.batching import token_budget_batches
+from xalign_models.backbones.grouping import similar_lengths
 from xalign_models.backbones.templates import SLOT, prompted
 from xalign_models.errors import LanguageError, ModelError
 
@@ -164,19 +164,12 @@ class LanguageTransformer(Transformer):
         together, and their padding is left out. Otherwise batches are of similar length to begin with. (Not a matter of
         gradients: a cached loss embeds once without and once with them, and must draw the same dropout.)
         """
-        mask = features["attention_mask"]
-        lengths = mask.sum(dim=1).tolist()
-        groups = list(token_budget_batches(lengths, mask.numel())) if self.training else []
-        if len(groups) < 2:
+        if not self.training:
             return super().forward(features, **kwargs)  # type: ignore[no-any-return]
+        mask = features["attention_mask"]
         padded: torch.Tensor | None = None
-        for group in groups:
-            rows = torch.as_tensor(group, device=mask.device)
+        for rows, part in similar_lengths(features, self.model):
             columns = mask[rows].any(dim=0).nonzero()[:, 0]
-            part = {
-                name: value[rows][:, columns] if torch.is_tensor(value) and value.shape == mask.shape else value
-                for name, value in features.items()
-            }
             states = super().forward(part, **kwargs)[self.module_output_name]
             if padded is None:
                 padded = states.new_zeros(*mask.shape, states.shape[2])

@@ -106,7 +106,7 @@ class Lusifer(InputModule):
         mask = features["attention_mask"]
         real = torch.arange(int(mask.sum(dim=1).max()) + 1, device=mask.device)[None] <= mask.sum(dim=1)[:, None]
         padded: Tensor | None = None
-        for rows, part in similar_lengths(features) if self.training else [(slice(None), features)]:
+        for rows, part in similar_lengths(features, self.llm) if self.training else [(slice(None), features)]:
             states = self._read(part)
             if padded is None:
                 padded = states.new_zeros(*real.shape, states.shape[2])

@@ -115,7 +115,8 @@ class StageOne(Module):
     def _parts(self, features: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The batch in parts of similar length, as the language model sees them."""
         masks = {False: features["attention_mask"], True: features["target_mask"]}
-        for rows, _ in similar_lengths({"attention_mask": torch.cat([*masks.values()], dim=1)}):
+        lengths = {"attention_mask": torch.cat([*masks.values()], dim=1)}
+        for rows, _ in similar_lengths(lengths, self.writer):
             used = {side: mask[rows].any(dim=0).nonzero()[:, 0] for side, mask in masks.items()}
             yield {
                 name: value[rows][:, used[name.startswith("target_")]] if value.ndim == 2 else value[rows]

@@ -48,6 +48,13 @@ def test_useful_share_is_real_over_padded(lengths: list[int], budget: int) -> No
     assert 0 < share <= 1
 
 
+def test_a_batch_is_filled_whatever_its_padding_up_to_the_least() -> None:
+    descending = [100, 60, 10, 10, 10]
+    sizes = [[len(one) for one in token_budget_batches(descending, 500, least)] for least in (0, 300, 500)]
+    assert sizes == [[1, 1, 3], [3, 2], [5]]
+    assert [len(one) for one in token_budget_batches(descending, 200, 500)] == [2, 3]  # the budget holds
+
+
 def test_equal_lengths_waste_nothing_and_texts_one_by_one_neither() -> None:
     assert useful_share([7] * 50, 64) == 1.0
     assert useful_share([1, 5, 9], 1) == 1.0

@@ -13,7 +13,7 @@ ABLATIONS = ("alignment-only", "connector-only", "finetuning-only", "frozen-enco
 
 
 def test_shipped():
-    assert set(shipped()) == {*ABLATIONS, "paper", "small", "llm-alone", "encoder-alone"}
+    assert set(shipped()) == {*ABLATIONS, "paper", "small", "two-cores", "llm-alone", "encoder-alone"}
 
 
 def test_the_papers_numbers():
@@ -32,10 +32,10 @@ def test_the_papers_numbers():
     assert all(data.instruction for data in two.data)
 
 
-@pytest.mark.parametrize("base", ["paper", "small"])
+@pytest.mark.parametrize("base", [["paper"], ["small"], ["small", "two-cores"]], ids="-".join)
 @pytest.mark.parametrize("over", ["", *ABLATIONS, "llm-alone", "encoder-alone"])
 def test_each_is_whole(base, over):
-    config = load_config([base, over] if over else [base])
+    config = load_config([*base, over] if over else base)
     for number, stage in config.stages.items():
         if stage is not None:
             assert {data.source for data in stage.data} <= SOURCES.keys()

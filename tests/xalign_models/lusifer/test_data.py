@@ -20,7 +20,7 @@ from xalign_models.lusifer.data.local import detokenise
 from xalign_models.lusifer.data.mining import Miner, mine
 from xalign_models.lusifer.data.sources import SOURCES, rows_of
 
-NOTHING = EvaluationText(frozenset(), "")
+NOTHING = EvaluationText()
 
 
 def test_rows_are_drawn_by_seed_alone():
@@ -86,6 +86,14 @@ def test_what_evaluation_sets_hold_is_left_out(english, caplog):
     with caplog.at_level(logging.INFO):
         assert set(rows_of(Data("squad-nqg"), evaluation_text(), 0)) == set(rows[4:])
     assert "4 of 40 rows are left out" in caplog.text
+
+
+def test_pairs_that_are_compared_are_left_out_and_their_sentences_are_not(english):
+    """SICK pairs the same sentences in training and in test, in other ways."""
+    rows = rows_of(Data("sick"), NOTHING, 0)
+    (one, other), (third, _) = rows[:2]
+    (english / "sick_en" / "SICK_test_annotated.txt").write_text(f"h\n1\t{other}\t{one}\n2\t{one}\t{third}\n")
+    assert set(rows_of(Data("sick"), evaluation_text(), 0)) == set(rows[1:])
 
 
 def test_short_texts_within_a_passage_are_no_coincidence_of_note():

@@ -37,10 +37,12 @@ class EvaluationText:
         whole: Their texts.
         passages: Their longer passages in one string: a training text of :data:`SHORTEST` letters and more that is a
             part of one counts as well.
+        pairs: Pairs of texts that are compared, of sets whose training rows pair the same sentences in other ways.
     """
 
-    whole: frozenset[str]
-    passages: str
+    whole: frozenset[str] = frozenset()
+    passages: str = ""
+    pairs: frozenset[frozenset[str]] = frozenset()
 
     def holds(self, text: str) -> bool:
         """Whether a text is one of them, or stands within a passage."""
@@ -48,8 +50,11 @@ class EvaluationText:
         return squeezed in self.whole or (len(squeezed) >= SHORTEST and squeezed in self.passages)
 
     def without(self, rows: Iterable[Row]) -> list[Row]:
-        """The rows of which no text is theirs."""
-        return [row for row in rows if not any(self.holds(text) for text in row)]
+        """The rows of which no text is theirs, and which are none of their pairs."""
+        return [
+            row for row in rows
+            if not any(self.holds(text) for text in row) and frozenset(map(squeeze, row)) not in self.pairs
+        ]  # fmt: skip
 
 
 def evaluation_text() -> EvaluationText:
@@ -62,14 +67,15 @@ def evaluation_text() -> EvaluationText:
             whole.update(*pairs, corpus.texts(ENGLISH) if corpus.kind == "parallel" else ())
         except DataError as error:
             logger.debug("%s", error)
-    root, passages = data_dir(), []
+    root, passages, pairs = data_dir(), [], []
     if root is not None:
         passages = [one for path in _existing(root, "lareqa/xquad-r/en.json") for one in _squad_texts(path)]
         whole.update(*map(_sts_texts, _existing(root, "sts17/STS2017.eval.v1.1/*.txt")))
-        whole.update(*(_cells(path, 5, 6) for path in _existing(root, "stsbenchmark_en/sts-*.csv", "train")))
-        whole.update(*(_cells(path, 1, 2) for path in _existing(root, "sick_en/SICK_t*.txt", "train")))
+        pairs = [one for path in _existing(root, "stsbenchmark_en/sts-*.csv", "train") for one in _pairs(path, 5, 6)]
+        pairs += [one for path in _existing(root, "sick_en/SICK_t*.txt", "train") for one in _pairs(path, 1, 2)]
     squeezed = frozenset(filter(None, map(squeeze, whole | set(passages))))
-    return EvaluationText(squeezed, "\n".join(map(squeeze, passages)))
+    compared = frozenset(frozenset(map(squeeze, pair)) for pair in pairs)
+    return EvaluationText(squeezed, "\n".join(map(squeeze, passages)), compared)
 
 
 def _existing(root: Path, pattern: str, but: str = "\0") -> list[Path]:
@@ -87,6 +93,6 @@ def _sts_texts(path: Path) -> list[str]:
     return [text for line in read_lines(path) for text in line.split("\t")[:2]]
 
 
-def _cells(path: Path, *columns: int) -> list[str]:
+def _pairs(path: Path, one: int, other: int) -> list[tuple[str, str]]:
     rows = [line.split("\t") for line in read_lines(path)]
-    return [row[column] for row in rows for column in columns if len(row) > column]
+    return [(row[one], row[other]) for row in rows if len(row) > other]
