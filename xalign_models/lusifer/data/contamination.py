@@ -67,15 +67,17 @@ def evaluation_text() -> EvaluationText:
             whole.update(*pairs, corpus.texts(ENGLISH) if corpus.kind == "parallel" else ())
         except DataError as error:
             logger.debug("%s", error)
-    root, passages, pairs = data_dir(), [], []
+    root = data_dir()
+    passages: list[str] = []
+    compared: list[tuple[str, str]] = []
     if root is not None:
         passages = [one for path in _existing(root, "lareqa/xquad-r/en.json") for one in _squad_texts(path)]
         whole.update(*map(_sts_texts, _existing(root, "sts17/STS2017.eval.v1.1/*.txt")))
-        pairs = [one for path in _existing(root, "stsbenchmark_en/sts-*.csv", "train") for one in _pairs(path, 5, 6)]
-        pairs += [one for path in _existing(root, "sick_en/SICK_t*.txt", "train") for one in _pairs(path, 1, 2)]
+        compared = [one for path in _existing(root, "stsbenchmark_en/sts-*.csv", "train") for one in _pairs(path, 5, 6)]
+        compared += [one for path in _existing(root, "sick_en/SICK_t*.txt", "train") for one in _pairs(path, 1, 2)]
     squeezed = frozenset(filter(None, map(squeeze, whole | set(passages))))
-    compared = frozenset(frozenset(map(squeeze, pair)) for pair in pairs)
-    return EvaluationText(squeezed, "\n".join(map(squeeze, passages)), compared)
+    pairs_of = frozenset(frozenset(map(squeeze, pair)) for pair in compared)
+    return EvaluationText(squeezed, "\n".join(map(squeeze, passages)), pairs_of)
 
 
 def _existing(root: Path, pattern: str, but: str = "\0") -> list[Path]:
