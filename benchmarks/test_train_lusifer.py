@@ -9,6 +9,7 @@ device's peak.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -204,11 +205,11 @@ def report(note, say, shape, device):
         held = {f"{key}_{side}": value for side, one in memory.items() for key, value in one.items()}
         note(model=SHAPES[shape][0], dtype=str(dtype), pairs_per_s=rows / seconds, flops=flops, peak=peak,
              tokens_per_s=tokens / seconds, mfu=flops / seconds / peak, **held)  # fmt: skip
-        say(
-            f"  {shape}: {rows / seconds:.1f} rows/s, {tokens / seconds:.0f} real tokens/s, "
-            f"{flops / seconds / peak:.1%} of the matmul peak; "
-            + ", ".join(f"{key.replace('_', ' ')} {value / 2**20:.0f} MiB" for key, value in held.items())
+        speed = (
+            f"{rows / seconds:.1f} rows/s, {tokens / seconds:.0f} real tokens/s, {flops / seconds / peak:.1%} of peak; "
         )
+        sizes = ", ".join(f"{key.replace('_', ' ')} {value / 2**20:.0f} MiB" for key, value in held.items())
+        say(f"  {shape}: {'' if math.isnan(seconds) else speed}{sizes}")
 
     return go
 

@@ -84,6 +84,18 @@ def test_frozen_weights_stay_to_the_bit(train, built, number, trained):
     assert {part for part, key in parts.items() if any(key in name for name in moved)} == set(trained)
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_activations_that_are_computed_again_change_nothing(train, built, number):
+    for again in (False, True):
+        fields = {"start": None, "max_steps": 2, "gradient_checkpointing": again}
+        train(number, f"again-{again}", stages={number: fields})
+    (kept, _), (computed, before) = built
+    assert [model[0].llm.is_activation_checkpointing for model in (kept, computed)] == [False, True]
+    for (name, one), other in zip(kept.named_parameters(), computed.parameters(), strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-6, msg=lambda text, name=name: name + text)
+    assert any(not torch.equal(one, before[name]) for name, one in computed.named_parameters())
+
+
 @pytest.mark.parametrize("family", ["llama", "gemma3_text"])
 def test_a_trained_model_is_saved_as_it_is(train, built, family, workdir):
     train(2, "model", family=family, stages={2: {"start": None, "max_steps": 2}},
