@@ -15,6 +15,8 @@ from xalign_models.specs import Dtype
 
 EVERY, TAIL = 8, 24
 """Stop strings and loops are looked for every so many tokens, in the last ones: always would be as slow as writing."""
+WORTH = 16
+"""Tokens that prompts must share to be read once for all of them."""
 LONGEST, TIMES = 8, 6
 """Tokens of what is written over and over, and how often: then a model has lost its thread."""
 
@@ -118,6 +120,28 @@ class LanguageModel:
         batch.pop("token_type_ids", None)
         return batch.to(self.device)
 
+    @torch.inference_mode()
+    def _begun(self, prompts: Sequence[str]) -> dict[str, Any]:
+        """A padded batch in which what all prompts begin with, examples or a task, has been read: once, not n times.
+
+        The padding is between the common beginning and the rest.
+        """
+        batch = self.tokenize(prompts)
+        rows = [ids[mask.bool()] for ids, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True)]
+        common = _common([row.tolist() for row in rows])
+        if len(rows) < 2 or common < WORTH:
+            return dict(batch)
+        first = self.model(rows[0][None, :common], use_cache=True, logits_to_keep=1)
+        first.past_key_values.batch_repeat_interleave(len(rows))
+        longest = max(map(len, rows)) - common
+        ids = rows[0].new_full((len(rows), common + longest), self.tokenizer.pad_token_id)
+        mask = torch.zeros_like(ids)
+        for place, row in enumerate(rows):
+            ids[place, :common], mask[place, :common] = row[:common], 1
+            own = len(row) - common
+            ids[place, common + longest - own :], mask[place, common + longest - own :] = row[common:], 1
+        return {"input_ids": ids, "attention_mask": mask, "past_key_values": first.past_key_values}
+
     def write(
         self,
         prompts: Sequence[str],
@@ -140,7 +164,7 @@ class LanguageModel:
         """
         from transformers import StoppingCriteriaList
 
-        batch = self.tokenize(prompts)
+        batch = self.tokenize(prompts) if self.encoder_decoder else self._begun(prompts)
         start = 0 if self.encoder_decoder else batch["input_ids"].shape[1]
         tokenizer = self.tokenizer
 
@@ -182,7 +206,10 @@ class LanguageModel:
         A choice counts by its first token after the prompt's end; a prompt that gives the choices nothing (a NaN, or
         nothing but zeros) has a row of NaN.
         """
-        batch = self.tokenize(prompts)
+        batch = self._begun(prompts)
+        known = batch["past_key_values"].get_seq_length() if "past_key_values" in batch else 0
+        batch["position_ids"] = (batch["attention_mask"].cumsum(dim=1) - 1).clamp(min=0)[:, known:]
+        batch["input_ids"] = batch["input_ids"][:, known:]
         with torch.inference_mode():
             last = self.model(**batch, logits_to_keep=1).logits[:, -1].float()
         wanted = [self._first_token(prompts[0], one) for one in choices]
@@ -205,6 +232,12 @@ def repeats(ids: torch.Tensor) -> torch.Tensor:
             tail = ids[:, -length:]
             found |= (tail[:, size:] == tail[:, :-size]).all(dim=1)
     return found
+
+
+def _common(rows: list[list[int]]) -> int:
+    """How many tokens all rows begin with; each keeps at least one of its own."""
+    least = min(map(len, rows)) - 1
+    return next((i for i in range(least) if len({row[i] for row in rows}) > 1), least)
 
 
 def _line(error: Exception) -> str:

@@ -12,6 +12,7 @@ import typer
 from xalign_models.cli.app import Device, Json, err, out, print_rows, split_list
 from xalign_models.cli.training import group
 from xalign_models.errors import DataError, ModelError
+from xalign_models.specs import Dtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,6 +66,9 @@ def translate(
         Path | None, typer.Option("--output", "-o", help="Folder for the translations; by default in the cache.")
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Texts at a time: the most that a crash loses.")] = 16,
+    dtype: Annotated[
+        Dtype | None, typer.Option(help="Of the models; by default bfloat16 on a GPU, else float32.")
+    ] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
@@ -92,12 +96,12 @@ def translate(
     if change and not config:
         raise DataError("--set changes fields of a --config; name one.")
     codes = [canonical(one) for one in split_list(languages)]
-    made = [Translations(make_translator(one, device), output, batch_size) for one in dict.fromkeys(named)]
+    made = [Translations(make_translator(one, device, dtype), output, batch_size) for one in dict.fromkeys(named)]
     stream = _texts(split_list(texts), codes, rows, read)
     wanted = list(stream) if critic else []
     found = translate_all(wanted or stream, made)
     if critic:
-        judge_all(wanted, made, Scores(make_critic(critic, device), output, batch_size))
+        judge_all(wanted, made, Scores(make_critic(critic, device, dtype), output, batch_size))
     folders = {str(one.translator.spec): str(one.path) for one in made if not one.translator.instant}
     print_rows(
         [

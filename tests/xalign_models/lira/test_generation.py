@@ -27,6 +27,22 @@ def test_a_batch_writes_what_single_prompts_do(model: LanguageModel) -> None:
     assert together[0].text == model.tokenizer.decode(expected[0, 1:], skip_special_tokens=True)
 
 
+def test_what_prompts_share_is_read_once(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = [f"an example that all of them begin with: {one}" for one in ("a", "longer than the others", "bc")]
+    lengths: list[int] = []
+    hook = model.model.register_forward_pre_hook(
+        lambda _, __, given: lengths.append(given["input_ids"].numel()) if "input_ids" in given else None,
+        with_kwargs=True,
+    )
+    together, chances = model.write(prompts, max_new_tokens=8), model.next_of(prompts, ["1", "2"])
+    hook.remove()
+    assert max(lengths) < 3 * len(prompts[0])
+    monkeypatch.setattr("xalign_models.generation.WORTH", 10_000)
+    assert together == model.write(prompts, max_new_tokens=8)
+    torch.testing.assert_close(chances, model.next_of(prompts, ["1", "2"]))
+    assert together == [model.write([prompt], max_new_tokens=8)[0] for prompt in prompts]
+
+
 def test_it_stops_at_the_string_and_says_so(model: LanguageModel) -> None:
     written = model.write(["a"], max_new_tokens=12)[0].text
     stop = written[4]

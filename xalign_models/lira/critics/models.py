@@ -14,7 +14,7 @@ from xalign_models.generation import LanguageModel
 from xalign_models.languages import display_name
 from xalign_models.lira.critics.base import Critic, Judged
 from xalign_models.lira.critics.parsing import KEYS, parse_scores
-from xalign_models.specs import digest
+from xalign_models.specs import Dtype, digest
 
 
 class How(StrEnum):
@@ -69,21 +69,21 @@ class CriticSpec:
         return f"{self.how}:{self.model}"
 
 
-def make_critic(spec: CriticSpec | str, device: str | None = None) -> Critic:
+def make_critic(spec: CriticSpec | str, device: str | None = None, dtype: Dtype | None = None) -> Critic:
     """The critic of a spec; its weights are loaded when it first judges.
 
     Raises:
         ModelError: The spec cannot be read.
     """
     spec = CriticSpec.parse(spec) if isinstance(spec, str) else spec
-    return (GeneratingCritic if spec.how is How.GENERATE else ExpectingCritic)(spec, device)
+    return (GeneratingCritic if spec.how is How.GENERATE else ExpectingCritic)(spec, device, dtype)
 
 
 class _LanguageModelCritic(Critic):
-    def __init__(self, spec: CriticSpec, device: str | None = None) -> None:
+    def __init__(self, spec: CriticSpec, device: str | None = None, dtype: Dtype | None = None) -> None:
         self.spec = spec
         self.label = f"{spec.how}-{spec.model.rstrip('/').rsplit('/', 1)[-1]}"
-        self.model = LanguageModel(spec.model, device=device)
+        self.model = LanguageModel(spec.model, device=device, dtype=dtype)
 
     @cached_property
     def identity(self) -> str:

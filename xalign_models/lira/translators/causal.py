@@ -8,7 +8,7 @@ from functools import cached_property
 from xalign_models.generation import Completion, LanguageModel
 from xalign_models.languages import display_name
 from xalign_models.lira.translators.base import Translator, TranslatorSpec
-from xalign_models.specs import digest
+from xalign_models.specs import Dtype, digest
 
 REQUEST = (
     "Translate the {language} text between the lines into natural English. Keep its meaning, its mood and its style. "
@@ -36,12 +36,13 @@ class CausalTranslator(Translator):
     Args:
         spec: Kind ``llm``.
         device: cpu, cuda or mps.
+        dtype: Of weights and activations, if not the device's own.
     """
 
-    def __init__(self, spec: TranslatorSpec, device: str | None = None) -> None:
+    def __init__(self, spec: TranslatorSpec, device: str | None = None, dtype: Dtype | None = None) -> None:
         self.spec = spec
         self.options = dict(spec.options)
-        self.model = LanguageModel(spec.model, device=device)
+        self.model = LanguageModel(spec.model, device=device, dtype=dtype)
 
     @cached_property
     def identity(self) -> str:

@@ -16,6 +16,7 @@ from xalign_models.lira.journal import Journal, batched
 from xalign_models.lira.translators.base import Kind, Translator, TranslatorSpec
 from xalign_models.lira.translators.cleaning import Cleaned, clean
 from xalign_models.paths import cache_dir
+from xalign_models.specs import Dtype
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ Text = tuple[str, str | None]
 """A text and its canonical language, None where it is not known."""
 
 
-def make_translator(spec: TranslatorSpec | str, device: str | None = None) -> Translator:
+def make_translator(spec: TranslatorSpec | str, device: str | None = None, dtype: Dtype | None = None) -> Translator:
     """The translator of a spec; its weights are loaded when they are first needed.
 
     Raises:
@@ -40,9 +41,9 @@ def make_translator(spec: TranslatorSpec | str, device: str | None = None) -> Tr
 
     spec = TranslatorSpec.parse(spec) if isinstance(spec, str) else spec
     if spec.kind is Kind.LLM:
-        return CausalTranslator(spec, device)
+        return CausalTranslator(spec, device, dtype)
     if spec.kind is Kind.MT:
-        return Seq2SeqTranslator(spec, device)
+        return Seq2SeqTranslator(spec, device, dtype)
     return {Kind.REFERENCE: ReferenceTranslator, Kind.CORRUPTED: CorruptedTranslator}.get(spec.kind, FileTranslator)(
         spec
     )

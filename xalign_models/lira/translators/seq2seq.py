@@ -11,7 +11,7 @@ from xalign_models.errors import LanguageError
 from xalign_models.generation import Completion, LanguageModel
 from xalign_models.languages import display_name, to_flores, to_iso639_1
 from xalign_models.lira.translators.base import Translator, TranslatorSpec
-from xalign_models.specs import digest
+from xalign_models.specs import Dtype, digest
 
 MOST_TOKENS = 512
 _SCHEMES: tuple[tuple[str, Callable[[str], str | None]], ...] = (("__{}__", to_iso639_1), ("{}", to_flores))
@@ -24,12 +24,13 @@ class Seq2SeqTranslator(Translator):
     Args:
         spec: Kind ``mt``.
         device: cpu, cuda or mps.
+        dtype: Of weights and activations, if not the device's own.
     """
 
-    def __init__(self, spec: TranslatorSpec, device: str | None = None) -> None:
+    def __init__(self, spec: TranslatorSpec, device: str | None = None, dtype: Dtype | None = None) -> None:
         self.spec = spec
         self.beams = int(dict(spec.options).get("beams", 1))
-        self.model = LanguageModel(spec.model, device=device, encoder_decoder=True)
+        self.model = LanguageModel(spec.model, device=device, dtype=dtype, encoder_decoder=True)
 
     @cached_property
     def identity(self) -> str:
