@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -201,20 +202,38 @@ class LanguageModel:
         return {*ends, self.tokenizer.eos_token_id} - {None}
 
     def next_of(self, prompts: Sequence[str], choices: Sequence[str]) -> torch.Tensor:
-        """Probabilities (n, c) of the choices as the next token, out of the choices alone; (n, c) float32 on the CPU.
+        """Probabilities (n, c) of the choices as the next token, out of the choices alone; float32 on the CPU.
 
         A choice counts by its first token after the prompt's end; a prompt that gives the choices nothing (a NaN, or
         nothing but zeros) has a row of NaN.
         """
+        return self.next_after(prompts, ("",), choices)[0]
+
+    @torch.inference_mode()
+    def next_after(self, prompts: Sequence[str], endings: Sequence[str], choices: Sequence[str]) -> list[torch.Tensor]:
+        """The same (n, c) for each way to go on after the prompts, which are read once for all of them."""
         batch = self._begun(prompts)
         known = batch["past_key_values"].get_seq_length() if "past_key_values" in batch else 0
-        batch["position_ids"] = (batch["attention_mask"].cumsum(dim=1) - 1).clamp(min=0)[:, known:]
+        mask = batch["attention_mask"]
+        batch["position_ids"] = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, known:]
         batch["input_ids"] = batch["input_ids"][:, known:]
-        with torch.inference_mode():
-            last = self.model(**batch, logits_to_keep=1).logits[:, -1].float()
-        wanted = [self._first_token(prompts[0], one) for one in choices]
-        chosen = torch.softmax(last, dim=-1)[:, wanted].cpu()
-        return chosen / chosen.sum(dim=-1, keepdim=True)
+        read = self.model(**batch, use_cache=True, logits_to_keep=1)
+        found = []
+        for ending in endings:
+            logits = read.logits
+            if ending:
+                ids = self.tokenizer(ending, add_special_tokens=False, return_tensors="pt")["input_ids"]
+                ids = ids.to(mask.device).expand(len(mask), -1)
+                longer = torch.cat([mask, torch.ones_like(ids)], dim=1)
+                logits = self.model(
+                    input_ids=ids, attention_mask=longer, logits_to_keep=1, use_cache=True,
+                    position_ids=(longer.cumsum(dim=1) - 1)[:, -ids.shape[1] :],
+                    past_key_values=copy.deepcopy(read.past_key_values),
+                ).logits  # fmt: skip
+            wanted = [self._first_token(prompts[0] + ending, one) for one in choices]
+            chosen = torch.softmax(logits[:, -1].float(), dim=-1)[:, wanted].cpu()
+            found.append(chosen / chosen.sum(dim=-1, keepdim=True))
+        return found
 
     def _first_token(self, prompt: str, choice: str) -> int:
         before = self.tokenizer(prompt, add_special_tokens=False)["input_ids"]

@@ -74,6 +74,13 @@ def directory_of(name: str) -> Path:
     return cache_dir() / "models" / name.removeprefix("xalign/")
 
 
+def trained_specs() -> dict[str, ModelSpec]:
+    """The models that lie where :func:`directory_of` finds them, by name."""
+    folders = sorted(directory_of("").glob("*"))
+    found = {f"xalign/{one.name}": spec for one in folders if (spec := _trained_spec(str(one)))}
+    return {name: spec for name, spec in found.items() if spec.name == name}
+
+
 def _trained_spec(directory: str) -> ModelSpec | None:
     """The spec of a model that was trained here, its weights in ``directory``; None where it was not."""
     card = _card(Path(directory))
@@ -355,11 +362,13 @@ def _mteb_loader(name: str, revision: str | None = None, device: str | None = No
 
 
 def register_models() -> None:
-    """Make every registered model known to ``mteb.get_model``; those whose weights are here get their revision now."""
+    """Make every registered model, and those trained where their names find them, known to ``mteb.get_model``.
+
+    Those whose weights are here get their revision now.
+    """
     from mteb.models.model_implementations import MODEL_REGISTRY
 
-    for name, registered in catalogue.specs().items():
-        spec = (registered.backbone.llm and _trained_spec(str(directory_of(name)))) or registered
+    for name, spec in {**catalogue.specs(), **trained_specs()}.items():
         MODEL_REGISTRY[name] = model_meta(spec) if _at_hand(spec.backbone) else _meta(
             name, None, set(), spec.backbone.mteb_name, spec.backbone.max_tokens, {"spec": spec.to_dict()}
         )  # fmt: skip

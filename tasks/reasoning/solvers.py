@@ -17,7 +17,7 @@ from xalign_models.lira.module import LiRA
 from xalign_models.registry import find_spec
 
 MOST_TOKENS = 320
-BATCH = 8
+BATCH = 32
 SOLVE = (
     "Solve the problem step by step in English. End with a line that says Answer: and the number alone.\n\n"
     "Problem: {question}"

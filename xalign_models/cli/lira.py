@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xalign_models.cli.app import Device, Json, err, out, print_rows, split_list
-from xalign_models.cli.training import group
+from xalign_models.cli.training import _check_output, group
 from xalign_models.errors import DataError, ModelError
 from xalign_models.specs import Dtype
 
@@ -144,7 +144,9 @@ def _texts(
 
 def lira(
     stage: Annotated[Stages, typer.Option(help="arca; lasr, from arca's directory on; both; or none, the baseline.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write the model to.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Directory; by default where the model's name finds it.")
+    ] = None,
     config: Config = "small",
     change: Change = None,
     source: Annotated[Path | None, typer.Option("--from", help="Directory of stage arca, for stage lasr.")] = None,
@@ -160,7 +162,6 @@ def lira(
     from xalign_models.lira.config import Ablation
     from xalign_models.lira.reading import read_config
 
-    _check_output(output)
     if ablate is not None and ablate not in PARTS:
         raise ModelError(f"--ablate {ablate}: one of {', '.join(PARTS)}.")
     if (stage is Stages.LASR) != (source is not None):
@@ -170,6 +171,9 @@ def lira(
         read = dataclasses.replace(
             read, arca=dataclasses.replace(read.arca, seed=seed), lasr=dataclasses.replace(read.lasr, seed=seed)
         )
+    label = {Stages.ARCA: read.arca_label, Stages.UNTRAINED: "plain"}.get(stage, read.label)
+    output = output or run.default_output(read.design, label)
+    _check_output(output)
     if stage is Stages.UNTRAINED:
         spec = run.untrained(read, output, device)
     elif stage is Stages.ARCA:
@@ -189,7 +193,7 @@ def variant(
     label: Annotated[str, typer.Option(help="Added to the model's name, e.g. pass1.")],
     pass_at: Annotated[int | None, typer.Option(help="Candidates by language models; the others by others.")] = None,
     online: Annotated[bool | None, typer.Option(help="Translate what is missing, or fail at it.")] = None,
-    translators: Translators = None,
+    translators: Annotated[list[str] | None, typer.Option(help="Instead of its own, or `none`.")] = None,
     paths: Annotated[str | None, typer.Option(help="Streams to fuse: both, multilingual or english.")] = None,
 ) -> None:
     """A trained LiRA that translates or fuses in another way, under a name of its own; nothing is trained."""
@@ -199,12 +203,7 @@ def variant(
     if paths not in (None, "both", "multilingual", "english"):
         raise ModelError(f"--paths {paths}: both, multilingual or english.")
     spec = make(
-        source, output, label, pass_at=pass_at, online=online, translators=translators and tuple(translators),
-        paths=paths,
+        source, output, label, pass_at=pass_at, online=online, paths=paths,
+        translators=None if not translators else () if translators == ["none"] else tuple(translators),
     )  # fmt: skip
     out.print(f"{spec.name}: {output}", highlight=False, soft_wrap=True)
-
-
-def _check_output(output: Path) -> None:
-    if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / "modules.json").is_file()):
-        raise ModelError(f"--output {output} is there and is no model; choose a new directory.")

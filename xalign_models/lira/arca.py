@@ -13,15 +13,13 @@ from xalign_models.lira import actor as actors
 from xalign_models.lira.adaptor import CollapseMonitor, anchor_loss, cosines
 from xalign_models.lira.candidates import Candidates, CandidateSource
 from xalign_models.lira.config import ArcaConfig
-from xalign_models.lira.data import Text
+from xalign_models.lira.data import MEASURED, Text
 from xalign_models.lira.loop import Metrics
 from xalign_models.lira.module import LiRA, unpack
 from xalign_models.lira.network import Choice
 
 CENTRED = 2048
 """Most translations, about, whose mean token is the origin."""
-MEASURED = 512
-"""Most held-out texts that an epoch is measured on."""
 
 
 class Examples(NamedTuple):

@@ -14,6 +14,7 @@ from xalign_models.lira.correlation import CorrelationConfig
 from xalign_models.lira.critics import CriticSpec
 from xalign_models.lira.ndcg import RetrievalConfig
 from xalign_models.lira.translators import TranslatorSpec
+from xalign_models.specs import Dtype
 
 
 class Stream(StrEnum):
@@ -55,6 +56,7 @@ class Design:
     Attributes:
         multilingual: Backbone of the multilingual path: registered name, directory or hub id of an encoder.
         english: Backbone of the English path, which also fuses: an English (or any) embedding model or language model.
+        dtype: Of the English path's frozen weights, if not its backbone's own; what is trained is float32.
         translators: Sources of candidates, ``kind:model``; of each kind the best first.
         slots: Candidates per text; None is one per translator.
         critic: ``generate:MODEL`` or ``expected_score:MODEL``; None is the embedding critic alone.
@@ -70,6 +72,7 @@ class Design:
 
     multilingual: str = "multilingual-e5-small"
     english: str = "smollm2-135m"
+    dtype: Dtype | None = None
     translators: tuple[str, ...] = ()
     slots: int | None = None
     critic: str | None = None
@@ -258,6 +261,11 @@ class LiraConfig:
     def label(self) -> str:
         """The first part of a trained model's name."""
         return "lira" + (f"-no-{self.ablation}" if self.ablation else "")
+
+    @property
+    def arca_label(self) -> str:
+        """The same of a model after stage 1."""
+        return self.label.replace("lira", "arca", 1)
 
 
 def _at_least(where: str, config: Any, **limits: int) -> None:

@@ -15,15 +15,13 @@ from tqdm.auto import tqdm
 
 from xalign_models.lira.config import LasrConfig
 from xalign_models.lira.correlation import similarity
-from xalign_models.lira.data import Rated, Search, Split, Text, document_id
+from xalign_models.lira.data import MEASURED, Rated, Search, Split, Text, document_id
 from xalign_models.lira.ema import EMA
 from xalign_models.lira.loop import Metrics
 from xalign_models.lira.module import LiRA, grow, unpack
 from xalign_models.lira.ndcg import retrieval_loss
 from xalign_models.lira.queues import CorrQueue, DocQueue, candidates, correlation_step
 
-MEASURED = 512
-"""Most held-out rows of each sort that an epoch is measured on."""
 RECENT, QUANTILE, ENOUGH = 1024, 0.95, 32
 """The absolute threshold of near negatives: a quantile of the scores of recent positives, once there are enough."""
 

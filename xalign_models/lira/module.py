@@ -88,8 +88,9 @@ class LiRA(InputModule):
         if aligned := [part for part, spec in specs.items() if spec.alignment]:
             raise ModelError(f"{aligned[0]} {names[aligned[0]]}: it is aligned; name its backbone.")
         backbones = {part: spec.backbone for part, spec in specs.items()}
-        encoder, english = (_open(part, spec) for part, spec in backbones.items())
-        return cls(Network(encoder, english, design, seed), backbones)
+        english = backbones["english"]
+        backbones["english"] = dataclasses.replace(english, dtype=design.dtype or english.dtype)
+        return cls(Network(*(_open(part, spec) for part, spec in backbones.items()), design, seed), backbones)
 
     @property
     def design(self) -> Design:

@@ -64,9 +64,10 @@ def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> M
         return log
 
     fields = {"stage": "arca", "design": to_mapping(config.design), "arca": to_mapping(arca)}
-    label = config.label.replace("lira", "arca", 1)
     identity = _identity(fields, config.design, text)
-    return _train(_names(config.design), output, device, label, identity, text.datasets, lambda: _begin(config), fit)
+    return _train(
+        _names(config.design), output, device, config.arca_label, identity, text.datasets, lambda: _begin(config), fit
+    )
 
 
 def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | None = None) -> ModelSpec:
@@ -174,6 +175,11 @@ def _card(directory: Path) -> dict[str, Any]:
         return {**card, "training": card["training"]}
     except (OSError, ValueError, KeyError):
         raise ModelError(f"{directory} is no LiRA; train one with `xalign train lira --stage arca`.") from None
+
+
+def default_output(design: Design, label: str) -> Path:
+    """Where a model's name finds it."""
+    return registry.directory_of(f"{label}__{_names(design)}")
 
 
 def _names(design: Design) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from xalign_models.cli.app import main
 from xalign_models.lira.recording import Recorder, corpus_texts, file_texts, training_texts
+from xalign_models.registry import directory_of, find_spec, trained_specs
 
 
 @pytest.fixture
@@ -44,6 +45,23 @@ def test_lines_are_translated_once(xalign: Xalign, workdir: Path, writer: Path) 
     _, out, _ = xalign(*arguments)
     (row,) = json.loads(out)
     assert (row["translated"], row["known"]) == (0, 2)
+
+
+def test_a_critic_scores_what_is_contested_and_once(xalign: Xalign, workdir: Path, writer: Path) -> None:
+    (workdir / "de.txt").write_text("guten Tag\nja\n")
+    (workdir / "made.jsonl").write_text('{"text": "guten Tag", "translation": "good day", "lang": "de"}\n')
+    (workdir / "other.jsonl").write_text(
+        '{"text": "guten Tag", "translation": "good bye"}\n{"text": "ja", "translation": "yes"}\n'
+    )
+    arguments = ("translate", "--texts", "de.txt", "--languages", "de", "--translators",
+                 "file:made.jsonl,file:other.jsonl", "--critic", f"expected_score:{writer}", "-o", "judged",
+                 "--device", "cpu", "--dtype", "float32")  # fmt: skip
+    for _ in range(2):
+        status, _, err = xalign(*arguments)
+        assert status == 0, err
+        (path,) = (workdir / "judged").glob("expected_score-*.jsonl")
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        assert sorted(one["translation"] for one in lines) == ["good bye", "good day"]  # "yes" has no rival
 
 
 def test_a_training_s_texts_are_translated_before_it(
@@ -110,6 +128,9 @@ def test_a_task_s_texts_reach_the_recorder(workdir: Path, monkeypatch: pytest.Mo
     found = task_texts("ProductSearchStandIn", ["tha-Thai", "eng-Latn"])
     assert {text for text, language in found if language == "tha-Thai"} == {f"th query {i}" for i in range(3)}
     assert {text for text, language in found if language == "eng-Latn"} == {f"title {i}" for i in range(4)}
+    from xalign_models.cli.lira import _texts
+
+    assert {language for _, language in _texts(["ProductSearchStandIn"], ["tha-Thai"], None, None)} == {"tha-Thai"}
 
 
 def test_both_stages_and_a_variant_by_command(xalign: Xalign, lira_config: Callable[..., Any]) -> None:
@@ -122,8 +143,12 @@ def test_both_stages_and_a_variant_by_command(xalign: Xalign, lira_config: Calla
     assert card["training"]["config"]["lasr"]["seed"] == 3
     status, out, _ = xalign("train", "lira-variant", "m", "-o", "e", "--label", "english", "--paths", "english")
     assert status == 0 and "xalign/lira-no-queue-english__tiny__writer: e" in out
-    status, out, _ = xalign("train", "lira", "--stage", "untrained", "-o", "u", *steps)
+    status, out, _ = xalign("train", "lira-variant", "m", "-o", "t", "--label", "text", "--translators", "none")
+    assert status == 0 and json.loads(Path("t/lira_config.json").read_text())["design"]["translators"] == []
+    status, out, _ = xalign("train", "lira", "--stage", "untrained", *steps)
     assert status == 0 and "xalign/plain__tiny__writer" in out
+    assert find_spec("xalign/plain__tiny__writer").backbone.model == str(directory_of("xalign/plain__tiny__writer"))
+    assert list(trained_specs()) == ["xalign/plain__tiny__writer"]
 
 
 @pytest.mark.parametrize(

@@ -98,11 +98,11 @@ def test_an_expecting_critic_takes_the_mean_of_the_digits(writer: Path, monkeypa
     assert found is not None
     model = critic.model
     for key, score in zip(("semantic", "emotional", "pragmatic"), found, strict=True):
-        prompt = f'{critic.prompt(item)}{{"{key}": '
+        prompt = f'{critic.prompt(item)} {{"{key}": '
         logits = model.model(**model.tokenizer([prompt], return_tensors="pt")).logits[0, -1].detach()
         digits = torch.softmax(logits[model.tokenizer.convert_tokens_to_ids(list("123456789"))], 0)
         assert score == pytest.approx(float((digits * torch.arange(1.0, 10.0)).sum()), abs=1e-3)
-    monkeypatch.setattr(model, "next_of", lambda prompts, _: torch.full((len(prompts), 9), math.nan))
+    monkeypatch.setattr(model, "next_after", lambda prompts, *_: [torch.full((len(prompts), 9), math.nan)] * 3)
     assert critic.judge([item]) == [None]
 
 

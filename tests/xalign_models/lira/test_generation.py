@@ -99,6 +99,15 @@ def test_next_probabilities_are_the_models_among_the_choices(model: LanguageMode
         torch.testing.assert_close(row, torch.softmax(chosen, 0).detach(), rtol=1e-4, atol=1e-5)
 
 
+def test_each_ending_is_as_if_it_stood_in_the_prompt(model: LanguageModel) -> None:
+    shared = [f"an example that all of them begin with: {one}" for one in ("a", "longer than the others", "bc")]
+    for prompts in (PROMPTS, shared):
+        endings = ("", " or so", "!")
+        for ending, found in zip(endings, model.next_after(prompts, endings, ["1", "2"]), strict=True):
+            expected = model.next_of([prompt + ending for prompt in prompts], ["1", "2"])
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_chat_templates_are_used_where_they_are(model: LanguageModel) -> None:
     assert model.chat("hello") == "hello"
     model.tokenizer.chat_template = "[BOS]{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"

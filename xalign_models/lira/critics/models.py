@@ -35,7 +35,7 @@ Answer with one JSON object with exactly these three keys and nothing else.
 Original ({language}): {text}
 Translation (English): {translation}
 """
-ANSWER = "JSON: "
+ANSWER = "JSON:"
 """What the answer of a model that only continues texts follows."""
 MOST_TOKENS = 48
 DIGITS = tuple("123456789")
@@ -107,14 +107,11 @@ class GeneratingCritic(_LanguageModelCritic):
 
 
 class ExpectingCritic(_LanguageModelCritic):
-    """Takes the mean of the digits that the model expects at each key: one forward pass per key."""
+    """Takes the mean of the digits that the model expects at each key, one short forward pass per key."""
 
     def judge(self, items: Sequence[Judged]) -> list[tuple[float, float, float] | None]:
         """Means between 1 and 9; None where the probabilities are not finite."""
-        prompts = [self.prompt(one) for one in items]
-        columns = []
-        for key in KEYS:
-            probabilities = self.model.next_of([f'{prompt}{{"{key}": ' for prompt in prompts], DIGITS)
-            columns.append(probabilities @ torch.arange(1.0, 10.0))
-        scores = torch.stack(columns, dim=1)
+        endings = [f' {{"{key}": ' for key in KEYS]
+        found = self.model.next_after([self.prompt(one) for one in items], endings, DIGITS)
+        scores = torch.stack([one @ torch.arange(1.0, 10.0) for one in found], dim=1)
         return [tuple(row.tolist()) if bool(row.isfinite().all()) else None for row in scores]
