@@ -16,7 +16,7 @@ from xalign_models.lira.reading import from_mapping, presets, read_config, to_ma
 def test_presets_are_read(name: str) -> None:
     assert name in presets()
     config = read_config(name)
-    assert len(config.design.translators) == (1 if name == "mini" else 3)
+    assert len(config.design.translators) == (1 if name in ("mini", "small") else 3)
     again = from_mapping(LiraConfig, json.loads(json.dumps(to_mapping(config))))
     assert again == config
 
