@@ -103,7 +103,7 @@ def summary(removed: Mapping[str, npt.NDArray[np.float64]]) -> pd.DataFrame:
 
 @figures.styled()
 def draw(removed: Mapping[str, npt.NDArray[np.float64]], backbone: str) -> Figure:
-    """One row per family, one column per direction: histograms of the removed components, all to one scale."""
+    """One row per family, one column per direction: histograms of the removed components, each of the same height."""
     groups = by_family(removed)
     columns = next(iter(removed.values())).shape[1]
     figure, axes = figures.canvas(
@@ -116,7 +116,8 @@ def draw(removed: Mapping[str, npt.NDArray[np.float64]], backbone: str) -> Figur
         for row, (name, members) in enumerate(groups.items()):
             axis = axes[row, k]
             values = np.concatenate([removed[one][:, k] for one in members])
-            axis.hist(values, edges, density=True, color=figures.COLOURS[0], alpha=0.75)
+            counts, _ = np.histogram(values.clip(low, high), edges)
+            axis.stairs(counts / counts.max(), edges, fill=True, color=figures.COLOURS[0], alpha=0.75)
             axis.axvline(values.mean(), color=figures.COLOURS[1], linewidth=1.2)
             axis.set_yticks([])
             axis.spines["left"].set_visible(False)
@@ -127,7 +128,7 @@ def draw(removed: Mapping[str, npt.NDArray[np.float64]], backbone: str) -> Figur
         axes[-1, k].xaxis.set_major_locator(MaxNLocator(5, prune="both"))
     figure.suptitle(
         f"What LSAR removes from {backbone}, by language family (number of languages)\n"
-        "histograms of Tatoeba sentences (height: density); the orange line is the family's mean",
+        "histograms of Tatoeba sentences (each to its own peak); the orange line is the family's mean",
         fontsize=11,
     )
     return figure

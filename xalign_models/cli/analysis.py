@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from tasks.analyses import Findings, Request
 
 PACKAGES = ("mteb", "sentence-transformers", "transformers", "torch", "numpy", "scipy", "scikit-learn", "matplotlib")
-PRINTED, OF_LARGE = 60, 10
-"""Rows of a table that are printed: all of them, or the first few of a large one; the files have them all."""
+PRINTED, OF_LARGE, COLUMNS = 60, 10, 12
+"""Rows of a table that are printed: all of them, or the first few of a large one; of a table with more columns, none
+(a terminal would break every cell). The files have them all."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -122,6 +123,9 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _print_table(title: str, frame: pd.DataFrame) -> None:
     out.print(f"\n{title}", style="bold", highlight=False)
+    if frame.shape[1] > COLUMNS:
+        out.print(f"{len(frame)} rows of {frame.shape[1]} columns, in the files", highlight=False)
+        return
     shown = frame if len(frame) <= PRINTED else frame.head(OF_LARGE)
     rows = [{key: _cell(value) for key, value in row.items()} for row in _records(shown)]
     numeric = tuple(column for column, kind in frame.dtypes.items() if kind.kind in "fiu")
