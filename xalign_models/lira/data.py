@@ -136,8 +136,8 @@ def rated(names: Sequence[str], languages: Sequence[str], samples: int, held_out
     """Pairs with a similarity score.
 
     ``stsb_multi_mt`` has the same pairs in ten languages: each sentence of a pair is taken in a language at random, so
-    that pairs are within and across languages alike; the first of its development rows are held out. Of a ``file:PATH`` of
-    JSON lines with ``text1``, ``lang1``, ``text2``, ``lang2`` and ``score`` the last share is.
+    that pairs are within and across languages alike; the first of its development rows are held out. Of a
+    ``file:PATH`` of JSON lines with ``text1``, ``lang1``, ``text2``, ``lang2`` and ``score`` the last share is.
 
     Raises:
         DataError: A source is missing or malformed.
