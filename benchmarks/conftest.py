@@ -23,6 +23,12 @@ def pytest_addoption(parser):
     group.addoption("--bench-threads", type=int, default=1, help="CPU threads of everything that is timed")
     group.addoption("--bench-corpus", default="gettext:test", help="corpus of test_harness, e.g. flores")
     group.addoption("--bench-languages", default="de en fr ru", help="its languages; gettext must have them too")
+    group.addoption(
+        "--bench-all-languages", type=int, default=24, help="languages of test_mining's all pairs; Flores: 204"
+    )
+    group.addoption("--bench-board-languages", default="ar de en es ru zh", help="of the whole leaderboard")
+    group.addoption("--bench-board-pairs", type=int, default=4, help="its languages of Tatoeba")
+    group.addoption("--bench-board-rows", type=int, default=12, help="its rows per language and track")
     group.addoption("--bench-rows", type=int, default=100, help="its rows per language, from the top")
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import tracemalloc
+import time
+from functools import partial
+from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import rankdata
 
 from benchmarks.roofline import mining_flops
-from xalign_models.scoring import BLOCK, gold_ranks, normalise, precision_at
+from xalign_models import mining
+from xalign_models.mining import Sides, all_pairs, polar_by_products, polar_by_svd
+from xalign_models.scoring import TILE, gold_ranks, normalise, precision_at
 
 FLORES = 1012
 """Sentences of a language of FLORES-200's devtest."""
@@ -36,12 +42,8 @@ def throughput(n: int, d: int, seconds: float) -> dict[str, float]:
     }
 
 
-@pytest.mark.filterwarnings("ignore:To copy construct from a tensor")
-@pytest.mark.parametrize("part", ["search", "search and metrics"])
-@pytest.mark.parametrize("d", [384, 1024])
-def test_against_mteb(compare, note, d, part):
-    """mteb's own search, then what its bitext task computes of it (F1 and the like); P@1, 5, 10 on our side."""
-    pytest.importorskip("mteb", reason="mteb is not installed")
+def by_mteb(a: np.ndarray, b: np.ndarray, metrics: bool = True) -> list[float]:
+    """What mteb does for a pair of languages, both directions: its search, and its metrics or the accuracy alone."""
     from mteb._evaluators import BitextMiningEvaluator
     from mteb.abstasks import AbsTaskBitextMining
     from mteb.similarity_functions import cos_sim
@@ -49,14 +51,21 @@ def test_against_mteb(compare, note, d, part):
     class Cosine:
         similarity = staticmethod(cos_sim)
 
-    a, b = embeddings(FLORES, d)
-    gold = [(i, i) for i in range(FLORES)]
-
-    def theirs():
-        found = [BitextMiningEvaluator._similarity_search(None, x, y, Cosine()) for x, y in ((a, b), (b, a))]
-        if part == "search":
-            return [np.mean([one["corpus_id"] == i for i, one in enumerate(side)]) for side in found]
+    gold = [(i, i) for i in range(len(a))]
+    found = [BitextMiningEvaluator._similarity_search(None, x, y, Cosine()) for x, y in ((a, b), (b, a))]
+    if metrics:
         return [AbsTaskBitextMining._compute_metrics(None, side, gold)["accuracy"] for side in found]
+    return [np.mean([one["corpus_id"] == i for i, one in enumerate(side)]) for side in found]
+
+
+@pytest.mark.filterwarnings("ignore:To copy construct from a tensor")
+@pytest.mark.parametrize("part", ["search", "search and metrics"])
+@pytest.mark.parametrize("d", [384, 1024])
+def test_against_mteb(compare, note, d, part):
+    """mteb's own search, then what its bitext task computes of it (F1 and the like); P@1, 5, 10 on our side."""
+    pytest.importorskip("mteb", reason="mteb is not installed")
+    a, b = embeddings(FLORES, d)
+    theirs = partial(by_mteb, a, b, metrics=part != "search")
 
     def ours():
         return [precision_at(ranks)["precision_at_1"] for ranks in gold_ranks(a, b)]
@@ -83,12 +92,12 @@ def test_against_sorting(compare, note, n, d):
     note(**throughput(n, d, pair.seconds))
 
 
-@pytest.mark.parametrize("block", [7, BLOCK])
-def test_ranks_are_exact_with_ties(benchmark, note, block):
+@pytest.mark.parametrize("tile", [70, TILE])
+def test_ranks_are_exact_with_ties(benchmark, note, tile):
     """Products of small integers are exact in float32, so that equal scores are equal: ties count against the model."""
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-2, 3, (FLORES, 16)).astype(np.float32) for _ in range(2))
-    ranks = benchmark.pedantic(gold_ranks, (a, b, block), rounds=1)
+    ranks = benchmark.pedantic(gold_ranks, (a, b, tile), rounds=1)
     scores = a.astype(np.int64) @ b.astype(np.int64).T
     for found, side in zip(ranks, (scores, scores.T), strict=True):
         np.testing.assert_array_equal(found, rankdata(-side, method="max", axis=1).diagonal())
@@ -97,20 +106,188 @@ def test_ranks_are_exact_with_ties(benchmark, note, block):
     note(tied_scores=ties)
 
 
-def test_memory_is_a_block(benchmark, note, say):
-    """The peak grows with n, not with n squared."""
-    n, d = 8192, 64
+def resident(what: str) -> int:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(what))
+    return 1024 * int(line.split()[1])
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="reads peak memory as Linux does")
+
+
+@needs_proc
+def test_memory_is_a_tile(benchmark, note, say):
+    """The peak does not grow with n."""
+    n, d = 16_384, 64
     a, b = embeddings(n, d)
 
     def peak() -> int:
-        tracemalloc.start()
+        Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+        before = resident("VmRSS")
         gold_ranks(a, b)
-        found = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return found
+        return resident("VmHWM") - before
 
     used = benchmark.pedantic(peak, rounds=1)
-    matrix, block = 4 * n * n, 4 * BLOCK * n
+    matrix = 4 * n * n
     note(peak_bytes=used, score_matrix_bytes=matrix)
     say(f"memory of ranks, n={n}: {used / 2**20:.0f} MiB; the score matrix alone is {matrix / 2**20:.0f} MiB")
-    assert used < 2.5 * block  # a block, the one before it, and the mask of a comparison
+    assert used < 32 << 20  # the tile takes 2.5 MB; the rest is what a first product leaves behind
+
+
+def many_languages(count: int, d: int, n: int = FLORES, fit: int = 0) -> dict[str, Sides]:
+    """Made-up languages: noisy copies of one content, in float32 from the start."""
+    rng = np.random.default_rng(0)
+    shape = (n + fit, d)
+    spectrum = np.geomspace(1, 1e-2, d, dtype=np.float32) if fit else 1
+    content = rng.standard_normal(shape, dtype=np.float32)
+    found = {}
+    for i in range(count):
+        rows = (content + 2 * rng.standard_normal(shape, dtype=np.float32)) * spectrum
+        found[f"l{i:03}"] = Sides(normalise(rows[:n]), normalise(rows[n:]) if fit else None)
+    return found
+
+
+@needs_proc
+@pytest.mark.filterwarnings("ignore:To copy construct from a tensor")
+def test_all_of_flores(benchmark, note, say, pytestconfig, threads):
+    """All pairs at d = 384 in one go; in between, at 40 places, the same pair by mteb, both directions."""
+    pytest.importorskip("mteb", reason="mteb is not installed")
+    count = pytestconfig.getoption("--bench-all-languages")
+    Path("/proc/self/clear_refs").write_text("5")
+    found = many_languages(count, 384)
+    pairs = list(combinations(found, 2))
+    sampled = set(np.linspace(0, len(pairs) - 1, min(40, len(pairs))).astype(int).tolist())
+    own, theirs, total, largest = [], [], 0.0, 0.0
+
+    def run() -> float:
+        nonlocal total, largest
+        ranked = all_pairs(found.__getitem__, pairs)
+        for i in range(len(pairs)):
+            start = time.perf_counter()
+            (a, b), forward, backward = next(ranked)
+            ours = [precision_at(one[0]) for one in (forward, backward)]
+            seconds = time.perf_counter() - start
+            total += seconds
+            if i in sampled:
+                start = time.perf_counter()
+                accuracy = by_mteb(found[a].rows, found[b].rows)
+                theirs.append(time.perf_counter() - start)
+                own.append(seconds)
+                largest = max(largest, *(abs(x["precision_at_1"] - y) for x, y in zip(ours, accuracy, strict=True)))
+        return total
+
+    seconds = benchmark.pedantic(run, rounds=1)
+    ratios = sorted(b / a for a, b in zip(own, theirs, strict=True))
+    ratio, peak = float(np.median(ratios)), resident("VmHWM")
+    note(languages=count, directions=2 * len(pairs), ratio=ratio, ratios=ratios, peak_bytes=peak, seconds=seconds,
+         ms_per_direction=500 * np.median(own), mteb_ms_per_direction=500 * np.median(theirs), largest_gap=largest,
+         **throughput(FLORES, 384, seconds / len(pairs)))  # fmt: skip
+    say(
+        f"all pairs, {count} languages x {FLORES}, d=384, {threads} thread(s): {2 * len(pairs)} directions in "
+        f"{seconds:.1f} s; {500 * np.median(own):.2f} ms a direction, mteb {500 * np.median(theirs):.1f} ms: "
+        f"{ratio:.1f}x ({ratios[0]:.1f} to {ratios[-1]:.1f}, {len(ratios)} places); "
+        f"peak of the whole process {peak / 2**20:.0f} MiB; "
+        f"largest difference of P@1 {largest:.0e}"
+    )
+    assert largest <= 1e-6
+    assert peak < 2 << 30
+
+
+ON_CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
+
+
+def synchronise(where: str) -> None:
+    if where == "cuda":
+        torch.cuda.synchronize()
+
+
+@pytest.fixture
+def where(request) -> str:
+    """The device of the batches; a CPU runs the same code at a small size."""
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    return request.param
+
+
+@pytest.mark.parametrize("where", ["cpu", ON_CUDA], indirect=True)
+@pytest.mark.parametrize(("d", "fit"), [(384, 0), (1024, 0), (2048, 0), (4096, 0), (384, 1997), (1024, 1997)])
+def test_all_pairs_in_batches(benchmark, note, say, monkeypatch, pytestconfig, where, d, fit):
+    """The accelerator's path, with a rotation of each pair where there are rows to fit on; a few against the CPU's."""
+    cuda = where == "cuda"
+    count = (204 if d == 384 or not fit else 40) if cuda else 4
+    n, fit = (FLORES, fit) if cuda else (60, fit // 4)
+    found = many_languages(count, d if cuda else min(d, 512), n, fit)
+    pairs = list(combinations(found, 2))
+    if not cuda:
+        place = mining.place
+        monkeypatch.setattr(mining, "place", lambda sides, _: place(sides, "cpu"))
+        monkeypatch.setattr(mining, "_free", lambda _: 1 << 30)
+    chosen = {pairs[i] for i in np.linspace(0, len(pairs) - 1, 4).astype(int)}
+    kept = {}
+
+    def run() -> None:
+        for pair, *both in all_pairs(found.__getitem__, pairs, device="cuda" if cuda else "batched"):
+            if pair in chosen:
+                kept[pair] = both
+
+    run()  # warms up
+    if cuda:
+        torch.cuda.reset_peak_memory_stats()
+    start = time.perf_counter()
+    benchmark.pedantic(run, rounds=1)
+    seconds = time.perf_counter() - start
+    peak = torch.cuda.max_memory_allocated() if cuda else 0
+    gaps = [
+        np.abs(x - y).max()
+        for (a, b), both in kept.items()
+        for x, y in zip(both, mining.pair_ranks(found[a], found[b]), strict=True)
+    ]
+    note(gpu=torch.cuda.get_device_name() if cuda else "none", languages=count, d=d, fit_rows=fit, seconds=seconds,
+         peak_device_bytes=peak, largest_rank_gap=int(max(gaps)), torch=torch.__version__,
+         **throughput(n, found["l000"].rows.shape[1], seconds / len(pairs)))  # fmt: skip
+    say(
+        f"all pairs in batches on {where}, {count} languages x {n}, d={d}, fit on {fit} rows: {len(pairs)} pairs in "
+        f"{seconds:.2f} s, {len(pairs) / seconds:.0f} pairs/s; peak {peak / 2**30:.1f} GiB; "
+        f"ranks differ from the CPU's by at most {max(gaps)}"
+    )
+    assert max(gaps) <= (1 if not fit else 3)  # products in another order round a near tie differently
+
+
+@pytest.mark.parametrize("where", ["cpu", ON_CUDA], indirect=True)
+@pytest.mark.parametrize("d", [384, 1024, 4096])
+@pytest.mark.parametrize("how", ["products", "default", "gesvd", "gesvdj", "gesvda"])
+def test_polar_factors(benchmark, note, say, where, d, how):
+    """Procrustes' step: the orthogonal factor of a batch of d x d matrices, by products and by SVD drivers."""
+    cuda = where == "cuda"
+    if not cuda and how.startswith("gesvd"):
+        pytest.skip("a driver of cuSOLVER's")
+    if cuda and d == 4096 and how in {"gesvdj", "gesvda"}:
+        pytest.skip("takes minutes")
+    size = (max(1, 4096 // d) if how == "products" else max(1, 1024 // d)) if cuda else 2
+    d_used = d if cuda else d // 16
+    rng = torch.Generator(where).manual_seed(0)
+    x, y = (torch.randn(size, 2 * d_used, d_used, generator=rng, device=where) for _ in range(2))
+    spectrum = torch.logspace(0, -2, d_used, device=where)
+    cross = ((x * spectrum).mT @ ((x + y) * spectrum)).double()
+
+    def run() -> torch.Tensor:
+        if how == "products":
+            found, good = polar_by_products(cross)
+            assert bool(good.all())
+        else:
+            found = polar_by_svd(cross, None if how == "default" else how)
+        synchronise(where)
+        return found
+
+    run()
+    start = time.perf_counter()
+    found = benchmark.pedantic(run, rounds=1)
+    seconds = (time.perf_counter() - start) / size
+    eye = torch.eye(d_used, dtype=torch.float64, device=where)
+    error = float((found.mT @ found - eye).abs().max())
+    symmetric = float(((s := found.mT @ cross) - s.mT).abs().max() / s.abs().max())  # W^T M is, and positive, if polar
+    note(seconds_per_matrix=seconds, batch=size, d=d_used, orthogonality_error=error, asymmetry=symmetric)
+    say(
+        f"polar factor on {where}, d={d_used}, {how}, batch of {size}: {1e3 * seconds:.2f} ms a matrix; "
+        f"|W^T W - 1| {error:.0e}, W^T M asymmetric by {symmetric:.0e}"
+    )
+    assert max(error, symmetric) < 1e-6

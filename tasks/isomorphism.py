@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 from mteb.abstasks import AbsTaskBitextMining
-from tqdm.auto import tqdm
 
 from tasks.base import CorpusTask, fill_scores, save_items
 from tasks.ntrex import LANGUAGES
+from tasks.pairs import log_path, scored_pairs
 from tasks.precision import precision_metadata
 from xalign_models import corpora
-from xalign_models.alignments.solvers import procrustes
 from xalign_models.languages import FLORES_200, canonical
-from xalign_models.scoring import Ranks, gold_ranks, normalise, precision_at
+from xalign_models.mining import AnyRanks, Sides
+from xalign_models.scoring import normalise, precision_at
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol
@@ -43,7 +43,8 @@ class IsomorphismStudy(CorpusTask, AbsTaskBitextMining):
 
     The rotation of B-A is the transpose of A-B's, and so are its scores: a fit and two score matrices, before and
     after, serve both directions. Peak memory, for L languages, n + m sentences and dimension d: 4 L (n + m) d bytes of
-    vectors, and for a pair at most 12 float64 matrices with max(n, d) rows and columns.
+    vectors (beyond a gigabyte in a temporary file), and for a pair at most 12 float64 matrices with max(n, d) rows and
+    columns. On a GPU the pairs are done in batches. An interrupted run goes on at the next pair.
 
     Attributes:
         normalised: Whether the rows of the fit have unit length; the paper does not say whether its had.
@@ -86,32 +87,38 @@ class IsomorphismStudy(CorpusTask, AbsTaskBitextMining):
         if not self.data_loaded:
             self.load_data(num_proc=num_proc)
         wanted = set(self.hf_subsets) & set(self.hf_subsets if subsets_to_run is None else subsets_to_run)
-        ranks = dict(self.ranks(model, wanted, split=split, encode_kwargs=encode_kwargs))
+        log = log_path(prediction_folder, self.metadata.name)
+        ranks = dict(self.ranks(model, wanted, split=split, encode_kwargs=encode_kwargs, log=log))
         if prediction_folder is not None:
-            items = {subset: both.astype(np.min_scalar_type(both.shape[1])) for subset, both in ranks.items()}
-            save_items(Path(prediction_folder), self.metadata.name, items)
+            save_items(Path(prediction_folder), self.metadata.name, ranks)
+            log_path(prediction_folder, self.metadata.name, remove=True)
         return {subset: fill_scores(_scores(ranks[subset]), MAIN) for subset in sorted(wanted)}
 
     def ranks(
-        self, model: EncoderProtocol, subsets: set[str], *, split: str, encode_kwargs: EncodeKwargs
-    ) -> Iterator[tuple[str, Ranks]]:
-        """(subset, ranks (2, n) before and after), both directions of a pair one after the other."""
-        pairs = sorted({tuple(sorted(subset.split("-"))) for subset in subsets})
-        languages = {code: canonical(code) for code in sorted({code for pair in pairs for code in pair})}
+        self,
+        model: EncoderProtocol,
+        subsets: set[str],
+        *,
+        split: str,
+        encode_kwargs: EncodeKwargs,
+        log: Path | None = None,
+    ) -> Iterator[tuple[str, AnyRanks]]:
+        """(subset, ranks (2, n) before and after); those that ``log`` has are taken from there."""
+        languages = {
+            code: canonical(code) for code in sorted({code for subset in subsets for code in subset.split("-")})
+        }
         fit = corpora.load(self.fit_corpus_name).parallel(languages.values())
         test = self.corpus.parallel(languages.values())
-        fitted: dict[str, Vectors] = {}
-        tested: dict[str, Vectors] = {}
-        for code, one in tqdm(languages.items(), desc=f"{self.metadata.name}: encode", delay=2, disable=None):
+
+        def sides(code: str) -> Sides:
+            one = languages[code]
             texts = [*fit[one], *test[one]]
             vectors = self.embed(model, texts, one, split=split, subset=code, encode_kwargs=encode_kwargs)
-            rows, tested[code] = vectors[: len(fit[one])], normalise(vectors[len(fit[one]) :])
-            fitted[code] = normalise(rows) if self.normalised else rows.copy()
-        for a, b in tqdm(pairs, desc=f"{self.metadata.name}: fit and score", delay=2, disable=None):
-            both = rotated_ranks(fitted[a], fitted[b], tested[a], tested[b])
-            for subset, ranks in zip((f"{a}-{b}", f"{b}-{a}"), both, strict=True):
-                if subset in subsets:
-                    yield subset, ranks
+            rows = vectors[: len(fit[one])]
+            return Sides(normalise(vectors[len(fit[one]) :]), normalise(rows) if self.normalised else rows.copy())
+
+        shape = (2, len(next(iter(test.values()))))
+        return scored_pairs(self, model, subsets, sides, shape, log)
 
 
 class IsomorphismStudyRaw(IsomorphismStudy):
@@ -132,24 +139,7 @@ class IsomorphismStudyRaw(IsomorphismStudy):
         return super().embed(unscaled, *args, **kwargs)
 
 
-def rotated_ranks(fit_a: Vectors, fit_b: Vectors, a: Vectors, b: Vectors) -> tuple[Ranks, Ranks]:
-    """Ranks of the counterparts before and after the rotation that takes ``fit_a`` closest to ``fit_b``.
-
-    Args:
-        fit_a: (n, d) rows the rotation is fitted on; row i of ``fit_b`` is the counterpart of row i.
-        fit_b: (n, d).
-        a: (m, d) unit rows that are ranked; row i of ``b`` is the counterpart of row i.
-        b: (m, d) unit rows.
-
-    Returns:
-        For a_i among the rows of b, and for b_i among those of a: (2, m) ranks before and after; 1 is best.
-    """
-    turned = normalise(a @ procrustes(fit_a, fit_b).astype(np.float32))
-    forward, backward = zip(gold_ranks(a, b), gold_ranks(turned, b), strict=True)
-    return np.stack(forward), np.stack(backward)
-
-
-def _scores(ranks: Ranks) -> dict[str, float]:
+def _scores(ranks: AnyRanks) -> dict[str, float]:
     precisions = {stage: precision_at(row) for stage, row in zip(STAGES, ranks, strict=True)}
     scores = {f"{stage}_{name}": value for stage, found in precisions.items() for name, value in found.items()}
     return {**scores, "sentences": float(ranks.shape[1])}

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from mteb.abstasks import AbsTaskBitextMining
 from mteb.abstasks.task_metadata import TaskMetadata
-from tqdm.auto import tqdm
 
 from tasks.base import CorpusTask, fill_scores, save_items
+from tasks.pairs import log_path, scored_pairs
 from xalign_models.languages import canonical, to_flores
-from xalign_models.scoring import Ranks, gold_ranks, normalise, precision_at
+from xalign_models.mining import AnyRanks, Sides
+from xalign_models.scoring import normalise, precision_at
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol
@@ -46,8 +46,8 @@ class PrecisionTask(CorpusTask, AbsTaskBitextMining):
     """P@1, P@5 and P@10 by cosine between the sides of a parallel corpus, for ordered pairs of languages.
 
     A subset ``deu_Latn-eng_Latn`` looks for the English counterpart of each German sentence among all English ones.
-    Ties count against the model. ``Into X`` is the mean over the pairs that end in X, ``From X`` over those that start
-    there; :func:`xalign_models.harness.reading.into_and_from` computes both from the scores.
+    Ties count against the model; an interrupted run goes on at the next pair. ``Into X`` is the mean over the pairs
+    that end in X, ``From X`` over those that start there: :func:`xalign_models.harness.reading.into_and_from`.
     """
 
     parallel_subsets = True
@@ -68,25 +68,31 @@ class PrecisionTask(CorpusTask, AbsTaskBitextMining):
         if not self.data_loaded:
             self.load_data(num_proc=num_proc)
         wanted = set(self.hf_subsets) & set(self.hf_subsets if subsets_to_run is None else subsets_to_run)
-        ranks = dict(self.ranks(model, wanted, split=split, encode_kwargs=encode_kwargs))
+        log = log_path(prediction_folder, self.metadata.name)
+        ranks = dict(self.ranks(model, wanted, split=split, encode_kwargs=encode_kwargs, log=log))
         if prediction_folder is not None:
-            items = {subset: rank.astype(np.min_scalar_type(len(rank))) for subset, rank in ranks.items()}
-            save_items(Path(prediction_folder), self.metadata.name, items)
+            save_items(Path(prediction_folder), self.metadata.name, ranks)
+            log_path(prediction_folder, self.metadata.name, remove=True)
         return {subset: fill_scores(precision_at(ranks[subset]), MAIN) for subset in sorted(wanted)}
 
     def ranks(
-        self, model: EncoderProtocol, subsets: set[str], *, split: str, encode_kwargs: EncodeKwargs
-    ) -> Iterator[tuple[str, Ranks]]:
-        """(subset, rank of each query's counterpart), both directions of a pair one after the other."""
-        pairs = sorted({tuple(sorted(subset.split("-"))) for subset in subsets})
-        languages = sorted({code for pair in pairs for code in pair})
+        self,
+        model: EncoderProtocol,
+        subsets: set[str],
+        *,
+        split: str,
+        encode_kwargs: EncodeKwargs,
+        log: Path | None = None,
+    ) -> Iterator[tuple[str, AnyRanks]]:
+        """(subset, (n,) rank of each query's counterpart); those that ``log`` has are taken from there."""
+        languages = sorted({code for subset in subsets for code in subset.split("-")})
         texts = self.corpus.parallel([canonical(code) for code in languages])
-        vectors = {
-            code: normalise(self.embed(model, texts[canonical(code)], canonical(code), split=split, subset=code,
-                                       encode_kwargs=encode_kwargs))
-            for code in tqdm(languages, desc=f"{self.metadata.name}: encode", delay=2, disable=None)
-        }  # fmt: skip
-        for a, b in tqdm(pairs, desc=f"{self.metadata.name}: score", delay=2, disable=None):
-            for subset, rank in zip((f"{a}-{b}", f"{b}-{a}"), gold_ranks(vectors[a], vectors[b]), strict=True):
-                if subset in subsets:
-                    yield subset, rank
+
+        def sides(code: str) -> Sides:
+            one = canonical(code)
+            vectors = self.embed(model, texts[one], one, split=split, subset=code, encode_kwargs=encode_kwargs)
+            return Sides(normalise(vectors))
+
+        shape = (1, len(next(iter(texts.values()))))
+        for subset, ranks in scored_pairs(self, model, subsets, sides, shape, log):
+            yield subset, ranks[0]

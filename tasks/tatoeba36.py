@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from mteb.abstasks.task_metadata import TaskMetadata
 from tqdm.auto import tqdm
 
 from tasks.precision import PrecisionTask
 from xalign_models.corpora import ENGLISH
 from xalign_models.languages import canonical, from_tatoeba, to_flores
-from xalign_models.scoring import Ranks, gold_ranks, normalise
+from xalign_models.mining import AnyRanks
+from xalign_models.scoring import gold_ranks, normalise
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol
@@ -53,8 +56,14 @@ class Tatoeba36(PrecisionTask):
     )
 
     def ranks(
-        self, model: EncoderProtocol, subsets: set[str], *, split: str, encode_kwargs: EncodeKwargs
-    ) -> Iterator[tuple[str, Ranks]]:
+        self,
+        model: EncoderProtocol,
+        subsets: set[str],
+        *,
+        split: str,
+        encode_kwargs: EncodeKwargs,
+        log: Path | None = None,
+    ) -> Iterator[tuple[str, AnyRanks]]:
         """(subset, rank of each query's counterpart), both directions of a language one after the other."""
         english = to_flores(ENGLISH)
         others = sorted({code for subset in subsets for code in subset.split("-")} - {english})
@@ -68,4 +77,4 @@ class Tatoeba36(PrecisionTask):
             )
             for subset, rank in zip((f"{code}-{english}", f"{english}-{code}"), gold_ranks(a, b), strict=True):
                 if subset in subsets:
-                    yield subset, rank
+                    yield subset, rank.astype(np.min_scalar_type(len(rank)))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 
-BLOCK = 1024
-"""Rows of a block of the score matrix: with 1,012 to 2,000 columns of float32 it stays in a CPU's cache."""
+TILE = 1024
+"""Rows and columns of the scores that are held at a time: 4 MB of float32, which stay in a CPU's cache."""
 TIE = 1e-6
 """Cosines this close are equal: a float32 product gives equal rows scores that differ by rounding."""
 POOL_BLOCK = 128
 """Queries that are scored at a time against a pool, which may be several times as wide."""
+_BYTE = 255  # what eight bits count
 
 Ranks = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.bool_]
 
 
 def normalise(x: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
@@ -26,33 +31,89 @@ def normalise(x: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
     return unit
 
 
-def gold_ranks(a: npt.NDArray[np.floating], b: npt.NDArray[np.floating], block: int = BLOCK) -> tuple[Ranks, Ranks]:
+def scores_of(a: Floats, b: Floats) -> Floats:
+    """Scores a b^T, (n, m) float32, of rows (n, d) and (m, d), on torch's threads.
+
+    oneDNN computes them where torch has it and float32 products are not set to be rounded: it uses a processor's widest
+    vectors, as neither numpy's nor torch's BLAS does on every processor (half the time on AMD's).
+    """
+    import torch
+
+    exact = torch.get_float32_matmul_precision() == "highest"
+    return ((_onednn() if exact else None) or _blas)(a, b)
+
+
+def _blas(a: Floats, b: Floats) -> Floats:
+    return a @ b.T
+
+
+@cache
+def _onednn() -> Callable[[Floats, Floats], Floats] | None:
+    """:func:`scores_of` by the operation that torch's compiler takes for a linear layer; None where it fails."""
+    import torch
+
+    def multiply(a: Floats, b: Floats) -> Floats:
+        scores: Floats = torch.ops.mkldnn._linear_pointwise(
+            torch.from_numpy(a), torch.from_numpy(b), None, "none", [], ""
+        ).numpy()
+        return scores
+
+    eye = np.eye(16, dtype=np.float32)
+    try:
+        return multiply if np.array_equal(multiply(eye, eye), eye) else None
+    except (AttributeError, RuntimeError, TypeError):  # a build without it, or a version in which it is another
+        return None
+
+
+def gold_ranks(a: npt.NDArray[np.floating], b: npt.NDArray[np.floating], tile: int = TILE) -> tuple[Ranks, Ranks]:
     """Rank of each row's counterpart by cosine, in both directions.
 
     Ties count against the model: rank = 1 + number of strictly greater scores + number of equal other scores; equal is
-    within :data:`TIE`.
+    within :data:`TIE`. Every score is computed once and serves both directions.
 
     Args:
         a: (n, d) unit rows; row i of ``b`` is the counterpart of row i.
         b: (n, d) unit rows.
-        block: Rows of ``a`` scored at a time.
+        tile: Rows of ``a`` and of ``b`` whose scores are held at a time, at most 2,040.
 
     Returns:
         (n,) rank of b_i among all rows of b for a_i, and (n,) rank of a_i among all rows of a for b_i; 1 is best.
     """
-    n = len(a)
-    gold = np.einsum("ij,ij->i", a, b) - TIE
-    forward = np.empty(n, dtype=np.int64)
-    backward = np.zeros(n, dtype=np.int64)
-    for start in range(0, n, block):
-        rows = slice(start, min(start + block, n))
-        scores = a[rows] @ b.T
-        forward[rows] = np.count_nonzero(scores >= gold[rows, None], axis=1)
-        backward += np.count_nonzero(scores >= gold[None, :], axis=0)
+    a, b = (np.ascontiguousarray(rows, dtype=np.float32) for rows in (a, b))
+    least = np.empty(len(a), dtype=np.float32)
+    forward, backward = np.zeros((2, len(a)), dtype=np.int64)
+    slices = [slice(start, min(start + tile, len(a))) for start in range(0, len(a), tile)]
+    # Tiles on the diagonal come first. They hold the golds, which must be of the product that they are compared with.
+    for rows, columns in sorted(product(slices, repeat=2), key=lambda pair: pair[0] != pair[1]):
+        scores = scores_of(a[rows], b[columns])
+        if rows == columns:
+            least[rows] = scores.diagonal() - np.float32(TIE)
+        width = scores.shape[1]
+        mask = np.empty((len(scores), -(-width // 8) * 8), dtype=np.bool_)
+        mask[:, width:] = False
+        np.greater_equal(scores, least[rows, None], out=mask[:, :width])
+        forward[rows] += _true_by_row(mask)
+        np.greater_equal(scores, least[None, columns], out=mask[:, :width])
+        backward[columns] += _true_by_column(mask)[:width]
     return forward, backward
 
 
-def precision_at(ranks: Ranks, ks: Sequence[int] = (1, 5, 10)) -> dict[str, float]:
+def _true_by_row(mask: Mask) -> Ranks:
+    """``mask.sum(axis=1)`` of (n, 8 m), m <= 255: eight columns are added at a time, in the bytes of one integer."""
+    eighths = np.add.reduce(mask.view(np.uint64), axis=1)[:, None].view(np.uint8)
+    counts: Ranks = eighths.sum(axis=1, dtype=np.int64)
+    return counts
+
+
+def _true_by_column(mask: Mask) -> Ranks:
+    """``mask.sum(axis=0)``, in bytes that 255 rows cannot overflow: eight times as many in a register as of int64."""
+    counts = np.zeros(mask.shape[1], dtype=np.int64)
+    for start in range(0, len(mask), _BYTE):
+        counts += np.add.reduce(mask[start : start + _BYTE].view(np.uint8), axis=0, dtype=np.uint8)
+    return counts
+
+
+def precision_at(ranks: npt.NDArray[np.integer], ks: Sequence[int] = (1, 5, 10)) -> dict[str, float]:
     """``{"precision_at_1": ...}``: the share of ranks that are at most k, in [0, 1]."""
     return {f"precision_at_{k}": float(np.mean(ranks <= k)) for k in ks}
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from scipy.linalg import orthogonal_procrustes
 
-from tasks import isomorphism
-from tasks.isomorphism import STAGES, IsomorphismStudy, IsomorphismStudyRaw, rotated_ranks
+from tasks.isomorphism import STAGES, IsomorphismStudy, IsomorphismStudyRaw
+from xalign_models import mining
 from xalign_models.errors import DataError
+from xalign_models.mining import rotated_ranks
 from xalign_models.scoring import normalise, precision_at
 
 LANGUAGES = ("deu", "eng", "fra")
@@ -153,7 +154,7 @@ def test_one_fit_and_two_score_matrices_serve_both_directions(data, noisy, make_
         return call
 
     for name in counts:
-        monkeypatch.setattr(isomorphism, name, counted(name, getattr(isomorphism, name)))
+        monkeypatch.setattr(mining, name, counted(name, getattr(mining, name)))
     raw = noisy(turn=TURN)
     scores(make_encoder(raw))
     assert counts == {"procrustes": 3, "gold_ranks": 6}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import mteb
 import numpy as np
 import pytest
@@ -100,6 +102,45 @@ def test_a_second_run_adds_what_is_missing(task, planted, make_encoder, tmp_path
     assert run(small) == (set(small), {"deu", "eng"})
     assert run([*small, "fra_Latn-eng_Latn"]) == ({*small, "fra_Latn-eng_Latn"}, {"fra", "eng"})
     assert run(["deu_Latn-eng_Latn"])[1] == set()
+
+
+def test_an_interrupted_run_goes_on_at_the_next_pair(task, planted, make_encoder, tmp_path, monkeypatch):
+    from xalign_models import mining
+
+    encoder = make_encoder(planted(turn=TURN))
+    expected = scores(task, encoder)
+    seen = []
+
+    def ranked(a, b):
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        seen.append(inner(a, b))
+        return seen[-1]
+
+    inner = mining.gold_ranks
+    monkeypatch.setattr(mining, "gold_ranks", ranked)
+    with pytest.raises(KeyboardInterrupt):
+        scores(task, encoder, folder=tmp_path / "items")
+    assert [path.name for path in (tmp_path / "items").iterdir()] == [".OwnParallel.ranks"]
+    seen.clear()
+    assert scores(task, encoder, folder=tmp_path / "items") == expected
+    assert len(seen) == 1
+    assert [path.name for path in (tmp_path / "items").iterdir()] == ["OwnParallel.npz"]
+    with np.load(tmp_path / "items" / "OwnParallel.npz") as items:
+        assert {one: precision_at(items[one])["precision_at_1"] for one in items.files} == {
+            one: found["main_score"] for one, found in expected.items()
+        }
+
+
+def test_ranks_of_another_revision_are_not_gone_on_with(task, planted, make_encoder, tmp_path, monkeypatch):
+    from tasks import precision
+
+    monkeypatch.setattr(precision, "save_items", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        scores(task, make_encoder(planted(turn=TURN), revision="1"), folder=tmp_path)
+    monkeypatch.undo()
+    other = make_encoder(planted(), revision="2")
+    assert scores(task, other, folder=tmp_path) == scores(task, other)
 
 
 def test_the_languages_reach_the_encoder(task, planted, make_encoder, fitted):

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import tracemalloc
+from unittest.mock import Mock
 
 import mteb
 import numpy as np
 import pytest
+import torch
 from datasets import Dataset
 from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_meta import ModelMeta, ScoringFunction
 from scipy.stats import rankdata
 from sklearn.metrics import average_precision_score
 
+from xalign_models import scoring
 from xalign_models.scoring import (
     POOL_BLOCK,
+    TILE,
     average_precision,
     gold_ranks,
     normalise,
@@ -41,13 +45,46 @@ def test_ranks_equal_a_brute_force_sort_in_both_directions(n):
         np.testing.assert_array_equal(ranks, [rankdata(-rows[i], method="max")[i] for i in range(n)])
 
 
-@pytest.mark.parametrize(("n", "d"), [(64, 16), (500, 384), (300, 768)])
+@pytest.mark.parametrize(("n", "d"), [(64, 16), (500, 384), (300, 768), (100, 4096)])
 def test_a_repeated_sentence_counts_against_the_model(n, d):
     """Each counterpart stands twice on both sides, and nothing else comes near: every rank is 2, never 1."""
     a, _ = two_sides(n, d)
     twice = np.concatenate([a, a])
-    for ranks in gold_ranks(twice, twice.copy(), block=100):
+    for ranks in gold_ranks(twice, twice.copy(), tile=100):
         assert set(ranks) == {2}
+
+
+@pytest.mark.parametrize("n", [254, 255, 256, 511, 1025, 2041])
+def test_counts_do_not_overflow_where_everything_is_at_least_as_high(n):
+    """All scores are equal, so that every count is n: more than a byte holds, in tiles of every size."""
+    same = np.ones((n, 4), dtype=np.float32) / 2
+    for tile in (TILE, 2040):
+        for ranks in gold_ranks(same, same, tile):
+            assert set(ranks) == {n}
+
+
+def test_the_product_is_float32_to_its_last_digits_either_way(monkeypatch):
+    a, b = two_sides(300, 384)
+    exact = a.astype(np.float64) @ b.T.astype(np.float64)
+    np.testing.assert_allclose(scoring.scores_of(a, b), exact, rtol=0, atol=2e-6)
+    np.testing.assert_allclose(scoring._blas(a, b), exact, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("reason", ["rounded", "broken", "another meaning"])
+def test_without_an_exact_onednn_the_blas_is_taken(reason, monkeypatch, request):
+    if reason == "rounded":
+        torch.set_float32_matmul_precision("medium")
+        request.addfinalizer(lambda: torch.set_float32_matmul_precision("highest"))
+    else:
+        answer = Mock(side_effect=RuntimeError) if reason == "broken" else Mock(return_value=torch.zeros(16, 16))
+        monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", answer)
+        scoring._onednn.cache_clear()
+        request.addfinalizer(scoring._onednn.cache_clear)
+    blas = Mock(wraps=scoring._blas)
+    monkeypatch.setattr(scoring, "_blas", blas)
+    a, b = two_sides()
+    assert max(map(np.max, gold_ranks(a, b))) > 1
+    assert blas.called
 
 
 def test_all_ties_are_last():
@@ -58,11 +95,11 @@ def test_all_ties_are_last():
     assert all((ranks == 3).all() for ranks in gold_ranks(zeros, zeros))
 
 
-@pytest.mark.parametrize("block", [1, 7, 59, 60, 61, 1024])
-def test_blocks_change_nothing(block):
+@pytest.mark.parametrize("tile", [1, 7, 59, 60, 61, 1024])
+def test_tiles_change_nothing(tile):
     a, b = two_sides()
     b[10] = b[20]  # a tie among the candidates
-    for one, other in zip(gold_ranks(a, b, block), gold_ranks(a, b, 30), strict=True):
+    for one, other in zip(gold_ranks(a, b, tile), gold_ranks(a, b, 30), strict=True):
         np.testing.assert_array_equal(one, other)
 
 

@@ -1,0 +1,75 @@
+"""What tasks over all pairs of languages share: languages encoded once, pairs in turn, going on after a stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from xalign_models.mining import BUDGET, AnyRanks, RankLog, Sides, Vectors, all_pairs
+
+if TYPE_CHECKING:
+    from mteb.models import EncoderProtocol
+
+    from tasks.base import CorpusTask
+
+
+def log_path(folder: Path | None, task: str, remove: bool = False) -> Path | None:
+    """The file of the ranks of an unfinished run, beside the items; None where no items are kept."""
+    path = None if folder is None else Path(folder) / f".{task}.ranks"
+    if remove and path is not None:
+        path.unlink(missing_ok=True)
+    return path
+
+
+def scored_pairs(
+    task: CorpusTask,
+    model: EncoderProtocol,
+    subsets: set[str],
+    sides: Callable[[str], Sides],
+    shape: tuple[int, int],
+    log: Path | None,
+    budget: int = BUDGET,
+) -> Iterator[tuple[str, AnyRanks]]:
+    """Ranks of ordered pairs ``a-b``: a score matrix serves both directions, on the GPU if the model is on one.
+
+    Args:
+        task: For its name and the revision of its text.
+        model: For its revision and its device.
+        subsets: Ordered pairs, ``deu_Latn-eng_Latn``.
+        sides: Encodes a language; asked once for each that is needed.
+        shape: (s, n) of the ranks of a direction.
+        log: Where ranks are kept until all are there; those that are there are not computed again. None keeps none.
+        budget: Bytes of vectors in memory; what is beyond it lies in a temporary file.
+
+    Yields:
+        Subset and ranks (s, n); 1 is best.
+    """
+    pairs = sorted({(min(pair), max(pair)) for pair in (subset.split("-") for subset in subsets)})
+    meta: Any = getattr(model, "mteb_model_meta", None)
+    kept = RankLog(log, f"{task.metadata.dataset} {getattr(meta, 'name', '')} {getattr(meta, 'revision', '')}", shape)
+    done = kept.read()
+    left = [pair for pair in pairs if pair not in done]
+    vectors = Vectors(budget)
+    name = task.metadata.name
+    for code in tqdm(sorted({code for pair in left for code in pair}), desc=f"{name}: encode", delay=2, disable=None):
+        vectors[code] = sides(code)
+    device = str(getattr(getattr(model, "raw", None), "device", "cpu"))
+    ranked = all_pairs(vectors.__getitem__, left, device=device if device.startswith("cuda") else "cpu")
+    small = np.min_scalar_type(shape[1])
+    for pair, both in done.items():
+        yield from _directions(pair, both, subsets)
+    for pair, *found in tqdm(ranked, desc=f"{name}: score", total=len(left), delay=2, disable=None):
+        forward, backward = (one.astype(small) for one in found)
+        kept.append(pair, forward, backward)
+        yield from _directions(pair, (forward, backward), subsets)
+    kept.close()
+
+
+def _directions(pair: tuple[str, str], both: tuple[AnyRanks, ...], subsets: set[str]) -> Iterator[tuple[str, AnyRanks]]:
+    for subset, ranks in zip(("-".join(pair), "-".join(reversed(pair))), both, strict=True):
+        if subset in subsets:
+            yield subset, ranks
