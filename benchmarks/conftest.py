@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +19,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 LINES = pytest.StashKey[list[str]]()
-PACKAGES = ("torch", "transformers", "sentence-transformers", "numpy", "scipy")
+PACKAGES = ("torch", "transformers", "sentence-transformers", "peft", "numpy", "scipy")
 
 
 def pytest_addoption(parser):
@@ -29,11 +33,21 @@ def pytest_addoption(parser):
     group.addoption("--bench-board-languages", default="ar de en es ru zh", help="of the whole leaderboard")
     group.addoption("--bench-board-pairs", type=int, default=4, help="its languages of Tatoeba")
     group.addoption("--bench-board-rows", type=int, default=12, help="its rows per language and track")
+    group.addoption("--bench-texts", type=int, default=400, help="texts of the real corpus that test_encode encodes")
+    group.addoption("--bench-dims", default="384 768 1024", help="dimensions of test_align, e.g. '384 1024 4096'")
+    group.addoption(
+        "--bench-profile", type=Path, help="write the longest GPU kernels of each GPU benchmark to this JSON"
+    )
     group.addoption("--bench-rows", type=int, default=100, help="its rows per language, from the top")
 
 
 def pytest_configure(config):
     config.stash[LINES] = []
+
+
+def pytest_generate_tests(metafunc):
+    if "d" in metafunc.fixturenames and metafunc.module.__name__.endswith("test_align"):
+        metafunc.parametrize("d", [int(one) for one in metafunc.config.getoption("--bench-dims").split()])
 
 
 def pytest_terminal_summary(terminalreporter, config):
@@ -49,7 +63,7 @@ def threads(pytestconfig) -> Iterator[int]:
     count = pytestconfig.getoption("--bench-threads")
     before = torch.get_num_threads()
     torch.set_num_threads(count)
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    os.environ["TOKENIZERS_PARALLELISM"] = str(count > 1).lower()
     with threadpool_limits(count):
         yield count
     torch.set_num_threads(before)
@@ -63,6 +77,14 @@ def device(request) -> str:
 
 
 @pytest.fixture
+def cuda() -> str:
+    """For what only a GPU can do in a reasonable time."""
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    return "cuda"
+
+
+@pytest.fixture
 def say(pytestconfig) -> Callable[[str], None]:
     """Print a line at the end of the run."""
     return pytestconfig.stash[LINES].append
@@ -70,15 +92,63 @@ def say(pytestconfig) -> Callable[[str], None]:
 
 @pytest.fixture
 def note(benchmark, threads, request) -> Callable[..., None]:
-    """Put numbers beside a benchmark's times; versions, threads, dtype and device go there by themselves."""
+    """Put numbers beside a benchmark's times; where and with what it ran goes there by itself."""
     where = request.getfixturevalue("device") if "device" in request.fixturenames else "cpu"
+    gpu = where == "cuda" or "cuda" in request.fixturenames
     benchmark.extra_info.update(
-        device=torch.cuda.get_device_name() if where == "cuda" else "cpu",
+        device=torch.cuda.get_device_name() if gpu else "cpu",
+        clocks=gpu_clocks() if gpu else None,
         threads=threads,
         dtype="float32",
         versions={package: version(package) for package in PACKAGES},
+        revision=revision(),
     )
     return benchmark.extra_info.update
+
+
+def gpu_clocks() -> str:
+    """The GPU's clocks now and at most, as nvidia-smi says."""
+    query = "--query-gpu=clocks.sm,clocks.mem,clocks.max.sm,clocks.max.mem"
+    return _output("nvidia-smi", query, "--format=csv,noheader") or "unknown"
+
+
+@cache
+def revision() -> str:
+    """Git's name of what is measured."""
+    return _output("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty") or "unknown"
+
+
+def _output(*command: str) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+@pytest.fixture
+def profile(pytestconfig, request) -> Callable[[Callable[[], Any]], None]:
+    """With ``--bench-profile``: add the GPU kernels on which a function spends most time to the file."""
+
+    def run(function: Callable[[], Any], top: int = 20) -> None:
+        path = pytestconfig.getoption("--bench-profile")
+        if path is None:
+            return
+        from torch.profiler import ProfilerActivity
+
+        with torch.profiler.profile(activities=[ProfilerActivity.CUDA]) as recorded:
+            function()
+            torch.cuda.synchronize()
+        kernels = sorted(recorded.key_averages(), key=lambda one: -one.self_device_time_total)
+        total = sum(one.self_device_time_total for one in kernels)
+        rows = [
+            {"kernel": one.key[:120], "calls": one.count, "ms": one.self_device_time_total / 1e3,
+             "share": one.self_device_time_total / total}
+            for one in kernels[:top]
+        ]  # fmt: skip
+        known = json.loads(path.read_text()) if path.is_file() else {}
+        path.write_text(json.dumps({**known, request.node.name: rows}, indent=1) + "\n")
+
+    return run
 
 
 @dataclass(frozen=True)
@@ -90,30 +160,32 @@ class Pair:
         theirs: Result of the alternative.
         seconds: Median of ours; nan under ``--benchmark-disable``.
         ratio: Median over the pairs of the alternative's time over ours: above 1, ours is faster.
+        work: The same of processor time, of all threads: what other processes do hardly tells there.
     """
 
     ours: Any
     theirs: Any
     seconds: float
     ratio: float
+    work: float
 
 
 @pytest.fixture
 def compare(device, benchmark, note, say) -> Callable[..., Pair]:
     """Time two functions in turns in one process: A and B meet the same noise, and the median of B/A is reported."""
 
-    def clock(function: Callable[[], Any]) -> tuple[Any, float]:
-        start = time.perf_counter()
+    def clock(function: Callable[[], Any]) -> tuple[Any, float, float]:
+        start, work = time.perf_counter(), time.process_time()
         result = function()
         if device == "cuda":
             torch.cuda.synchronize()
-        return result, time.perf_counter() - start
+        return result, time.perf_counter() - start, time.process_time() - work
 
     def run(
         label: str, ours: Callable[[], Any], theirs: Callable[[], Any], against: str, rounds: int = 5, **info: Any
     ) -> Pair:
-        alternative: list[tuple[Any, float]] = []
-        own: list[tuple[Any, float]] = []
+        alternative: list[tuple[Any, float, float]] = []
+        own: list[tuple[Any, float, float]] = []
 
         def timed() -> Any:
             own.append(clock(ours))
@@ -123,14 +195,16 @@ def compare(device, benchmark, note, say) -> Callable[..., Pair]:
             timed, setup=lambda: alternative.append(clock(theirs)), rounds=rounds, warmup_rounds=1
         )
         if benchmark.disabled:
-            return Pair(result, alternative[-1][0], float("nan"), float("nan"))
-        times = [(a, b) for (_, a), (_, b) in zip(own[1:], alternative[1:], strict=True)]  # the first warms up
-        ratios = sorted(b / a for a, b in times)
-        pair = Pair(result, alternative[-1][0], statistics.median(a for a, _ in times), statistics.median(ratios))
-        note(ratio=pair.ratio, ratios=ratios, against=against, **info)
+            return Pair(result, alternative[-1][0], float("nan"), float("nan"), float("nan"))
+        pairs = list(zip(own[1:], alternative[1:], strict=True))  # the first warms up
+        ratios = sorted(b[1] / a[1] for a, b in pairs)
+        work = statistics.median(b[2] / a[2] for a, b in pairs)
+        seconds = statistics.median(a[1] for a, _ in pairs)
+        pair = Pair(result, alternative[-1][0], seconds, statistics.median(ratios), work)
+        note(ratio=pair.ratio, ratios=ratios, processor_ratio=work, against=against, **info)
         say(
             f"{label} [{device}]: {1e3 * pair.seconds:.3g} ms, {pair.ratio:.2f}x as fast as {against} "
-            f"({ratios[0]:.2f} to {ratios[-1]:.2f}, {rounds} pairs)"
+            f"({ratios[0]:.2f} to {ratios[-1]:.2f}, {rounds} pairs; {work:.2f}x by processor time)"
         )
         return pair
 

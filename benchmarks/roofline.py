@@ -10,14 +10,27 @@ from torch import nn
 
 
 def linear_weights(model: nn.Module) -> int:
-    """W: weights of the linear layers, without embeddings; what a token is multiplied with."""
-    return sum(module.weight.numel() for module in model.modules() if isinstance(module, nn.Linear))
+    """W: weights of the linear layers that each token is multiplied with: without embeddings, and without a pooler."""
+    return sum(
+        module.weight.numel()
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and "pooler" not in name
+    )
 
 
 def encode_flops(lengths: Sequence[int], weights: int, layers: int, dim: int, causal: bool = False) -> int:
     """FLOPs of encoding texts of s real tokens each: s (2 W + 4 L d s), half of the second term if causal."""
     attention = (2 if causal else 4) * layers * dim
     return sum(s * (2 * weights + attention * s) for s in lengths)
+
+
+def model_flops(lengths: Sequence[int], first: nn.Module, weights: int | None = None) -> int:
+    """FLOPs of encoding texts of these lengths with the transformer of a first module; its W unless it is given."""
+    config = first.model.config
+    heads = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    causal = any(getattr(module, "is_causal", False) for module in first.model.modules())
+    width = heads * config.num_attention_heads
+    return encode_flops(lengths, weights or linear_weights(first.model), config.num_hidden_layers, width, causal)
 
 
 def mining_flops(queries: int, candidates: int, dim: int) -> int:

@@ -13,7 +13,6 @@ from xalign_models.alignments import make
 from xalign_models.alignments.module import Aligned
 from xalign_models.alignments.solvers import affine_lsq, lir_directions, lsar_subspace, procrustes
 
-DIMS = pytest.mark.parametrize("d", [384, 768, 1024])
 ROWS = 4000
 LANGUAGES = ("deu-Latn", "eng-Latn", "fra-Latn")
 METHODS = {
@@ -39,7 +38,6 @@ def rows(n: int, d: int, seed: int = 0) -> np.ndarray:
     return (rng.standard_normal((n, d)) * scales @ basis + 0.1).astype(np.float32)
 
 
-@DIMS
 def test_lir(compare, d):
     """The Gram matrix' eigenvectors against the data's singular ones."""
     x = rows(ROWS, d)
@@ -53,7 +51,6 @@ def test_lir(compare, d):
     np.testing.assert_allclose(pair.ours @ pair.ours.T, pair.theirs @ pair.theirs.T, atol=1e-8)
 
 
-@DIMS
 @pytest.mark.parametrize("part", ["1/4", "3/4"])
 def test_procrustes_with_fewer_rows_than_dimensions(compare, d, part):
     """Few-shot Procrustes in the span of the rows against scipy's SVD of a singular d x d matrix.
@@ -74,7 +71,6 @@ def test_procrustes_with_fewer_rows_than_dimensions(compare, d, part):
     np.testing.assert_allclose(x @ pair.ours, x @ pair.theirs, atol=1e-8)
 
 
-@DIMS
 def test_procrustes_with_more_rows_than_dimensions(compare, d):
     """The same algorithm as scipy's: its time is that of one SVD."""
     x, y = rows(ROWS, d).astype(np.float64), rows(ROWS, d, seed=1).astype(np.float64)
@@ -88,7 +84,6 @@ def test_procrustes_with_more_rows_than_dimensions(compare, d):
     np.testing.assert_allclose(pair.ours, pair.theirs, atol=1e-8)
 
 
-@DIMS
 def test_affine(compare, d):
     """Cholesky of the normal equations against least squares with a column of ones."""
     x, y = rows(ROWS, d).astype(np.float64), rows(ROWS, d, seed=1).astype(np.float64)
@@ -102,7 +97,6 @@ def test_affine(compare, d):
         np.testing.assert_allclose(ours, naive, atol=1e-8)
 
 
-@DIMS
 def test_lsar(compare, d):
     """The closed form against the paper's two SVDs and pseudo-inverse, for the 37 languages of Tatoeba."""
     means = rows(37, d).astype(np.float64)
@@ -124,6 +118,19 @@ def test_lsar(compare, d):
     np.testing.assert_allclose(basis @ basis.T, their_basis @ their_basis.T, atol=1e-8)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_fit(benchmark, note, say, method, d):
+    """Fitting each alignment on three languages, from float32 rows to a map per language."""
+    name, params = METHODS[method]
+    data = {one: rows(ROWS, d, seed) for seed, one in enumerate(LANGUAGES)}
+    alignment = benchmark.pedantic(lambda: make(name, **params).fit(data), rounds=2, warmup_rounds=1)
+    assert alignment.transform(data["deu-Latn"][:2], "deu-Latn").shape == (2, d)
+    if not benchmark.disabled:
+        seconds = benchmark.stats.stats.median
+        note(rows_per_s=3 * ROWS / seconds)
+        say(f"fit {method}, 3 languages of {ROWS} rows, d={d}: {1e3 * seconds:.3g} ms")
+
+
 class TestApply:
     """`Aligned`, factors and all, on rows of mixed languages, against a dense map per language."""
 
@@ -133,7 +140,6 @@ class TestApply:
             pytest.skip("no CUDA device")
         return request.param
 
-    @DIMS
     @pytest.mark.parametrize("method", METHODS)
     def test_apply(self, compare, note, device, method, d):
         name, params = METHODS[method]

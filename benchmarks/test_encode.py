@@ -1,4 +1,4 @@
-"""Encoding texts of mixed lengths: batches under a token budget against sentence-transformers' own encode.
+"""Encoding texts of mixed lengths: packed under a token budget, against sentence-transformers' own encode.
 
 Throughput does not depend on the weights' values, so shapes are built from their configurations with random weights and
 labelled so; the embedded model is used where it is installed.
@@ -6,66 +6,23 @@ labelled so; the embedded model is used where it is installed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import WhitespaceSplit
-from tokenizers.processors import TemplateProcessing
 from torch import nn
-from transformers import AutoModel, BertConfig, LlamaConfig, PretrainedConfig, PreTrainedTokenizerFast
+from transformers.modeling_layers import GradientCheckpointingLayer
 
-from benchmarks.roofline import encode_flops, linear_weights, peak_flops
-from xalign_models.backbones.batching import useful_share
+from benchmarks import shapes
+from benchmarks.corpus import real_texts
+from benchmarks.roofline import model_flops, peak_flops
+from benchmarks.shapes import SMALL, backbone, mixed_texts
+from xalign_models.backbones import pipeline
 from xalign_models.backbones.raw import RawEncoder
-from xalign_models.backbones.transformer import LanguageTransformer
-
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
-VOCABULARY = [*SPECIAL, *(f"w{i}" for i in range(1000)), ":", '"']
-SHAPES = {
-    "MiniLM-L3, random weights": BertConfig(
-        vocab_size=len(VOCABULARY), hidden_size=384, num_hidden_layers=3, num_attention_heads=12, intermediate_size=1536
-    ),
-    "Llama-like L3, random weights": LlamaConfig(
-        vocab_size=len(VOCABULARY), hidden_size=384, num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2,
-        intermediate_size=1024, pad_token_id=0, bos_token_id=2, eos_token_id=3,
-    ),
-}  # fmt: skip
-
-
-def write_checkpoint(config: PretrainedConfig, directory: Path, end: str = " [SEP]") -> None:
-    """A checkpoint of this shape with random weights and a tokenizer for which a word is a token."""
-    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(VOCABULARY)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = WhitespaceSplit()
-    tokenizer.post_processor = TemplateProcessing(single=f"[CLS] $A{end}", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
-        model_max_length=512,
-    ).save_pretrained(directory)  # fmt: skip
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        AutoModel.from_config(config).save_pretrained(directory)
-
-
-def backbone(config: PretrainedConfig, directory: Path) -> list[nn.Module]:
-    """Such a checkpoint's modules, with mean pooling."""
-    write_checkpoint(config, directory)
-    return [LanguageTransformer(str(directory)), Pooling(config.hidden_size, pooling_mode="mean")]
-
-
-def mixed_texts(n: int, seed: int = 0) -> list[str]:
-    """Distinct texts of 1 to 200 words, most of them short, in random order."""
-    rng = np.random.default_rng(seed)
-    lengths = np.clip(rng.lognormal(np.log(20), 0.9, n), 1, 200).astype(int)
-    words = [f"w{i}" for i in range(1000)]
-    return [" ".join([words[i % 1000], *rng.choice(words, length - 1)]) for i, length in enumerate(lengths)]
 
 
 @dataclass
@@ -74,17 +31,18 @@ class Meter:
 
     batches: int = 0
     real_tokens: int = 0
-    padded_tokens: int = 0
+    computed_tokens: int = 0
 
     def __call__(self, module: nn.Module, arguments: tuple) -> None:
-        mask = arguments[0]["attention_mask"]
+        features = arguments[0]
         self.batches += 1
-        self.real_tokens += int(mask.sum())
-        self.padded_tokens += mask.numel()
+        self.computed_tokens += features["input_ids"].numel()
+        packed = "cu_seq_lens_k" in features
+        self.real_tokens += int(features["cu_seq_lens_k"][-1] if packed else features["attention_mask"].sum())
 
     @property
     def share(self) -> float:
-        return self.real_tokens / self.padded_tokens
+        return self.real_tokens / self.computed_tokens
 
 
 class Sides:
@@ -121,18 +79,14 @@ class Sides:
         ours = self.counted(lambda: raw.encode(self.texts, self.prompt))
         theirs = self.counted(self.theirs)
         distinct = list(dict.fromkeys(self.texts))
-        lengths = raw.lengths(distinct, self.prompt)
-        assert raw.counts.encoded == len(distinct)
-        assert (ours.batches, ours.real_tokens, ours.padded_tokens) == (
-            raw.counts.batches, raw.counts.real_tokens, raw.counts.padded_tokens
+        lengths = pipeline.token_counts(self.modules[0], distinct, self.prompt)
+        counts = raw.counts
+        assert counts.encoded == len(distinct)
+        assert (ours.batches, ours.real_tokens, ours.computed_tokens) == (
+            counts.batches, counts.real_tokens, counts.computed_tokens
         )  # fmt: skip
-        assert ours.real_tokens == sum(lengths)
-        assert ours.share == useful_share(lengths, raw.token_budget)
-        config = self.modules[0].model.config
-        flops = encode_flops(
-            lengths, linear_weights(self.modules[0]), config.num_hidden_layers, config.hidden_size,
-            causal=config.model_type == "llama",
-        )  # fmt: skip
+        assert ours.real_tokens == ours.computed_tokens == sum(lengths)
+        flops = model_flops(lengths, self.modules[0])
         peak = peak_flops(self.device)
         note(
             model=label, ours=asdict(ours), theirs=asdict(theirs), useful_share=ours.share, flops=flops, peak=peak,
@@ -145,9 +99,9 @@ class Sides:
         )
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", SMALL)
 def test_mixed_lengths(device, compare, note, say, tmp_path, shape):
-    Sides(backbone(SHAPES[shape], tmp_path), device, mixed_texts(256)).compare(compare, note, say, shape)
+    Sides(backbone(SMALL[shape], tmp_path), device, mixed_texts(256)).compare(compare, note, say, shape)
 
 
 def test_repeated_texts(device, compare, note, say, tmp_path):
@@ -155,22 +109,111 @@ def test_repeated_texts(device, compare, note, say, tmp_path):
     shape = "MiniLM-L3, random weights"
     texts = [text for text in mixed_texts(96) for _ in range(3)]
     order = np.random.default_rng(0).permutation(len(texts))
-    sides = Sides(backbone(SHAPES[shape], tmp_path), device, [texts[i] for i in order])
+    sides = Sides(backbone(SMALL[shape], tmp_path), device, [texts[i] for i in order])
     sides.compare(compare, note, say, f"{shape}, every text three times")
 
 
-def test_embedded_model(device, compare, note, say):
-    """The real multilingual-e5-small on interface strings in twelve languages."""
+def embedded_model(device: str) -> list[nn.Module]:
+    """multilingual-e5-small, where it is installed."""
     try:
-        from xalign_models import assets, corpora
+        from xalign_models import assets
         from xalign_models.backbones.loading import load_modules
         from xalign_models.catalogue import BACKBONES
     except ImportError as error:
         pytest.skip(f"{error.name} is not installed")
-    for asset in ("multilingual-e5-small", "gettext"):
-        if assets.where(asset) is None:
-            pytest.skip(f"the asset is not installed; run: xalign assets install {asset}")
+    if assets.where("multilingual-e5-small") is None:
+        pytest.skip("the asset is not installed; run: xalign assets install multilingual-e5-small")
+    return list(load_modules(BACKBONES["multilingual-e5-small"], device))
+
+
+def test_embedded_model(device, compare, note, say):
+    """The real multilingual-e5-small on interface strings in twelve languages."""
+    modules = embedded_model(device)
+    from xalign_models import assets, corpora
+
+    if assets.where("gettext") is None:
+        pytest.skip("the asset is not installed; run: xalign assets install gettext")
     columns = corpora.load("gettext:test")
     texts = list(dict.fromkeys(text for one in columns.languages for text in columns.texts(one)[:8]))
-    modules = load_modules(BACKBONES["multilingual-e5-small"], device)
     Sides(modules, device, texts, "query: ").compare(compare, note, say, "multilingual-e5-small")
+
+
+def test_real_corpus(device, compare, note, say, pytestconfig):
+    """The real multilingual-e5-small on single sentences, news sentences and paragraphs in ten languages."""
+    texts = real_texts(pytestconfig.getoption("--bench-texts"))
+    sides = Sides(embedded_model(device), device, texts, "query: ")
+    sides.compare(compare, note, say, "multilingual-e5-small, real corpus")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("layers", ["eager", "compiled"])
+@pytest.mark.parametrize("length", [128, 256, 512, "mixed"])
+@pytest.mark.parametrize("name", shapes.SHAPES)
+def test_shape(cuda, benchmark, note, say, profile, tmp_path, name, length, layers):
+    """A published shape in bfloat16: the device alone, the tokenizer alone, and both together."""
+    shape = shapes.SHAPES[name]
+    modules = shapes.build(shape, tmp_path, cuda, torch.bfloat16)
+    first = modules[0]
+    if layers == "compiled":
+        for module in first.model.modules():
+            if isinstance(module, GradientCheckpointingLayer):
+                module.compile(dynamic=True)
+    budget = pipeline.token_budget(first, cuda)
+    mean = 96 if length == "mixed" else length
+    n = 8 * budget // mean
+    rng = np.random.default_rng(0)
+    lengths = np.clip(rng.lognormal(np.log(64), 0.9, n), 8, 512).astype(int) if length == "mixed" else [length] * n
+    texts = shapes.texts_of([max(1, one - 1 - (not shape.causal)) for one in lengths])  # special tokens come on top
+    raw = RawEncoder("", lambda: modules, cuda)
+
+    start = time.perf_counter()
+    made = list(pipeline.batches(first, texts, "", budget, cuda))
+    tokenizing = time.perf_counter() - start
+
+    def device() -> list[np.ndarray]:
+        fetch = [raw._launch(batch.features) for batch in made]
+        return [one() for one in fetch]
+
+    torch.cuda.reset_peak_memory_stats()
+    vectors = benchmark.pedantic(device, rounds=3, warmup_rounds=2)
+    memory = torch.cuda.max_memory_allocated()
+    some = made[-1].rows[:8]
+    alone = np.concatenate([raw.forward([texts[i]]) for i in some])
+    cosines = (vectors[-1][:8] * alone).sum(axis=1) / np.linalg.norm(vectors[-1][:8], axis=1) / np.linalg.norm(
+        alone, axis=1
+    )  # fmt: skip
+    assert cosines.min() > 0.999
+    tokens = sum(batch.real_tokens for batch in made)
+    assert tokens == sum(batch.computed_tokens for batch in made) == sum(lengths)
+    profile(device)
+    if benchmark.disabled:
+        return
+    seconds = benchmark.stats.stats.median
+    start = time.perf_counter()
+    raw.encode(texts)
+    whole = time.perf_counter() - start
+    flops, peak = model_flops([int(one) for one in lengths], first), peak_flops(cuda, torch.bfloat16)
+    note(
+        model=f"{name}, random weights", dtype="bfloat16", length=length, layers=layers, texts=n, tokens=tokens,
+        tokens_per_s=tokens / seconds, tokens_per_s_with_tokenizer=tokens / whole,
+        tokenizer_tokens_per_s=tokens / tokenizing, useful_share=1.0, flops=flops, peak=peak,
+        fraction_of_roofline=flops / seconds / peak, peak_bytes=memory, cosine=float(cosines.min()),
+    )  # fmt: skip
+    say(
+        f"{name}, random weights, bfloat16, {length} tokens, {layers}: {tokens / seconds:,.0f} real tokens/s, "
+        f"{flops / seconds / peak:.0%} of the {peak / 1e12:.0f} TFLOP/s measured; peak {memory / 2**30:.1f} GiB\n"
+        f"  tokenizer alone {tokens / tokenizing:,.0f} tokens/s; both {tokens / whole:,.0f} tokens/s"
+    )
+
+
+def test_tokenizer(benchmark, note, say, pytestconfig):
+    """What the host does for the real multilingual-e5-small: tokenise, sort and pack."""
+    first = embedded_model("cpu")[0]
+    texts = real_texts(pytestconfig.getoption("--bench-texts"))
+    made = benchmark.pedantic(
+        lambda: list(pipeline.batches(first, texts, "query: ", 2**26 // 384, "cpu")), rounds=3, warmup_rounds=1
+    )
+    tokens = sum(batch.real_tokens for batch in made)
+    if not benchmark.disabled:
+        note(tokens_per_s=tokens / benchmark.stats.stats.median)
+        say(f"tokenise and pack {tokens} tokens: {tokens / benchmark.stats.stats.median:,.0f} tokens/s")

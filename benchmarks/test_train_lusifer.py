@@ -22,7 +22,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, BertConfig, LlamaConfig, MistralConfig, XLMRobertaConfig
 
 from benchmarks.roofline import encode_flops, linear_weights, peak_flops
-from benchmarks.test_encode import VOCABULARY, mixed_texts, write_checkpoint
+from benchmarks.shapes import VOCABULARY, mixed_texts, write_checkpoint
 from xalign_models.backbones.adapters import add_lora
 from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.lusifer.connector import join

@@ -38,6 +38,27 @@ def token_budget_batches(lengths: Sequence[int], budget: int, least: int = 0) ->
         start = end
 
 
+def packed_batches(lengths: Sequence[int], budget: int) -> Iterator[np.ndarray]:
+    """Indices of texts, batch by batch, longest first, for batches without padding.
+
+    Args:
+        lengths: Tokens of each text.
+        budget: Tokens of a batch, which takes one text at least.
+
+    Yields:
+        (b,) int64 indices; together a permutation of ``range(len(lengths))``, stable among equal lengths.
+    """
+    array = np.asarray(lengths, dtype=np.int64)
+    order = np.argsort(-array, kind="stable")
+    ends = np.cumsum(array[order])
+    start = 0
+    while start < len(order):
+        before = int(ends[start - 1]) if start else 0
+        end = max(start + 1, int(np.searchsorted(ends, before + budget, side="right")))
+        yield order[start:end]
+        start = end
+
+
 def useful_share(lengths: Sequence[int], budget: int) -> float:
     """Real tokens over padded tokens of :func:`token_budget_batches`, in (0, 1]; 1 is no padding at all."""
     array = np.asarray(lengths, dtype=np.int64)

@@ -1,10 +1,10 @@
-"""Raw vectors of texts: looked up in the store, else encoded once in batches of similar length."""
+"""Raw vectors of texts: looked up in the store, else encoded once, in batches without padding."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,21 +12,18 @@ import numpy as np
 import numpy.typing as npt
 from tqdm.auto import tqdm
 
-from xalign_models.backbones.batching import token_budget_batches
-from xalign_models.backbones.templates import prompted
 from xalign_models.errors import ModelError
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from xalign_models.backbones.pipeline import Batch
     from xalign_models.store import EmbeddingStore
 
 logger = logging.getLogger(__name__)
 
-CHUNK = 16_384
-"""Texts that are tokenised and sorted together."""
 FLUSH = 512
-"""Vectors that are handed to the store at a time: the most that a killed process has to encode again."""
+"""Vectors that are handed to the store at a time: the most, but for a batch, that a killed process encodes again."""
 
 
 def key(prompt: str, text: str) -> bytes:
@@ -39,13 +36,21 @@ def key(prompt: str, text: str) -> bytes:
 
 @dataclass
 class Counts:
-    """What was asked for and what was done: exact, so that benchmarks need no clock."""
+    """What was asked for and what was done: exact, so that benchmarks need no clock.
+
+    Attributes:
+        requested: Texts asked for.
+        encoded: Texts that went through the backbone.
+        batches: Batches of them.
+        real_tokens: Their tokens.
+        computed_tokens: More than those by the padding, fewer by tokens that a batch's texts begin with and share.
+    """
 
     requested: int = 0
     encoded: int = 0
     batches: int = 0
     real_tokens: int = 0
-    padded_tokens: int = 0
+    computed_tokens: int = 0
 
 
 class RawEncoder:
@@ -56,8 +61,8 @@ class RawEncoder:
         load: Gives the modules; called when the first text has to be encoded, so never when the store has them all.
         device: Where the modules run.
         store: None encodes every call's distinct texts anew.
-        token_budget: Padded tokens of a batch; by default 16,384 on an accelerator and 2,048 on a CPU, where
-            activations that stay in the cache are worth more than large matrices.
+        token_budget: Tokens of a batch; by default as many as :func:`~xalign_models.backbones.pipeline.token_budget`
+            says.
     """
 
     def __init__(
@@ -71,7 +76,7 @@ class RawEncoder:
         self.namespace = namespace
         self.device = device
         self.store = store
-        self.token_budget = token_budget or (2_048 if device == "cpu" else 16_384)
+        self.token_budget = token_budget
         self.counts = Counts()
         self._load = load
         self._modules: Sequence[nn.Module] | None = None
@@ -109,10 +114,8 @@ class RawEncoder:
         missing = [one for one, vector in known.items() if vector is None]
         self.counts.requested += len(texts)
         self.counts.encoded += len(missing)
-        with tqdm(total=len(missing), desc=progress, unit=" texts", delay=2, disable=None if progress else True) as bar:
-            for start in range(0, len(missing), CHUNK):
-                chunk = missing[start : start + CHUNK]
-                self._encode_chunk(chunk, [texts[first[one]] for one in chunk], prompt, known, bar)
+        if missing:
+            self._encode_missing(missing, [texts[first[one]] for one in missing], prompt, known, progress)
         return np.stack([known[one] for one in keys])
 
     def _encode_by_prompt(
@@ -126,25 +129,40 @@ class RawEncoder:
             vectors[chosen] = part
         return vectors
 
-    def _encode_chunk(
-        self, keys: list[bytes], texts: list[str], prompt: str, known: dict[bytes, Any], bar: tqdm[Any]
+    def _encode_missing(
+        self, keys: list[bytes], texts: list[str], prompt: str, known: dict[bytes, Any], progress: str | None
     ) -> None:
-        lengths = self.lengths(texts, prompt)
         pending: list[int] = []
-        for batch in token_budget_batches(lengths, self.token_budget):
-            vectors = self._forward_halving([texts[i] for i in batch], prompt)
-            self.counts.batches += 1
-            self.counts.real_tokens += sum(lengths[i] for i in batch)
-            self.counts.padded_tokens += len(batch) * max(lengths[i] for i in batch)
-            for i, vector in zip(batch, vectors, strict=True):
-                if not np.isfinite(vector).all():
-                    raise ModelError(f"The vector of {texts[i][:80]!r} is not finite; try --dtype float32.")
-                known[keys[i]] = vector
-            pending.extend(int(i) for i in batch)
-            if len(pending) >= FLUSH:
-                self._flush(keys, pending, known)
-            bar.update(len(batch))
+        with tqdm(total=len(keys), desc=progress, unit=" texts", delay=2, disable=None if progress else True) as bar:
+            for batch, vectors in self._vectors(texts, prompt):
+                self.counts.batches += 1
+                self.counts.real_tokens += batch.real_tokens
+                self.counts.computed_tokens += batch.computed_tokens
+                bad = batch.rows[~np.isfinite(vectors).all(axis=1)]
+                if len(bad):
+                    raise ModelError(f"The vector of {texts[bad[0]][:80]!r} is not finite; try --dtype float32.")
+                for i, vector in zip(batch.rows.tolist(), vectors, strict=True):
+                    known[keys[i]] = vector
+                    pending.append(i)
+                if len(pending) >= FLUSH:
+                    self._flush(keys, pending, known)
+                bar.update(len(batch.rows))
         self._flush(keys, pending, known)
+
+    def _vectors(self, texts: list[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
+        """Batches and their vectors; one batch is on its way to the device while the one before it is fetched."""
+        from xalign_models.backbones.pipeline import batches, token_budget
+
+        first = self.modules[0]
+        budget = self.token_budget or token_budget(first, self.device)
+        last: tuple[Batch, Callable[[], npt.NDArray[np.float32]]] | None = None
+        for batch in batches(first, texts, prompt, budget, self.device):
+            fetch = self._forward_halving(batch.features, [texts[i] for i in batch.rows], prompt)
+            if last is not None:
+                yield last[0], last[1]()
+            last = batch, fetch
+        if last is not None:
+            yield last[0], last[1]()
 
     def _flush(self, keys: list[bytes], pending: list[int], known: dict[bytes, Any]) -> None:
         if self.store is not None and pending:
@@ -152,21 +170,14 @@ class RawEncoder:
             self.store.put(self.namespace, chosen, np.stack([known[one] for one in chosen]))
         pending.clear()
 
-    def lengths(self, texts: Sequence[str], prompt: str = "") -> list[int]:
-        """Tokens of each prompted text after truncation; characters where the backbone has no such tokenizer."""
-        tokenizer = getattr(self.modules[0], "tokenizer", None)
-        if not callable(tokenizer):
-            return [len(text) + 1 for text in texts]
-        limit = getattr(self.modules[0], "max_seq_length", None)
-        ids = tokenizer([prompted(prompt, text) for text in texts], truncation=limit is not None, max_length=limit)
-        return [max(1, len(one)) for one in ids["input_ids"]]
-
-    def _forward_halving(self, texts: list[str], prompt: str) -> npt.NDArray[np.float32]:
-        """:meth:`forward`; a batch that the accelerator's memory cannot hold goes through it in halves."""
+    def _forward_halving(
+        self, features: dict[str, Any], texts: list[str], prompt: str
+    ) -> Callable[[], npt.NDArray[np.float32]]:
+        """:meth:`_launch`; a batch that the accelerator's memory cannot hold goes through it in halves."""
         import torch
 
         try:
-            return self.forward(texts, prompt)
+            return self._launch(features)
         except torch.OutOfMemoryError:
             if len(texts) == 1:
                 raise ModelError(
@@ -178,19 +189,39 @@ class RawEncoder:
                 "%s is out of memory at %d texts; batches are halved until they fit.", self.device, len(texts)
             )
             self._halved = True
-        middle = len(texts) // 2
-        return np.concatenate([self._forward_halving(half, prompt) for half in (texts[:middle], texts[middle:])])
+        halves = texts[: len(texts) // 2], texts[len(texts) // 2 :]
+        parts = [self._forward_halving(self._preprocess(half, prompt), half, prompt)() for half in halves]
+        return lambda: np.concatenate(parts)
 
     def forward(self, texts: Sequence[str], prompt: str = "") -> npt.NDArray[np.float32]:
-        """One batch through the backbone, padded together: (n, d) float32."""
+        """One batch through the backbone, padded together: (n, d) float32. What packed batches are tested against."""
+        return self._launch(self._preprocess(texts, prompt))()
+
+    def _preprocess(self, texts: Sequence[str], prompt: str) -> dict[str, Any]:
+        first: Any = self.modules[0]
+        features: dict[str, Any] = first.preprocess(list(texts), prompt=prompt or None)
+        return features
+
+    def _launch(self, features: dict[str, Any]) -> Callable[[], npt.NDArray[np.float32]]:
+        """Start a batch on the device; what is returned waits for its vectors."""
         import torch
 
+        cuda = self.device.startswith("cuda")
         with torch.inference_mode():
-            first: Any = self.modules[0]
-            features: dict[str, Any] = first.preprocess(list(texts), prompt=prompt or None)
-            for name, value in features.items():
-                features[name] = value.to(self.device) if hasattr(value, "to") else value
+            features = {
+                name: value.to(self.device, non_blocking=cuda) if hasattr(value, "to") else value
+                for name, value in features.items()
+            }
             for module in self.modules:
                 features = module(features)
-            vectors: npt.NDArray[np.float32] = features["sentence_embedding"].float().cpu().numpy()
-        return vectors
+            vectors: Any = features["sentence_embedding"].float().to("cpu", non_blocking=cuda)
+        if not cuda:
+            return vectors.numpy  # type: ignore[no-any-return]
+        copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        copied.record()
+
+        def fetch() -> npt.NDArray[np.float32]:
+            copied.synchronize()
+            return vectors.numpy()  # type: ignore[no-any-return]
+
+        return fetch

@@ -12,6 +12,7 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 
 from xalign_models import assets
 from xalign_models.backbones.grouping import similar_lengths
+from xalign_models.backbones.packing import keep_content, packed_attention, unshare
 from xalign_models.backbones.templates import SLOT, prompted
 from xalign_models.errors import LanguageError, ModelError
 
@@ -179,12 +180,22 @@ class LanguageTransformer(Transformer):
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Token embeddings; with ``pool_special_tokens=False`` the mask that pooling sees covers content only."""
+        if "cu_seq_lens_q" in features:
+            return self._forward_packed(features, **kwargs)
         features = self.embed_tokens(features, **kwargs)
         if not self.pool_special_tokens:
             special = torch.tensor(self._special_ids(), device=features["input_ids"].device)
             content = features["attention_mask"] * ~torch.isin(features["input_ids"], special)
             empty = content.sum(dim=1, keepdim=True) == 0  # an empty text has special tokens only: keep those
             features["attention_mask"] = torch.where(empty, features["attention_mask"], content)
+        return features
+
+    def _forward_packed(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        with packed_attention(self.model):
+            features = super().forward(features, **kwargs)
+        unshare(features, self.module_output_name, *({"all_layer_embeddings"} & features.keys()))
+        if not self.pool_special_tokens:
+            keep_content(features, self._special_ids(), self.module_output_name)
         return features
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xalign_models.backbones.batching import SPREAD, token_budget_batches, useful_share
+from xalign_models.backbones.batching import SPREAD, packed_batches, token_budget_batches, useful_share
 
 lengths = st.lists(st.integers(0, 60), max_size=80)
 budgets = st.integers(1, 200)
@@ -53,6 +53,15 @@ def test_a_batch_is_filled_whatever_its_padding_up_to_the_least() -> None:
     sizes = [[len(one) for one in token_budget_batches(descending, 500, least)] for least in (0, 300, 500)]
     assert sizes == [[1, 1, 3], [3, 2], [5]]
     assert [len(one) for one in token_budget_batches(descending, 200, 500)] == [2, 3]  # the budget holds
+
+
+@given(lengths, budgets)
+def test_packed_batches_are_a_permutation_and_as_full_as_the_budget_allows(lengths: list[int], budget: int) -> None:
+    batches = [batch.tolist() for batch in packed_batches(lengths, budget)]
+    assert [i for batch in batches for i in batch] == sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    tokens = [sum(lengths[i] for i in batch) for batch in batches]
+    assert all(len(batch) == 1 or n <= budget for batch, n in zip(batches, tokens, strict=True))
+    assert all(n + lengths[following[0]] > budget for n, following in zip(tokens[:-1], batches[1:], strict=True))
 
 
 def test_equal_lengths_waste_nothing_and_texts_one_by_one_neither() -> None:

@@ -12,11 +12,10 @@ import pytest
 import torch
 
 from xalign_models import registry
-from xalign_models.backbones import loading, prompt_eol
+from xalign_models.backbones import loading
 from xalign_models.backbones.prompt_eol import PromptEOL
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.backbones.templates import ENGLISH, SLOT, TEMPLATES, prompted
-from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.catalogue import BACKBONES, modes_of
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.languages import canonical
@@ -131,29 +130,19 @@ def test_neither_batch_nor_padding_side_changes_a_vector(make_lm: Any, kind: str
     np.testing.assert_allclose(together, alone, atol=2e-5)
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3"])
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3", "gpt2"])
 @pytest.mark.parametrize(
     "fields", [{}, {"layer": 1}, {"pooling": "mean"}, {"pooling": "mean", "special_tokens": False}]
 )
 def test_a_prefix_computed_once_gives_what_computing_it_for_every_text_gives(
-    make_lm: Any, kind: str, fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    make_lm: Any, kind: str, fields: dict[str, Any]
 ) -> None:
-    raw = encoder(spec_of(make_lm(kind), **fields))
-    lengths = []
-    original = LanguageTransformer.embed_tokens
-
-    def spy(self: Any, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        lengths.append(tuple(features["input_ids"].shape))
-        return original(self, features, **kwargs)
-
-    monkeypatch.setattr(LanguageTransformer, "embed_tokens", spy)
-    shared = raw.forward(TEXTS, ENGLISH)
+    raw = encoder(spec_of(make_lm(kind), **fields), budget=10_000)
+    shared = raw.encode(TEXTS, ENGLISH)
     prefix = len('<This sentence : "')  # a token a byte, and the begin token
-    assert lengths[0] == (1, prefix)
-    assert lengths[1][0] == len(TEXTS)
-    monkeypatch.setattr(prompt_eol, "MIN_SHARED", 10_000)
+    assert raw.counts.batches == 1
+    assert raw.counts.real_tokens - raw.counts.computed_tokens == (len(TEXTS) - 1) * prefix
     np.testing.assert_allclose(shared, raw.forward(TEXTS, ENGLISH), atol=2e-5)
-    assert len(lengths) == 3
 
 
 def test_a_long_text_is_cut_and_the_template_stays_whole(make_lm: Any) -> None:
@@ -245,21 +234,22 @@ def test_out_of_memory_halves_the_batch_says_so_once_and_loses_nothing(
     raw = encoder(spec_of(make_lm()), budget=100_000)
     texts = [f"text {i}" for i in range(16)]
     wanted = raw.encode(texts, ENGLISH)
-    forward, sizes = raw.forward, []
+    launch, sizes = raw._launch, []
 
-    def small(some: list[str], prompt: str) -> np.ndarray:
-        sizes.append(len(some))
-        if len(some) > 3:
+    def small(features: dict[str, Any]) -> Any:
+        packed = "keys" in features  # with the tokens that all have in common before them
+        sizes.append(len(features["cu_seq_lens_q"]) - 2 if packed else len(features["input_ids"]))
+        if sizes[-1] > 3:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return forward(some, prompt)
+        return launch(features)
 
-    monkeypatch.setattr(raw, "forward", small)
+    monkeypatch.setattr(raw, "_launch", small)
     np.testing.assert_allclose(raw.encode(texts, ENGLISH), wanted, atol=2e-5)
     assert sizes[:4] == [16, 8, 4, 2]
     assert [record.message for record in caplog.records if "out of memory" in record.message] == [
         "cpu is out of memory at 16 texts; batches are halved until they fit."
     ]
-    monkeypatch.setattr(raw, "forward", lambda some, prompt: (_ for _ in ()).throw(torch.OutOfMemoryError()))
+    monkeypatch.setattr(raw, "_launch", lambda features: (_ for _ in ()).throw(torch.OutOfMemoryError()))
     with pytest.raises(ModelError, match="out of memory at a single text"):
         raw.encode(["x"], ENGLISH)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from xalign_models.backbones import raw
+from xalign_models.backbones import pipeline, raw
 from xalign_models.backbones.raw import Counts, RawEncoder
 from xalign_models.errors import ModelError
 from xalign_models.store import EmbeddingStore
@@ -51,10 +52,12 @@ def test_each_distinct_prompted_text_is_encoded_once(modules: list[Any], store: 
     assert encoder.counts.encoded == 4
 
 
-def test_counts_are_exact(modules: list[Any]) -> None:
+@pytest.mark.parametrize(("packs", "computed"), [(True, 15), (False, 16)])
+def test_counts_are_exact(modules: list[Any], packs: bool, computed: int) -> None:
+    modules[0]._packs = packs
     encoder = RawEncoder("n", lambda: modules, "cpu", token_budget=10)
     encoder.encode(["the", "the cat", "the cat sees", "a"])  # 3, 4, 5, 3 tokens: batches 5+4, 3+3
-    assert encoder.counts == Counts(requested=4, encoded=4, batches=2, real_tokens=15, padded_tokens=16)
+    assert encoder.counts == Counts(requested=4, encoded=4, batches=2, real_tokens=15, computed_tokens=computed)
 
 
 def test_a_second_encoder_on_the_same_store_encodes_and_loads_nothing(
@@ -76,7 +79,9 @@ def test_chunks_and_flushes_change_nothing(
     modules: list[Any], store: EmbeddingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = RawEncoder("n", lambda: modules, "cpu").encode(TEXTS)
-    monkeypatch.setattr(raw, "CHUNK", 7)
+    monkeypatch.setattr(pipeline, "FIRST_CHUNK", 3)
+    monkeypatch.setattr(pipeline, "CHUNK", 7)
+    monkeypatch.setattr(pipeline, "SLICE", 2)
     monkeypatch.setattr(raw, "FLUSH", 2)
     in_chunks = RawEncoder("n", lambda: modules, "cpu", store).encode(TEXTS)  # other batches: float32 rounds otherwise
     np.testing.assert_allclose(in_chunks, wanted, atol=1e-6, rtol=1e-5)
@@ -88,15 +93,15 @@ def test_a_run_that_ends_early_keeps_what_it_had_flushed(
 ) -> None:
     monkeypatch.setattr(raw, "FLUSH", 1)
     encoder = RawEncoder("n", lambda: modules, "cpu", store, token_budget=1)
-    forward = encoder.forward
-    calls = iter(range(3))
+    launch = encoder._launch
+    calls = iter(range(4))  # vectors are fetched when the next batch is launched
 
-    def interrupted(texts: list[str], prompt: str = "") -> Any:
+    def interrupted(features: dict[str, Any]) -> Any:
         if next(calls, None) is None:
             raise KeyboardInterrupt
-        return forward(texts, prompt)
+        return launch(features)
 
-    monkeypatch.setattr(encoder, "forward", interrupted)
+    monkeypatch.setattr(encoder, "_launch", interrupted)
     with pytest.raises(KeyboardInterrupt):
         encoder.encode(TEXTS)
     second = RawEncoder("n", lambda: modules, "cpu", store)
@@ -121,8 +126,10 @@ def test_a_vector_that_is_not_finite_names_its_text_and_is_not_stored(
 ) -> None:
     class Broken(torch.nn.Module):
         def forward(self, features: dict[str, Any]) -> dict[str, Any]:
-            bad = (features["input_ids"] == 5 + WORDS.index("hund")).any(dim=1)
-            features["sentence_embedding"][bad] = value
+            ids, starts = features["input_ids"][0], features["cu_seq_lens_q"].tolist()
+            for i, (start, end) in enumerate(pairwise(starts)):
+                if 5 + WORDS.index("hund") in ids[start:end]:
+                    features["sentence_embedding"][i] = value
             return features
 
     encoder = RawEncoder("n", lambda: [*modules, Broken()], "cpu", store)

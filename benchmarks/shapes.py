@@ -1,0 +1,145 @@
+"""Backbones of real shapes with random weights, made on the device: throughput does not depend on the weights' values.
+
+A word is a token, so that texts of any number of tokens can be made; the tokenizer's own time is measured apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers.sentence_transformer.modules import Pooling
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from tokenizers.processors import TemplateProcessing
+from torch import nn
+from transformers import (
+    AutoModel,
+    BertConfig,
+    LlamaConfig,
+    MistralConfig,
+    PretrainedConfig,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    XLMRobertaConfig,
+)
+
+from xalign_models.backbones.prompt_eol import PromptEOL
+from xalign_models.backbones.transformer import LanguageTransformer
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+VOCABULARY = [*SPECIAL, *(f"w{i}" for i in range(1000)), ":", '"']
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A published model's shape.
+
+    Attributes:
+        kind: Its configuration's class.
+        sizes: Width, layers, heads, heads of keys and values, width of the feed-forward layers, vocabulary.
+        options: What else the configuration says.
+    """
+
+    kind: Callable[..., PretrainedConfig]
+    sizes: tuple[int, int, int, int, int, int]
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def causal(self) -> bool:
+        return self.kind not in (BertConfig, XLMRobertaConfig)
+
+    def config(self, **changes: Any) -> PretrainedConfig:
+        """The configuration, changed where a smaller one will do."""
+        width, layers, heads, groups, inner, vocabulary = self.sizes
+        fields: dict[str, Any] = {
+            "hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads,
+            "intermediate_size": inner, "vocab_size": vocabulary, "pad_token_id": 0, "bos_token_id": 2,
+            "eos_token_id": 3, "max_position_embeddings": 514,
+        }  # fmt: skip
+        if self.causal:
+            fields["num_key_value_heads"] = groups
+        return self.kind(**{**fields, **dict(self.options), **changes})
+
+
+SHAPES = {
+    "multilingual-e5-small": Shape(BertConfig, (384, 12, 12, 12, 1536, 250_037)),
+    "XLM-R-base": Shape(XLMRobertaConfig, (768, 12, 12, 12, 3072, 250_002)),
+    "XLM-R-large": Shape(XLMRobertaConfig, (1024, 24, 16, 16, 4096, 250_002)),
+    "Qwen3-Embedding-0.6B": Shape(Qwen3Config, (1024, 28, 16, 8, 3072, 151_669), (("head_dim", 128),)),
+    "Qwen3-Embedding-4B": Shape(Qwen3Config, (2560, 36, 32, 8, 9728, 151_665), (("head_dim", 128),)),
+    "Qwen3-Embedding-8B": Shape(Qwen3Config, (4096, 36, 32, 8, 12_288, 151_665), (("head_dim", 128),)),
+    "Mistral-7B": Shape(MistralConfig, (4096, 32, 32, 8, 14_336, 32_000), (("sliding_window", 4096),)),
+    "LLaMA-2-7B": Shape(LlamaConfig, (4096, 32, 32, 32, 11_008, 32_000)),
+}
+"""By name; numbers from the published configurations."""
+SMALL = {
+    "MiniLM-L3, random weights": BertConfig(
+        vocab_size=len(VOCABULARY), hidden_size=384, num_hidden_layers=3, num_attention_heads=12, intermediate_size=1536
+    ),
+    "Llama-like L3, random weights": LlamaConfig(
+        vocab_size=len(VOCABULARY), hidden_size=384, num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2,
+        intermediate_size=1024, pad_token_id=0, bos_token_id=2, eos_token_id=3,
+    ),
+}  # fmt: skip
+"""Shapes that a CPU encodes in a second."""
+
+
+def write_checkpoint(config: PretrainedConfig, directory: Path, end: str = " [SEP]") -> None:
+    """A checkpoint of this shape with random weights and a tokenizer for which a word is a token."""
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(VOCABULARY)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.post_processor = TemplateProcessing(single=f"[CLS] $A{end}", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+        model_max_length=512,
+    ).save_pretrained(directory)  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        AutoModel.from_config(config).save_pretrained(directory)
+
+
+def backbone(config: PretrainedConfig, directory: Path) -> list[nn.Module]:
+    """Such a checkpoint's modules, with mean pooling."""
+    write_checkpoint(config, directory)
+    return [LanguageTransformer(str(directory)), Pooling(config.hidden_size, pooling_mode="mean")]
+
+
+def build(
+    shape: Shape, directory: Path, device: str, dtype: torch.dtype, pooling: str = "", **changes: Any
+) -> list[nn.Module]:
+    """The modules of a backbone of this shape, its weights drawn on the device; last-token pooling if causal."""
+    small = {"hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 64, "vocab_size": len(VOCABULARY)}
+    heads = {"num_attention_heads": 4, **({"num_key_value_heads": 2} if shape.causal else {})}
+    write_checkpoint(shape.config(**small, **heads), directory, end="" if shape.causal else " [SEP]")
+    first = (PromptEOL if shape.causal else LanguageTransformer)(str(directory))
+    with torch.random.fork_rng(devices=[]), torch.device(device):
+        torch.manual_seed(0)
+        first.model = AutoModel.from_config(shape.config(**changes), dtype=dtype)
+    pooling = pooling or ("lasttoken" if shape.causal else "mean")
+    modules = [first, Pooling(first.get_embedding_dimension(), pooling_mode=pooling)]
+    return [module.to(device).eval() for module in modules]
+
+
+def texts_of(lengths: Sequence[int], seed: int = 0) -> list[str]:
+    """Distinct texts of so many words, whose first words differ."""
+    rng = np.random.default_rng(seed)
+    words = np.array([f"w{i}" for i in range(1000)])
+    numbers = [f"{i:07d}"[::-1][:length] for i, length in enumerate(lengths)]
+    return [
+        " ".join([*words[[int(digit) for digit in number]], *rng.choice(words, length - len(number))])
+        for number, length in zip(numbers, lengths, strict=True)
+    ]
+
+
+def mixed_texts(n: int, seed: int = 0) -> list[str]:
+    """Distinct texts of 1 to 200 words, most of them short, in random order."""
+    rng = np.random.default_rng(seed)
+    lengths = np.clip(rng.lognormal(np.log(20), 0.9, n), 1, 200).astype(int)
+    words = [f"w{i}" for i in range(1000)]
+    return [" ".join([words[i % 1000], *rng.choice(words, length - 1)]) for i, length in enumerate(lengths)]

@@ -1,0 +1,74 @@
+"""What a run with ``--benchmark-json=FILE`` found, as tables in Markdown: ``python -m benchmarks.table FILE ...``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+NUMBERS = {
+    "tokens_per_s": "real tokens/s",
+    "tokens_per_s_with_tokenizer": "with the tokenizer",
+    "tokenizer_tokens_per_s": "tokenizer alone",
+    "pairs_per_s": "pairs/s",
+    "rows_per_s": "rows/s",
+    "fraction_of_roofline": "of the measured peak",
+    "useful_share": "useful share",
+    "peak_bytes": "peak GiB",
+}
+
+
+def row(benchmark: dict[str, Any]) -> dict[str, Any]:
+    """A benchmark's line: its name, its median time, and what it noted."""
+    info = benchmark["extra_info"]
+    line: dict[str, Any] = {
+        "": benchmark["name"].removeprefix("test_"),
+        "ms": f"{1e3 * benchmark['stats']['median']:.3g}",
+    }
+    if "ratio" in info:
+        low, high = min(info["ratios"]), max(info["ratios"])
+        line |= {"ratio": f"{info['ratio']:.2f} ({low:.2f}–{high:.2f})", "against": info["against"]}
+        line["by processor time"] = f"{info['processor_ratio']:.2f}"
+    for key, label in NUMBERS.items():
+        if info.get(key) is None:
+            continue
+        value = info[key] / 2**30 if key == "peak_bytes" else info[key]
+        line[label] = (
+            f"{value:.0%}" if key == "fraction_of_roofline" else f"{value:,.0f}" if value > 100 else f"{value:.3g}"
+        )
+    return line
+
+
+def tables(results: dict[str, Any]) -> Iterable[tuple[str, pd.DataFrame]]:
+    """A table per module, device and dtype, under a title that says with what it was measured."""
+    frame = pd.DataFrame(
+        {
+            "module": one["fullname"].split("::")[0].rpartition("/")[2].removesuffix(".py"),
+            "where": ", ".join(str(one["extra_info"].get(key)) for key in ("device", "dtype")),
+            "line": row(one),
+        }
+        for one in results["benchmarks"]
+    )
+    for (module, where), group in frame.groupby(["module", "where"], sort=False):
+        yield f"{module}: {where}", pd.DataFrame(list(group["line"])).fillna("")
+
+
+def main(paths: Iterable[str]) -> None:
+    """Print the tables of each file."""
+    for path in paths:
+        results = json.loads(Path(path).read_text(encoding="utf-8"))
+        info = results["benchmarks"][0]["extra_info"]
+        versions = ", ".join(f"{name} {number}" for name, number in info["versions"].items())
+        print(f"Revision {info['revision']}, {results['datetime'][:10]}; {info['threads']} thread(s); {versions}.")
+        if clocks := {one["extra_info"].get("clocks") for one in results["benchmarks"]} - {None}:
+            print(f"GPU clocks (SM, memory, their maxima) during the runs: {'; '.join(sorted(clocks))}.")
+        for title, table in tables(results):
+            print(f"\n## {title}\n\n{table.to_markdown(index=False)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,184 @@
+"""Packs: every text attends as if it were alone, with any model; models that cannot be packed are padded."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sentence_transformers.sentence_transformer.modules import Pooling
+from torch.nn.functional import scaled_dot_product_attention
+
+from xalign_models.backbones import packing
+from xalign_models.backbones.pipeline import can_pack
+from xalign_models.backbones.prompt_eol import PromptEOL
+from xalign_models.backbones.raw import RawEncoder
+from xalign_models.backbones.transformer import LanguageTransformer
+
+from .conftest import WORDS
+
+SIZES = {
+    "vocab_size": 5 + len(WORDS), "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "intermediate_size": 48, "initializer_range": 0.3,
+}  # fmt: skip
+GROUPS = {"num_key_value_heads": 2, "head_dim": 8}
+WINDOWS = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+KINDS: dict[str, dict[str, Any]] = {
+    "Bert": {},
+    "XLMRoberta": {"pad_token_id": 1, "max_position_embeddings": 66},
+    "ModernBert": {"local_attention": 8, "global_attn_every_n_layers": 2, "pad_token_id": 0, "cls_token_id": 2,
+                   "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3},
+    "Llama": {"num_key_value_heads": 2},
+    "Mistral": {**GROUPS, "sliding_window": 8},
+    "Qwen3": GROUPS,
+    "Gemma3Text": {**GROUPS, **WINDOWS, "query_pre_attn_scalar": 8},
+}  # fmt: skip
+PADDED: dict[str, dict[str, Any]] = {"Gemma2": {**GROUPS, "attn_logit_softcapping": 1.0}, "DebertaV2": {}, "Bloom": {}}
+RNG = np.random.default_rng(0)
+TEXTS = [" ".join(RNG.choice(WORDS, size=size)) for size in [*RNG.integers(0, 20, 30), 1, 1]]
+
+
+def backbone(checkpoint: Path, folder: Path, kind: str, options: dict[str, Any], dtype: str = "float32") -> list[Any]:
+    """Random weights of some kind of model, with the tokenizer of the checkpoint."""
+    import transformers
+
+    sizes = SIZES if kind != "Bloom" else {"vocab_size": 5 + len(WORDS), "hidden_size": 32, "n_layer": 2, "n_head": 4}
+    config = getattr(transformers, f"{kind}Config")(**{**sizes, **options})
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        transformers.AutoModel.from_config(config).save_pretrained(folder)
+    transformers.AutoTokenizer.from_pretrained(checkpoint).save_pretrained(folder)
+    causal = kind not in ("Bert", "XLMRoberta", "ModernBert", "DebertaV2")
+    first = (PromptEOL if causal else LanguageTransformer)(str(folder), model_kwargs={"torch_dtype": dtype})
+    return [first.eval(), Pooling(32, "lasttoken" if causal else "mean")]
+
+
+def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return (a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+
+
+@pytest.mark.parametrize(("dtype", "least"), [("float32", 0.9999), ("bfloat16", 0.999)])
+@pytest.mark.parametrize("prompt", ["", "the cat sees a [TEXT] dog"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_packed_vectors_are_those_of_each_text_alone(
+    checkpoint: Path, tmp_path: Path, kind: str, prompt: str, dtype: str, least: float
+) -> None:
+    modules = backbone(checkpoint, tmp_path, kind, KINDS[kind], dtype)
+    raw = RawEncoder("n", lambda: modules, "cpu", token_budget=60)
+    packed = raw.encode(TEXTS, prompt)
+    alone = np.concatenate([raw.forward([text], prompt) for text in TEXTS])
+    assert can_pack(modules[0])
+    assert raw.counts.computed_tokens <= raw.counts.real_tokens
+    assert cosines(packed, alone).min() > least
+    assert cosines(packed, np.roll(alone, 1, axis=0)).min() < 0.99  # texts differ
+
+
+@pytest.mark.parametrize("kind", PADDED)
+def test_a_model_that_cannot_be_packed_is_padded_and_that_is_logged(
+    checkpoint: Path, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    modules = backbone(checkpoint, tmp_path, kind, PADDED[kind])
+    raw = RawEncoder("n", lambda: modules, "cpu", token_budget=60)
+    before = modules[0].model.config._attn_implementation
+    with caplog.at_level(logging.INFO, "xalign_models"):
+        vectors = raw.encode(TEXTS)
+    assert [record.message.split(" ")[0] for record in caplog.records] == [type(modules[0].model).__name__]
+    assert modules[0].model.config._attn_implementation == before
+    assert raw.counts.computed_tokens > raw.counts.real_tokens
+    assert cosines(vectors, np.concatenate([raw.forward([text]) for text in TEXTS])).min() > 0.9999
+
+
+def test_a_model_whose_texts_would_see_each_other_is_padded(
+    modules: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leaking(module: Any, query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
+        return scaled_dot_product_attention(query, key, value).transpose(1, 2), None
+
+    monkeypatch.setitem(packing.AttentionInterface._global_mapping, packing.ATTENTION, leaking)
+    assert not can_pack(modules[0])
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    st.integers(0, 3),
+    st.booleans(),
+    st.one_of(st.none(), st.integers(1, 9)),
+    st.sampled_from([1, 2, 4]),
+)
+def test_attention_is_within_each_text(
+    lengths: list[int], shared: int, causal: bool, window: int | None, groups: int
+) -> None:
+    shared = shared if causal else 0  # else first tokens see what follows, and differ
+    lengths = [shared + n for n in sorted(lengths)]
+    rows = [np.concatenate([np.arange(shared), 100 * i + np.arange(n - shared)]) for i, n in enumerate(lengths, 1)]
+    features = packing.pack(rows, shared)
+    assert sum(texts * queries for texts, queries, _ in features["runs"]) == features["input_ids"].numel()
+    ids = features.pop("input_ids")[0]
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(heads, 1000, 8, generator=generator) for heads in (4, groups, groups))  # by token
+    del features["position_ids"]
+    out, _ = packing.attention(
+        torch.nn.Identity(), *(one[None, :, ids] for one in (q, k, v)),
+        is_causal=causal, sliding_window=window, **features,
+    )  # fmt: skip
+    states = {"input_ids": ids[None], "position_ids": ids[None], "out": out, **features}
+    packing.unshare(states, "out")
+    assert states["input_ids"][0].tolist() == np.concatenate(rows).tolist()
+    starts = states["cu_seq_lens_q"].tolist()
+    for row, start, end in zip(rows, starts[:-1], starts[1:], strict=True):
+        distance = np.subtract.outer(np.arange(len(row)), np.arange(len(row)))
+        seen = (distance >= 0 if causal else True) & (np.abs(distance) < (window or 100))
+        alone = scaled_dot_product_attention(
+            *(one[None, :, row] for one in (q, k, v)), attn_mask=torch.from_numpy(seen), enable_gqa=True
+        )[0].transpose(0, 1)
+        torch.testing.assert_close(states["out"][0, start:end], alone, atol=1e-5, rtol=1e-5)
+
+
+def test_the_kernels_arguments_are_those_that_torch_declares() -> None:
+    """No GPU here: torch's own description of the operator takes them and gives the shape."""
+    features = packing.pack([np.arange(5), np.arange(3)], kernel=True)
+    starts = features["cu_seq_lens_q"].to("meta")
+    q, k = (torch.empty(1, heads, 8, 16, dtype=torch.bfloat16, device="meta") for heads in (4, 2))
+    out, _ = packing.attention(
+        torch.nn.Identity(), q, k, k, cu_seq_lens_q=starts, cu_seq_lens_k=starts, max_length_q=5, max_length_k=5,
+        scaling=0.25, sliding_window=4, is_causal=True,
+    )  # fmt: skip
+    assert (out.shape, out.dtype) == ((1, 8, 4, 16), torch.bfloat16)
+    assert "runs" not in features
+
+
+@pytest.mark.parametrize("name", ["softcap", "position_bias", "s_aux"])
+def test_what_it_lacks_it_refuses(name: str) -> None:
+    features = packing.pack([np.arange(5)])
+    q = torch.zeros(1, 1, 5, 8)
+    with pytest.raises(ValueError, match="no soft cap"):
+        packing.attention(torch.nn.Identity(), q, q, q, **{**features, name: 1.0})
+
+
+def test_content_alone_is_kept_and_a_text_without_any_keeps_all() -> None:
+    rows = [np.array([2, 7, 8, 3]), np.array([2, 3]), np.array([2, 9, 3])]
+    features = packing.pack(rows)
+    features["states"] = features["input_ids"][..., None].float()
+    packing.keep_content(features, [2, 3], "states")
+    assert features["states"].flatten().tolist() == [7, 8, 2, 3, 9]
+    assert features["cu_seq_lens_q"].tolist() == [0, 2, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("rows", "shared"),
+    [
+        ([[1, 2, 3, 4, 5], [1, 2, 3, 4, 6]], 4),
+        ([[1, 2, 3, 4, 5], [1, 2, 3, 4]], 3),  # one token at least is the text's own
+        ([[1, 2, 3], [1, 2, 4]], 0),  # too few to be worth it
+        ([[1, 2, 3, 4, 5]], 0),
+        ([[9, 2, 3, 4, 5], [1, 2, 3, 4, 6]], 0),
+    ],
+)
+def test_tokens_that_all_begin_with(rows: list[list[int]], shared: int) -> None:
+    assert packing.shared_tokens([np.array(row) for row in rows]) == shared

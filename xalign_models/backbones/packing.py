@@ -1,0 +1,229 @@
+"""The texts of a batch one behind the other, without padding, and the attention that keeps them apart."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
+
+logger = logging.getLogger(__name__)
+
+ATTENTION = "xalign_packed"
+"""The attention's name among transformers'. It is in none of its tables of masks: no mask is made."""
+MIN_SHARED = 3
+"""Tokens that all texts of a batch begin with, from which on they are computed once instead of once per text."""
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None = None,
+    *,
+    cu_seq_lens_q: Tensor,
+    cu_seq_lens_k: Tensor,
+    max_length_q: int,
+    max_length_k: int,
+    keys: Tensor | None = None,
+    runs: Sequence[tuple[int, int, int]] = (),
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    is_causal: bool | None = None,
+    softcap: float | None = None,
+    position_bias: Tensor | None = None,
+    s_aux: Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attention within each text of a pack, as transformers calls it.
+
+    Args:
+        module: The layer; says whether it is causal where the call does not.
+        query: (1, heads, tokens, dim).
+        key: (1, groups of heads, tokens, dim), and so the values.
+        value: See ``key``.
+        attention_mask: None: what is masked follows from the lengths.
+        cu_seq_lens_q: (texts + 1,) int32, where each text's queries begin.
+        cu_seq_lens_k: The same of keys.
+        max_length_q: Most queries of a text.
+        max_length_k: Most keys of a text.
+        keys: Which tokens are each text's keys; None where its own are.
+        runs: Texts of equal length, (texts, queries, keys); given where there is no kernel for packs.
+        scaling: Of the scores.
+        sliding_window: How far a token sees.
+        is_causal: Whether it sees only what is before it.
+        softcap: Not supported, and neither are the next two.
+        position_bias: A learned one.
+        s_aux: Attention sinks.
+        **kwargs: What else transformers passes along.
+
+    Returns:
+        (1, tokens, heads, dim), and no weights.
+
+    Raises:
+        ValueError: The model needs what is not supported.
+    """
+    if softcap is not None or position_bias is not None or s_aux is not None:
+        raise ValueError("packed attention has no soft cap, no learned bias and no sinks")
+    causal = is_causal if is_causal is not None else bool(getattr(module, "is_causal", True))
+    if keys is not None:
+        key, value = key[:, :, keys], value[:, :, keys]
+    q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
+    if not runs:
+        # What torch.nn.attention.varlen wraps; the wrapper's signature is another in each release of torch.
+        back = -1 if sliding_window is None or sliding_window >= max_length_k else sliding_window - 1
+        out = torch.ops.aten._flash_attention_forward(
+            q, k, v, cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k, 0.0, causal, False,
+            scale=scaling, window_size_left=back, window_size_right=0 if causal else back,
+        )[0]  # fmt: skip
+        return out[None], None
+    parts: list[Tensor] = []
+    at_q = at_k = 0
+    for texts, length_q, length_k in runs:
+        end_q, end_k = at_q + texts * length_q, at_k + texts * length_k
+        mask = _mask(length_q, length_k, causal, sliding_window, query.device)
+        part = scaled_dot_product_attention(
+            q[at_q:end_q].reshape(texts, length_q, *q.shape[1:]).transpose(1, 2),
+            k[at_k:end_k].reshape(texts, length_k, *k.shape[1:]).transpose(1, 2),
+            v[at_k:end_k].reshape(texts, length_k, *v.shape[1:]).transpose(1, 2),
+            attn_mask=mask,
+            is_causal=causal and mask is None,
+            scale=scaling,
+            enable_gqa=q.shape[1] != k.shape[1],
+        )
+        parts.append(part.transpose(1, 2).flatten(0, 1))
+        at_q, at_k = end_q, end_k
+    return torch.cat(parts)[None], None
+
+
+def _mask(queries: int, keys: int, causal: bool, window: int | None, device: torch.device) -> Tensor | None:
+    """What the last ``queries`` of a text's tokens see of them all; None where the flag of causality says it."""
+    window = window if window is not None and window < keys else None
+    if window is None and (not causal or queries == keys):
+        return None
+    distance = torch.arange(keys - queries, keys, device=device)[:, None] - torch.arange(keys, device=device)
+    seen = distance >= 0 if causal else torch.ones_like(distance, dtype=torch.bool)
+    return seen if window is None else seen & (distance.abs() < window)
+
+
+AttentionInterface.register(ATTENTION, attention)
+
+
+@contextmanager
+def packed_attention(model: Any) -> Iterator[None]:
+    """Let a transformers model attend within packs."""
+    before = model.config._attn_implementation
+    model.set_attn_implementation(ATTENTION)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
+
+
+def pack(rows: Sequence[npt.NDArray[np.int64]], shared: int = 0, kernel: bool = False) -> dict[str, Any]:
+    """One row of all texts' tokens, and what :func:`attention` needs to know.
+
+    Args:
+        rows: Token ids of each text, none empty; texts of equal length side by side.
+        shared: How many first tokens they have in common that are to be there once; less than the shortest has.
+        kernel: Whether there is a kernel for packs.
+
+    Returns:
+        Features for a transformers model, positions counted from 0.
+    """
+    lengths = np.array([len(row) for row in rows])
+    tails, positions = [row[shared:] for row in rows], [np.arange(shared, n) for n in lengths]
+    if shared:
+        tails, positions = [rows[0][:shared], *tails], [np.arange(shared), *positions]
+        lengths = np.concatenate([[shared], lengths])
+    queries = np.array([len(one) for one in tails])
+    features: dict[str, Any] = {
+        "input_ids": torch.from_numpy(np.concatenate(tails))[None],
+        "position_ids": torch.from_numpy(np.concatenate(positions))[None],
+        "cu_seq_lens_q": _starts(queries),
+        "cu_seq_lens_k": _starts(lengths),
+        "max_length_q": int(queries.max()),
+        "max_length_k": int(lengths.max()),
+    }
+    if shared:
+        starts = np.cumsum(queries)[:-1]
+        own = [np.concatenate([np.arange(shared), np.arange(at, at + n)])
+               for at, n in zip(starts, queries[1:], strict=True)]  # fmt: skip
+        features["keys"] = torch.from_numpy(np.concatenate([np.arange(shared), *own]))
+        features["shared"] = shared
+    if not kernel:
+        pairs = zip(queries.tolist(), lengths.tolist(), strict=True)
+        features["runs"] = [(len(list(some)), *pair) for pair, some in groupby(pairs)]
+    return features
+
+
+def unshare(features: dict[str, Any], *names: str) -> None:
+    """Give each text its own first tokens again: ids, and states (1, tokens, d) under the names, in place."""
+    shared = features.pop("shared", 0)
+    features.pop("runs", None)
+    if not shared:
+        return
+    own = features.pop("keys")[shared:]
+    for name in ("input_ids", "position_ids", *names):
+        value = features[name]
+        features[name] = tuple(one[:, own] for one in value) if isinstance(value, tuple) else value[:, own]
+    features["cu_seq_lens_q"] = features["cu_seq_lens_k"] = features["cu_seq_lens_k"][1:] - shared
+    features["max_length_q"] = features["max_length_k"]
+
+
+def keep_content(features: dict[str, Any], special: Sequence[int], name: str) -> None:
+    """Leave special tokens' states out of a pack, in place; all stay of a text that has no others."""
+    ids, starts = features["input_ids"][0], features["cu_seq_lens_q"].long()
+    text = torch.arange(len(starts) - 1, device=ids.device).repeat_interleave(starts.diff(), output_size=len(ids))
+    content = ~torch.isin(ids, torch.tensor(special, device=ids.device))
+    counts = torch.zeros_like(starts[1:]).index_add(0, text, content.long())
+    kept = (content | (counts == 0)[text]).nonzero()[:, 0]
+    features[name] = features[name][:, kept]
+    lengths = torch.bincount(text[kept], minlength=len(counts))
+    features["cu_seq_lens_q"] = nn.functional.pad(lengths.cumsum(0), (1, 0)).int()
+    features["max_length_q"] = int(lengths.max())
+
+
+def shared_tokens(rows: Sequence[npt.NDArray[np.int64]]) -> int:
+    """How many first tokens all rows have in common, short of the last of the shortest; 0 if that is too few."""
+    most = min(len(row) for row in rows) - 1
+    if len(rows) == 1 or most < MIN_SHARED:
+        return 0
+    same = (np.stack([row[:most] for row in rows]) == rows[0][:most]).all(axis=0)
+    shared = most if same.all() else int(same.argmin())
+    return shared if shared >= MIN_SHARED else 0
+
+
+def has_kernel(model: Any) -> bool:
+    """Whether torch has a kernel for packs: FlashAttention's, in half precision on a GPU that can do it."""
+    config = model.config.get_text_config()
+    dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return bool(
+        model.device.type == "cuda"
+        and model.dtype in (torch.float16, torch.bfloat16)
+        and torch.cuda.get_device_capability(model.device) >= (8, 0)
+        and dim % 8 == 0
+        and dim <= 256
+    )
+
+
+def first_position(model: nn.Module) -> int:
+    """The position of a text's first token: behind the padding index in RoBERTa and its kind, else 0."""
+    for module in model.modules():
+        index = getattr(module, "padding_idx", None)
+        if isinstance(index, int) and isinstance(getattr(module, "position_embeddings", None), nn.Embedding):
+            return index + 1
+    return 0
+
+
+def _starts(lengths: npt.NDArray[np.int64]) -> Tensor:
+    return torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))

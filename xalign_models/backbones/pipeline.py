@@ -1,0 +1,198 @@
+"""From texts to batches on the device: tokenised once, sorted, packed, and made ahead of the device's need."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from xalign_models.backbones import packing
+from xalign_models.backbones.batching import packed_batches, token_budget_batches
+from xalign_models.backbones.prompt_eol import PromptEOL
+from xalign_models.backbones.templates import prompted
+from xalign_models.backbones.transformer import LanguageTransformer
+
+logger = logging.getLogger(__name__)
+
+CHUNK = 16_384
+"""Texts that are tokenised and sorted together."""
+FIRST_CHUNK = 1_024
+"""Texts of the first chunk, for which the device waits; each later one is twice as large, up to CHUNK."""
+SLICE = 512
+"""Texts that go through the tokenizer together."""
+AHEAD = 4
+"""Batches that wait for the device."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Texts that go through a backbone together.
+
+    Attributes:
+        rows: Which of the texts, (b,).
+        features: What the first module takes.
+        real_tokens: Tokens of the texts.
+        computed_tokens: Those, with padding, without what is shared.
+    """
+
+    rows: npt.NDArray[np.int64]
+    features: dict[str, Any]
+    real_tokens: int
+    computed_tokens: int
+
+
+def token_budget(first: Any, device: str) -> int:
+    """Tokens of a batch: on a CPU few, so that activations stay in the cache; on a GPU about 64 million activations.
+
+    That is 16,384 tokens of a model of width 4,096, and more of a narrower one, whose kernels are short: a batch has to
+    outlast the launches of its kernels.
+    """
+    if device == "cpu":
+        return 2_048
+    width = first.get_embedding_dimension() if device.startswith("cuda") else 4_096
+    return int(2**26 // width)
+
+
+def batches(first: Any, texts: Sequence[str], prompt: str, budget: int, device: str) -> Iterator[Batch]:
+    """Batches of all texts, the longest of a chunk first; packed where the first module can, made ahead in a thread.
+
+    Args:
+        first: The first module of a backbone.
+        texts: n texts.
+        prompt: Of all of them.
+        budget: Tokens of a batch.
+        device: Where they go; pinned memory is used for a GPU.
+    """
+    return ahead(_chunks(first, texts, prompt, budget, device, _packed if can_pack(first) else _padded))
+
+
+def _chunks(
+    first: Any, texts: Sequence[str], prompt: str, budget: int, device: str, make: Callable[..., Iterator[Batch]]
+) -> Iterator[Batch]:
+    start, size = 0, FIRST_CHUNK
+    while start < len(texts):
+        for batch in make(first, texts[start : start + size], prompt, budget):
+            features = batch.features
+            if device.startswith("cuda"):
+                features = {k: v.pin_memory() if torch.is_tensor(v) else v for k, v in features.items()}
+            yield replace(batch, rows=start + batch.rows, features=features)
+        start, size = start + size, min(2 * size, CHUNK)
+
+
+def _packed(first: Any, texts: Sequence[str], prompt: str, budget: int) -> Iterator[Batch]:
+    rows, others = tokenise(first, texts, prompt)
+    position, kernel = packing.first_position(first.model), packing.has_kernel(first.model)
+    for group in packed_batches([len(row) for row in rows], budget):
+        chosen = [rows[i] for i in group]
+        shared = packing.shared_tokens(chosen) if isinstance(first, PromptEOL) else 0
+        features = packing.pack(chosen, shared, kernel)
+        features["position_ids"] += position
+        tokens = sum(map(len, chosen))
+        yield Batch(group, {**others, **features}, tokens, features["input_ids"].shape[1])
+
+
+def _padded(first: Any, texts: Sequence[str], prompt: str, budget: int) -> Iterator[Batch]:
+    lengths = token_counts(first, texts, prompt)
+    for group in token_budget_batches(lengths, budget):
+        features = first.preprocess([texts[i] for i in group], prompt=prompt or None)
+        own = [lengths[i] for i in group]
+        yield Batch(group, features, sum(own), len(own) * max(own))
+
+
+def tokenise(first: Any, texts: Sequence[str], prompt: str) -> tuple[list[npt.NDArray[np.int64]], dict[str, Any]]:
+    """Token ids of each text as the model would see them, and the features that all of them share.
+
+    A text that has no tokens, which is an empty one without special tokens, stands for a padding token.
+    """
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # so that a slice has little padding
+    rows: list[Any] = [None] * len(texts)
+    others: dict[str, Any] = {}
+    for start in range(0, len(order), SLICE):
+        some = order[start : start + SLICE]
+        features = first.preprocess([texts[i] for i in some], prompt=prompt or None)
+        mask = features["attention_mask"].bool()
+        ends = mask.sum(dim=1).cumsum(dim=0).numpy()[:-1]
+        for i, row in zip(some, np.split(features["input_ids"][mask].numpy(), ends), strict=True):
+            rows[i] = row if len(row) else np.array([first.tokenizer.pad_token_id or 0])
+        others = {name: one for name, one in features.items() if not torch.is_tensor(one)}
+    return rows, others
+
+
+def token_counts(first: Any, texts: Sequence[str], prompt: str = "") -> list[int]:
+    """Tokens of each prompted text after truncation; characters where the module has no such tokenizer."""
+    tokenizer = getattr(first, "tokenizer", None)
+    if not callable(tokenizer):
+        return [len(text) + 1 for text in texts]
+    limit = getattr(first, "max_seq_length", None)
+    ids = tokenizer([prompted(prompt, text) for text in texts], truncation=limit is not None, max_length=limit)
+    return [max(1, len(one)) for one in ids["input_ids"]]
+
+
+def can_pack(first: Any) -> bool:
+    """Whether the module's texts can be packed: it is a transformer of ours, and they do not see each other then.
+
+    That is tried, once: a text must have the same states behind another one, whatever that says, and nearly those that
+    it has by itself.
+    """
+    if not isinstance(first, LanguageTransformer):
+        return False
+    known = getattr(first, "_packs", None)
+    if known is None:
+        try:
+            known = _apart(first)
+        except Exception as error:  # whatever a model of some kind does with what it does not know
+            known, reason = False, f": {error}"
+        else:
+            reason = ""
+        if not known:
+            logger.info("%s cannot be packed and is padded%s", type(first.model).__name__, reason)
+        first._packs = known
+    return known
+
+
+@torch.inference_mode()
+def _apart(first: Any) -> bool:
+    """Whether a text behind another has the states that it has behind a third one, and nearly those it has alone."""
+    config = first.model.config.get_text_config()
+    if first.model.training or not first.model.is_backend_compatible():
+        return False
+    ids = (np.arange(3 * 7) * 7919 + 11) % (config.vocab_size - 1)
+    ids[ids == config.pad_token_id] = config.vocab_size - 1
+    before, other, text = ids.reshape(3, 7)
+    text = text[:5]
+
+    def states(*rows: npt.NDArray[np.int64]) -> torch.Tensor:
+        features = packing.pack(rows, kernel=packing.has_kernel(first.model))
+        features["position_ids"] += packing.first_position(first.model)
+        features = {k: v.to(first.model.device) if torch.is_tensor(v) else v for k, v in features.items()}
+        with packing.packed_attention(first.model):
+            packed: torch.Tensor = first.model(**features).last_hidden_state[0, 7:12].float()
+        return packed
+
+    alone = torch.from_numpy(text)[None].to(first.model.device)
+    wanted = first.model(input_ids=alone, attention_mask=torch.ones_like(alone)).last_hidden_state[0].float()
+    one, two = states(before, text, before), states(other, text, other)
+    scale = wanted.abs().max()
+    return bool((one - two).abs().max() < 1e-4 * scale and (one - wanted).abs().max() < 0.05 * scale)
+
+
+def ahead(items: Iterator[T]) -> Iterator[T]:
+    """The same items, made in a thread while earlier ones are used."""
+    done: Any = object()
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            waiting = deque(pool.submit(next, items, done) for _ in range(AHEAD))
+            while (item := waiting.popleft().result()) is not done:
+                waiting.append(pool.submit(next, items, done))
+                yield item
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
