@@ -138,7 +138,8 @@ def pack(rows: Sequence[npt.NDArray[np.int64]], shared: int = 0, kernel: bool = 
         kernel: Whether there is a kernel for packs.
 
     Returns:
-        Features for a transformers model, positions counted from 0.
+        Features for a transformers model, positions counted from 0; and ``seq_idx``, the text of each token once all
+        texts have their first ones again, which pooling reads and the model does not.
     """
     lengths = np.array([len(row) for row in rows])
     tails, positions = [row[shared:] for row in rows], [np.arange(shared, n) for n in lengths]
@@ -153,6 +154,7 @@ def pack(rows: Sequence[npt.NDArray[np.int64]], shared: int = 0, kernel: bool = 
         "cu_seq_lens_k": _starts(lengths),
         "max_length_q": int(queries.max()),
         "max_length_k": int(lengths.max()),
+        "seq_idx": torch.from_numpy(np.repeat(np.arange(len(rows)), [len(row) for row in rows]))[None],
     }
     if shared:
         starts = np.cumsum(queries)[:-1]
@@ -173,24 +175,28 @@ def unshare(features: dict[str, Any], *names: str) -> None:
     if not shared:
         return
     own = features.pop("keys")[shared:]
-    for name in ("input_ids", "position_ids", *names):
-        value = features[name]
-        features[name] = tuple(one[:, own] for one in value) if isinstance(value, tuple) else value[:, own]
+    _take(features, own, "input_ids", "position_ids", *names)
     features["cu_seq_lens_q"] = features["cu_seq_lens_k"] = features["cu_seq_lens_k"][1:] - shared
     features["max_length_q"] = features["max_length_k"]
 
 
-def keep_content(features: dict[str, Any], special: Sequence[int], name: str) -> None:
-    """Leave special tokens' states out of a pack, in place; all stay of a text that has no others."""
-    ids, starts = features["input_ids"][0], features["cu_seq_lens_q"].long()
-    text = torch.arange(len(starts) - 1, device=ids.device).repeat_interleave(starts.diff(), output_size=len(ids))
+def keep_content(features: dict[str, Any], special: Sequence[int], *names: str) -> None:
+    """Leave special tokens' states, under the names, out of a pack, in place; all stay of a text without others."""
+    ids, text = features["input_ids"][0], features["seq_idx"][0]
     content = ~torch.isin(ids, torch.tensor(special, device=ids.device))
-    counts = torch.zeros_like(starts[1:]).index_add(0, text, content.long())
+    counts = features["cu_seq_lens_q"].new_zeros(len(features["cu_seq_lens_q"]) - 1)
+    counts = counts.index_add(0, text, content.to(counts.dtype))
     kept = (content | (counts == 0)[text]).nonzero()[:, 0]
-    features[name] = features[name][:, kept]
+    _take(features, kept, "seq_idx", *names)
     lengths = torch.bincount(text[kept], minlength=len(counts))
     features["cu_seq_lens_q"] = nn.functional.pad(lengths.cumsum(0), (1, 0)).int()
-    features["max_length_q"] = int(lengths.max())
+
+
+def _take(features: dict[str, Any], tokens: Tensor, *names: str) -> None:
+    """Some tokens of what is (1, tokens, ...), or a tuple of such."""
+    for name in names:
+        value = features[name]
+        features[name] = tuple(one[:, tokens] for one in value) if isinstance(value, tuple) else value[:, tokens]
 
 
 def shared_tokens(rows: Sequence[npt.NDArray[np.int64]]) -> int:

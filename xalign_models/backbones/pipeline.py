@@ -172,6 +172,7 @@ def _apart(first: Any) -> bool:
 
     def states(*rows: npt.NDArray[np.int64]) -> torch.Tensor:
         features = packing.pack(rows, kernel=packing.has_kernel(first.model))
+        del features["seq_idx"]
         features["position_ids"] += packing.first_position(first.model)
         features = {k: v.to(first.model.device) if torch.is_tensor(v) else v for k, v in features.items()}
         with packing.packed_attention(first.model):

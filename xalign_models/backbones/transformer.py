@@ -191,11 +191,16 @@ class LanguageTransformer(Transformer):
         return features
 
     def _forward_packed(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        texts = features.pop("seq_idx")
+        if getattr(self.model.config, "use_cache", False):
+            kwargs = {**kwargs, "use_cache": False}
         with packed_attention(self.model):
             features = super().forward(features, **kwargs)
-        unshare(features, self.module_output_name, *({"all_layer_embeddings"} & features.keys()))
+        features["seq_idx"] = texts
+        states = {self.module_output_name, "all_layer_embeddings"} & features.keys()
+        unshare(features, *states)
         if not self.pool_special_tokens:
-            keep_content(features, self._special_ids(), self.module_output_name)
+            keep_content(features, self._special_ids(), *states)
         return features
 
 

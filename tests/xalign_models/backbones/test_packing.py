@@ -123,6 +123,7 @@ def test_attention_is_within_each_text(
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(heads, 1000, 8, generator=generator) for heads in (4, groups, groups))  # by token
     del features["position_ids"]
+    assert features.pop("seq_idx")[0].tolist() == [i for i, row in enumerate(rows) for _ in row]
     out, _ = packing.attention(
         torch.nn.Identity(), *(one[None, :, ids] for one in (q, k, v)),
         is_causal=causal, sliding_window=window, **features,
@@ -165,9 +166,12 @@ def test_content_alone_is_kept_and_a_text_without_any_keeps_all() -> None:
     rows = [np.array([2, 7, 8, 3]), np.array([2, 3]), np.array([2, 9, 3])]
     features = packing.pack(rows)
     features["states"] = features["input_ids"][..., None].float()
-    packing.keep_content(features, [2, 3], "states")
+    features["layers"] = (features["states"], -features["states"])
+    packing.keep_content(features, [2, 3], "states", "layers")
+    assert features["layers"][1].flatten().tolist() == [-7, -8, -2, -3, -9]
     assert features["states"].flatten().tolist() == [7, 8, 2, 3, 9]
     assert features["cu_seq_lens_q"].tolist() == [0, 2, 4, 5]
+    assert features["seq_idx"].tolist() == [[0, 0, 1, 1, 2]]
 
 
 @pytest.mark.parametrize(
