@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -14,8 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
-
-logger = logging.getLogger(__name__)
 
 ATTENTION = "xalign_packed"
 """The attention's name among transformers'. It is in none of its tables of masks: no mask is made."""
