@@ -27,6 +27,7 @@ def pytest_addoption(parser):
     group.addoption("--bench-threads", type=int, default=1, help="CPU threads of everything that is timed")
     group.addoption("--bench-corpus", default="gettext:test", help="corpus of test_harness, e.g. flores")
     group.addoption("--bench-languages", default="de en fr ru", help="its languages; gettext must have them too")
+    group.addoption("--bench-rows", type=int, default=100, help="its rows per language, from the top")
     group.addoption(
         "--bench-all-languages", type=int, default=24, help="languages of test_mining's all pairs; Flores: 204"
     )
@@ -38,7 +39,6 @@ def pytest_addoption(parser):
     group.addoption(
         "--bench-profile", type=Path, help="write the longest GPU kernels of each GPU benchmark to this JSON"
     )
-    group.addoption("--bench-rows", type=int, default=100, help="its rows per language, from the top")
 
 
 def pytest_configure(config):
