@@ -1,0 +1,59 @@
+"""The benchmarks: they run where there is no mteb, and their findings become tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+WITHOUT = """
+import sys
+from importlib.metadata import Distribution, PackageNotFoundError
+known = Distribution.from_name.__func__
+def from_name(cls, name):
+    if name in ("mteb", "datasets"):
+        raise PackageNotFoundError(name)
+    return known(cls, name)
+Distribution.from_name = classmethod(from_name)
+sys.modules["mteb"] = sys.modules["datasets"] = None
+"""
+"""As if neither package were installed."""
+
+
+def run(*arguments: str, path: Path = ROOT) -> str:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(path), str(ROOT)])}
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_all_but_those_of_tasks_need_neither_mteb_nor_datasets(tmp_path: Path) -> None:
+    (tmp_path / "without_mteb.py").write_text(WITHOUT)
+    options = ["pytest", "-p", "without_mteb", "-p", "no:cacheprovider", "-n0", "-q"]
+    collected = run(*options, "--collect-only", "benchmarks", path=tmp_path)
+    modules = {path.name for path in ROOT.glob("benchmarks/test_*.py")}
+    without = {name for name in modules if f"benchmarks/{name}" not in collected}
+    assert without == {"test_harness.py", "test_product_search.py"}  # they measure tasks, which are mteb's
+    findings = tmp_path / "findings.json"
+    run(
+        *options, f"--benchmark-json={findings}", "benchmarks/test_encode.py::test_repeated_texts[cpu]",
+        "benchmarks/test_encode.py::test_shape", "benchmarks/test_prompt_eol.py::test_shared_prefix[cpu]",
+        path=tmp_path,
+    )  # fmt: skip
+    info = {one["name"]: one["extra_info"] for one in json.loads(findings.read_text())["benchmarks"]}
+    assert set(info) == {"test_repeated_texts[cpu]", "test_shared_prefix[cpu]"}  # those for a GPU have skipped
+    assert all({"versions", "revision", "threads", "dtype", "device", "ratio"} <= set(one) for one in info.values())
+
+    printed = run("benchmarks.table", str(findings))
+    assert "## test_encode: cpu, float32" in printed
+    (line,) = (line for line in printed.splitlines() if line.startswith("| repeated_texts[cpu]"))
+    assert f"{info['test_repeated_texts[cpu]']['ratio']:.2f} (" in line
+    assert "sentence-transformers" in line
