@@ -46,6 +46,9 @@ class LanguageTransformer(Transformer):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        if "text" in self.modality_config:  # a tokenizer's chat template would make a message of each text
+            self.modality_config.pop("message", None)
+            self.input_formatter.supported_modalities = list(self.modality_config)
         self.base = dict(base) if base else None
         self.pool_special_tokens = pool_special_tokens
         self.prompts = dict(prompts or {})

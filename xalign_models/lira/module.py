@@ -90,7 +90,8 @@ class LiRA(InputModule):
         backbones = {part: spec.backbone for part, spec in specs.items()}
         english = backbones["english"]
         backbones["english"] = dataclasses.replace(english, dtype=design.dtype or english.dtype)
-        return cls(Network(*(_open(part, spec) for part, spec in backbones.items()), design, seed), backbones)
+        encoder, fusing = (_open(part, spec) for part, spec in backbones.items())
+        return cls(Network(encoder, fusing, design, seed), backbones)
 
     @property
     def design(self) -> Design:

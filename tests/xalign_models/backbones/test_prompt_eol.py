@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import AutoTokenizer
 
 from xalign_models import registry
 from xalign_models.backbones import loading
@@ -170,6 +172,17 @@ def test_a_lm_without_a_pad_token_is_padded_all_the_same(make_lm: Any) -> None:
     modules = loading.load_modules(spec_of(make_lm()), "cpu")
     assert isinstance(modules[0], PromptEOL)
     assert modules[0].tokenizer.pad_token == "</s>"
+
+
+def test_a_chat_template_of_the_tokenizer_changes_nothing(make_lm: Any, tmp_path: Path) -> None:
+    path = make_lm()
+    chat = shutil.copytree(path, tmp_path / "chat")
+    (chat / "chat_template.jinja").write_text(
+        "{% for m in messages %}<s>{{ m['role'] }}{{ m['content'] }}</s>{% endfor %}"
+    )
+    assert AutoTokenizer.from_pretrained(chat).chat_template
+    before, after = (encoder(spec_of(one)).encode(TEXTS, ENGLISH) for one in (path, chat))
+    np.testing.assert_array_equal(after, before)
 
 
 def test_self_prompts_take_the_template_of_each_texts_language(make_lm: Any) -> None:
