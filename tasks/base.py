@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,13 +15,15 @@ from torch.utils.data import DataLoader
 from xalign_models import corpora
 from xalign_models.corpora import Corpus
 from xalign_models.errors import DataError, XAlignError
-from xalign_models.paths import atomic_file
+from xalign_models.harness.cache import save_items
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol
     from mteb.types import EncodeKwargs, PromptType
 
 logger = logging.getLogger(__name__)
+
+__all__ = ["CorpusTask", "StampedTask", "fill_scores", "save_items"]
 
 
 class StampedTask(AbsTask):
@@ -132,20 +133,6 @@ class CorpusTask(StampedTask):
 
     def _push_dataset_to_hub(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError("The corpora belong to their publishers.")
-
-
-def save_items(folder: Path, task: str, items: dict[str, npt.NDArray[Any]]) -> None:
-    """Keep outcomes item by item beside the scores: ``<folder>/<task>.npz``, an array per subset.
-
-    Subsets that an earlier run left there are kept.
-    """
-    path = folder / f"{task}.npz"
-    if path.is_file():
-        with np.load(path) as old:
-            items = {**dict(old), **items}
-    with atomic_file(path) as temporary, temporary.open("wb") as handle:
-        arrays: dict[str, Any] = {**items}
-        np.savez_compressed(handle, **arrays)
 
 
 def fill_scores(scores: dict[str, float], main: str) -> dict[str, float]:

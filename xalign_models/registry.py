@@ -106,6 +106,17 @@ def revision(spec: ModelSpec) -> str:
     return digest(*parts)[:16]
 
 
+def namespace(model: str, **overrides: Any) -> str:
+    """Fingerprint of a model's raw vectors: models that have it in common share their vectors.
+
+    Raises:
+        XAlignError: No such model, or its weights are missing.
+    """
+    if _is_saved(Path(model), overrides):
+        return str(_card(Path(model)).get("backbone") or assets.directory_fingerprint(Path(model)))
+    return loading.fingerprint(find_spec(model, **overrides).backbone)
+
+
 def raw_encoder(spec: BackboneSpec, device: str, store: EmbeddingStore | None = None) -> RawEncoder:
     """What gives the backbone's raw vectors."""
     from xalign_models.backbones.raw import RawEncoder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 
 from xalign_models.cli.app import Device, Json, Output, err, out, print_json, split_list
 from xalign_models.cli.models import Layer, MaxTokens, Pool, Precision, Prompt, overrides
-from xalign_models.errors import DataError
+from xalign_models.errors import DataError, ModelError
 
 EMBEDDED_MODELS = (
     "all-MiniLM-L6-v2",
@@ -51,6 +52,10 @@ def run(
     prompt: Prompt = None,
     device: Device = None,
     items: Annotated[bool, typer.Option(help="Keep outcomes item by item beside the scores.")] = True,
+    engine: Annotated[str, typer.Option(help="local, or ray: on the workers of a Ray cluster.")] = "local",
+    address: Annotated[str | None, typer.Option(help="Ray: of a running cluster; else one is started here.")] = None,
+    cpus_per_task: Annotated[int, typer.Option(help="Ray: cores and threads of a piece of work.")] = 1,
+    gpus_per_task: Annotated[float | None, typer.Option(help="Ray: GPUs of one; 0.25 lets four share a GPU.")] = None,
     json: Json = False,
 ) -> None:
     """Score models on tasks and print the leaderboard.
@@ -62,7 +67,7 @@ def run(
     err.print("loading mteb ...", highlight=False) if err.is_terminal else None
     from tasks import BENCHMARKS, register_with_mteb
     from xalign_models.harness.running import CORE
-    from xalign_models.harness.running import run as run_all
+    from xalign_models.harness.running import run as run_here
     from xalign_models.languages import canonical
     from xalign_models.store import open_store
 
@@ -77,10 +82,17 @@ def run(
     failed = []
     outcomes: list[dict[str, Any]] = []
     fields = overrides(layer, pooling, dtype, max_tokens, prompt)
-    for outcome in run_all(
-        wanted, names or list(EMBEDDED_TASKS), Path(output), languages=chosen, device=device, store=open_store(),
-        items=items, overrides=fields,
-    ):  # fmt: skip
+    arguments: dict[str, Any] = {"languages": chosen, "items": items, "overrides": fields}
+    if engine == "ray":
+        from xalign_models import on_ray
+
+        cluster = on_ray.Cluster(address, cpus_per_task, gpus_per_task, device)
+        run_all = partial(on_ray.run, cluster=cluster, setup=register_with_mteb)
+    elif engine == "local":
+        run_all = partial(run_here, device=device, store=open_store())
+    else:
+        raise ModelError(f"--engine {engine} is not known; choose local or ray.")
+    for outcome in run_all(wanted, names or list(EMBEDDED_TASKS), Path(output), **arguments):
         line = f"{outcome.model}  {outcome.task}: "
         if outcome.result is None:
             failed.append(outcome.error)

@@ -13,15 +13,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from mteb.cache import ResultCache
 from mteb.results import TaskResult
 
 from xalign_models import __version__
 from xalign_models.assets import CARD
 from xalign_models.errors import ResultsError
-from xalign_models.paths import atomic_write_text
+from xalign_models.paths import atomic_file, atomic_write_text
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from mteb.abstasks import AbsTask
     from mteb.models.model_meta import ModelMeta
 
@@ -82,8 +84,8 @@ class SafeResultCache(ResultCache):
             reason = f"is of data revision {revision}, and the data at hand are {task.metadata.revision}"
         _set_aside(path, reason)
 
-    def write_card(self, meta: ModelMeta, baseline: str | None, spec: Mapping[str, Any] | None, device: str) -> None:
-        """Put what made the results beside them: model, spec, training if any, versions, machine, date."""
+    def write_card(self, meta: ModelMeta, baseline: str | None, spec: Mapping[str, Any] | None, where: str) -> None:
+        """Put what made the results beside them: model, spec, training if any, versions, date, and where it was."""
         card = {
             "name": meta.name,
             "revision": meta.revision,
@@ -95,11 +97,25 @@ class SafeResultCache(ResultCache):
                 "xalign": __version__,
                 **{p: version(p) for p in PACKAGES},
             },
-            "hardware": _hardware(device),
+            "hardware": where,
             "date": datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds"),
         }
         text = json.dumps(card, indent=2, ensure_ascii=False, default=str) + "\n"
         atomic_write_text(self.path_of("task", meta).parent / CARD, text)
+
+
+def save_items(folder: Path, task: str, items: dict[str, npt.NDArray[Any]]) -> None:
+    """Keep outcomes item by item beside the scores: ``<folder>/<task>.npz``, an array per subset.
+
+    Subsets that an earlier run left there are kept.
+    """
+    path = folder / f"{task}.npz"
+    if path.is_file():
+        with np.load(path) as old:
+            items = {**dict(old), **items}
+    with atomic_file(path) as temporary, temporary.open("wb") as handle:
+        arrays: dict[str, Any] = {**items}
+        np.savez_compressed(handle, **arrays)
 
 
 def _set_aside(path: Path, reason: str) -> None:
@@ -112,7 +128,8 @@ def _set_aside(path: Path, reason: str) -> None:
     logger.warning("%s %s; it is kept as %s and the task is run again.", path, reason, aside.name)
 
 
-def _hardware(device: str) -> str:
+def hardware(device: str) -> str:
+    """What a device of this machine is."""
     import torch
 
     return torch.cuda.get_device_name(device) if device.startswith("cuda") else f"{device} {platform.machine()}"

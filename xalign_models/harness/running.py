@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_models.backbones.loading import pick_device
 from xalign_models.errors import DataError, LanguageError, ModelError, XAlignError
-from xalign_models.harness.cache import SafeResultCache
+from xalign_models.harness.cache import SafeResultCache, hardware
 from xalign_models.languages import canonical
 from xalign_models.registry import find_spec, load_encoder
 from xalign_models.specs import ModelSpec
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
+    from mteb.models.model_meta import ModelMeta
     from mteb.results import TaskResult
 
     from xalign_models.encoder import XAlignEncoder
@@ -101,13 +102,18 @@ def run(
         except XAlignError as error:
             yield from (Outcome(model_name, task.metadata.name, None, error=str(error)) for task in chosen)
             continue
-        spec = meta.loader_kwargs.get("spec")
-        baseline = ModelSpec.from_dict(spec).baseline if spec else None
         for task in chosen:
-            outcome = _run_one(encoder, task, cache, items)
+            outcome = run_one(encoder, task, cache, items)
             if outcome.fresh:
-                cache.write_card(meta, None if baseline == meta.name else baseline, spec, encoder.raw.device)
+                write_card(cache, meta, hardware(encoder.raw.device))
             yield outcome
+
+
+def write_card(cache: SafeResultCache, meta: ModelMeta, where: str) -> None:
+    """The card beside a model's results; ``where`` is the hardware that made them."""
+    spec = meta.loader_kwargs.get("spec")
+    baseline = ModelSpec.from_dict(spec).baseline if spec else None
+    cache.write_card(meta, None if baseline == meta.name else baseline, spec, where)
 
 
 def make_task(name: str, languages: Collection[str] | None) -> AbsTask:
@@ -134,13 +140,13 @@ def make_task(name: str, languages: Collection[str] | None) -> AbsTask:
     return task
 
 
-def _run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items: bool) -> Outcome:
+def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items: bool) -> Outcome:
+    """One model on one task: the subsets that are chosen in the task and not there yet; an error is an outcome."""
     import mteb
 
     meta, name = encoder.mteb_model_meta, task.metadata.name
     everything = list(task.hf_subsets)
-    shared = getattr(task, "needs", ())
-    by_subset = {subset: {*shared, *codes} for subset, codes in task.metadata.hf_subsets_to_langscripts.items()}
+    by_subset = languages_of(task)
     unfitted = tuple(encoder.unfitted({one for subset in everything for one in by_subset[subset]}))
     folder = cache.path_of(name, meta).parent / "items" if items else None
     try:
@@ -165,6 +171,12 @@ def _run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, item
         task.hf_subsets = everything
         if task.data_loaded:  # mteb leaves what it loaded when a task fails, cut to this model's languages
             task.unload_data()
+
+
+def languages_of(task: AbsTask) -> dict[str, set[str]]:
+    """Subset to the languages that a model must know for it."""
+    shared = getattr(task, "needs", ())
+    return {subset: {*shared, *codes} for subset, codes in task.metadata.hf_subsets_to_langscripts.items()}
 
 
 def _modified(path: Path) -> int | None:

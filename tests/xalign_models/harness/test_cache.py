@@ -11,7 +11,7 @@ import pytest
 from tasks.own_parallel import OwnParallel
 from xalign_models.assets import CARD
 from xalign_models.errors import ResultsError
-from xalign_models.harness.cache import SafeResultCache
+from xalign_models.harness.cache import SafeResultCache, hardware
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_saving_replaces_whole_files_and_merges_the_settings(scored, monkeypatch
 
 def test_the_card_says_what_made_the_results(scored, workdir):
     cache, _, meta = scored
-    cache.write_card(meta, "xalign/plain__x", {"backbone": {"name": "x"}}, "cpu")
+    cache.write_card(meta, "xalign/plain__x", {"backbone": {"name": "x"}}, hardware("cpu"))
     card = json.loads((workdir / "out/results/test__planted/1" / CARD).read_text())
     assert (card["name"], card["revision"], card["baseline"]) == ("test/planted", "1", "xalign/plain__x")
     assert card["spec"] == {"backbone": {"name": "x"}}

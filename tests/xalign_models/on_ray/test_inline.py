@@ -1,0 +1,169 @@
+"""What the driver plans, waits for and keeps; a stand-in for Ray does a piece of work when it is waited for."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tasks import register_with_mteb
+from xalign_models import on_ray, registry
+from xalign_models.errors import ModelError
+from xalign_models.harness import running
+from xalign_models.specs import AlignmentSpec
+from xalign_models.store import EmbeddingStore, open_store
+
+
+class InlineRay:
+    """The part of ``ray`` that is used, in this process; the last piece that can be done is done first.
+
+    Attributes:
+        done: Name of each piece of work, in order.
+        near: Machine that each was wanted on.
+    """
+
+    def __init__(self):
+        self.done, self.near, self.lose = [], [], {}
+        self.exceptions = SimpleNamespace(RayError=RuntimeError, RayTaskError=ZeroDivisionError)
+        affinity = lambda node, soft: node  # noqa: E731
+        self.util = SimpleNamespace(scheduling_strategies=SimpleNamespace(NodeAffinitySchedulingStrategy=affinity))
+
+    def is_initialized(self):
+        return True
+
+    def cluster_resources(self):
+        return {"CPU": 2.0}
+
+    def get_runtime_context(self):
+        return SimpleNamespace(get_node_id=lambda: "node-1")
+
+    def remote(self, **options):
+        return lambda function: self._piece(function, {"name": function.__name__})
+
+    def _piece(self, function, options):
+        def begin(*arguments):
+            return SimpleNamespace(call=lambda: function(*arguments), **{"scheduling_strategy": None, **options})
+
+        return SimpleNamespace(
+            remote=lambda *arguments: _Ref(begin(*arguments)),
+            options=lambda **more: self._piece(function, {**options, **more}),
+        )
+
+    def wait(self, refs, num_returns):
+        return [refs[-1]], refs[:-1]
+
+    def get(self, ref):
+        piece = ref.piece
+        self.done.append(piece.name)
+        self.near.append(piece.scheduling_strategy)
+        if self.lose.pop(piece.name, False):
+            raise RuntimeError
+        return piece.call()
+
+
+class _Ref:
+    def __init__(self, piece):
+        self.piece = piece
+
+
+@pytest.fixture
+def inline(monkeypatch):
+    fake = InlineRay()
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    return fake
+
+
+@pytest.fixture
+def models(workdir, tiny_model, write_text, monkeypatch):
+    """A backbone and two alignments of it, and a text to score them on."""
+    register_with_mteb()
+    text = write_text(workdir / "fit", 40)
+    backbone = running.find_spec(str(tiny_model)).backbone
+    folders = [str(tiny_model)]
+    for method in ("centered", "procrustes"):
+        spec = registry.ModelSpec(backbone, AlignmentSpec(method, method, corpora=(f"own:{text}",)))
+        folders.append(str(workdir / method))
+        registry.save(registry.build(spec, device="cpu"), workdir / method)
+    monkeypatch.setenv("XALIGN_OWN", str(write_text(workdir / "own", 30, seed=7)))
+    open_store().clear()
+    return folders
+
+
+def run(models, output, most=2, tasks=("OwnParallel",)):
+    cluster = on_ray.Cluster(device="cpu")
+    return list(on_ray.run(models, tasks, output, cluster, setup=register_with_mteb, languages=None, most=most))
+
+
+def items(root):
+    return {path.parts[-4]: dict(np.load(path)) for path in sorted(root.rglob("OwnParallel.npz"))}
+
+
+def test_scores_files_and_vectors_are_the_local_runs(inline, models, workdir):
+    found = run(models, workdir / "out")
+    # the first model's three languages are one unit; the others' six pairs, three units of both directions each
+    assert (
+        inline.done
+        == ["_look", "OwnParallel xalign/plain__tiny"]
+        + ["OwnParallel xalign/plain__procrustes"] * 3
+        + ["OwnParallel xalign/plain__centered"] * 3
+    )
+    assert inline.near == [None, None] + ["node-1"] * 6
+    with EmbeddingStore(workdir / "local-store", 1 << 26) as store:
+        local = list(running.run(models, ["OwnParallel"], workdir / "local", device="cpu", store=store))
+        assert [one.vectors for one in store.stats()] == [one.vectors for one in open_store().stats()]
+    assert {one.error for one in found} == {""}
+    mine, theirs = items(workdir / "out"), items(workdir / "local")
+    assert mine.keys() == theirs.keys()
+    for model, arrays in theirs.items():
+        assert mine[model].keys() == arrays.keys()
+        assert all((mine[model][subset] == ranks).all() for subset, ranks in arrays.items())
+    by_model = {one.model: {row["hf_subset"]: row["main_score"] for row in one.result.scores["test"]} for one in found}
+    for one in local:
+        expected = {row["hf_subset"]: round(row["main_score"], 6) for row in one.result.scores["test"]}
+        assert by_model[one.model] == expected
+    assert len({tuple(sorted(one.items())) for one in by_model.values()}) == 3
+    files = {path.name for path in (workdir / "out").rglob("*") if path.is_file()}
+    assert files == {"OwnParallel.json", "OwnParallel.npz", "model_meta.json", "run_settings.jsonl", "xalign.json"}
+    assert not list((workdir / "cache" / "units").iterdir())
+
+
+def test_a_run_does_only_what_is_missing(inline, models, workdir):
+    inline.lose["OwnParallel xalign/plain__centered"] = True  # one of its three units
+    first = {one.model: one for one in run(models, workdir / "out")}
+    assert "was lost 4 times" in first["xalign/centered__tiny"].error
+    assert first["xalign/procrustes__tiny"].result is not None
+    inline.done.clear()
+    second = {one.model: one for one in run(models, workdir / "out")}
+    assert inline.done == ["_look", "OwnParallel xalign/plain__centered"]
+    assert [one.fresh for one in second.values()].count(True) == 1
+    assert len(second["xalign/centered__tiny"].result.scores["test"]) == 6
+
+
+def test_a_model_that_cannot_be_had_is_an_outcome(inline, models, workdir):
+    found = {(one.model, one.task): one for one in run(["no/such", models[0]], workdir / "out")}
+    assert found["xalign/plain__no-such", "OwnParallel"].error
+    assert found["xalign/plain__tiny", "OwnParallel"].result is not None
+
+
+def test_a_worker_with_another_text_is_refused(inline, models, workdir, write_text, monkeypatch):
+    from xalign_models.on_ray import scoring
+
+    inner = scoring._score
+
+    def elsewhere(*arguments):
+        monkeypatch.setenv("XALIGN_OWN", str(write_text(workdir / "other", 30, seed=8)))
+        return inner(*arguments)
+
+    monkeypatch.setattr(scoring, "_score", elsewhere)
+    (found,) = run(models[:1], workdir / "out")
+    assert "not the driver's" in found.error
+    assert not list((workdir / "out").rglob("OwnParallel.json"))
+
+
+def test_without_ray_it_says_how_to_get_it(models, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ModelError, match=r"pip install 'xalign\[ray\]'"):
+        run(models[:1], Path("out"))
