@@ -16,7 +16,7 @@ from tasks.lareqa.reader import read_file, read_paragraphs, split
 from xalign_models import fitting
 from xalign_models.errors import DataError
 from xalign_models.harness.cache import SafeResultCache
-from xalign_models.harness.running import _run_one
+from xalign_models.harness.running import run_one
 from xalign_models.specs import AlignmentSpec
 
 CODES = {"deu-Latn": "de", "eng-Latn": "en", "fra-Latn": "fr"}
@@ -158,7 +158,7 @@ def test_swapped_languages_cannot_hide(xquad, planted, make_encoder, fitted):
 def test_a_model_that_lacks_a_language_of_the_pool_is_not_scored(xquad, planted, make_encoder, fitted, tmp_path):
     raw = planted(turn=TURN)
     encoder = make_encoder(raw, fitted(raw, ("deu", "eng")))
-    outcome = _run_one(encoder, Small(), SafeResultCache(tmp_path), items=True)
+    outcome = run_one(encoder, Small(), SafeResultCache(tmp_path), items=True)
     assert outcome.result is None
     assert outcome.unfitted == ("fra-Latn",)
     assert "No subset can be scored: test/planted is not fitted for fra-Latn." in outcome.error

@@ -20,7 +20,7 @@ from tasks.zero_shot.tweets import LANGUAGES
 from xalign_models import fitting
 from xalign_models.errors import DataError
 from xalign_models.harness.cache import SafeResultCache
-from xalign_models.harness.running import _run_one
+from xalign_models.harness.running import run_one
 from xalign_models.specs import AlignmentSpec
 
 TURN = {
@@ -142,11 +142,11 @@ def test_a_language_that_a_model_lacks_is_left_out_but_english_is_needed(
 ):
     raw = planted()
     encoder = make_encoder(raw, fitted(raw, ("deu", "eng", "fra")))
-    outcome = _run_one(encoder, TweetSentimentZeroShot(), SafeResultCache(tmp_path), items=False)
+    outcome = run_one(encoder, TweetSentimentZeroShot(), SafeResultCache(tmp_path), items=False)
     assert {one["hf_subset"] for one in outcome.result.scores["test"]} == {"deu-Latn", "eng-Latn", "fra-Latn"}
     assert set(outcome.unfitted) == LANGUAGES.keys() - {"deu-Latn", "eng-Latn", "fra-Latn"}
     encoder.languages = frozenset({"deu-Latn"})
-    outcome = _run_one(encoder, TweetSentimentZeroShot(), SafeResultCache(tmp_path / "2"), items=False)
+    outcome = run_one(encoder, TweetSentimentZeroShot(), SafeResultCache(tmp_path / "2"), items=False)
     assert outcome.result is None
     assert "eng-Latn" in outcome.error
 
