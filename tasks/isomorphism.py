@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from mteb.abstasks import AbsTaskBitextMining
 
-from tasks.base import CorpusTask, fill_scores, save_items
 from tasks.ntrex import LANGUAGES
-from tasks.pairs import log_path, scored_pairs
-from tasks.precision import precision_metadata
+from tasks.pairs import scored_pairs
+from tasks.precision import RankedTask, precision_metadata
 from xalign_models import corpora
 from xalign_models.languages import FLORES_200, canonical
 from xalign_models.mining import AnyRanks, Sides
@@ -23,7 +21,6 @@ from xalign_models.scoring import normalise, precision_at
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol
-    from mteb.timing import TimingStack
     from mteb.types import EncodeKwargs
 
 MAIN = "after_precision_at_5"
@@ -32,7 +29,7 @@ STAGES = ("before", "after")
 Vectors = npt.NDArray[np.float32]
 
 
-class IsomorphismStudy(CorpusTask, AbsTaskBitextMining):
+class IsomorphismStudy(RankedTask):
     """How far two languages' vectors are one shape: P@k by cosine, before and after a rotation of one onto the other.
 
     Per ordered pair A-B, the rotation min ||A W - B||_F, W^T W = I is fitted on NTREX-128 (1,997 sentences), and each
@@ -50,7 +47,6 @@ class IsomorphismStudy(CorpusTask, AbsTaskBitextMining):
         normalised: Whether the rows of the fit have unit length; the paper does not say whether its had.
     """
 
-    parallel_subsets = True
     abstask_prompt = ""
     corpus_name = "flores_full"
     fit_corpus_name: ClassVar[str] = "ntrex"
@@ -71,28 +67,11 @@ class IsomorphismStudy(CorpusTask, AbsTaskBitextMining):
         fit = corpora.load(self.fit_corpus_name, local=True).fingerprint()
         super().stamp(hashlib.sha256(f"{fingerprint} {fit}".encode()).hexdigest())
 
-    def evaluate(
-        self,
-        model: EncoderProtocol,
-        split: str = "test",
-        subsets_to_run: list[str] | None = None,
-        *,
-        encode_kwargs: EncodeKwargs,
-        prediction_folder: Path | None = None,
-        num_proc: int | None = None,
-        timer: TimingStack | None = None,
-        **kwargs: Any,
-    ) -> dict[str, dict[str, float]]:
-        """Scores of the chosen subsets; with ``prediction_folder`` each sentence's ranks (2, n) are kept there too."""
-        if not self.data_loaded:
-            self.load_data(num_proc=num_proc)
-        wanted = set(self.hf_subsets) & set(self.hf_subsets if subsets_to_run is None else subsets_to_run)
-        log = log_path(prediction_folder, self.metadata.name)
-        ranks = dict(self.ranks(model, wanted, split=split, encode_kwargs=encode_kwargs, log=log))
-        if prediction_folder is not None:
-            save_items(Path(prediction_folder), self.metadata.name, ranks)
-            log_path(prediction_folder, self.metadata.name, remove=True)
-        return {subset: fill_scores(_scores(ranks[subset]), MAIN) for subset in sorted(wanted)}
+    def scores(self, ranks: AnyRanks) -> dict[str, float]:
+        """P@k before and after of ranks (2, n), and how many sentences they are of."""
+        precisions = {stage: precision_at(row) for stage, row in zip(STAGES, ranks, strict=True)}
+        scores = {f"{stage}_{name}": value for stage, found in precisions.items() for name, value in found.items()}
+        return {**scores, "sentences": float(ranks.shape[1])}
 
     def ranks(
         self,
@@ -137,9 +116,3 @@ class IsomorphismStudyRaw(IsomorphismStudy):
         if hasattr(unscaled, "tail"):
             unscaled.tail = [module for module in unscaled.tail if not isinstance(module, Normalize)]
         return super().embed(unscaled, *args, **kwargs)
-
-
-def _scores(ranks: AnyRanks) -> dict[str, float]:
-    precisions = {stage: precision_at(row) for stage, row in zip(STAGES, ranks, strict=True)}
-    scores = {f"{stage}_{name}": value for stage, found in precisions.items() for name, value in found.items()}
-    return {**scores, "sentences": float(ranks.shape[1])}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,12 +43,10 @@ def precision_metadata(name: str, languages: Iterable[str], description: str, **
     })  # fmt: skip
 
 
-class PrecisionTask(CorpusTask, AbsTaskBitextMining):
-    """P@1, P@5 and P@10 by cosine between the sides of a parallel corpus, for ordered pairs of languages.
+class RankedTask(CorpusTask, AbsTaskBitextMining):
+    """A search among the sides of a parallel corpus, kept as each sentence's rank; scores are made of the ranks alone.
 
-    A subset ``deu_Latn-eng_Latn`` looks for the English counterpart of each German sentence among all English ones.
-    Ties count against the model; an interrupted run goes on at the next pair. ``Into X`` is the mean over the pairs
-    that end in X, ``From X`` over those that start there: :func:`xalign_models.harness.reading.into_and_from`.
+    Ties count against the model; an interrupted run goes on at the next pair.
     """
 
     parallel_subsets = True
@@ -64,7 +63,7 @@ class PrecisionTask(CorpusTask, AbsTaskBitextMining):
         timer: TimingStack | None = None,
         **kwargs: Any,
     ) -> dict[str, dict[str, float]]:
-        """Scores of the chosen subsets; with ``prediction_folder`` each sentence's rank is kept there too."""
+        """Scores of the chosen subsets; with ``prediction_folder`` each sentence's ranks are kept there too."""
         if not self.data_loaded:
             self.load_data(num_proc=num_proc)
         wanted = set(self.hf_subsets) & set(self.hf_subsets if subsets_to_run is None else subsets_to_run)
@@ -73,7 +72,37 @@ class PrecisionTask(CorpusTask, AbsTaskBitextMining):
         if prediction_folder is not None:
             save_items(Path(prediction_folder), self.metadata.name, ranks)
             log_path(prediction_folder, self.metadata.name, remove=True)
-        return {subset: fill_scores(precision_at(ranks[subset]), MAIN) for subset in sorted(wanted)}
+        main = self.metadata.main_score
+        return {subset: fill_scores(self.scores(ranks[subset]), main) for subset in sorted(wanted)}
+
+    @abstractmethod
+    def ranks(
+        self,
+        model: EncoderProtocol,
+        subsets: set[str],
+        *,
+        split: str,
+        encode_kwargs: EncodeKwargs,
+        log: Path | None = None,
+    ) -> Iterator[tuple[str, AnyRanks]]:
+        """(subset, ranks (..., n) of each query's counterpart, from 1); those that ``log`` has are taken from there."""
+
+    @abstractmethod
+    def scores(self, ranks: AnyRanks) -> dict[str, float]:
+        """A subset's scores by name, of its ranks (..., n)."""
+
+
+class PrecisionTask(RankedTask):
+    """P@1, P@5 and P@10 by cosine between the sides of a parallel corpus, for ordered pairs of languages.
+
+    A subset ``deu_Latn-eng_Latn`` looks for the English counterpart of each German sentence among all English ones.
+    ``Into X`` is the mean over the pairs
+    that end in X, ``From X`` over those that start there: :func:`xalign_models.harness.reading.into_and_from`.
+    """
+
+    def scores(self, ranks: AnyRanks) -> dict[str, float]:
+        """P@1, P@5 and P@10 of ranks (n,)."""
+        return precision_at(ranks)
 
     def ranks(
         self,

@@ -6,7 +6,7 @@ is added, which a model whose encoding depends on the language reads, and others
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import mteb
@@ -14,32 +14,9 @@ import mteb
 from xalign_models.languages import canonical
 
 
-class _Searched:
-    """A retrieval task whose subsets are named by two languages: the documents', then the queries'."""
+class _Labelled:
+    """A task whose subsets are named by their languages."""
 
-    sides: ClassVar[Mapping[str, int]] = {"corpus": 0, "queries": -1}
-    metadata: Any
-    dataset: Any
-    data_loaded: bool
-
-    def load_data(self, **kwargs: Any) -> None:
-        """The data of mteb, with the language of each row."""
-        if self.data_loaded:
-            return
-        super().load_data(**kwargs)  # type: ignore[misc]
-        self.convert_v1_dataset_format_to_v2(num_proc=None)  # type: ignore[attr-defined]
-        for subset, splits in self.dataset.items():
-            languages = [canonical(one) for one in self.metadata.eval_langs[subset]]
-            for split in splits.values():
-                for side, place in self.sides.items():
-                    table = split[side]
-                    split[side] = table.add_column("lang", [languages[place]] * len(table))
-
-
-class _Compared:
-    """A similarity task whose subsets are named by one language, or by two: the first column's, then the second's."""
-
-    column_names = ({"sentence1": "text", "lang1": "lang"}, {"sentence2": "text", "lang2": "lang"})
     metadata: Any
     dataset: Any
     data_loaded: bool
@@ -49,12 +26,44 @@ class _Compared:
         if self.data_loaded:
             return
         super().load_data(**kwargs)  # type: ignore[misc]
+        self._prepare()
         for subset, splits in self.dataset.items():
             languages = [canonical(one) for one in self.metadata.eval_langs[subset]]
-            for name, table in splits.items():
-                for column, place in (("lang1", 0), ("lang2", -1)):
-                    table = table.add_column(column, [languages[place]] * len(table))  # noqa: PLW2901
-                splits[name] = table
+            for name, split in splits.items():
+                splits[name] = self._labelled(split, languages)
+
+    def _prepare(self) -> None:
+        """Make the data those that :meth:`_labelled` knows."""
+
+    def _labelled(self, split: Any, languages: Sequence[str]) -> Any:
+        raise NotImplementedError
+
+
+class _Searched(_Labelled):
+    """A retrieval task whose subsets are named by two languages: the documents', then the queries'."""
+
+    sides: ClassVar[Mapping[str, int]] = {"corpus": 0, "queries": -1}
+
+    def _prepare(self) -> None:
+        self.convert_v1_dataset_format_to_v2(num_proc=None)  # type: ignore[attr-defined]
+
+    def _labelled(self, split: Any, languages: Sequence[str]) -> Any:
+        labelled = {
+            side: split[side].add_column("lang", [languages[place]] * len(split[side]))
+            for side, place in self.sides.items()
+        }
+        return {**split, **labelled}
+
+
+class _Compared(_Labelled):
+    """A similarity task whose subsets are named by one language, or by two: the first column's, then the second's."""
+
+    column_names = ({"sentence1": "text", "lang1": "lang"}, {"sentence2": "text", "lang2": "lang"})
+
+    def _labelled(self, split: Any, languages: Sequence[str]) -> Any:
+        for column, place in (("lang1", 0), ("lang2", -1)):
+            split = split.add_column(column, [languages[place]] * len(split))
+        return split
 
 
 def _known(name: str, how: type[Any]) -> type[Any]:
