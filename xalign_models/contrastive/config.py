@@ -8,6 +8,7 @@ from typing import Any
 
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import ModelError
+from xalign_models.limits import at_least
 from xalign_models.specs import Dtype
 
 PAPER_LANGUAGES = ("arb-Arab", "spa-Latn")
@@ -72,10 +73,8 @@ class ContrastiveConfig:
         """
         object.__setattr__(self, "dtype", self.dtype and Dtype(self.dtype))
         object.__setattr__(self, "languages", tuple(dict.fromkeys(self.languages)))
-        for field, least in (("samples", 1), ("rank", 1), ("accumulation", 1), ("epochs", 1), ("max_steps", 0)):
-            value = getattr(self, field)
-            if value is not None and value < least:
-                raise ModelError(f"--{field.replace('_', '-')} {value}: at least {least}.")
+        at_least(self, lambda field: f"--{field.replace('_', '-')}", samples=1, rank=1, accumulation=1, epochs=1,
+                 max_steps=0)  # fmt: skip
         for field, flag in (("tau", "tau"), ("learning_rate", "lr")):
             if not getattr(self, field) > 0:
                 raise ModelError(f"--{flag} {getattr(self, field)}: it must be above 0.")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from xalign_models.errors import ModelError
+from xalign_models.limits import at_least
 from xalign_models.lira.actor import RewardWeights
 from xalign_models.lira.adaptor import Sentence, Sides
 from xalign_models.lira.correlation import CorrelationConfig
@@ -149,8 +149,8 @@ class ArcaConfig:
         Raises:
             ModelError: A value out of its range.
         """
-        _at_least("arca", self, samples=1, epochs=1, batch_size=1, eta=0, actor_rate=0, encoder_rate=0, adaptor_rate=0,
-                  max_steps=0)  # fmt: skip
+        at_least(self, "arca.{}".format, samples=1, epochs=1, batch_size=1, eta=0, actor_rate=0, encoder_rate=0,
+                 adaptor_rate=0, max_steps=0)  # fmt: skip
         if not 0 <= self.held_out < 1 or not self.clip > 0:
             raise ModelError(f"arca.held_out {self.held_out}, clip {self.clip}: in [0, 1), and above 0.")
         for name in self.extra:
@@ -213,8 +213,8 @@ class LasrConfig:
         Raises:
             ModelError: A value out of its range, or no data.
         """
-        _at_least("lasr", self, samples=1, ranking_samples=1, epochs=1, ranking_batch=1, retrieval_batch=1,
-                  ranking_weight=0, refresh=0, rank=0, alpha=1, rate=0, max_steps=0)  # fmt: skip
+        at_least(self, "lasr.{}".format, samples=1, ranking_samples=1, epochs=1, ranking_batch=1, retrieval_batch=1,
+                 ranking_weight=0, refresh=0, rank=0, alpha=1, rate=0, max_steps=0)  # fmt: skip
         if not 0 <= self.held_out < 1 or not self.clip > 0:
             raise ModelError(f"lasr.held_out {self.held_out}, clip {self.clip}: in [0, 1), and above 0.")
         if not self.ranking and not self.retrieval:
@@ -266,10 +266,3 @@ class LiraConfig:
     def arca_label(self) -> str:
         """The same of a model after stage 1."""
         return self.label.replace("lira", "arca", 1)
-
-
-def _at_least(where: str, config: Any, **limits: int) -> None:
-    for name, least in limits.items():
-        value = getattr(config, name)
-        if value is not None and not value >= least:
-            raise ModelError(f"{where}.{name} {value}: at least {least}.")

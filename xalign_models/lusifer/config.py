@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from xalign_models.errors import ModelError
+from xalign_models.limits import at_least
 from xalign_models.lusifer.data.mining import Miner
 from xalign_models.specs import BackboneSpec, Dtype
 
@@ -45,7 +46,7 @@ class Data:
         Raises:
             ModelError: A value out of its range.
         """
-        _at_least(1, self, "samples")
+        at_least(self, samples=1)
         if self.task not in TASKS:
             raise ModelError(f"data: task {self.task!r} of {self.source} is none of {', '.join(TASKS)}.")
 
@@ -105,8 +106,7 @@ class Stage:
             raise ModelError(f"train: {', '.join(unknown)} is none of {', '.join(PARTS)}.")
         if not self.train or not self.data:
             raise ModelError(f"stage {self.label!r}: train and data must each name something.")
-        _at_least(2, self, "batch_size")
-        _at_least(1, self, "mini_batch", "epochs", "max_steps", "checkpoint_steps")
+        at_least(self, batch_size=2, mini_batch=1, epochs=1, max_steps=1, checkpoint_steps=1)
         if self.mini_batch is not None and self.batch_size % self.mini_batch:
             raise ModelError(f"mini_batch {self.mini_batch}: it must divide batch_size {self.batch_size}.")
         if not 0 < self.mask_ratio < 1:
@@ -165,8 +165,7 @@ class LusiferConfig:
         object.__setattr__(self, "dtype", Dtype(self.dtype))
         if self.dtype is Dtype.FLOAT16:
             raise ModelError("dtype float16: a model trained in it overflows; use float32 or bfloat16.")
-        _at_least(1, self, "rank", "alpha")
-        _at_least(4, self, "max_tokens")
+        at_least(self, rank=1, alpha=1, max_tokens=4)
         if self.encoder is None and self.llm is None:
             raise ModelError("encoder and llm: name at least one.")
         alone = self.encoder is None or self.llm is None
@@ -272,10 +271,3 @@ def _merged(under: Mapping[Any, Any], over: Mapping[Any, Any]) -> dict[Any, Any]
         for key, value in over.items()
     }
     return {**under, **both}
-
-
-def _at_least(least: int, config: Any, *fields: str) -> None:
-    for field in fields:
-        value = getattr(config, field)
-        if value is not None and value < least:
-            raise ModelError(f"{field} {value}: at least {least}.")

@@ -1,0 +1,25 @@
+"""Limits of configurations' fields, in one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xalign_models.errors import ModelError
+
+
+def at_least(config: Any, called: Callable[[str], str] = str, **limits: float) -> None:
+    """Check that fields are no less than their limits; a field that is None has none.
+
+    Args:
+        config: Of these fields.
+        called: What the message calls a field, e.g. the CLI's flag; its name if not given.
+        **limits: A field's least value.
+
+    Raises:
+        ModelError: A value below its limit, or not a number (NaN).
+    """
+    for name, least in limits.items():
+        value = getattr(config, name)
+        if value is not None and not value >= least:
+            raise ModelError(f"{called(name)} {value}: at least {least}.")
