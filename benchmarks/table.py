@@ -57,10 +57,27 @@ def tables(results: dict[str, Any]) -> Iterable[tuple[str, pd.DataFrame]]:
         yield f"{module}: {where}", pd.DataFrame(list(group["line"])).fillna("")
 
 
+def read(path: str) -> dict[str, Any]:
+    """A run's JSON, ended with one line where there is none.
+
+    Raises:
+        SystemExit: The file is missing, is none of pytest-benchmark's, or has no benchmark in it.
+    """
+    try:
+        results: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+        if results["benchmarks"]:
+            return results
+        wrong = "no benchmark ran"
+    except OSError as error:
+        wrong = error.strerror or str(error)
+    except (ValueError, KeyError, TypeError):
+        wrong = "not written by pytest-benchmark"
+    sys.exit(f"{path}: {wrong}. Write one with: pytest benchmarks --benchmark-only --benchmark-json={path}")
+
+
 def main(paths: Iterable[str]) -> None:
     """Print the tables of each file."""
-    for path in paths:
-        results = json.loads(Path(path).read_text(encoding="utf-8"))
+    for results in map(read, paths):
         info = results["benchmarks"][0]["extra_info"]
         versions = ", ".join(f"{name} {number}" for name, number in info["versions"].items())
         print(f"Revision {info['revision']}, {results['datetime'][:10]}; {info['threads']} thread(s); {versions}.")
@@ -71,4 +88,4 @@ def main(paths: Iterable[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[1:] or sys.exit("Name the files that --benchmark-json wrote."))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from benchmarks import table
 
 ROOT = Path(__file__).parent.parent
 WITHOUT = """
@@ -58,3 +61,12 @@ def test_all_but_those_of_tasks_need_neither_mteb_nor_datasets(tmp_path: Path) -
     (line,) = (line for line in printed.splitlines() if line.startswith("| repeated_texts[cpu]"))
     assert f"{info['test_repeated_texts[cpu]']['ratio']:.2f} (" in line
     assert "sentence-transformers" in line
+
+
+@pytest.mark.parametrize("written", [None, "{", "[]", '{"benchmarks": []}'])
+def test_a_file_without_findings_is_one_line(written: str | None, tmp_path: Path) -> None:
+    findings = tmp_path / "findings.json"
+    if written is not None:
+        findings.write_text(written)
+    with pytest.raises(SystemExit, match=f"^{re.escape(str(findings))}: .*--benchmark-json="):
+        table.main([str(findings)])
