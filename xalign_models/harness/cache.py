@@ -62,7 +62,8 @@ class SafeResultCache(ResultCache):
             directory.mkdir(parents=True)
             if (settings := final / "run_settings.jsonl").is_file():
                 shutil.copy(settings, directory)  # mteb merges into it
-            staged.save_to_cache(task_result, model_name, model_revision, **kwargs)
+            named = model_name if isinstance(model_name, str) else _portable(model_name)
+            staged.save_to_cache(task_result, named, model_revision, **kwargs)
             for file in directory.iterdir():
                 file.replace(final / file.name)
 
@@ -84,14 +85,15 @@ class SafeResultCache(ResultCache):
             reason = f"is of data revision {revision}, and the data at hand are {task.metadata.revision}"
         _set_aside(path, reason)
 
-    def write_card(self, meta: ModelMeta, baseline: str | None, spec: Mapping[str, Any] | None, where: str) -> None:
+    def write_card(self, meta: ModelMeta, baseline: str | None, where: str) -> None:
         """Put what made the results beside them: model, spec, training if any, versions, date, and where it was."""
+        made = _portable(meta).loader_kwargs
         card = {
             "name": meta.name,
             "revision": meta.revision,
             "baseline": baseline,
-            "spec": spec,
-            **({"training": training} if (training := meta.loader_kwargs.get("training")) else {}),
+            "spec": made.get("spec"),
+            **({"training": training} if (training := made.get("training")) else {}),
             "versions": {
                 "python": platform.python_version(),
                 "xalign": __version__,
@@ -116,6 +118,21 @@ def save_items(folder: Path, task: str, items: dict[str, npt.NDArray[Any]]) -> N
     with atomic_file(path) as temporary, temporary.open("wb") as handle:
         arrays: dict[str, Any] = {**items}
         np.savez_compressed(handle, **arrays)
+
+
+def _portable(meta: ModelMeta) -> ModelMeta:
+    """The same with directories called by their names: where they lie on a machine says nothing on another."""
+    return meta.model_copy(update={"loader_kwargs": _called(meta.loader_kwargs)})
+
+
+def _called(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _called(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_called(one) for one in value]
+    if isinstance(value, str) and (path := Path(value)).is_absolute() and path.is_dir():
+        return path.name
+    return value
 
 
 def _set_aside(path: Path, reason: str) -> None:

@@ -113,7 +113,7 @@ def write_card(cache: SafeResultCache, meta: ModelMeta, where: str) -> None:
     """The card beside a model's results; ``where`` is the hardware that made them."""
     spec = meta.loader_kwargs.get("spec")
     baseline = ModelSpec.from_dict(spec).baseline if spec else None
-    cache.write_card(meta, None if baseline == meta.name else baseline, spec, where)
+    cache.write_card(meta, None if baseline == meta.name else baseline, where)
 
 
 def make_task(name: str, languages: Collection[str] | None) -> AbsTask:

@@ -7,6 +7,7 @@ import json
 import mteb
 import numpy as np
 import pytest
+from mteb.results import TaskResult
 
 from tasks.own_parallel import OwnParallel
 from xalign_models.assets import CARD
@@ -99,12 +100,27 @@ def test_saving_replaces_whole_files_and_merges_the_settings(scored, monkeypatch
 
 def test_the_card_says_what_made_the_results(scored, workdir):
     cache, _, meta = scored
-    cache.write_card(meta, "xalign/plain__x", {"backbone": {"name": "x"}}, hardware("cpu"))
+    meta = meta.model_copy(update={"loader_kwargs": {"spec": {"backbone": {"name": "x"}}}})
+    cache.write_card(meta, "xalign/plain__x", hardware("cpu"))
     card = json.loads((workdir / "out/results/test__planted/1" / CARD).read_text())
     assert (card["name"], card["revision"], card["baseline"]) == ("test/planted", "1", "xalign/plain__x")
     assert card["spec"] == {"backbone": {"name": "x"}}
     assert card["versions"]["mteb"] == mteb.__version__
     assert card["hardware"].startswith("cpu ")
+
+
+def test_results_do_not_say_where_a_directory_lies(scored, workdir):
+    cache, _, meta = scored
+    path = cache.path_of("OwnParallel", meta)
+    (workdir / "tuned").mkdir()
+    spec = {"backbone": {"model": str(workdir / "tuned"), "prompts": [["default", "/no directory"]]}}
+    placed = meta.model_copy(update={"loader_kwargs": {"spec": spec}})
+    cache.save_to_cache(TaskResult.from_disk(path), placed)
+    cache.write_card(placed, None, hardware("cpu"))
+    written = [json.loads((path.parent / name).read_text()) for name in ("model_meta.json", CARD)]
+    expected = {"backbone": {"model": "tuned", "prompts": [["default", "/no directory"]]}}
+    assert [written[0]["loader_kwargs"]["spec"], written[1]["spec"]] == [expected] * 2
+    assert placed.loader_kwargs["spec"] is spec  # it can still be loaded
 
 
 def test_a_root_that_cannot_be_written_is_refused(tmp_path):
