@@ -30,8 +30,9 @@ def row(benchmark: dict[str, Any]) -> dict[str, Any]:
         "ms": f"{1e3 * benchmark['stats']['median']:.3g}",
     }
     if "ratio" in info:
-        low, high = min(info["ratios"]), max(info["ratios"])
-        line |= {"ratio": f"{info['ratio']:.2f} ({low:.2f}–{high:.2f})", "against": info["against"]}
+        spread = f" ({min(ratios):.2f}–{max(ratios):.2f})" if (ratios := info.get("ratios")) else ""
+        line |= {"ratio": f"{info['ratio']:.2f}{spread}", "against": info.get("against", "mteb")}
+    if "processor_ratio" in info:
         line["by processor time"] = f"{info['processor_ratio']:.2f}"
     for key, label in NUMBERS.items():
         if info.get(key) is None:
