@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -32,37 +31,15 @@ def normalise(x: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
 
 
 def scores_of(a: Floats, b: Floats) -> Floats:
-    """Scores a b^T, (n, m) float32, of rows (n, d) and (m, d), on torch's threads.
-
-    oneDNN computes them where torch has it and float32 products are not set to be rounded: it uses a processor's widest
-    vectors, as neither numpy's nor torch's BLAS does on every processor (half the time on AMD's).
-    """
+    """Scores a b^T, (n, m) float32, of rows (n, d) and (m, d), on torch's threads or, without oneDNN, on numpy's."""
     import torch
 
-    exact = torch.get_float32_matmul_precision() == "highest"
-    return ((_onednn() if exact else None) or _blas)(a, b)
+    from xalign_models import onednn
 
-
-def _blas(a: Floats, b: Floats) -> Floats:
-    return a @ b.T
-
-
-@cache
-def _onednn() -> Callable[[Floats, Floats], Floats] | None:
-    """:func:`scores_of` by the operation that torch's compiler takes for a linear layer; None where it fails."""
-    import torch
-
-    def multiply(a: Floats, b: Floats) -> Floats:
-        scores: Floats = torch.ops.mkldnn._linear_pointwise(
-            torch.from_numpy(a), torch.from_numpy(b), None, "none", [], ""
-        ).numpy()
-        return scores
-
-    eye = np.eye(16, dtype=np.float32)
-    try:
-        return multiply if np.array_equal(multiply(eye, eye), eye) else None
-    except (AttributeError, RuntimeError, TypeError):  # a build without it, or a version in which it is another
-        return None
+    if not (multiply := onednn.product()):
+        return a @ b.T
+    scores: Floats = multiply(torch.from_numpy(a), torch.from_numpy(b), None).numpy()
+    return scores
 
 
 def gold_ranks(a: npt.NDArray[np.floating], b: npt.NDArray[np.floating], tile: int = TILE) -> tuple[Ranks, Ranks]:

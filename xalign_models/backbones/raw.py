@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -206,14 +207,17 @@ class RawEncoder:
         """Start a batch on the device; what is returned waits for its vectors."""
         import torch
 
+        from xalign_models import onednn
+
         cuda = self.device.startswith("cuda")
         with torch.inference_mode():
             features = {
                 name: value.to(self.device, non_blocking=cuda) if hasattr(value, "to") else value
                 for name, value in features.items()
             }
-            for module in self.modules:
-                features = module(features)
+            with onednn.Linear() if self.device == "cpu" else nullcontext():
+                for module in self.modules:
+                    features = module(features)
             vectors: Any = features["sentence_embedding"].float().to("cpu", non_blocking=cuda)
         if not cuda:
             return vectors.numpy  # type: ignore[no-any-return]

@@ -1,0 +1,56 @@
+"""Products of float32 matrices by oneDNN, on a CPU.
+
+It uses a processor's widest vectors, as the BLAS of numpy and torch does not on every processor: on AMD's it takes half
+their time, for the same numbers but for rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+from torch.overrides import TorchFunctionMode
+
+Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+
+
+def product() -> Product | None:
+    """``x w^T + b`` of float32 ``x`` (..., d), ``w`` (m, d) and ``b`` (m,) or None, without a gradient.
+
+    None where torch has no oneDNN, or was told that float32 products may be rounded.
+    """
+    return _product() if torch.get_float32_matmul_precision() == "highest" else None
+
+
+@cache
+def _product() -> Product | None:
+    """By the operation that torch's compiler takes for a linear layer; None where it fails."""
+
+    def multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        found: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+        return found
+
+    eye = torch.eye(16)
+    try:
+        found = multiply(torch.stack([eye, 2 * eye]), eye, eye[0])
+        return multiply if torch.equal(found, torch.stack([eye, 2 * eye]) + eye[0]) else None
+    except (AttributeError, RuntimeError, TypeError):  # a build without it, or a version in which it is another
+        return None
+
+
+class Linear(TorchFunctionMode):
+    """While it is entered, linear layers of float32 on a CPU are :func:`product`'s, where no gradient is wanted."""
+
+    def __torch_function__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call ``func``, or oneDNN in its place."""
+        if func is linear and not kwargs and not torch.is_grad_enabled() and (multiply := product()):
+            x, weight = args[:2]
+            if x.dtype == weight.dtype == torch.float32 and x.device.type == weight.device.type == "cpu":
+                return multiply(x, weight, args[2] if len(args) > 2 else None)
+        return func(*args, **(kwargs or {}))
