@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
@@ -42,15 +43,40 @@ def _product() -> Product | None:
         return None
 
 
+class _Layer(torch.autograd.Function):
+    """A linear layer whose gradients are such products, too."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, multiply: Product) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.multiply = multiply
+        return multiply(x, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        of_x, of_weight, of_bias, _ = ctx.needs_input_grad
+        rows = grad.reshape(-1, grad.shape[-1])
+        return (
+            ctx.multiply(grad, weight.T, None) if of_x else None,
+            ctx.multiply(rows.T, x.reshape(-1, x.shape[-1]).T, None) if of_weight else None,
+            rows.sum(dim=0) if of_bias else None,
+            None,
+        )
+
+
 class Linear(TorchFunctionMode):
-    """While it is entered, linear layers of float32 on a CPU are :func:`product`'s, where no gradient is wanted."""
+    """While it is entered, linear layers of float32 on a CPU and their gradients are :func:`product`'s."""
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Call ``func``, or oneDNN in its place."""
-        if func is linear and not kwargs and not torch.is_grad_enabled() and (multiply := product()):
-            x, weight = args[:2]
+        if func is linear and not kwargs and not torch.is_autocast_enabled("cpu") and (multiply := product()):
+            x, weight, bias = (*args, None)[:3]
             if x.dtype == weight.dtype == torch.float32 and x.device.type == weight.device.type == "cpu":
-                return multiply(x, weight, args[2] if len(args) > 2 else None)
+                if torch.is_grad_enabled():
+                    return _Layer.apply(x, weight, bias, multiply)  # type: ignore[no-untyped-call]
+                return multiply(x, weight, bias)
         return func(*args, **(kwargs or {}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from unittest.mock import Mock
 
 import pytest
@@ -53,16 +54,31 @@ def test_layers_are_computed_by_it_and_are_the_same(counted):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_other_numbers_are_left_alone(dtype, counted):
     layer, x = nn.Linear(16, 4).to(dtype), draw(3, 16, dtype=dtype)
-    with torch.no_grad(), onednn.Linear():
-        assert torch.equal(layer(x), nn.functional.linear(x, layer.weight, layer.bias))
+    with onednn.Linear():
+        found = layer(x)
+    assert torch.equal(found, layer(x))
     assert not counted.called
 
 
-def test_gradients_are_left_alone(counted):
+@pytest.mark.parametrize("frozen", [(), ("x",), ("weight", "bias"), ("bias",)])
+@pytest.mark.parametrize("shape", [(16,), (3, 16), (2, 3, 16)])
+def test_gradients_are_the_same(shape, frozen, counted):
+    given = {"x": draw(*shape), "weight": draw(4, 16), "bias": draw(4)}
+    found = []
+    for mode in (nullcontext(), onednn.Linear()):
+        copies = {name: one.clone().requires_grad_(name not in frozen) for name, one in given.items()}
+        with mode:
+            nn.functional.linear(*copies.values()).square().sum().backward()
+        found.append({name: one.grad for name, one in copies.items()})
+    assert counted.call_count == 1 + sum(name in ("x", "weight") and name not in frozen for name in given)
+    assert {name for name, grad in found[1].items() if grad is None} == set(frozen)
+    torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-4)
+
+
+def test_autocast_is_left_alone(counted):
     layer = nn.Linear(16, 4)
-    with onednn.Linear():
-        layer(draw(3, 16)).sum().backward()
-    assert layer.weight.grad is not None
+    with torch.autocast("cpu", dtype=torch.bfloat16), onednn.Linear():
+        assert layer(draw(3, 16)).dtype == torch.bfloat16
     assert not counted.called
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import torch
 from tqdm.auto import tqdm
 
+from xalign_models import onednn
 from xalign_models.errors import ModelError
 from xalign_models.paths import atomic_file, atomic_write_text
 from xalign_models.training.records import LOG, json_lines
@@ -88,7 +89,7 @@ def run(stage: Stage, folder: Path, hint: str) -> list[Metrics]:
     def finished() -> bool:
         return stage.max_steps is not None and done >= stage.max_steps
 
-    with tqdm(desc="train", unit=" steps", disable=None) as bar:
+    with tqdm(desc="train", unit=" steps", disable=None) as bar, onednn.Linear():
         for epoch in range(begun[0], stage.epochs):
             if finished():
                 break
