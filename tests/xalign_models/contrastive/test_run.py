@@ -55,6 +55,7 @@ def test_a_trained_model_is_saved_as_it_is(run, spec, kind, monkeypatch):
 def test_the_card_says_how_it_was_trained(run, workdir, text):
     tuned = run()
     card = json.loads((workdir / "model" / "xalign.json").read_text())
+    assert card["spec"]["backbone"]["model"] == "model"  # and not where on this machine it lies
     assert card["name"] == tuned.name == registry.find_spec("model").name == "xalign/contrastive-20__llama"
     assert card["training_datasets"] == ["OwnParallel"]
     assert card["training"]["config"] | QUICK.to_dict() | {"dtype": "float32"} == card["training"]["config"]
