@@ -1,0 +1,91 @@
+"""A step of LiRA's two stages: texts of mixed lengths, shapes with random weights.
+
+Stage 1 with oneDNN's linear layers against torch's own, stage 2 with both streams of every text made once against
+making those of a batch anew. Throughput does not depend on the weights' values.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from benchmarks.shapes import SMALL, mixed_texts, write_checkpoint
+from xalign_models import onednn
+from xalign_models.lira.arca import Arca, Examples
+from xalign_models.lira.candidates import Candidates
+from xalign_models.lira.config import ArcaConfig, Design, LasrConfig
+from xalign_models.lira.data import Rated, Search, Split, Text
+from xalign_models.lira.lasr import Lasr, Streams
+from xalign_models.lira.module import LiRA
+
+ENCODER, BATCH, CANDIDATES = "MiniLM-L3, random weights", 32, 3
+
+
+@pytest.fixture(params=SMALL)
+def shape(request) -> str:
+    """Of the English path."""
+    return request.param
+
+
+@pytest.fixture
+def module(shape, device, tmp_path):
+    """A LiRA of a small encoder and, as its English path, an encoder or a language model."""
+    for part, one in (("multilingual", ENCODER), ("english", shape)):
+        write_checkpoint(SMALL[one], tmp_path / part)
+    design = Design(multilingual=str(tmp_path / "multilingual"), english=str(tmp_path / "english"))
+    return LiRA.begin(design).to(device)
+
+
+def tokens_of(texts) -> int:
+    return sum(len(text.split()) + 2 for text in texts)
+
+
+def report(pair, note, say, rows, tokens):
+    note(rows_per_s=rows / pair.seconds, tokens_per_s=tokens / pair.seconds)
+    if not math.isnan(pair.seconds):
+        say(f"  {rows / pair.seconds:.1f} rows/s, {tokens / pair.seconds:.0f} real tokens/s")
+
+
+def test_arca(shape, module, compare, note, say):
+    texts = mixed_texts(BATCH * (1 + CANDIDATES))
+    made = [texts[BATCH + i :: BATCH] for i in range(BATCH)]
+    candidates = Candidates(made, torch.ones(BATCH, CANDIDATES, dtype=torch.bool), torch.zeros(BATCH, CANDIDATES, 3))
+    examples = Examples(texts[:BATCH], ["deu-Latn"] * BATCH, candidates)
+    stage = Arca(module, examples, examples.rows([]), ArcaConfig(batch_size=BATCH))
+    assert stage.batches(0) == 1
+
+    def ours() -> float:
+        with onednn.Linear():
+            return stage.step(0)["loss"]
+
+    label = f"LiRA stage 1, English path {shape}, {BATCH} texts of {CANDIDATES} candidates"
+    pair = compare(label, ours, lambda: stage.step(0)["loss"], "torch's linear layers", 3)
+    assert math.isfinite(pair.ours)
+    report(pair, note, say, BATCH, tokens_of(texts))
+
+
+def test_lasr(shape, module, compare, note, say):
+    texts = [Text(one, "deu-Latn") for one in mixed_texts(4 * BATCH)]
+    rated = [Rated(a, b, i % 6) for i, (a, b) in enumerate(zip(texts[:BATCH], texts[BATCH : 2 * BATCH], strict=True))]
+    asked = [Search(a, b) for a, b in zip(texts[2 * BATCH : 3 * BATCH], texts[3 * BATCH :], strict=True)]
+    ranking, retrieval = (Split(rows, [], {}, frozenset()) for rows in (rated, asked))
+    stage = Lasr(module, ranking, retrieval, LasrConfig(ranking_batch=BATCH, retrieval_batch=BATCH))
+    assert stage.batches(0) == 1
+    once = stage.streams
+
+    def ours() -> float:
+        stage.streams = once
+        with onednn.Linear():
+            return stage.step(0)["loss"]
+
+    def theirs() -> float:
+        with onednn.Linear():
+            stage.streams = Streams(module, texts)
+            return stage.step(0)["loss"]
+
+    label = f"LiRA stage 2, English path {shape}, {BATCH} pairs and {BATCH} queries"
+    pair = compare(label, ours, theirs, "both paths anew in each step", 3)
+    assert math.isfinite(pair.ours)
+    report(pair, note, say, 2 * BATCH, tokens_of(one.text for one in texts))
