@@ -67,7 +67,11 @@ class _Layer(torch.autograd.Function):
 
 
 class Linear(TorchFunctionMode):
-    """While it is entered, linear layers of float32 on a CPU and their gradients are :func:`product`'s."""
+    """While it is entered, linear layers of float32 on a CPU and their gradients are :func:`product`'s.
+
+    Only in the thread that enters it: not where activations are computed again while gradients are, which must then be
+    without it altogether.
+    """
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None

@@ -48,7 +48,7 @@ def mlqa(monkeypatch: pytest.MonkeyPatch) -> Any:
         self.dataset = {subset: {"test": split(*subset.split("-"))} for subset in self.hf_subsets}
         self.data_loaded = True
 
-    monkeypatch.setattr(MLQARetrieval.__mro__[2], "load_data", load)
+    monkeypatch.setattr(MLQARetrieval.__bases__[1], "load_data", load)
     task = MLQARetrieval()
     task.hf_subsets = [f"{a}-{b}" for a in CODES for b in CODES]
     assert set(task.hf_subsets) == set(subsets) <= set(task.metadata.eval_langs)

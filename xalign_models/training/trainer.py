@@ -14,7 +14,6 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from tqdm.auto import tqdm
 
-from xalign_models import onednn
 from xalign_models.errors import ModelError
 from xalign_models.paths import atomic_write_text
 from xalign_models.training.processes import process_count
@@ -83,8 +82,7 @@ class Trainer(SentenceTransformerTrainer):
             ModelError: The loss is not finite, or a checkpoint cannot be written; the last one is kept.
         """
         checkpoint = last_checkpoint(self._folder)
-        with onednn.Linear():
-            self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         self.model.eval()
         return list(self.state.log_history)
 
