@@ -72,10 +72,12 @@ def describe(axes: Axes, title: str, x: str, y: str) -> None:
 
 
 def name_points(axes: Axes, points: Iterable[tuple[str, float, float]]) -> None:
-    """Write (name, x, y) beside the points; neighbours' names on either side, so that fewer overlap."""
+    """Write (name, x, y) beside the points; neighbours' names on different sides, so that fewer overlap."""
+    sides = ((3, 3, "left"), (-3, -9, "right"), (3, -9, "left"), (-3, 3, "right"))
     for place, (name, x, y) in enumerate(sorted(points, key=lambda one: one[1])):
+        right, up, side = sides[place % len(sides)]
         axes.annotate(
-            name, (x, y), xytext=(3, -9 if place % 2 else 3), textcoords="offset points", fontsize=8, color="#444444"
+            name, (x, y), xytext=(right, up), textcoords="offset points", ha=side, fontsize=8, color="#444444"
         )
 
 

@@ -54,7 +54,7 @@ def draw_gains(gains: pd.DataFrame, model: str, direction: str) -> Figure:
                 axis.plot(places, part[measure], fillstyle=fill, label=f"{test}, {fit}", **look)
         axis.axhline(neutral, color="#555555", linewidth=1)
         axis.set_xticks(range(len(languages)), [display_name(one) for one in languages], rotation=30, ha="right")
-        axis.set_ylabel(label)
+        axis.set_title(label)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(tests), title="tested on, fit")
     least, most = gains["fit_pairs"].min(), gains["fit_pairs"].max()
@@ -74,8 +74,8 @@ def draw_shapes(shapes: pd.DataFrame, model: str) -> Figure:
     for index, (text, points) in enumerate(part.groupby("fit_text", sort=False)):
         look = {**figures.look(index), "linestyle": ""}
         axis.plot(points["p_mean_abs"], points["alpha_std"], label=f"fitted on {text}", **look)
-        codes = points["language"].str.partition("-")[0]
-        figures.name_points(axis, zip(codes, points["p_mean_abs"], points["alpha_std"], strict=True))
+    codes = part["language"].str.partition("-")[0]
+    figures.name_points(axis, zip(codes, part["p_mean_abs"], part["alpha_std"], strict=True))
     axis.legend()
     figures.describe(
         axis,
