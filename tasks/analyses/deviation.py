@@ -83,7 +83,7 @@ def draw(frame: pd.DataFrame, title: str) -> Figure:
     for axis, (heading, unit, columns) in zip(axes, panels, strict=True):
         for index, column in enumerate(one for one in columns if one in frame):
             axis.plot(frame["epoch"], frame[column], label=column, **figures.look(index))
-        axis.set_ylim(bottom=min(0, axis.get_ylim()[0]))
+        figures.from_zero(axis)
         axis.legend()
         figures.describe(axis, heading, "epoch", unit)
     figure.suptitle(title)

@@ -71,6 +71,13 @@ def describe(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set_ylabel(y)
 
 
+def from_zero(axes: Axes) -> None:
+    """Let the y axis begin at 0, or at what is below it, with room for markers at its top."""
+    bottom, top = axes.get_ylim()
+    bottom = min(0.0, bottom)
+    axes.set_ylim(bottom, top + 0.05 * (top - bottom))
+
+
 def name_points(axes: Axes, points: Iterable[tuple[str, float, float]]) -> None:
     """Write (name, x, y) beside the points; neighbours' names on different sides, so that fewer overlap."""
     sides = ((3, 3, "left"), (-3, -9, "right"), (3, -9, "left"), (-3, 3, "right"))

@@ -103,7 +103,7 @@ def draw(frame: pd.DataFrame, model: str) -> Figure:
         part = frame[frame["edits"] == kind]
         for column, label, style in (("median", "median", "-"), ("p95", "95th percentile", "--"), ("max", "max", ":")):
             axis.plot(part["delta"], part[column], label=label, **{**figures.look(index), "linestyle": style})
-        axis.set_ylim(bottom=0)
+        figures.from_zero(axis)
         axis.legend()
         figures.describe(axis, f"{model}: {kind} edits", "delta, the most edits", "change of the vector per edit")
     return figure

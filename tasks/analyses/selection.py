@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,8 +83,8 @@ def against_corruptions(module: LiRA, texts: list[str], english: list[str]) -> p
     shape = len(rows), 1 + len(Corruption)
     given = Candidates(rows, torch.ones(shape, dtype=torch.bool), torch.zeros(*shape, 3))
     liked = module.opinions(texts, given).log_probabilities
-    shares = {"all": (liked.argmax(dim=1) == 0).float().mean()}
-    shares |= {str(how): (liked[:, 0] > liked[:, 1 + i]).float().mean() for i, how in enumerate(Corruption)}
+    shares = {"all": (liked.argmax(dim=1) == 0).double().mean()}
+    shares |= {str(how): (liked[:, 0] > liked[:, 1 + i]).double().mean() for i, how in enumerate(Corruption)}
     return pd.DataFrame(
         [{"against": name, "reference picked": 100 * float(one), "texts": len(rows)} for name, one in shares.items()]
     )
@@ -134,6 +135,7 @@ def draw(table: pd.DataFrame) -> Figure:
     axis.axhline(90, color="#555555", linewidth=1, linestyle=":")
     axis.set_ylim(0, 100)
     axis.legend()
-    codes = ", ".join(display_name(one) for one in dict.fromkeys(table["language"]))
-    figures.describe(axis, f"reference against corruptions of it: {codes}", "", "reference picked, in % of texts")
+    names = [display_name(one) for one in dict.fromkeys(table["language"])]
+    title = f"The reference against corruptions of it, mean of {len(names)} languages\n{fill(', '.join(names), 90)}"
+    figures.describe(axis, title, "corruption", "reference picked, in % of texts")
     return figure

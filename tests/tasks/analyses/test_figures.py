@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import matplotlib
+import pytest
 
 from tasks.analyses import figures
 
@@ -35,3 +36,13 @@ def test_two_series_differ_in_more_than_colour():
 def test_titles_and_labels_are_set():
     axis = drawn().axes[1]
     assert (axis.get_title(), axis.get_xlabel(), axis.get_ylabel()) == ("title", "x in s", "y in m")
+
+
+@pytest.mark.parametrize("values", [[3.0, 4.0], [0.0, 1.0], [-2.0, 1.0]])
+def test_an_axis_from_zero_has_zero_and_all_values_with_room_above(values):
+    _, ((axis,),) = figures.canvas()
+    axis.plot(values)
+    figures.from_zero(axis)
+    bottom, top = axis.get_ylim()
+    assert bottom <= min(0, *values)
+    assert top >= max(values) + 0.04 * (top - bottom)
