@@ -105,5 +105,6 @@ def draw(frame: pd.DataFrame, model: str) -> Figure:
             axis.plot(part["delta"], part[column], label=label, **{**figures.look(index), "linestyle": style})
         figures.from_zero(axis)
         axis.legend()
-        figures.describe(axis, f"{model}: {kind} edits", "delta, the most edits", "change of the vector per edit")
+        figures.describe(axis, f"{kind} edits", "delta, the most edits", "change of the vector per edit")
+    figure.suptitle(model)
     return figure

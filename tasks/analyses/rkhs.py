@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from tasks.analyses import figures
 from tasks.analyses.base import Findings, Request, labelled, read_published
@@ -124,6 +125,9 @@ def draw(found: dict[str, pd.DataFrame], backbone: str, text: str) -> Figure:
         right.scatter(frame["length"], frame["norm"], s=8, alpha=0.5, color=colour, label=policy, linewidths=0)
     left.legend()
     right.set_xscale("log")
+    right.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    right.xaxis.set_major_formatter("{x:.0f}")
+    right.xaxis.set_minor_formatter(NullFormatter())
     figures.describe(left, f"{backbone}: {text}", "norm of the mean input embedding", "texts")
-    figures.describe(right, "norm by length", "tokens (log scale)", "norm")
+    figures.describe(right, "norm by length", "tokens of the text (log scale)", "norm")
     return figure
