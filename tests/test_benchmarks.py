@@ -61,7 +61,7 @@ def test_all_but_those_of_tasks_need_neither_mteb_nor_datasets(tmp_path: Path) -
     assert "sentence-transformers" in line
 
 
-@pytest.mark.parametrize("written", [None, "[]", '{"benchmarks": []}'])
+@pytest.mark.parametrize("written", [None, "{", "[]", '{"benchmarks": []}'])
 def test_a_file_without_findings_is_one_line(written: str | None, tmp_path: Path) -> None:
     findings = tmp_path / "findings.json"
     if written is not None:
