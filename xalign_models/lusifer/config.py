@@ -67,6 +67,8 @@ class Stage:
         mask_ratio: Stage 1: share of the encoder's input tokens that are masked in reconstruction.
         tau: Stage 2: temperature of the loss.
         learning_rate: At its height.
+        learning_rates: Those of the :data:`PARTS` that have one of their own: a connector's random weights may want a
+            higher one than an encoder that must not be pulled away from its languages.
         epochs: Passes over the data.
         max_steps: Optimisation steps, instead of epochs.
         scheduler: Of the learning rate, by transformers' name.
@@ -87,6 +89,7 @@ class Stage:
     mask_ratio: float = 0.5
     tau: float = 0.05
     learning_rate: float = 1.5e-4
+    learning_rates: Mapping[str, float] = dataclasses.field(default_factory=dict)
     epochs: int = 1
     max_steps: int | None = None
     scheduler: str = "cosine"
@@ -111,9 +114,13 @@ class Stage:
             raise ModelError(f"mini_batch {self.mini_batch}: it must divide batch_size {self.batch_size}.")
         if not 0 < self.mask_ratio < 1:
             raise ModelError(f"mask_ratio {self.mask_ratio}: it must be between 0 and 1.")
-        for field in ("tau", "learning_rate", "max_grad_norm"):
-            if not getattr(self, field) > 0:
-                raise ModelError(f"{field} {getattr(self, field)}: it must be above 0.")
+        if unknown := [one for one in self.learning_rates if one not in PARTS]:
+            raise ModelError(f"learning_rates: {', '.join(unknown)} is none of {', '.join(PARTS)}.")
+        numbers = {field: getattr(self, field) for field in ("tau", "learning_rate", "max_grad_norm")}
+        numbers |= {f"learning_rates {part}": rate for part, rate in self.learning_rates.items()}
+        for field, value in numbers.items():
+            if not isinstance(value, (int, float)) or not value > 0:
+                raise ModelError(f"{field} {value}: it must be a number above 0; YAML reads 1.0e-3 as one, not 1e-3.")
 
 
 @dataclass(frozen=True)

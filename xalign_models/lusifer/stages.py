@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +17,8 @@ from sentence_transformers.base.training_args import BatchSamplers, MultiDataset
 from transformers import PreTrainedModel
 
 from xalign_models.errors import ModelError
-from xalign_models.lusifer.build import bases_of
-from xalign_models.lusifer.config import LusiferConfig
+from xalign_models.lusifer.build import bases_of, parts_of
+from xalign_models.lusifer.config import LusiferConfig, Stage
 from xalign_models.lusifer.data.base import Row
 from xalign_models.lusifer.data.contamination import evaluation_text
 from xalign_models.lusifer.data.mining import mine
@@ -119,6 +120,7 @@ def fit_one(
         hint=HINT,
         args=arguments(
             folder, device, **_options(config, 1, size), batch_sampler=_InOrder,
+            learning_rate_mapping=_rates(model, whole, stage),
             gradient_accumulation_steps=stage.batch_size // (size * process_count()),
         ),
         train_dataset=Dataset.from_dict(columns),
@@ -160,11 +162,23 @@ def fit_two(
         args=arguments(
             folder, device, **_options(config, 2, size), prompts=prompts, batch_sampler=BatchSamplers.NO_DUPLICATES,
             multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
+            learning_rate_mapping=_rates(model, model, stage),
         ),
         train_dataset=tables,
         loss=partial(contrastive_loss, tau=stage.tau, mini_batch=cached, gather=True),
     )  # fmt: skip
     return trainer.run()
+
+
+def _rates(model: SentenceTransformer, whole: SentenceTransformer, stage: Stage) -> dict[str, float]:
+    """The parts' own learning rates, by an expression for the names that their weights have in ``whole``."""
+    names = {weight: name for name, weight in whole.named_parameters() if weight.requires_grad}
+    own = {
+        part: [re.escape(names[one]) for one in module.parameters() if one.requires_grad]
+        for part, module in parts_of(model).items()
+        if part in stage.learning_rates
+    }
+    return {f"(^|[.])({'|'.join(found)})$": stage.learning_rates[part] for part, found in own.items() if found}
 
 
 def _options(config: LusiferConfig, number: int, size: int) -> dict[str, Any]:

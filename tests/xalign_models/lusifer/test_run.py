@@ -84,6 +84,17 @@ def test_frozen_weights_stay_to_the_bit(train, built, number, trained):
     assert {part for part, key in parts.items() if any(key in name for name in moved)} == set(trained)
 
 
+@pytest.mark.parametrize(("number", "slow"), [(1, "encoder"), (1, "connector"), (2, "connector"), (2, "llm")])
+def test_a_part_has_its_own_learning_rate(train, built, number, slow):
+    train(number, stages={number: {"start": None, "max_steps": 2, "learning_rates": {slow: 1e-9}}})
+    ((model, before),) = built
+    with torch.no_grad():
+        moved = {name: float((one - before[name]).abs().max()) for name, one in model.named_parameters()}
+    trained = {name for name, one in model.named_parameters() if one.requires_grad}
+    assert 0 < max(moved[name] for name in trained if f".{slow}." in name) < 1e-7
+    assert max(moved[name] for name in trained if f".{slow}." not in name) > 1e-3
+
+
 @pytest.mark.parametrize("number", [1, 2])
 def test_activations_that_are_computed_again_change_nothing(train, built, number):
     for again in (False, True):
