@@ -110,11 +110,23 @@ class XAlignEncoder(AbsEncoder):
         return self.encode_texts(texts, languages, self.prompt_for(task_metadata, prompt_type), label)
 
     def encode_texts(
-        self, texts: Sequence[str], languages: Sequence[str | None], prompt: str = "", progress: str | None = None
+        self,
+        texts: Sequence[str],
+        languages: Sequence[str | None],
+        prompt: str | None = None,
+        progress: str | None = None,
     ) -> npt.NDArray[np.float32]:
-        """Vectors (n, d), float32, of texts in known languages (any codes; None where no alignment asks)."""
+        """Vectors (n, d), float32, of texts in known languages (any codes; None where no alignment asks).
+
+        Without a ``prompt`` the model's default one is used; ``""`` is none.
+
+        Raises:
+            LanguageError: There is neither a prompt nor a default one in a language.
+        """
         import torch
 
+        if prompt is None:
+            prompt = self.prompts.get("default", "")
         asked = self.languages is not None or self._by_language
         lang = [None if one is None else canonical(one) for one in languages] if asked else None
         if lang and self._by_language:

@@ -142,9 +142,8 @@ def study(
 
 def _embed(encoder: XAlignEncoder, sides: tuple[list[str], list[str]], language: str) -> tuple[Array, Array]:
     """Unit vectors (n, d) of texts of a language, and of their English counterparts."""
-    prompt = encoder.prompts.get("default", "")
     other, english = (
-        unit(encoder.encode_texts(texts, [code] * len(texts), prompt, f"{code}"))
+        unit(encoder.encode_texts(texts, [code] * len(texts), progress=code))
         for texts, code in zip(sides, (language, ENGLISH), strict=True)
     )
     return other, english

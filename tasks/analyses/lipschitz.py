@@ -61,8 +61,7 @@ def analyse(request: Request) -> Findings:
 def ratios(encoder: XAlignEncoder, sentences: Sentences) -> pd.DataFrame:
     """A row per edited text: edits (token or character), delta, distance, ratio."""
     tokenizer = getattr(encoder.raw.modules[0], "tokenizer", None)
-    prompt = encoder.prompts.get("default", "")
-    original = encoder.encode_texts(sentences.texts, sentences.languages, prompt, "lipschitz")
+    original = encoder.encode_texts(sentences.texts, sentences.languages, progress="lipschitz")
     found = []
     for kind, (split, join) in zip(KINDS, (_tokens(tokenizer), (list, "".join)), strict=True):
         units = [split(text) for text in sentences.texts]
@@ -75,7 +74,7 @@ def ratios(encoder: XAlignEncoder, sentences: Sentences) -> pd.DataFrame:
             if not moved:
                 continue
             vectors = encoder.encode_texts(
-                [edited[i] for i in moved], [sentences.languages[i] for i in moved], prompt, f"{kind} edits"
+                [edited[i] for i in moved], [sentences.languages[i] for i in moved], progress=f"{kind} edits"
             )
             gaps = np.linalg.norm(original[moved] - vectors, axis=1)
             found += [

@@ -91,8 +91,7 @@ def before_and_after(models: Sequence[str]) -> list[ModelSpec]:
 
 
 def _pool(encoder: XAlignEncoder, texts: Mapping[str, Sequence[str]]) -> Vectors:
-    prompt = encoder.prompts.get("default", "")
-    sides = [encoder.encode_texts(side, [one] * len(side), prompt, one) for one, side in texts.items()]
+    sides = [encoder.encode_texts(side, [one] * len(side), progress=one) for one, side in texts.items()]
     return normalise(np.concatenate(sides))
 
 

@@ -108,7 +108,9 @@ def test_mock_run_and_sentence_transformers_agree(workdir, tiny_model, write_tex
     texts = ["w3 w4", "w5", "", "w6 w7 w8 w9 w10 w11", "w3"]
     languages = ["deu-Latn", "eng-Latn", "fra-Latn", "eng-Latn", "fra-Latn"]
     inputs = [{"text": text, "lang": lang} for text, lang in zip(texts, languages, strict=True)]
-    expected = encoder.encode_texts(texts, languages, prompt="w1 ")
+    expected = encoder.encode_texts(texts, languages)
+    np.testing.assert_array_equal(encoder.encode_texts(texts, languages, prompt="w1 "), expected)
+    assert np.abs(encoder.encode_texts(texts, languages, prompt="") - expected).max() > 1e-3
     for one in (model, registry.load(str(workdir / "saved"), device="cpu")):
         np.testing.assert_allclose(one.encode(inputs, batch_size=2), expected, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-6)

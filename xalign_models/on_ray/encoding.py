@@ -37,7 +37,7 @@ def encode_corpus(
     cluster: Cluster,
     *,
     actors: int,
-    prompt: str = "",
+    prompt: str | None = None,
     shard: int = SHARD,
     half: bool = False,
     overrides: dict[str, Any] | None = None,
@@ -55,7 +55,7 @@ def encode_corpus(
         folder: Where ``00000000.npy``, ... of (shard, d) vectors and a manifest are written.
         cluster: Where, and the resources of an actor.
         actors: Copies of the model.
-        prompt: Before every text, or around it where it has ``[TEXT]``.
+        prompt: Before every text, or around it where it has ``[TEXT]``; by default the model's own, ``""`` is none.
         shard: Texts of a shard.
         half: Keep float16 instead of float32.
         overrides: Fields of the backbone's spec.
@@ -139,7 +139,7 @@ class _Embedder:
         meta = self.encoder.mteb_model_meta
         return f"{meta.name}@{meta.revision}"
 
-    def encode(self, index: int, texts: Sequence[str], language: str | None, prompt: str) -> int:
+    def encode(self, index: int, texts: Sequence[str], language: str | None, prompt: str | None) -> int:
         vectors = self.encoder.encode_texts(texts, [language] * len(texts), prompt)
         with atomic_file(self.folder / f"{index:08d}.npy") as temporary, temporary.open("wb") as file:
             np.save(file, vectors.astype(self.dtype, copy=False))

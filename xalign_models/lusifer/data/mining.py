@@ -72,8 +72,7 @@ class _Encoder:
     similarity_pairwise = staticmethod(pairwise_dot_score)
 
     def _encode(self, texts: Sequence[str], side: str) -> npt.NDArray[np.float32]:
-        prompts = self.encoder.prompts
-        prompt = prompts.get(side, prompts.get("default", ""))
+        prompt = self.encoder.prompts.get(side)
         return self.encoder.encode_texts(texts, ["eng-Latn"] * len(texts), prompt, f"mining ({side})")
 
 
