@@ -190,7 +190,7 @@ def _codes(languages: Sequence[str]) -> dict[str, str]:
 def _heat_maps(label: str, scores: Scores, languages: Sequence[str]) -> Figure:
     few = len(languages) <= 12  # else there is no room for names and numbers
     names = [display_name(one) for one in languages] if few else list(_codes(languages).values())
-    side = 4.0 if few else max(6.0, 0.12 * len(languages))
+    side = max(4.0, 0.53 * len(languages)) if few else max(6.0, 0.12 * len(languages))
     tilt: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if few else {"rotation": 90}
     with figures.styled():
         figure, axes = figures.canvas(1, 2, width=2 * side + 1.2, height=side + 0.9, sharey=True)
