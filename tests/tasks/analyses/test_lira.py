@@ -78,11 +78,11 @@ def test_ratios_are_distances_over_edits(tiny_model: Path, given: Sentences, wor
 def test_ratios_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """An encoder whose vector turns by 0.01 per character: the ratio is the length of the chord over the edits."""
 
-    def encode(texts: list[str], languages: Any, *_: Any) -> np.ndarray[Any, Any]:
+    def encode(texts: list[str], languages: Any, **_: Any) -> np.ndarray[Any, Any]:
         angles = np.array([0.01 * len(text) for text in texts])
         return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
-    encoder: Any = SimpleNamespace(raw=SimpleNamespace(modules=[object()]), prompts={}, encode_texts=encode)
+    encoder: Any = SimpleNamespace(raw=SimpleNamespace(modules=[object()]), encode_texts=encode)
     text = Sentences("x", ["abcdef", "ghijkl m"], ["eng-Latn"] * 2, "1")
     frame = lipschitz.ratios(encoder, text)
     single = frame[(frame["edits"] == "character") & (frame["delta"] == 1)]
