@@ -37,7 +37,11 @@ class Recorder(XAlignEncoder):
         self.seen: dict[Text, None] = {}
 
     def encode_texts(
-        self, texts: Sequence[str], languages: Sequence[str | None], prompt: str = "", progress: str | None = None
+        self,
+        texts: Sequence[str],
+        languages: Sequence[str | None],
+        prompt: str | None = None,
+        progress: str | None = None,
     ) -> npt.NDArray[np.float32]:
         """Keep the texts; vectors (n, d) that differ with them."""
         self.seen |= dict.fromkeys(zip(texts, (one and canonical(one) for one in languages), strict=True))
