@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from xalign_models.errors import ModelError
@@ -23,3 +23,21 @@ def at_least(config: Any, called: Callable[[str], str] = str, **limits: float) -
         value = getattr(config, name)
         if value is not None and not value >= least:
             raise ModelError(f"{called(name)} {value}: at least {least}.")
+
+
+def positive(config: Any, *names: str, called: Callable[[str], str] = str) -> None:
+    """Check that fields are above 0.
+
+    Args:
+        config: Of these fields; one that is a mapping has a value by name.
+        *names: The fields.
+        called: What the message calls a field; its name if not given.
+
+    Raises:
+        ModelError: A value is not.
+    """
+    for name in names:
+        value = getattr(config, name)
+        for field, one in value.items() if isinstance(value, Mapping) else [("", value)]:
+            if not one > 0:
+                raise ModelError(f"{'.'.join(filter(None, (called(name), field)))} {one}: it must be above 0.")

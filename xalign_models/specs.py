@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from xalign_models.configuration import from_mapping
 from xalign_models.errors import ModelError
 
 
@@ -147,21 +148,7 @@ class ModelSpec:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> ModelSpec:
         """Inverse of :meth:`to_dict`, also after a trip through JSON."""
-        alignment = data["alignment"]
-        return cls(
-            BackboneSpec(**{**data["backbone"], "prompts": _pairs(data["backbone"]["prompts"])}),
-            alignment and AlignmentSpec(**{
-                **alignment,
-                "params": _pairs(alignment["params"]),
-                "corpora": tuple(alignment["corpora"]),
-                "languages": alignment["languages"] and tuple(alignment["languages"]),
-            }),
-            data["data"],
-        )  # fmt: skip
-
-
-def _pairs(items: Any) -> tuple[tuple[str, Any], ...]:
-    return tuple((key, value) for key, value in items)
+        return from_mapping(cls, data)
 
 
 def digest(*parts: Any) -> str:

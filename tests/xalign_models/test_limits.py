@@ -1,15 +1,16 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
 from xalign_models.errors import ModelError
-from xalign_models.limits import at_least
+from xalign_models.limits import at_least, positive
 
 
 @dataclass
 class Config:
     rows: int | None = 3
     rate: float = 0.5
+    rates: dict = field(default_factory=dict)
 
 
 def test_a_value_at_its_limit_and_none_pass():
@@ -24,3 +25,17 @@ def test_a_value_at_its_limit_and_none_pass():
 def test_a_value_below_and_not_a_number_are_named(config, message):
     with pytest.raises(ModelError, match=f"^{message}$"):
         at_least(config, "a.{}".format, rows=3, rate=0)
+
+
+@pytest.mark.parametrize(
+    "config, message",
+    [
+        (Config(rate=0), "a.rate 0: it must be above 0."),
+        (Config(rate=float("nan")), "a.rate nan: it must be above 0."),
+        (Config(rates={"x": 1, "y": -1}), "a.rates.y -1: it must be above 0."),
+    ],
+)
+def test_what_is_not_above_zero_is_named(config, message):
+    positive(Config(rates={"x": 1}), "rate", "rates")
+    with pytest.raises(ModelError, match=f"^{message}$"):
+        positive(config, "rate", "rates", called="a.{}".format)

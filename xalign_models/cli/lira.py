@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xalign_models.cli.app import Device, Json, err, out, print_rows, split_list
-from xalign_models.cli.training import _check_output, group
+from xalign_models.cli.training import OVER, Change, _check_output, group
 from xalign_models.errors import DataError, ModelError
 from xalign_models.specs import Dtype
 
@@ -38,8 +38,6 @@ def add_to(app: typer.Typer) -> None:
     group.command(name="lira-variant")(variant)
 
 
-Config = Annotated[str, typer.Option(help="small, mini, base, large, max, or a YAML file.")]
-Change = Annotated[list[str] | None, typer.Option("--set", help="FIELD=VALUE of it, e.g. --set arca.epochs=3.")]
 Translators = Annotated[
     list[str] | None,
     typer.Option(
@@ -53,7 +51,7 @@ def translate(
         list[str] | None, typer.Option(help="A .txt or .jsonl file, a corpus, or a task whose texts are translated.")
     ] = None,
     translators: Translators = None,
-    config: Annotated[str | None, typer.Option(help="Texts and translators of a training of LiRA.")] = None,
+    config: Annotated[list[str] | None, typer.Option(help="Texts and translators of a training of LiRA.")] = None,
     change: Change = None,
     model: Annotated[Path | None, typer.Option(help="Translators of a trained LiRA.")] = None,
     critic: Annotated[
@@ -78,12 +76,12 @@ def translate(
     """
     from xalign_models.languages import canonical
     from xalign_models.lira.candidates import judge_all
+    from xalign_models.lira.config import load_config
     from xalign_models.lira.critics import Scores, make_critic
-    from xalign_models.lira.reading import read_config
     from xalign_models.lira.translators import Translations, make_translator, translate_all
 
     named = [one for value in translators or () for one in value.split(",")]
-    read = read_config(config, change or ()) if config else None
+    read = load_config(split_list(config), change or ()) if config else None
     designs = [read.design] if read else []
     if model is not None:
         from xalign_models.lira.run import open_lira
@@ -147,7 +145,9 @@ def lira(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Directory; by default where the model's name finds it.")
     ] = None,
-    config: Config = "small",
+    config: Annotated[
+        list[str] | None, typer.Option(help=f"small (the default), mini, base, large, max, or a YAML file. {OVER}")
+    ] = None,
     change: Change = None,
     source: Annotated[Path | None, typer.Option("--from", help="Directory of stage arca, for stage lasr.")] = None,
     ablate: Annotated[str | None, typer.Option(help=f"Leave out one of {', '.join(PARTS)}.")] = None,
@@ -159,14 +159,13 @@ def lira(
     Translations that are missing are made first. Interrupted, the same command goes on from its last checkpoint.
     """
     from xalign_models.lira import run
-    from xalign_models.lira.config import Ablation
-    from xalign_models.lira.reading import read_config
+    from xalign_models.lira.config import Ablation, load_config
 
     if ablate is not None and ablate not in PARTS:
         raise ModelError(f"--ablate {ablate}: one of {', '.join(PARTS)}.")
     if (stage is Stages.LASR) != (source is not None):
         raise ModelError("--from names the directory of stage arca, for stage lasr and no other.")
-    read = read_config(config, change or (), Ablation(ablate) if ablate else None)
+    read = load_config(split_list(config) or ["small"], change or (), Ablation(ablate) if ablate else None)
     if seed is not None:
         read = dataclasses.replace(
             read, arca=dataclasses.replace(read.arca, seed=seed), lasr=dataclasses.replace(read.lasr, seed=seed)

@@ -11,6 +11,9 @@ from xalign_models.cli.app import Device, out, split_list
 from xalign_models.errors import ModelError
 from xalign_models.specs import Dtype
 
+OVER = "Several, or with commas: later ones go over earlier ones."
+Change = Annotated[list[str] | None, typer.Option("--set", help="FIELD=VALUE over --config, e.g. --set seed=1.")]
+
 group = typer.Typer(help="Train weights that align a backbone.", no_args_is_help=True)
 
 
@@ -70,16 +73,14 @@ def contrastive(
 @group.command()
 def lusifer(
     stage: Annotated[int, typer.Option(min=1, max=2, help="1 alignment, 2 representation fine-tuning.")],
-    config: Annotated[
-        list[str],
-        typer.Option(help="Shipped name or YAML file; several, or with commas: later ones go over earlier ones."),
-    ],
+    config: Annotated[list[str], typer.Option(help=f"small, paper, an ablation of them, or a YAML file. {OVER}")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Directory; by default where the model's name finds it.")
     ] = None,
     start: Annotated[
         Path | None, typer.Option(help="Stage 2: directory of stage 1's model; by default where stage 1 wrote it.")
     ] = None,
+    change: Change = None,
     device: Device = None,
 ) -> None:
     """Join a multilingual encoder to an English language model, with English text, and write the model.
@@ -92,6 +93,6 @@ def lusifer(
 
     if output is not None:
         _check_output(output)
-    spec, directory = train(load_config(split_list(config)), stage, output, start, device)
+    spec, directory = train(load_config(split_list(config), change or ()), stage, output, start, device)
     if is_main_process():
         out.print(f"{spec.name}: {directory}", highlight=False, soft_wrap=True)

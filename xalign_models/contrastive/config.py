@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from xalign_models.configuration import to_mapping
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import ModelError
-from xalign_models.limits import at_least
+from xalign_models.limits import at_least, positive
 from xalign_models.specs import Dtype
 
 PAPER_LANGUAGES = ("arb-Arab", "spa-Latn")
@@ -75,9 +75,7 @@ class ContrastiveConfig:
         object.__setattr__(self, "languages", tuple(dict.fromkeys(self.languages)))
         at_least(self, lambda field: f"--{field.replace('_', '-')}", samples=1, rank=1, accumulation=1, epochs=1,
                  max_steps=0)  # fmt: skip
-        for field, flag in (("tau", "tau"), ("learning_rate", "lr")):
-            if not getattr(self, field) > 0:
-                raise ModelError(f"--{flag} {getattr(self, field)}: it must be above 0.")
+        positive(self, "tau", "learning_rate", called={"tau": "--tau", "learning_rate": "--lr"}.__getitem__)
         if self.batch_size < 2:
             raise ModelError(f"--batch-size {self.batch_size}: at least 2, for a pair to have a negative.")
         if self.dtype is Dtype.FLOAT16:
@@ -97,4 +95,4 @@ class ContrastiveConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data as it comes back from JSON."""
-        return {**dataclasses.asdict(self), "languages": list(self.languages), "dtype": self.dtype and str(self.dtype)}
+        return to_mapping(self)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from xalign_models import configuration
 from xalign_models.errors import ModelError
-from xalign_models.limits import at_least
+from xalign_models.limits import at_least, positive
 from xalign_models.lira.actor import RewardWeights
 from xalign_models.lira.adaptor import Sentence, Sides
 from xalign_models.lira.correlation import CorrelationConfig
@@ -151,8 +153,9 @@ class ArcaConfig:
         """
         at_least(self, "arca.{}".format, samples=1, epochs=1, batch_size=1, eta=0, actor_rate=0, encoder_rate=0,
                  adaptor_rate=0, max_steps=0)  # fmt: skip
-        if not 0 <= self.held_out < 1 or not self.clip > 0:
-            raise ModelError(f"arca.held_out {self.held_out}, clip {self.clip}: in [0, 1), and above 0.")
+        positive(self, "clip", called="arca.{}".format)
+        if not 0 <= self.held_out < 1:
+            raise ModelError(f"arca.held_out {self.held_out}: in [0, 1).")
         for name in self.extra:
             TranslatorSpec.parse(name)
         if not self.text:
@@ -215,8 +218,9 @@ class LasrConfig:
         """
         at_least(self, "lasr.{}".format, samples=1, ranking_samples=1, epochs=1, ranking_batch=1, retrieval_batch=1,
                  ranking_weight=0, refresh=0, rank=0, alpha=1, rate=0, max_steps=0)  # fmt: skip
-        if not 0 <= self.held_out < 1 or not self.clip > 0:
-            raise ModelError(f"lasr.held_out {self.held_out}, clip {self.clip}: in [0, 1), and above 0.")
+        positive(self, "clip", called="lasr.{}".format)
+        if not 0 <= self.held_out < 1:
+            raise ModelError(f"lasr.held_out {self.held_out}: in [0, 1).")
         if not self.ranking and not self.retrieval:
             raise ModelError("lasr: name data for ranking, for retrieval, or both.")
 
@@ -266,3 +270,18 @@ class LiraConfig:
     def arca_label(self) -> str:
         """The same of a model after stage 1."""
         return self.label.replace("lira", "arca", 1)
+
+
+def load_config(names: Sequence[str], changes: Sequence[str] = (), ablation: Ablation | None = None) -> LiraConfig:
+    """Read configurations, by name or by path; each one's fields go before those of the ones named before it.
+
+    Args:
+        names: Shipped ones or YAML files.
+        changes: ``FIELD=VALUE``, e.g. ``arca.epochs=3`` or ``design.bins=4``.
+        ablation: What is left out.
+
+    Raises:
+        ModelError: No such configuration or field, or a value of the wrong kind.
+    """
+    config = configuration.read(LiraConfig, __package__, names, changes)
+    return config.without(ablation) if ablation else config

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from xalign_models.errors import ModelError
+from xalign_models.limits import at_least, positive
 from xalign_models.lira.ranks import average_ranks, check_tau, exact, soft_ranks
 
 
@@ -35,15 +36,11 @@ class CorrelationConfig:
         Raises:
             ModelError: A value out of its range.
         """
-        check_tau(self.tau, "correlation.tau")
+        check_tau(self.tau, "lasr.correlation.tau")
         if not 0 <= self.alpha <= 1:
-            raise ModelError(f"correlation.alpha {self.alpha}: between 0 (Spearman alone) and 1 (Pearson alone).")
-        if not self.epsilon > 0:
-            raise ModelError(f"correlation.epsilon {self.epsilon}: it must be above 0.")
-        if self.max_len < 0 or self.n_min < 2:
-            raise ModelError(
-                f"correlation.max_len {self.max_len}, n_min {self.n_min}: at least 0, and at least 2 for a correlation."
-            )
+            raise ModelError(f"lasr.correlation.alpha {self.alpha}: between 0 (Spearman alone) and 1 (Pearson alone).")
+        positive(self, "epsilon", called="lasr.correlation.{}".format)
+        at_least(self, "lasr.correlation.{}".format, max_len=0, n_min=2)
 
 
 def similarity(a: Tensor, b: Tensor) -> Tensor:

@@ -17,13 +17,13 @@ from xalign_models import registry
 from xalign_models.backbones import loading
 from xalign_models.backbones.adapters import add_lora
 from xalign_models.backbones.transformer import LanguageTransformer
+from xalign_models.configuration import from_mapping, to_mapping
 from xalign_models.errors import ModelError
 from xalign_models.languages import FLORES_200, canonical
 from xalign_models.lira.candidates import Candidates, CandidateSource, at_k
 from xalign_models.lira.config import Design
 from xalign_models.lira.critics import Scores, make_critic
 from xalign_models.lira.network import Choice, Features, Network
-from xalign_models.lira.reading import from_mapping, to_mapping
 from xalign_models.lira.translators import Translations, TranslatorSpec, make_translator
 from xalign_models.specs import BackboneSpec
 

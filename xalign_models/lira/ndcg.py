@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from xalign_models.errors import ModelError
+from xalign_models.limits import at_least
 from xalign_models.lira.ranks import check_tau, exact, soft_ranks
 
 
@@ -54,15 +55,13 @@ class RetrievalConfig:
         Raises:
             ModelError: A value out of its range.
         """
-        for field, least in (("k", 1), ("mined", 0), ("max_len", 0), ("margin", 0), ("hinge_weight", 0),
-                             ("moments_weight", 0), ("gap", 0), ("variance", 0)):  # fmt: skip
-            if getattr(self, field) < least:
-                raise ModelError(f"retrieval.{field} {getattr(self, field)}: at least {least}.")
-        check_tau(self.tau, "retrieval.tau")
-        check_tau(self.softness, "retrieval.tau_k")
-        check_tau(self.temperature, "retrieval.temperature")
+        at_least(self, "lasr.loss.{}".format, k=1, mined=0, max_len=0, margin=0, hinge_weight=0, moments_weight=0,
+                 gap=0, variance=0)  # fmt: skip
+        check_tau(self.tau, "lasr.loss.tau")
+        check_tau(self.softness, "lasr.loss.tau_k")
+        check_tau(self.temperature, "lasr.loss.temperature")
         if not 0 < self.floor <= 1:
-            raise ModelError(f"retrieval.floor {self.floor}: above 0, at most 1; `drop` gives no weight at all.")
+            raise ModelError(f"lasr.loss.floor {self.floor}: above 0, at most 1; `drop` gives no weight at all.")
 
     @property
     def softness(self) -> float:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets, registry
 from xalign_models.backbones import loading
+from xalign_models.configuration import to_mapping
 from xalign_models.errors import ModelError
 from xalign_models.lira.config import Design, LiraConfig
 from xalign_models.lira.data import Split, foreign_texts, rated, searches
-from xalign_models.lira.reading import to_mapping
 from xalign_models.specs import BackboneSpec, ModelSpec
 from xalign_models.training.processes import process_count
 from xalign_models.training.session import train_once

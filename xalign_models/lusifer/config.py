@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from xalign_models import configuration
 from xalign_models.errors import ModelError
-from xalign_models.limits import at_least
+from xalign_models.limits import at_least, positive
 from xalign_models.lusifer.data.mining import Miner
 from xalign_models.specs import BackboneSpec, Dtype
 
@@ -116,11 +113,7 @@ class Stage:
             raise ModelError(f"mask_ratio {self.mask_ratio}: it must be between 0 and 1.")
         if unknown := [one for one in self.learning_rates if one not in PARTS]:
             raise ModelError(f"learning_rates: {', '.join(unknown)} is none of {', '.join(PARTS)}.")
-        numbers = {field: getattr(self, field) for field in ("tau", "learning_rate", "max_grad_norm")}
-        numbers |= {f"learning_rates {part}": rate for part, rate in self.learning_rates.items()}
-        for field, value in numbers.items():
-            if not isinstance(value, (int, float)) or not value > 0:
-                raise ModelError(f"{field} {value}: it must be a number above 0; YAML reads 1.0e-3 as one, not 1e-3.")
+        positive(self, "tau", "learning_rate", "learning_rates", "max_grad_norm")
 
 
 @dataclass(frozen=True)
@@ -169,7 +162,6 @@ class LusiferConfig:
         Raises:
             ModelError: A value out of its range, or a part that is trained and is not there or not counted.
         """
-        object.__setattr__(self, "dtype", Dtype(self.dtype))
         if self.dtype is Dtype.FLOAT16:
             raise ModelError("dtype float16: a model trained in it overflows; use float32 or bfloat16.")
         at_least(self, rank=1, alpha=1, max_tokens=4)
@@ -212,69 +204,19 @@ class LusiferConfig:
 
     def to_dict(self, number: int) -> dict[str, Any]:
         """What determines a stage's training, as plain data as it comes back from JSON."""
-        fields = {one.name: getattr(self, one.name) for one in dataclasses.fields(self) if one.name != "stages"}
-        stage = dataclasses.asdict(self.stage(number))
+        stage = configuration.to_mapping(self.stage(number))
         del stage["checkpoint_steps"]
-        found: dict[str, Any] = json.loads(json.dumps({**fields, "stage": stage}))
-        return found
+        return {**configuration.to_mapping(dataclasses.replace(self, stages={})), "stage": stage}
 
 
-def shipped() -> list[str]:
-    """Names of the configurations that come with the package."""
-    return sorted(Path(str(one)).stem for one in files(__package__).joinpath("configs").iterdir())
-
-
-def load_config(names: Sequence[str]) -> LusiferConfig:
+def load_config(names: Sequence[str], changes: Sequence[str] = ()) -> LusiferConfig:
     """Read configurations, by name or by path; each one's fields go before those of the ones named before it.
+
+    Args:
+        names: Shipped ones or YAML files.
+        changes: ``FIELD=VALUE``, e.g. ``stages.2.max_steps=60``.
 
     Raises:
         ModelError: There is no such file, or it is no configuration; the message names the field.
     """
-    fields: dict[str, Any] = {}
-    for name in names:
-        fields = _merged(fields, _read(name))
-    try:
-        stages = fields.pop("stages")
-        return LusiferConfig(**{**fields, "stages": {int(key): _stage(one) for key, one in stages.items()}})
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
-        message = str(error).replace("LusiferConfig.__init__() ", "").replace(".__init__()", "")
-        raise ModelError(f"--config {','.join(names)}: {message}.") from None
-    except ModelError as error:
-        raise ModelError(f"--config {','.join(names)}: {error}") from None
-
-
-def _stage(fields: Mapping[str, Any] | None) -> Stage | None:
-    if fields is None:
-        return None
-    mining = fields.get("mining")
-    return Stage(**{
-        **fields,
-        "train": tuple(fields["train"]),
-        "data": tuple(Data(**one) for one in fields["data"]),
-        "mining": mining and Miner(**mining),
-    })  # fmt: skip
-
-
-def _read(name: str) -> dict[str, Any]:
-    known = files(__package__).joinpath("configs", f"{name}.yaml")
-    path = Path(str(known)) if Path(str(known)).is_file() else Path(name)
-    try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError:
-        raise ModelError(
-            f"--config {name}: there is no such file; the shipped ones are {', '.join(shipped())}."
-        ) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ModelError(f"--config {name} is no YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(found, dict):
-        raise ModelError(f"--config {name}: it must have fields, such as encoder and llm.")
-    return found
-
-
-def _merged(under: Mapping[Any, Any], over: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Mappings within are merged likewise, all else is replaced."""
-    both = {
-        key: _merged(under[key], value) if isinstance(value, Mapping) and isinstance(under.get(key), Mapping) else value
-        for key, value in over.items()
-    }
-    return {**under, **both}
+    return configuration.read(LusiferConfig, __package__, names, changes)

@@ -110,7 +110,7 @@ def test_bounds_are_the_theorys() -> None:
 @pytest.fixture
 def trained(workdir: Path, tiny_model: Path, write_text: Callable[..., Path]) -> Path:
     """A LiRA whose stage 1 was trained for two epochs on random words."""
-    from xalign_models.lira.reading import read_config
+    from xalign_models.lira.config import load_config
     from xalign_models.lira.run import train_arca
 
     root = write_text(workdir / "text", 24)
@@ -123,7 +123,7 @@ def trained(workdir: Path, tiny_model: Path, write_text: Callable[..., Path]) ->
         " translators: ['file:a.jsonl', 'file:b.jsonl']}\n"
         "arca: {text: ['own:text'], epochs: 2, batch_size: 8, held_out: 0.2, encoder_rate: 1e-3}\n"
     )
-    train_arca(read_config("c.yaml"), workdir / "arca", "cpu")
+    train_arca(load_config(["c.yaml"]), workdir / "arca", "cpu")
     return workdir / "arca"
 
 

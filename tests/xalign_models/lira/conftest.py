@@ -111,8 +111,7 @@ def lira_text(workdir: Path, write_text: Callable[..., Path]) -> Path:
 @pytest.fixture
 def lira_config(lira_text: Path, tiny_model: Path, writer: Path) -> Callable[..., Any]:
     """A configuration that trains in seconds; ``changes`` are those of ``--set``."""
-    from xalign_models.lira.config import LiraConfig
-    from xalign_models.lira.reading import read_config
+    from xalign_models.lira.config import LiraConfig, load_config
 
     fields = f"""
 design:
@@ -139,6 +138,6 @@ lasr:
     def make(*changes: str, ablation: Any = None) -> LiraConfig:
         path = lira_text.parent / "lira.yaml"
         path.write_text(fields)
-        return read_config(str(path), changes, ablation)
+        return load_config([str(path)], changes, ablation)
 
     return make

@@ -126,7 +126,7 @@ def write_config(workdir: Path, checkpoints: dict[str, Path]) -> Callable[..., s
     import yaml
 
     def write(file: str = "tiny.yaml", family: str = "llama", **fields: Any) -> str:
-        from xalign_models.lusifer.config import _merged
+        from xalign_models.configuration import merged
 
         data = [{"source": "multi30k", "samples": 24}, {"source": "squad-nqg", "samples": 12, "task": "completion"}]
         shared = {"batch_size": 8, "learning_rate": 1.0e-2, "checkpoint_steps": 2, "data": data}
@@ -139,7 +139,7 @@ def write_config(workdir: Path, checkpoints: dict[str, Path]) -> Callable[..., s
                 2: {"label": "tiny-two", "start": "tiny-one", "train": ["encoder", "connector", "llm"], **shared},
             },
         }  # fmt: skip
-        (workdir / file).write_text(yaml.safe_dump(_merged(config, fields)))
+        (workdir / file).write_text(yaml.safe_dump(merged(config, fields)))
         return str(workdir / file)
 
     return write

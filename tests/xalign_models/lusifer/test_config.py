@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from xalign_models.configuration import shipped
 from xalign_models.errors import ModelError
-from xalign_models.lusifer.config import load_config, shipped
+from xalign_models.lusifer.config import load_config
 from xalign_models.lusifer.data.sources import SOURCES
 from xalign_models.lusifer.instructions import passage_prompt, query_prompt
 
@@ -13,7 +14,14 @@ ABLATIONS = ("alignment-only", "connector-only", "finetuning-only", "frozen-enco
 
 
 def test_shipped():
-    assert set(shipped()) == {*ABLATIONS, "paper", "small", "two-cores", "llm-alone", "encoder-alone"}
+    assert set(shipped("xalign_models.lusifer")) == {
+        *ABLATIONS,
+        "paper",
+        "small",
+        "two-cores",
+        "llm-alone",
+        "encoder-alone",
+    }
 
 
 def test_the_papers_numbers():
@@ -71,9 +79,10 @@ def test_later_ones_go_over_earlier_ones(write_config):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"nonsense": 1}, "unexpected keyword argument 'nonsense'"),
-        ({"stages": {1: {"nonsense": 1}}}, "unexpected keyword argument 'nonsense'"),
-        ({"stages": {2: {"data": [{"sauce": "sick"}]}}}, "unexpected keyword argument 'sauce'"),
+        ({"nonsense": 1}, "nonsense: no such field; there are .*stages"),
+        ({"stages": {1: {"nonsense": 1}}}, r"stages\.1\.nonsense: no such field"),
+        ({"stages": {2: {"data": [{"sauce": "sick"}]}}}, r"stages\.2\.data\.sauce: no such field"),
+        ({"stages": {2: {"data": [{"samples": 3}]}}}, r"stages\.2\.data\.source is missing"),
         ({"stages": {2: {"data": []}}}, "train and data must each name something"),
         ({"stages": {2: {"train": ["decoder"]}}}, "train: decoder is none of encoder"),
         ({"stages": {1: {"train": ["llm"]}}}, r"stages\.1\.train: llm must stay"),
@@ -83,8 +92,8 @@ def test_later_ones_go_over_earlier_ones(write_config):
         ({"stages": {2: {"mini_batch": 3}}}, "mini_batch 3: it must divide batch_size 8"),
         ({"stages": {1: {"mask_ratio": 1}}}, "mask_ratio 1"),
         ({"stages": {2: {"tau": 0}}}, "tau 0"),
-        ({"stages": {2: {"learning_rate": "1e-3"}}}, "learning_rate 1e-3: it must be a number"),
-        ({"stages": {2: {"learning_rates": {"encoder": 0}}}}, "learning_rates encoder 0"),
+        ({"stages": {2: {"learning_rate": "high"}}}, r"stages\.2\.learning_rate 'high' is no float"),
+        ({"stages": {2: {"learning_rates": {"encoder": 0}}}}, r"learning_rates\.encoder 0"),
         ({"stages": {2: {"learning_rates": {"head": 1}}}}, "learning_rates: head is none of encoder"),
         ({"stages": {1: {"data": [{"source": "sick", "task": "x"}]}}}, "task 'x' of sick"),
         ({"stages": {1: {"data": [{"source": "sick", "samples": 0}]}}}, "samples 0"),
@@ -94,7 +103,7 @@ def test_later_ones_go_over_earlier_ones(write_config):
         ({"dtype": "int4"}, "int4"),
         ({"rank": 0}, "rank 0"),
         ({"max_tokens": 2}, "max_tokens 2"),
-        ({"stages": None}, "stages|items"),
+        ({"stages": None}, "stages: fields were expected"),
     ],
 )
 def test_nonsense_is_refused(write_config, fields, message):
@@ -104,17 +113,14 @@ def test_nonsense_is_refused(write_config, fields, message):
     assert "\n" not in str(error.value)
 
 
-def test_files_that_are_none_are_refused(workdir):
-    with pytest.raises(ModelError, match=r"--config mine: there is no such file; the shipped ones are alignment-only"):
-        load_config(["mine"])
-    (workdir / "bad.yaml").write_text("a: [")
-    with pytest.raises(ModelError, match="is no YAML"):
-        load_config(["bad.yaml"])
-    (workdir / "list.yaml").write_text("- a")
-    with pytest.raises(ModelError, match="must have fields"):
-        load_config(["list.yaml"])
+def test_a_stage_that_there_is_not():
     with pytest.raises(ModelError, match="--stage 2: this configuration has none"):
         load_config(["small", "alignment-only"]).stage(2)
+
+
+def test_a_field_of_a_stage_is_set(write_config):
+    found = load_config([write_config()], ["stages.2.learning_rates={encoder: 1e-4}", "stages.1.max_steps=7"])
+    assert (found.stage(2).learning_rates, found.stage(1).max_steps) == ({"encoder": 1e-4}, 7)
 
 
 @pytest.mark.parametrize("instruction", ["Answer it", "Answer it.", "Answer it. "])
