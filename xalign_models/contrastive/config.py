@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from xalign_models.configuration import to_mapping
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import ModelError
 from xalign_models.limits import at_least, positive
@@ -92,7 +90,3 @@ class ContrastiveConfig:
     def passes(self) -> int:
         """Epochs, by the paper's rule unless they are given."""
         return self.epochs or (10 if self.samples <= 100 else 3)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data as it comes back from JSON."""
-        return to_mapping(self)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_models import corpora, registry
 from xalign_models.backbones import loading
+from xalign_models.configuration import to_mapping
 from xalign_models.contrastive.config import ContrastiveConfig
 from xalign_models.contrastive.pairs import training_pairs
 from xalign_models.corpora import Corpus
@@ -84,5 +85,5 @@ def _identity(spec: ModelSpec, config: ContrastiveConfig, corpus: Corpus) -> dic
     return {
         "backbone": loading.fingerprint(spec.backbone),
         "text": corpus.fingerprint(languages),
-        **config.to_dict(),
+        **to_mapping(config),
     }

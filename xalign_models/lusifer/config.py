@@ -204,9 +204,10 @@ class LusiferConfig:
 
     def to_dict(self, number: int) -> dict[str, Any]:
         """What determines a stage's training, as plain data as it comes back from JSON."""
-        stage = configuration.to_mapping(self.stage(number))
+        fields = configuration.to_mapping(self)
+        stage = fields.pop("stages")[number]
         del stage["checkpoint_steps"]
-        return {**configuration.to_mapping(dataclasses.replace(self, stages={})), "stage": stage}
+        return {**fields, "stage": stage}
 
 
 def load_config(names: Sequence[str], changes: Sequence[str] = ()) -> LusiferConfig:

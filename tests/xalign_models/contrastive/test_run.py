@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from xalign_models import registry
+from xalign_models.configuration import to_mapping
 from xalign_models.contrastive import ContrastiveConfig, training
 from xalign_models.contrastive.run import train
 from xalign_models.errors import DataError, ModelError
@@ -58,7 +59,7 @@ def test_the_card_says_how_it_was_trained(run, workdir, text):
     assert card["spec"]["backbone"]["model"] == "model"  # and not where on this machine it lies
     assert card["name"] == tuned.name == registry.find_spec("model").name == "xalign/contrastive-20__llama"
     assert card["training_datasets"] == ["OwnParallel"]
-    assert card["training"]["config"] | QUICK.to_dict() | {"dtype": "float32"} == card["training"]["config"]
+    assert card["training"]["config"] | to_mapping(QUICK) | {"dtype": "float32"} == card["training"]["config"]
     assert card["training"]["steps"] == 3
     assert card["training"]["seconds"] > 0
     assert {"torch", "peft", "sentence-transformers"} <= card["training"]["versions"].keys()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from xalign_models.configuration import shipped
@@ -48,7 +50,9 @@ def test_each_is_whole(base, over):
         if stage is not None:
             assert {data.source for data in stage.data} <= SOURCES.keys()
             assert number == 1 or all(SOURCES[data.source].pairs for data in stage.data)
-            assert config.to_dict(number) == config.to_dict(number)
+            determined = config.to_dict(number)
+            assert json.loads(json.dumps(determined)) == determined
+            assert determined["stage"]["label"] == stage.label and "stages" not in determined
     starts = {stage.start for number, stage in config.stages.items() if stage and number == 2}
     labels = {stage.label for number, stage in config.stages.items() if stage and number == 1}
     assert starts <= labels | {None}
