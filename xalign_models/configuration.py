@@ -100,7 +100,7 @@ def _file(name: str, package: str) -> dict[Any, Any]:
 def _put(target: Any, change: str) -> None:
     path, separator, value = change.partition("=")
     if not separator:
-        raise ModelError(f"--set {change!r}: write FIELD=VALUE, e.g. --set seed=1.")
+        raise ModelError(f"--set {change!r}: write FIELD=VALUE.")
     *parents, last = path.split(".")
     for name in parents:
         target = target.setdefault(_key(target, name), {})

@@ -12,7 +12,9 @@ from xalign_models.errors import ModelError
 from xalign_models.specs import Dtype
 
 OVER = "Several, or with commas: later ones go over earlier ones."
-Change = Annotated[list[str] | None, typer.Option("--set", help="FIELD=VALUE over --config, e.g. --set seed=1.")]
+Change = Annotated[
+    list[str] | None, typer.Option("--set", help="FIELD=VALUE over --config; dots lead to fields within.")
+]
 
 group = typer.Typer(help="Train weights that align a backbone.", no_args_is_help=True)
 
