@@ -9,6 +9,8 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -65,8 +67,8 @@ class Row:
 
     Attributes:
         group: Title above the first of the rows that share it; may be empty.
-        label: What the terminal shows.
-        name: What else names it, in full.
+        label: What tables show.
+        name: What names it in JSON and CSV, in full.
         cells: By column.
     """
 
@@ -145,7 +147,7 @@ class Board:
         return table
 
     def to_markdown(self) -> str:
-        """A GitHub table with the legend below it."""
+        """A GitHub table, each group under a line with its title, and the legend below it."""
 
         def text(cell: Cell | None) -> str:
             if cell is None:
@@ -153,8 +155,12 @@ class Board:
             score, *rest = cell.lines()
             return (f"**{score}**" if cell.best else score) + (f" ({', '.join(rest)})" if rest else "")
 
-        lines = [[self.corner, *self.columns], ["---", *["---:"] * len(self.columns)]]
-        lines += [[row.name, *(text(row.cells.get(column)) for column in self.columns)] for row in self.rows]
+        heads = [" ".join(wrap(column, _HEAD)) for column in self.columns]  # a browser breaks lines at spaces alone
+        lines = [[self.corner, *heads], ["---", *["---:"] * len(heads)]]
+        for group, rows in groupby(self.rows, attrgetter("group")):
+            if group:
+                lines.append([f"**{group}**", *[""] * len(heads)])
+            lines += [[row.label, *(text(row.cells.get(column)) for column in self.columns)] for row in rows]
         table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
         return table + "\n" + "".join(f"- {line}\n" for line in self.legend)
 

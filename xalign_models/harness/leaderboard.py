@@ -152,7 +152,7 @@ def _legend(rows: Sequence[Row], metric: str) -> list[str]:
     ]
     if any(row.name.startswith("xalign/") for row in rows):
         lines.append(
-            "In full, a model is called xalign/<row>__<backbone>, and __<text> follows for a (text) it was fitted on."
+            "In full, a model is called xalign/ROW__BACKBONE, and __TEXT follows for a (text) it was fitted on."
         )
     if compared:
         lines.append("+/-: points above or below plain, the unaligned backbone, over the subsets that both have.")
