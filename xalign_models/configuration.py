@@ -76,7 +76,7 @@ def from_mapping(kind: type[Config], given: Any, where: str = "") -> Config:
 
 
 def to_mapping(config: Any) -> dict[str, Any]:
-    """Plain data as it comes back from JSON; the inverse of :func:`from_mapping`."""
+    """Plain data for JSON; the inverse of :func:`from_mapping`, also after a trip through it."""
     plain: dict[str, Any] = _plain(dataclasses.asdict(config))
     return plain
 

@@ -39,6 +39,11 @@ class Whole:
     solid: bool = False
 
 
+@dataclass(frozen=True)
+class Named:
+    names: tuple[str, ...]
+
+
 FULL = Whole(
     "a", Part(2, 1e-3), (Part(3), Part(4)), {1: Part(5), 2: None}, (("x", [1]), ("y", None)), Shape.SQUARE, True
 )
@@ -72,12 +77,7 @@ def test_later_files_go_over_earlier_ones_and_changes_over_all(write):
     )  # fmt: skip
 
 
-def test_one_text_is_a_list_of_one(write):
-    @dataclass
-    class Named:
-        names: tuple[str, ...]
-
-    globals()["Named"] = Named
+def test_one_text_is_a_list_of_one():
     assert from_mapping(Named, {"names": "a"}).names == ("a",)
 
 

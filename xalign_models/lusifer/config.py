@@ -162,6 +162,7 @@ class LusiferConfig:
         Raises:
             ModelError: A value out of its range, or a part that is trained and is not there or not counted.
         """
+        object.__setattr__(self, "dtype", Dtype(self.dtype))
         if self.dtype is Dtype.FLOAT16:
             raise ModelError("dtype float16: a model trained in it overflows; use float32 or bfloat16.")
         at_least(self, rank=1, alpha=1, max_tokens=4)
