@@ -8,7 +8,7 @@ from typing import Any
 from xalign_models.errors import ModelError
 
 
-def at_least(config: Any, called: Callable[[str], str] = str, **limits: float) -> None:
+def at_least(config: Any, *, called: Callable[[str], str] = str, **limits: float) -> None:
     """Check that fields are no less than their limits; a field that is None has none.
 
     Args:

@@ -24,7 +24,7 @@ def test_a_value_at_its_limit_and_none_pass():
 )
 def test_a_value_below_and_not_a_number_are_named(config, message):
     with pytest.raises(ModelError, match=f"^{message}$"):
-        at_least(config, "a.{}".format, rows=3, rate=0)
+        at_least(config, called="a.{}".format, rows=3, rate=0)
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ class ContrastiveConfig:
         """
         object.__setattr__(self, "dtype", self.dtype and Dtype(self.dtype))
         object.__setattr__(self, "languages", tuple(dict.fromkeys(self.languages)))
-        at_least(self, lambda field: f"--{field.replace('_', '-')}", samples=1, rank=1, accumulation=1, epochs=1,
+        at_least(self, called=lambda field: f"--{field.replace('_', '-')}", samples=1, rank=1, accumulation=1, epochs=1,
                  max_steps=0)  # fmt: skip
         positive(self, "tau", "learning_rate", called={"tau": "--tau", "learning_rate": "--lr"}.__getitem__)
         if self.batch_size < 2:

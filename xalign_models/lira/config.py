@@ -151,7 +151,7 @@ class ArcaConfig:
         Raises:
             ModelError: A value out of its range.
         """
-        at_least(self, "arca.{}".format, samples=1, epochs=1, batch_size=1, eta=0, actor_rate=0, encoder_rate=0,
+        at_least(self, called="arca.{}".format, samples=1, epochs=1, batch_size=1, eta=0, actor_rate=0, encoder_rate=0,
                  adaptor_rate=0, max_steps=0)  # fmt: skip
         positive(self, "clip", called="arca.{}".format)
         if not 0 <= self.held_out < 1:
@@ -216,8 +216,8 @@ class LasrConfig:
         Raises:
             ModelError: A value out of its range, or no data.
         """
-        at_least(self, "lasr.{}".format, samples=1, ranking_samples=1, epochs=1, ranking_batch=1, retrieval_batch=1,
-                 ranking_weight=0, refresh=0, rank=0, alpha=1, rate=0, max_steps=0)  # fmt: skip
+        at_least(self, called="lasr.{}".format, samples=1, ranking_samples=1, epochs=1, ranking_batch=1,
+                 retrieval_batch=1, ranking_weight=0, refresh=0, rank=0, alpha=1, rate=0, max_steps=0)  # fmt: skip
         positive(self, "clip", called="lasr.{}".format)
         if not 0 <= self.held_out < 1:
             raise ModelError(f"lasr.held_out {self.held_out}: in [0, 1).")

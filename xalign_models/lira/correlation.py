@@ -40,7 +40,7 @@ class CorrelationConfig:
         if not 0 <= self.alpha <= 1:
             raise ModelError(f"lasr.correlation.alpha {self.alpha}: between 0 (Spearman alone) and 1 (Pearson alone).")
         positive(self, "epsilon", called="lasr.correlation.{}".format)
-        at_least(self, "lasr.correlation.{}".format, max_len=0, n_min=2)
+        at_least(self, called="lasr.correlation.{}".format, max_len=0, n_min=2)
 
 
 def similarity(a: Tensor, b: Tensor) -> Tensor:

@@ -55,8 +55,8 @@ class RetrievalConfig:
         Raises:
             ModelError: A value out of its range.
         """
-        at_least(self, "lasr.loss.{}".format, k=1, mined=0, max_len=0, margin=0, hinge_weight=0, moments_weight=0,
-                 gap=0, variance=0)  # fmt: skip
+        at_least(self, called="lasr.loss.{}".format, k=1, mined=0, max_len=0, margin=0, hinge_weight=0,
+                 moments_weight=0, gap=0, variance=0)  # fmt: skip
         check_tau(self.tau, "lasr.loss.tau")
         check_tau(self.softness, "lasr.loss.tau_k")
         check_tau(self.temperature, "lasr.loss.temperature")
