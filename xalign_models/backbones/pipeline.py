@@ -175,12 +175,14 @@ def _apart(first: Any) -> bool:
         del features["seq_idx"]
         features["position_ids"] += packing.first_position(first.model)
         features = {k: v.to(first.model.device) if torch.is_tensor(v) else v for k, v in features.items()}
-        with packing.packed_attention(first.model):
-            packed: torch.Tensor = first.model(**features).last_hidden_state[0, 7:12].float()
+        with packing.packed_attention(first.model), first.attending() as keywords:
+            packed: torch.Tensor = first.model(**features, **keywords).last_hidden_state[0, 7:12].float()
         return packed
 
     alone = torch.from_numpy(text)[None].to(first.model.device)
-    wanted = first.model(input_ids=alone, attention_mask=torch.ones_like(alone)).last_hidden_state[0].float()
+    with first.attending() as keywords:
+        found = first.model(input_ids=alone, attention_mask=torch.ones_like(alone), **keywords)
+    wanted = found.last_hidden_state[0].float()
     one, two = states(before, text, before), states(other, text, other)
     scale = wanted.abs().max()
     return bool((one - two).abs().max() < 1e-4 * scale and (one - wanted).abs().max() < 0.05 * scale)

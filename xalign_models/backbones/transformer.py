@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -136,6 +137,8 @@ class LanguageTransformer(Transformer):
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Self:
         """Load a saved module; LoRA weights are put on the checkpoint that they were trained on.
 
+        They are rounded to its precision, in which training multiplied them too: no casts slow encoding.
+
         Raises:
             AssetError: That checkpoint cannot be had.
             ModelError: It has changed since.
@@ -169,17 +172,23 @@ class LanguageTransformer(Transformer):
         gradients: a cached loss embeds once without and once with them, and must draw the same dropout.)
         """
         if not self.training:
-            return super().forward(features, **kwargs)  # type: ignore[no-any-return]
+            with self.attending() as keywords:
+                return super().forward(features, **kwargs, **keywords)  # type: ignore[no-any-return]
         mask = features["attention_mask"]
         padded: torch.Tensor | None = None
         for rows, part in similar_lengths(features, self.model):
             columns = mask[rows].any(dim=0).nonzero()[:, 0]
-            states = super().forward(part, **kwargs)[self.module_output_name]
+            with self.attending() as keywords:
+                states = super().forward(part, **kwargs, **keywords)[self.module_output_name]
             if padded is None:
                 padded = states.new_zeros(*mask.shape, states.shape[2])
             padded = padded.index_put((rows[:, None], columns[None]), states)
         features[self.module_output_name] = padded
         return features
+
+    def attending(self) -> AbstractContextManager[dict[str, Any]]:
+        """What every call of the model happens in, packed or padded; it gives keywords of the call. Here nothing."""
+        return nullcontext({})
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Token embeddings; with ``pool_special_tokens=False`` the mask that pooling sees covers content only."""
@@ -197,8 +206,8 @@ class LanguageTransformer(Transformer):
         texts = features.pop("seq_idx")
         if getattr(self.model.config, "use_cache", False):
             kwargs = {**kwargs, "use_cache": False}
-        with packed_attention(self.model):
-            features = super().forward(features, **kwargs)
+        with packed_attention(self.model), self.attending() as keywords:
+            features = super().forward(features, **kwargs, **keywords)
         features["seq_idx"] = texts
         states = {self.module_output_name, "all_layer_embeddings"} & features.keys()
         unshare(features, *states)

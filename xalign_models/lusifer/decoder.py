@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 from xalign_models.backbones.transformer import LanguageTransformer
@@ -20,7 +21,6 @@ class Bidirectional(LanguageTransformer):
         tokenizer.padding_side = "right"  # positions count from the first token
         tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token or tokenizer.unk_token
 
-    def embed_tokens(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Token embeddings (b, s, d) after the last layer and final norm."""
-        with attention(self.model, causal=False) as keywords:
-            return super().embed_tokens(features, **kwargs, **keywords)
+    def attending(self) -> AbstractContextManager[dict[str, Any]]:
+        """Attention both ways."""
+        return attention(self.model, causal=False)

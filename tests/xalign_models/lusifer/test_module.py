@@ -13,6 +13,8 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 
 from tests.xalign_models.lusifer.conftest import FAMILIES
 from xalign_models.backbones.adapters import add_lora, lora_matrices
+from xalign_models.backbones.pipeline import can_pack
+from xalign_models.backbones.raw import RawEncoder
 from xalign_models.lusifer.attention import attention
 from xalign_models.lusifer.connector import Connector, join
 from xalign_models.lusifer.decoder import Bidirectional
@@ -244,3 +246,13 @@ def test_a_language_model_alone_sees_both_ways(workdir, checkpoints):
     pipeline.save_pretrained(str(workdir / "saved"), create_model_card=False)
     again = SentenceTransformer(str(workdir / "saved"), device="cpu", trust_remote_code=True)
     np.testing.assert_allclose(again.encode(["w1 w2"]), single, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "mistral-window", "qwen3", "gemma2", "gemma3_text"])
+def test_a_language_model_alone_sees_both_ways_in_a_pack_too(workdir, checkpoints, family):
+    alone = load_bidirectional(base_of(str(checkpoints[family]), None, "float32"))
+    pipeline = SentenceTransformer(modules=modules_of(alone.eval()), device="cpu")
+    assert can_pack(alone) or "sliding_window" in FAMILIES[family]
+    texts = [text for text in TEXTS if text]
+    packed = RawEncoder("", lambda: list(pipeline), "cpu").encode(texts)
+    np.testing.assert_allclose(packed, pipeline.encode(texts), atol=1e-5)
