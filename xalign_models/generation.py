@@ -72,7 +72,7 @@ class LanguageModel:
 
         try:
             tokenizer = AutoTokenizer.from_pretrained(self.resolved.path_or_id, revision=self.resolved.revision)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, ImportError) as error:
             raise AssetError(f"{self.name!r} has no tokenizer that can be loaded: {_line(error)}") from None
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
@@ -84,7 +84,7 @@ class LanguageModel:
         """The weights, on the device.
 
         Raises:
-            AssetError: The checkpoint cannot be had, or is no such model.
+            AssetError: The checkpoint cannot be had, is no such model, or lacks weights, as one without a head does.
         """
         from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
@@ -93,11 +93,14 @@ class LanguageModel:
         dtype = self._dtype or (Dtype.BFLOAT16 if half else Dtype.FLOAT32)
         try:
             with quiet():
-                model = kind.from_pretrained(
-                    self.resolved.path_or_id, revision=self.resolved.revision, dtype=str(dtype)
-                )
+                model, loaded = kind.from_pretrained(
+                    self.resolved.path_or_id, revision=self.resolved.revision, dtype=str(dtype),
+                    output_loading_info=True,
+                )  # fmt: skip
         except (OSError, ValueError) as error:
             raise AssetError(f"{self.name!r} cannot be loaded as a model that writes: {_line(error)}") from None
+        if missing := sorted(loaded["missing_keys"]):  # transformers would draw them at random
+            raise AssetError(f"{self.name!r} is no model that writes: its checkpoint has no {', '.join(missing[:3])}.")
         return model.to(self.device).eval()
 
     def chat(self, prompt: str) -> str:
@@ -122,15 +125,17 @@ class LanguageModel:
         return batch.to(self.device)
 
     @torch.inference_mode()
-    def _begun(self, prompts: Sequence[str]) -> dict[str, Any]:
+    def _begun(self, prompts: Sequence[str], more: int) -> dict[str, Any]:
         """A padded batch in which what all prompts begin with, examples or a task, has been read: once, not n times.
 
-        The padding is between the common beginning and the rest.
+        The padding is between the common beginning and the rest. A sliding window would count it, so that nothing is
+        read beforehand where prompts and the up to ``more`` tokens that follow are longer than one.
         """
         batch = self.tokenize(prompts)
         rows = [ids[mask.bool()] for ids, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True)]
         common = _common([row.tolist() for row in rows])
-        if len(rows) < 2 or common < WORTH:
+        window = getattr(self.model.config.get_text_config(), "sliding_window", None)
+        if len(rows) < 2 or common < WORTH or (window and batch["input_ids"].shape[1] + more > window):
             return dict(batch)
         first = self.model(rows[0][None, :common], use_cache=True, logits_to_keep=1)
         first.past_key_values.batch_repeat_interleave(len(rows))
@@ -156,7 +161,7 @@ class LanguageModel:
         """Completions of prompts, which are padded together; one that repeats itself without end is cut short.
 
         Args:
-            prompts: Texts; of a sequence-to-sequence model its inputs.
+            prompts: Texts; of a sequence-to-sequence model its inputs, cut at the length that it can read.
             max_new_tokens: The limit.
             stop: Writing ends where any of them appears.
             temperature: 0 takes the likeliest token each time; else tokens are drawn.
@@ -165,7 +170,9 @@ class LanguageModel:
         """
         from transformers import StoppingCriteriaList
 
-        batch = self.tokenize(prompts) if self.encoder_decoder else self._begun(prompts)
+        batch = (
+            self.tokenize(prompts, self._longest()) if self.encoder_decoder else self._begun(prompts, max_new_tokens)
+        )
         start = 0 if self.encoder_decoder else batch["input_ids"].shape[1]
         tokenizer = self.tokenizer
 
@@ -196,6 +203,14 @@ class LanguageModel:
             found.append(Completion(text if at is None else text[:at], finished))
         return found
 
+    def _longest(self) -> int | None:
+        """Tokens that a sequence-to-sequence model reads at most, None if it says of no limit."""
+        from transformers.tokenization_utils_base import LARGE_INTEGER  # a tokenizer without a limit has more than this
+
+        limits = (self.tokenizer.model_max_length, getattr(self.model.config, "max_position_embeddings", None))
+        known = [one for one in limits if one and one < LARGE_INTEGER]
+        return int(min(known)) if known else None
+
     def _ends(self) -> set[int]:
         ends = self.model.generation_config.eos_token_id
         ends = [ends] if isinstance(ends, int) else list(ends or ())
@@ -212,7 +227,7 @@ class LanguageModel:
     @torch.inference_mode()
     def next_after(self, prompts: Sequence[str], endings: Sequence[str], choices: Sequence[str]) -> list[torch.Tensor]:
         """The same (n, c) for each way to go on after the prompts, which are read once for all of them."""
-        batch = self._begun(prompts)
+        batch = self._begun(prompts, max(map(len, map(self.tokenizer.tokenize, endings))))
         known = batch["past_key_values"].get_seq_length() if "past_key_values" in batch else 0
         mask = batch["attention_mask"]
         batch["position_ids"] = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, known:]

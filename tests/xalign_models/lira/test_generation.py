@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -41,6 +43,40 @@ def test_what_prompts_share_is_read_once(model: LanguageModel, monkeypatch: pyte
     assert together == model.write(prompts, max_new_tokens=8)
     torch.testing.assert_close(chances, model.next_of(prompts, ["1", "2"]))
     assert together == [model.write([prompt], max_new_tokens=8)[0] for prompt in prompts]
+
+
+@pytest.fixture(scope="module")
+def windowed(tmp_path_factory: pytest.TempPathFactory, byte_tokenizer: Callable[..., Any]) -> LanguageModel:
+    from transformers import MistralConfig, MistralForCausalLM
+
+    folder = tmp_path_factory.mktemp("generation") / "windowed"
+    tokenizer = byte_tokenizer()
+    tokenizer.save_pretrained(folder)
+    config = MistralConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48, num_key_value_heads=1,
+        vocab_size=len(tokenizer), sliding_window=24, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+        initializer_range=0.3,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        MistralForCausalLM(config).save_pretrained(folder)
+    return LanguageModel(str(folder), device="cpu")
+
+
+def test_padding_takes_nothing_of_a_sliding_window(windowed: LanguageModel) -> None:
+    prompts = [f"what all of them begin with: {one}" for one in ("a", "longer than the others are", "bc")]
+    together, chances = windowed.write(prompts, max_new_tokens=8), windowed.next_of(prompts, ["1", "2"])
+    assert together == [windowed.write([prompt], max_new_tokens=8)[0] for prompt in prompts]
+    torch.testing.assert_close(chances, torch.cat([windowed.next_of([prompt], ["1", "2"]) for prompt in prompts]))
+
+
+def test_a_checkpoint_without_a_head_does_not_write(writer: Path, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    AutoModelForCausalLM.from_pretrained(writer).model.save_pretrained(tmp_path / "body")
+    AutoTokenizer.from_pretrained(writer).save_pretrained(tmp_path / "body")
+    with pytest.raises(AssetError, match=r"is no model that writes: its checkpoint has no lm_head\.weight"):
+        LanguageModel(str(tmp_path / "body"), device="cpu").write(["a"], max_new_tokens=2)
 
 
 def test_it_stops_at_the_string_and_says_so(model: LanguageModel) -> None:

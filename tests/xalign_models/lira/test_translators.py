@@ -14,7 +14,7 @@ from xalign_models.errors import DataError, LanguageError, ModelError
 from xalign_models.generation import Completion
 from xalign_models.lira.translators import Kind, Translations, Translator, TranslatorSpec, make_translator
 from xalign_models.lira.translators.causal import SHOTS, CausalTranslator
-from xalign_models.lira.translators.running import translate_all
+from xalign_models.lira.translators.running import UNKNOWN, translate_all
 from xalign_models.lira.translators.seq2seq import Seq2SeqTranslator
 
 
@@ -145,6 +145,65 @@ def test_translation_models_are_told_the_languages_in_their_way(
             translator.tag(None)
     found = translator.translate(["guten Tag", "ja"], "deu-Latn")
     assert len(found) == 2 and all(isinstance(one.text, str) for one in found)
+    assert translator.knows("deu-Latn") and translator.knows("tha-Thai") == translator.knows(None) == (not source)
+
+
+def test_texts_of_a_language_that_a_model_does_not_know_have_no_translation(
+    machine: Callable[..., Path], tmp_path: Path
+) -> None:
+    kept = Translations(make_translator(f"mt:{machine('__de__', '__en__')}", "cpu"), tmp_path)
+    texts = [("ja", "deu-Latn"), ("ใช่", "tha-Thai"), ("tak", None)]
+    summary = translate_all(texts, [kept])[str(kept.translator.spec)]
+    assert summary.translated == 1 and summary.problems[UNKNOWN] == 2
+    for online in (True, False):
+        assert [one.problem for one in kept.get(texts[1:], online=online)] == [UNKNOWN, UNKNOWN]
+    assert kept.path.read_text().count("\n") == 1
+
+
+def test_a_text_is_cut_at_what_a_translation_model_can_read(machine: Callable[..., Path]) -> None:
+    translator = make_translator(f"mt:{machine()}", "cpu")
+    translator.model.tokenizer.model_max_length = 40
+    long, longer = translator.translate(["a" * 40], "deu-Latn"), translator.translate(["a" * 400], "deu-Latn")
+    assert long[0].text == longer[0].text[: len(long[0].text)]
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sentencepiece model of made-up text, as opus-mt and m2m100 are published with."""
+    import random
+
+    import sentencepiece
+
+    folder, draw = tmp_path_factory.mktemp("pieces"), random.Random(0)
+    words = "guten tag morgen abend good day morning train late house".split()
+    (folder / "text.txt").write_text("\n".join(" ".join(draw.choices(words, k=6)) for _ in range(200)))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(folder / "text.txt"), model_prefix=str(folder / "spm"), vocab_size=60, hard_vocab_limit=False,
+        minloglevel=2,
+    )  # fmt: skip
+    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spm.model"))
+    known = ["<s>", "<pad>", "</s>", "<unk>", *map(model.id_to_piece, range(model.get_piece_size()))]
+    vocabulary = {piece: i for i, piece in enumerate(dict.fromkeys(known))}
+    (folder / "vocab.json").write_text(json.dumps(vocabulary))
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+def test_the_tokenizers_that_translation_models_are_published_with(pieces: Path, tmp_path: Path) -> None:
+    from transformers import M2M100Tokenizer, MarianTokenizer
+
+    model, vocabulary = str(pieces / "spm.model"), str(pieces / "vocab.json")
+    M2M100Tokenizer(vocabulary, model).save_pretrained(tmp_path / "m2m100")
+    m2m100 = make_translator(f"mt:{tmp_path / 'm2m100'}", "cpu")
+    assert isinstance(m2m100, Seq2SeqTranslator)
+    tokenizer: Any = m2m100.model.tokenizer
+    assert m2m100.tag("deu-Latn") == {"forced_bos_token_id": tokenizer.get_lang_id("en")}
+    assert tokenizer("guten tag")["input_ids"][0] == tokenizer.get_lang_id("de")
+    assert all(map(m2m100.knows, ("nso-Latn", "ceb-Latn", "nob-Latn"))) and not m2m100.knows("nde-Latn")
+    MarianTokenizer(model, model, vocabulary).save_pretrained(tmp_path / "marian")
+    marian = make_translator(f"mt:{tmp_path / 'marian'}", "cpu")
+    assert isinstance(marian, Seq2SeqTranslator)
+    assert marian.tag(None) == {} and marian.knows(None)
 
 
 def test_references_are_looked_up(workdir: Path, write_text: Callable[..., Path]) -> None:

@@ -109,6 +109,10 @@ class Translator(ABC):
     spec: TranslatorSpec
     instant: bool = False
 
+    def knows(self, language: str | None) -> bool:
+        """Whether it translates from a canonical language (None: not known); texts that it does not have none."""
+        return True
+
     @property
     @abstractmethod
     def identity(self) -> str:

@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 CHUNK = 8192
 """Texts that are read and sorted by language and length together."""
 KEY = ("lang", "text")
+UNKNOWN = "of a language that it does not know"
+"""The problem of a text that is not given to the translator at all."""
 
 Text = tuple[str, str | None]
 """A text and its canonical language, None where it is not known."""
@@ -61,7 +63,8 @@ class Summary:
     Attributes:
         known: Texts whose translation was there.
         translated: Texts that were translated now.
-        problems: Of the latter, how many came out empty, endless, untranslated or not English.
+        problems: How many of the latter came out empty, endless, untranslated or not English; and the texts of
+            languages that the translator does not know.
     """
 
     known: int = 0
@@ -95,11 +98,16 @@ class Translations:
         return self._opened
 
     def known(self, texts: Sequence[Text]) -> list[Cleaned | None]:
-        """The translations that are there, None for the others."""
+        """The translations that are there, and None for those that can be made."""
         if self.translator.instant:
             return self._look_up(texts)
-        records = (self._journal.get(lang, text) for text, lang in texts)
-        return [None if one is None else Cleaned(one["translation"], one["problem"]) for one in records]
+        return [self._known(text, lang) for text, lang in texts]
+
+    def _known(self, text: str, lang: str | None) -> Cleaned | None:
+        record = self._journal.get(lang, text)
+        if record is not None:
+            return Cleaned(record["translation"], record["problem"])
+        return None if self.translator.knows(lang) else Cleaned("", UNKNOWN)
 
     def _look_up(self, texts: Sequence[Text]) -> list[Cleaned | None]:
         found: list[Cleaned | None] = [None] * len(texts)
@@ -120,6 +128,12 @@ class Translations:
         journal.refresh()
         missing = [one for one in dict.fromkeys(texts) if (one[1], one[0]) not in journal]
         summary.known += len(texts) - len(missing)
+        unknown = {lang for lang in {lang for _, lang in missing} if not self.translator.knows(lang)}
+        if refused := sum(lang in unknown for _, lang in missing):
+            summary.problems[UNKNOWN] += refused
+            missing = [one for one in missing if one[1] not in unknown]
+            if bar is not None:
+                bar.update(refused)
         missing.sort(key=lambda one: (one[1] or "", -len(one[0])))
         for lang, group in groupby(missing, key=lambda one: one[1]):
             for batch in batched((text for text, _ in group), self.batch_size):
