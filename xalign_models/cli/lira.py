@@ -80,7 +80,7 @@ def translate(
     from xalign_models.lira.critics import Scores, make_critic
     from xalign_models.lira.translators import Translations, make_translator, translate_all
 
-    named = [one for value in translators or () for one in value.split(",")]
+    named = split_list(translators)
     read = load_config(split_list(config), change or ()) if config else None
     designs = [read.design] if read else []
     if model is not None:
@@ -158,6 +158,7 @@ def lira(
 
     Translations that are missing are made first. Interrupted, the same command goes on from its last checkpoint.
     """
+    from xalign_models import registry
     from xalign_models.lira import run
     from xalign_models.lira.config import Ablation, load_config
 
@@ -171,7 +172,8 @@ def lira(
             read, arca=dataclasses.replace(read.arca, seed=seed), lasr=dataclasses.replace(read.lasr, seed=seed)
         )
     label = {Stages.ARCA: read.arca_label, Stages.UNTRAINED: "plain"}.get(stage, read.label)
-    output = output or run.default_output(read.design, label)
+    name = run.lasr_name(read, source) if source else (label, run.names(read.design))
+    output = output or registry.directory_of("__".join(name))
     _check_output(output)
     if stage is Stages.UNTRAINED:
         spec = run.untrained(read, output, device)
@@ -203,6 +205,6 @@ def variant(
         raise ModelError(f"--paths {paths}: both, multilingual or english.")
     spec = make(
         source, output, label, pass_at=pass_at, online=online, paths=paths,
-        translators=None if not translators else () if translators == ["none"] else tuple(translators),
+        translators=[one for one in split_list(translators) if one != "none"] if translators else None,
     )  # fmt: skip
     out.print(f"{spec.name}: {output}", highlight=False, soft_wrap=True)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from xalign_models.errors import ModelError
 from xalign_models.lira import actor as actors
 from xalign_models.lira.adaptor import CollapseMonitor, anchor_loss, cosines
 from xalign_models.lira.candidates import Candidates, CandidateSource
@@ -50,9 +51,17 @@ class Arca:
         examples: To train on.
         held_out: To measure on; texts that no example has.
         config: Hyperparameters.
+
+    Raises:
+        ModelError: No example has a translation.
     """
 
     def __init__(self, module: LiRA, examples: Examples, held_out: Examples, config: ArcaConfig) -> None:
+        if not examples.candidates.mask.any():
+            raise ModelError(
+                "No text of stage arca has a translation: name design.translators, or arca.extra, e.g. "
+                "--set 'arca.extra=[reference:ntrex]'."
+            )
         self.module, self.examples, self.config = module, examples, config
         self.held_out = held_out.rows(range(0, len(held_out.texts), max(1, len(held_out.texts) // MEASURED)))
         self.epochs, self.max_steps, self.seed = config.epochs, config.max_steps, config.seed

@@ -12,7 +12,7 @@ from xalign_models import assets, registry
 from xalign_models.backbones import loading
 from xalign_models.configuration import to_mapping
 from xalign_models.errors import ModelError
-from xalign_models.lira.config import Design, LiraConfig
+from xalign_models.lira.config import Ablation, Design, LiraConfig
 from xalign_models.lira.data import Split, foreign_texts, rated, searches
 from xalign_models.specs import BackboneSpec, ModelSpec
 from xalign_models.training.processes import process_count
@@ -30,7 +30,7 @@ HINT = "lower the learning rates, or raise tau"
 def untrained(config: LiraConfig, output: Path, device: str | None = None) -> ModelSpec:
     """Write the fusion as it is before any training; its name is the trained ones' baseline."""
     identity = _identity({"stage": "untrained", "design": to_mapping(config.design)}, config.design)
-    return _train(_names(config.design), output, device, "", identity, (), lambda: _begin(config), None)
+    return _train(names(config.design), output, device, "", identity, (), lambda: _begin(config), None)
 
 
 def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> ModelSpec:
@@ -66,7 +66,7 @@ def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> M
     fields = {"stage": "arca", "design": to_mapping(config.design), "arca": to_mapping(arca)}
     identity = _identity(fields, config.design, text)
     return _train(
-        _names(config.design), output, device, config.arca_label, identity, text.datasets, lambda: _begin(config), fit
+        names(config.design), output, device, config.arca_label, identity, text.datasets, lambda: _begin(config), fit
     )
 
 
@@ -89,6 +89,7 @@ def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | Non
     lasr = config.lasr
     ranking = rated(lasr.ranking, lasr.languages, lasr.ranking_samples, lasr.held_out, lasr.seed)
     retrieval = searches(lasr.retrieval, lasr.languages, lasr.samples, lasr.held_out, lasr.seed)
+    label, names = lasr_name(config, source)
     card = _card(source)
 
     def begin() -> LiRA:
@@ -109,8 +110,7 @@ def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | Non
     fields = {"stage": "lasr", "from": begun, "paths": str(config.design.paths), "lasr": to_mapping(lasr)}
     identity = _identity(fields, None, ranking, retrieval)
     datasets = {*ranking.datasets, *retrieval.datasets, *card["training_datasets"]}
-    names = ModelSpec.from_dict(card["spec"]).backbone.name
-    return _train(names, output, device, config.label, identity, datasets, begin, fit)
+    return _train(names, output, device, label, identity, datasets, begin, fit)
 
 
 def open_lira(directory: Path) -> LiRA:
@@ -177,12 +177,25 @@ def _card(directory: Path) -> dict[str, Any]:
         raise ModelError(f"{directory} is no LiRA; train one with `xalign train lira --stage arca`.") from None
 
 
-def default_output(design: Design, label: str) -> Path:
-    """Where a model's name finds it."""
-    return registry.directory_of(f"{label}__{_names(design)}")
+def lasr_name(config: LiraConfig, source: Path) -> tuple[str, str]:
+    """Label, with what either stage leaves out, and backbones of the model that stage 2 makes of ``source``.
+
+    Raises:
+        ModelError: ``source`` is no LiRA, or a part is to be left out that stage 1 has settled.
+    """
+    backbone = ModelSpec.from_dict(_card(source)["spec"]).backbone
+    before = (backbone.tuned or "").partition("arca")[2]
+    own = config.label.removeprefix("lira")
+    if own != before and config.ablation not in (None, Ablation.QUEUE, Ablation.MULTILINGUAL):
+        raise ModelError(
+            f"--ablate {config.ablation}: stage arca has settled that; train it with --ablate {config.ablation} and "
+            "name its directory by --from."
+        )
+    return f"lira{before}{own if own != before else ''}", backbone.name
 
 
-def _names(design: Design) -> str:
+def names(design: Design) -> str:
+    """Of the two backbones, as they stand in a model's name."""
     return "__".join(registry.find_spec(one).backbone.name for one in (design.multilingual, design.english))
 
 

@@ -56,16 +56,16 @@ def claim(folder: Path, identity: Mapping[str, Any], output: Path) -> None:
     """
     path = folder / "config.json"
     try:
-        begun = json.loads(path.read_text(encoding="utf-8"))
+        fields = differing(json.loads(path.read_text(encoding="utf-8")), identity)
     except (OSError, ValueError):  # nothing was begun
         shutil.rmtree(folder, ignore_errors=True)
-        atomic_write_text(path, json.dumps(identity, indent=2) + "\n")
-        return
-    if fields := differing(begun, identity):
-        raise ModelError(
-            f"{folder} holds checkpoints of another training for {output}: {', '.join(fields)}. Give the same "
-            "options to go on with it, another --output, or remove that folder to start over."
-        )
+    else:
+        if fields and any(folder.glob("checkpoint*")):
+            raise ModelError(
+                f"{folder} holds checkpoints of another training for {output}: {', '.join(fields)}. Give the same "
+                "options to go on with it, another --output, or remove that folder to start over."
+            )
+    atomic_write_text(path, json.dumps(identity, indent=2) + "\n")
 
 
 def differing(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

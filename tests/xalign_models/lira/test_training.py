@@ -218,8 +218,25 @@ def test_what_was_trained_so_is_not_trained_again_and_others_are_refused(
     folder = tmp_path / ".other.training"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"stage": "arca", "arca": {"seed": 5}}))
+    (folder / "checkpoint.pt").touch()
     with pytest.raises(ModelError, match=r"another training.*arca\.seed \(5 then, 0 now\)"):
         run.train_arca(lira_config(), tmp_path / "other", "cpu")
+
+
+def test_without_any_translation_stage_one_has_nothing_to_learn(lira_config: Config, tmp_path: Path) -> None:
+    config = lira_config("arca.extra=[]", ablation=Ablation.TRANSLATIONS)
+    with pytest.raises(ModelError, match=r"No text of stage arca has a translation: .*arca\.extra"):
+        run.train_arca(config, tmp_path / "a", "cpu")
+
+
+def test_stage_two_is_called_after_what_stage_one_left_out(arca: Path, lira_config: Config, tmp_path: Path) -> None:
+    for ablation in (Ablation.CRITIC, Ablation.EMBEDS, Ablation.TRANSLATIONS):
+        with pytest.raises(ModelError, match=f"--ablate {ablation}: stage arca has settled that"):
+            run.lasr_name(lira_config(ablation=ablation), arca)
+    run.train_arca(lira_config("arca.max_steps=1", ablation=Ablation.CRITIC), tmp_path / "a", "cpu")
+    assert run.lasr_name(lira_config(), tmp_path / "a") == ("lira-no-critic", "tiny__writer")
+    other = lira_config("design.english=all-minilm-l6-v2", ablation=Ablation.QUEUE)
+    assert run.lasr_name(other, tmp_path / "a") == ("lira-no-critic-no-queue", "tiny__writer")
 
 
 def test_a_loss_that_is_not_finite_stops(lira_config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,11 @@ def test_a_folder_is_claimed_once(tmp_path):
     assert (folder / "checkpoint-1").is_dir()
     with pytest.raises(ModelError, match=r"another training for .*model: lr \(1 then, 2 now\)"):
         claim(folder, {"lr": 2}, tmp_path / "model")
+    (folder / "checkpoint-1").rmdir()  # it failed before the first one
+    claim(folder, {"lr": 2}, tmp_path / "model")
+    (folder / "checkpoint-1").mkdir()
+    with pytest.raises(ModelError, match=r"lr \(2 then, 1 now\)"):
+        claim(folder, {"lr": 1}, tmp_path / "model")
     (folder / "config.json").write_text("{")  # killed while it was written: nothing was begun
     claim(folder, {"lr": 2}, tmp_path / "model")
     assert not (folder / "checkpoint-1").exists()
