@@ -110,10 +110,11 @@ class DocQueue:
     def mine(self, query: Tensor, language: str | None, known: set[str], most: int) -> Tensor:
         """The best-scoring documents (m, d), m <= ``most``, of a language for a query (d,), without ``known`` ids."""
         queue = self._by_language.get(language or "", OrderedDict[str, Tensor]())
-        vectors = [vector for name, vector in queue.items() if name not in known]
+        # a checkpoint's are on the CPU, those that came since where the model is
+        vectors = [vector.to(query.device) for name, vector in queue.items() if name not in known]
         if not vectors or not most:
             return exact(query).new_zeros(0, query.shape[-1])
-        stacked = torch.stack(vectors).to(query.device)
+        stacked = torch.stack(vectors)
         best = (stacked @ exact(query.detach())).topk(min(most, len(vectors))).indices
         return stacked[best]
 

@@ -26,6 +26,8 @@ SOURCE = "Die Fähre geht um sechs, und wir sind spät dran."
         f"“{GOOD}”",
         f'Sure, here is the translation: "{GOOD}"',
         f"```\n{GOOD}\n```",
+        f"<think>It is a ferry, I think.</think>\n\n{GOOD}",
+        f"Okay, a ferry. Let me see.\n</think>\n\n{GOOD}",
         f"{GOOD}\n\nIf you need any other help, I'm glad to help you.",
         f"{GOOD}\nNote: 'ferry' may also be a boat.",
         f"Sure, here is the translated sentence:\n{GOOD}\nLet me know if you need anything else!",

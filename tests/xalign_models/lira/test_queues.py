@@ -32,6 +32,13 @@ def test_oldest_leave_by_language_and_new_copies_replace_old_ones() -> None:
     assert len(again) == len(queue) == 3
 
 
+def test_a_checkpoint_s_documents_join_those_that_came_since() -> None:
+    queue = DocQueue(8)
+    queue.load_state_dict({"deu-Latn": {"old": unit(1)[0]}})  # on the CPU, as checkpoints are read
+    queue.push(["new"], ["deu-Latn"], unit(1, 5).to("meta"))  # in place of an accelerator
+    assert queue.mine(unit(1, 1)[0].to("meta"), "deu-Latn", set(), 2).shape == (2, 8)
+
+
 def test_a_query_meets_the_best_of_its_language() -> None:
     queue = DocQueue(64)
     german, french = unit(20, 3), unit(20, 4)

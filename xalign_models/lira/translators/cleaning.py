@@ -67,8 +67,9 @@ def clean(written: str, source: str, language: str | None, *, finished: bool = T
 
 def unwrap(written: str, source: str = "") -> str:
     """The text without thoughts, fences, "Sure, here is the translation:", polite closings and quotes around it."""
-    thought = re.sub(r"<think>.*?(?:</think>|$)", "", written, flags=re.DOTALL)
-    text = re.sub(r"^\s*```\w*\n?|\n?```\s*$", "", thought).strip()
+    said = re.sub(r"<think>.*?(?:</think>|$)", "", written, flags=re.DOTALL)
+    said = said.rpartition("</think>")[2]  # where the prompt itself opens the thought, as DeepSeek-R1's does
+    text = re.sub(r"^\s*```\w*\n?|\n?```\s*$", "", said).strip()
     while (opening := _OPENING.match(text)) and not _OPENING.match(source):
         text = text[opening.end() :].strip()
     while (closing := _CLOSING.search(text)) and not _CLOSING.search(source):
