@@ -37,6 +37,14 @@ FLORES_200 = tuple(
 )
 """The canonical codes of the languages of FLORES-200."""
 
+BEYOND_FLORES = tuple(
+    """ang-Latn arq-Arab ber-Latn bre-Latn cbk-Latn cha-Latn cor-Latn csb-Latn div-Thaa dsb-Latn dtp-Latn fry-Latn
+    gsw-Latn hmn-Latn hsb-Latn ido-Latn ile-Latn ina-Latn kzj-Latn lat-Latn lfn-Latn max-Latn mey-Latn mhr-Cyrl nde-Latn
+    nds-Latn nov-Latn orv-Latn pam-Latn pms-Latn shi-Tfng srp-Latn swg-Latn tah-Latn ton-Latn tzl-Latn ven-Latn
+    wuu-Hans""".split()
+)
+"""Those of the other languages of NTREX-128 and of LASER's Tatoeba test."""
+
 # Macrolanguage and alternative codes, to the individual language that FLORES-200 (and a reader) means by them.
 _INDIVIDUAL = {
     "ara": "arb", "aze": "azj", "cmn": "zho", "ekk": "est", "fas": "pes", "ful": "fuv", "fuc": "fuv", "fil": "tgl",

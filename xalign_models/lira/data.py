@@ -61,7 +61,7 @@ class Split:
 
     Attributes:
         train: Rows.
-        held_out: Rows of which no text is among the others.
+        held_out: The last rows of each source; a text that a source has twice may be in both.
         fingerprints: Of each source, by name.
         datasets: mteb's names of what holds the text.
     """
@@ -209,16 +209,20 @@ def _stsb() -> Path:
 
 def _stsb_rows(root: Path, part: str, languages: Sequence[str], samples: int, seed: int) -> list[Rated]:
     columns: dict[str, list[list[str]]] = {}
+    there = set()
     for path in sorted((root / "data").glob(f"stsb-*-{part}.csv")):
         try:
             code = from_iso639_1(path.name.split("-")[1])
         except LanguageError:
             continue
+        there.add(code)
         if not languages or code in languages:
             columns[code] = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8"), newline="")))
+    if not columns:
+        raise DataError(f"{root} has {part} files in {', '.join(sorted(there))}; name some of these in lasr.languages.")
     counts = {len(rows) for rows in columns.values()}
     if len(counts) != 1:
-        raise DataError(f"{root}: the {part} files of {', '.join(columns) or 'no language'} have not the same rows.")
+        raise DataError(f"{root}: the {part} files of {', '.join(columns)} have not the same rows.")
     draw, codes, found = random.Random(f"{seed} {part}"), sorted(columns), []
     for row in range(min(samples, *counts)):
         one, other = draw.choice(codes), draw.choice(codes)

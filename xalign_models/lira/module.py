@@ -19,7 +19,7 @@ from xalign_models.backbones.adapters import add_lora
 from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.configuration import from_mapping, to_mapping
 from xalign_models.errors import ModelError
-from xalign_models.languages import FLORES_200, canonical
+from xalign_models.languages import BEYOND_FLORES, FLORES_200, canonical
 from xalign_models.lira.candidates import Candidates, CandidateSource, at_k
 from xalign_models.lira.config import Design
 from xalign_models.lira.critics import Scores, make_critic
@@ -35,7 +35,7 @@ _LANGUAGE = re.compile(r"([a-z]{3}-[A-Z][a-z]{3}): \[TEXT\]")
 
 def language_prompts() -> tuple[tuple[str, str], ...]:
     """The prompts by which a text's language reaches the model: they name it, and are no part of what is read."""
-    return (*((code, _TAG.format(code)) for code in FLORES_200), ("default", ""))
+    return (*((code, _TAG.format(code)) for code in (*FLORES_200, *BEYOND_FLORES)), ("default", ""))
 
 
 class LiRA(InputModule):
@@ -289,8 +289,3 @@ def _open(part: str, spec: BackboneSpec, base: Mapping[str, Any] | None = None) 
 
 def _prefixed(part: str, features: Features) -> Features:
     return {f"{part}.{name}": one for name, one in features.items() if torch.is_tensor(one)}
-
-
-def with_design(module: LiRA, **changes: Any) -> None:
-    """Change fields of a module's design that its weights do not depend on, in place."""
-    module.network.design = dataclasses.replace(module.design, **changes)

@@ -43,8 +43,9 @@ class Recorder(XAlignEncoder):
         prompt: str | None = None,
         progress: str | None = None,
     ) -> npt.NDArray[np.float32]:
-        """Keep the texts; vectors (n, d) that differ with them."""
-        self.seen |= dict.fromkeys(zip(texts, (one and canonical(one) for one in languages), strict=True))
+        """Keep the texts, in the languages of which a LiRA is told; vectors (n, d) that differ with them."""
+        codes = (one and canonical(one) for one in languages)
+        self.seen |= dict.fromkeys(zip(texts, (one if one in self.prompts else None for one in codes), strict=True))
         seeds = (hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8] for text in texts)
         return np.stack([np.random.default_rng(list(seed)).standard_normal(DIMENSION) for seed in seeds]).astype(
             np.float32
@@ -74,6 +75,8 @@ def task_texts(name: str, languages: Collection[str] | None) -> list[Text]:
 def file_texts(path: Path, languages: Sequence[str]) -> Iterator[Text]:
     """The lines of a text file in the one language that is named, or the ``text`` and ``lang`` of JSON lines.
 
+    Of JSON lines those in the named languages, all if none are.
+
     Raises:
         DataError: A line has neither, or it is not one language.
     """
@@ -82,16 +85,15 @@ def file_texts(path: Path, languages: Sequence[str]) -> Iterator[Text]:
             raise DataError(f"--texts {path}: say with --languages which one language its lines are in.")
         yield from ((line, languages[0]) for line in read_lines(path))
         return
-    with path.open(encoding="utf-8-sig") as handle:
-        for number, line in enumerate(handle, 1):
-            try:
-                record = json.loads(line) if line.strip() else {"text": ""}
-                language = record.get("lang")
-                yield str(record["text"]), language and canonical(language)
-            except (ValueError, KeyError, TypeError, AttributeError, LanguageError) as error:
-                raise DataError(
-                    f"{path}, line {number}: an object with text and lang was expected ({error})."
-                ) from None
+    for number, line in enumerate(read_lines(path), 1):
+        try:
+            record = json.loads(line) if line.strip() else {"text": ""}
+            text, language = str(record["text"]), record.get("lang")
+            language = language and canonical(language)
+        except (ValueError, KeyError, TypeError, AttributeError, LanguageError) as error:
+            raise DataError(f"{path}, line {number}: an object with text and lang was expected ({error}).") from None
+        if not languages or language in languages:
+            yield text, language
 
 
 def corpus_texts(name: str, languages: Collection[str], rows: int | None) -> Iterator[Text]:

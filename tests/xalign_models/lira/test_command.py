@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from xalign_models.cli.app import main
+from xalign_models.errors import DataError
 from xalign_models.lira.recording import Recorder, corpus_texts, file_texts, training_texts
 from xalign_models.registry import directory_of, find_spec, trained_specs
 
@@ -100,6 +101,10 @@ def test_json_lines_name_their_language(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text('{"text": "a", "lang": "de"}\n\n{"text": "b"}\n')
     assert list(file_texts(path, [])) == [("a", "deu-Latn"), ("", None), ("b", None)]
+    assert list(file_texts(path, ["deu-Latn"])) == [("a", "deu-Latn")]
+    path.write_bytes('{"text": "für"}'.encode("latin-1"))
+    with pytest.raises(DataError, match=r"x\.jsonl"):
+        list(file_texts(path, []))
 
 
 def test_what_a_task_encodes_is_recorded(workdir: Path) -> None:
@@ -107,6 +112,8 @@ def test_what_a_task_encodes_is_recorded(workdir: Path) -> None:
     vectors = recorder.encode_texts(["a", "b", "a"], ["de", None, "eng-Latn"])
     assert vectors.shape == (3, 8) and (vectors[0] == vectors[2]).all() and (vectors[0] != vectors[1]).any()
     assert list(recorder.seen) == [("a", "deu-Latn"), ("b", None), ("a", "eng-Latn")]
+    recorder.encode_texts(["c", "d"], ["nde", "tlh"])  # NTREX has the one; of the other a LiRA is not told
+    assert list(recorder.seen)[3:] == [("c", "nde-Latn"), ("d", None)]
 
 
 def test_a_task_s_texts_reach_the_recorder(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,6 +152,11 @@ def test_both_stages_and_a_variant_by_command(xalign: Xalign, lira_config: Calla
     assert status == 0 and "xalign/lira-no-queue-english__tiny__writer: e" in out
     status, out, _ = xalign("train", "lira-variant", "m", "-o", "t", "--label", "text", "--translators", "none")
     assert status == 0 and json.loads(Path("t/lira_config.json").read_text())["design"]["translators"] == []
+    both = "file:made.jsonl,reference:own:text"
+    status, _, _ = xalign("train", "lira-variant", "m", "-o", "b", "--label", "both", "--translators", both)
+    assert status == 0 and json.loads(Path("b/lira_config.json").read_text())["design"]["translators"] == both.split(
+        ","
+    )
     status, out, _ = xalign("train", "lira", "--stage", "untrained", *steps)
     assert status == 0 and "xalign/plain__tiny__writer" in out
     assert find_spec("xalign/plain__tiny__writer").backbone.model == str(directory_of("xalign/plain__tiny__writer"))
