@@ -64,8 +64,8 @@ def analyse(request: Request) -> Findings:
         ]
     table = pd.concat(picked, ignore_index=True)
     notes += [
-        "Corrupted references: every third word dropped, words shuffled, another sentence, an assistant's words around "
-        "it. `all` is all of them at once (chance: 20 %), any other row that one alone (chance: 50 %).",
+        "Corrupted references: a third of the words dropped, words shuffled, another sentence, an assistant's words "
+        "around it. `all` is all of them at once (chance: 20 %), any other row that one alone (chance: 50 %).",
         "The critic is left out: the actor sees the cosine of the two paths alone.",
     ]
     tables = {"corrupted": table} | ({"graded": pd.concat(graded, ignore_index=True)} if graded else {})
@@ -83,7 +83,7 @@ def against_corruptions(module: LiRA, texts: list[str], english: list[str]) -> p
     shape = len(rows), 1 + len(Corruption)
     given = Candidates(rows, torch.ones(shape, dtype=torch.bool), torch.zeros(*shape, 3))
     liked = module.opinions(texts, given).log_probabilities
-    shares = {"all": (liked.argmax(dim=1) == 0).double().mean()}
+    shares = {"all": (liked[:, 0] > liked[:, 1:].amax(dim=1)).double().mean()}
     shares |= {str(how): (liked[:, 0] > liked[:, 1 + i]).double().mean() for i, how in enumerate(Corruption)}
     return pd.DataFrame(
         [{"against": name, "reference picked": 100 * float(one), "texts": len(rows)} for name, one in shares.items()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,8 +12,11 @@ from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import from_iso639_1
 from xalign_models.paths import data_dir
 
+logger = logging.getLogger(__name__)
+
 FOLDER = "xcsqa"
 PUBLISHER = "inklab.usc.edu/XCSR, X-CSQA/<language>/dev.jsonl; the answers of its test set are not published"
+_OWN_CODES = {"jap": "ja"}
 
 
 class Question(NamedTuple):
@@ -33,9 +37,9 @@ def languages() -> dict[str, Path]:
     found = {}
     for path in sorted((base / FOLDER).rglob("dev.jsonl")) if base else []:
         try:
-            found[from_iso639_1(path.parent.name)] = path
+            found[from_iso639_1(_OWN_CODES.get(path.parent.name, path.parent.name))] = path
         except LanguageError:
-            continue
+            logger.warning("%s: no language has this folder's code; it is left out.", path)
     if not found:
         raise DataError(f"X-CSQA is missing: set XALIGN_DATA to a folder that has {FOLDER}/ with {PUBLISHER}.")
     return found

@@ -60,7 +60,7 @@ class Corruption(StrEnum):
     """What may be wrong with a translation."""
 
     DROP = "words dropped"
-    """Every third word is missing."""
+    """A third of the words, drawn, is missing."""
     SHUFFLE = "words shuffled"
     OTHER = "another sentence"
     WRAPPER = "meta text"

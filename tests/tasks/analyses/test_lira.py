@@ -16,6 +16,7 @@ import torch
 from tasks.analyses import ANALYSES, Request, deviation, lipschitz, rkhs, selection, sentences
 from tasks.analyses.sentences import Sentences
 from xalign_models.errors import DataError, ModelError
+from xalign_models.lira import run
 from xalign_models.lira.edits import Corruption
 from xalign_models.lira.theory import bound_printed, bound_safe
 
@@ -163,6 +164,13 @@ def test_choices_among_corruptions_and_by_chrf(trained: Path, monkeypatch: pytes
     assert graded["chrF chosen"] == graded["chrF best"] == pytest.approx(100)
     assert graded["chrF mean"] < 100 and graded["rank correlation"] == pytest.approx(1)
     assert graded["translators"] == 2
+
+
+def test_an_actor_that_cannot_choose_picks_nothing(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alike = SimpleNamespace(log_probabilities=torch.zeros(2, 1 + len(Corruption)))
+    monkeypatch.setattr("xalign_models.lira.module.LiRA.opinions", lambda *_: alike)
+    found = selection.against_corruptions(run.open_lira(trained), ["a b", "c d"], ["e f", "g h"])
+    assert (found["reference picked"] == 0).all()
 
 
 def test_missing_translations_are_said(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -66,12 +67,19 @@ def data(workdir: Path) -> Path:
     return root
 
 
-def test_files_are_read_and_defects_named(data: Path) -> None:
+def test_files_are_read_and_defects_named(data: Path, caplog: pytest.LogCaptureFixture) -> None:
     files = mgsm.languages()
     assert set(files) == {"deu-Latn", "eng-Latn"}
     assert mgsm.read(files["eng-Latn"])[1] == ("And 4 and 4?", Decimal(1008))
     (question, *_) = xcsqa.read(xcsqa.languages()["deu-Latn"])
     assert question.stem == "Was 0?" and question.answer == "A" and question.choices["E"] == "Wahl E"
+    for own, known in (("jap", {"deu-Latn", "jpn-Jpan"}), ("de-tok", {"deu-Latn"})):
+        folder = data / "xcsqa" / "X-CSQA" / own
+        folder.mkdir()
+        (folder / "dev.jsonl").write_text("")
+        assert set(xcsqa.languages()) == known
+        shutil.rmtree(folder)
+    assert "de-tok" in caplog.text and "left out" in caplog.text
     (data / "mgsm" / "mgsm_de.tsv").write_text("no tab here 5\n")
     with pytest.raises(DataError, match=r"mgsm_de\.tsv, line 1"):
         mgsm.read(files["deu-Latn"])

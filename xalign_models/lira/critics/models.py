@@ -23,7 +23,10 @@ class How(StrEnum):
     GENERATE = "generate"
     """It writes JSON."""
     EXPECTED_SCORE = "expected_score"
-    """The mean of the digits 1 to 9 by their probability at each key: for models too small to write JSON reliably."""
+    """The mean of the digits 1 to 9 by their probability at each key: for models too small to write JSON reliably.
+
+    A 10 begins with a 1 and counts as one: of one token, which is read in the same pass, more cannot be told.
+    """
 
 
 REQUEST = """Judge an English translation. Give three whole numbers from 1 (worst) to 10 (best):
