@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from xalign_models import corpora
 from xalign_models.corpora import Corpus
-from xalign_models.errors import DataError, XAlignError
+from xalign_models.errors import DataError, ModelError, XAlignError
 from xalign_models.harness.cache import save_items
 
 if TYPE_CHECKING:
@@ -115,7 +115,11 @@ class CorpusTask(StampedTask):
         encode_kwargs: EncodeKwargs,
         prompt_type: PromptType | None = None,
     ) -> npt.NDArray[np.float32]:
-        """Vectors (n, d) of texts whose language, one or one each, is handed to the model beside them."""
+        """Vectors (n, d) of texts whose language, one or one each, is handed to the model beside them.
+
+        Raises:
+            ModelError: A vector is not finite; comparisons with it are false, which would read as a perfect rank.
+        """
         lang = [language] * len(texts) if isinstance(language, str) else list(language)
         dataset = Dataset.from_dict({"text": list(texts), "lang": lang})
         vectors = model.encode(
@@ -126,7 +130,10 @@ class CorpusTask(StampedTask):
             prompt_type=prompt_type,
             **encode_kwargs,
         )
-        return np.asarray(vectors, dtype=np.float32)
+        found = np.asarray(vectors, dtype=np.float32)
+        if len(bad := np.flatnonzero(~np.isfinite(found).all(axis=1))):
+            raise ModelError(f"The model's vector of {texts[bad[0]][:80]!r} is not finite; load it in float32.")
+        return found
 
     def _calculate_descriptive_statistics_from_split(self, *args: Any, **kwargs: Any) -> dict[str, int]:
         return {"num_samples": 0}  # mteb's statistics are of data sets on the hub

@@ -8,6 +8,8 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
+from xalign_models.errors import DataError
+
 TILE = 1024
 """Rows and columns of the scores that are held at a time: 4 MB of float32, which stay in a CPU's cache."""
 TIE = 1e-6
@@ -91,7 +93,13 @@ def _true_by_column(mask: Mask) -> Ranks:
 
 
 def precision_at(ranks: npt.NDArray[np.integer], ks: Sequence[int] = (1, 5, 10)) -> dict[str, float]:
-    """``{"precision_at_1": ...}``: the share of ranks that are at most k, in [0, 1]."""
+    """``{"precision_at_1": ...}``: the share of ranks that are at most k, in [0, 1].
+
+    Raises:
+        DataError: A rank is less than 1: the vectors it is of were not finite.
+    """
+    if (ranks < 1).any():
+        raise DataError("Ranks below 1 come of vectors that are not finite; encode in float32.")
     return {f"precision_at_{k}": float(np.mean(ranks <= k)) for k in ks}
 
 

@@ -12,7 +12,7 @@ from tasks.flores import FloresPrecision
 from tasks.own_parallel import OwnParallel
 from tasks.precision import pair_subsets
 from xalign_models import fitting
-from xalign_models.errors import DataError
+from xalign_models.errors import DataError, ModelError
 from xalign_models.harness.cache import SafeResultCache
 from xalign_models.scoring import precision_at
 from xalign_models.specs import AlignmentSpec
@@ -49,6 +49,13 @@ def test_a_planted_rotation_scores_chance_before_and_one_after(task, planted, ma
         assert after[subset] == dict.fromkeys(
             ("precision_at_1", "precision_at_5", "precision_at_10", "main_score"), 1.0
         )
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_model_whose_vectors_are_not_finite_is_refused(task, planted, make_encoder, value):
+    encoder = make_encoder(planted(shift={"deu": np.array([value, *[0] * 15])}))
+    with pytest.raises(ModelError, match="'deu 1000' is not finite"):
+        scores(task, encoder)
 
 
 def test_each_language_is_encoded_once_for_all_pairs(task, planted, make_encoder):

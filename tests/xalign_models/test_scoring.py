@@ -14,6 +14,7 @@ from scipy.stats import rankdata
 from sklearn.metrics import average_precision_score
 
 from xalign_models import onednn, scoring
+from xalign_models.errors import DataError
 from xalign_models.scoring import (
     POOL_BLOCK,
     TILE,
@@ -94,6 +95,13 @@ def test_precision_by_hand():
     assert precision_at(np.array([1, 2, 5, 6, 10, 11, 1, 1])) == {
         "precision_at_1": 3 / 8, "precision_at_5": 5 / 8, "precision_at_10": 7 / 8,
     }  # fmt: skip
+
+
+def test_vectors_that_are_not_finite_have_no_precision():
+    a, b = two_sides()
+    for ranks in gold_ranks(np.full_like(a, np.nan), b):
+        with pytest.raises(DataError, match="not finite"):
+            precision_at(ranks)
 
 
 class Fixed(AbsEncoder):
