@@ -39,7 +39,7 @@ def list_models() -> list[str]:
 
 
 def find_spec(model: str, **overrides: Any) -> ModelSpec:
-    """The spec of a registered name, or of any backbone by directory or hub id, unaligned.
+    """The spec of a registered name, of a directory that :func:`save` wrote, or of any other backbone, unaligned.
 
     Args:
         model: ``xalign/lsar__multilingual-e5-small``, the name of a backbone, a directory, or ``org/name``.
@@ -51,7 +51,7 @@ def find_spec(model: str, **overrides: Any) -> ModelSpec:
     if model in catalogue.BACKBONES:
         spec = ModelSpec(catalogue.BACKBONES[model])
     elif Path(model).is_dir():
-        spec = _trained_spec(model) or ModelSpec(
+        spec = _saved_spec(model) or ModelSpec(
             BackboneSpec(_slug(Path(model).resolve().name), str(Path(model).resolve()))
         )
     elif ("/" in model and not model.startswith("xalign/") and "__" not in model) or model in {
@@ -81,13 +81,20 @@ def trained_specs() -> dict[str, ModelSpec]:
     return {name: spec for name, spec in found.items() if spec.name == name}
 
 
-def _trained_spec(directory: str) -> ModelSpec | None:
-    """The spec of a model that was trained here, its weights in ``directory``; None where it was not."""
+def _saved_spec(directory: str) -> ModelSpec | None:
+    """The spec on a saved model's card, None without one; the weights of a trained model are in the directory itself."""
     card = _card(Path(directory))
-    if "training" not in card:
+    if "spec" not in card:
         return None
     spec = ModelSpec.from_dict(card["spec"])
+    if "training" not in card:
+        return spec
     return dataclasses.replace(spec, backbone=dataclasses.replace(spec.backbone, model=directory))
+
+
+def _trained_spec(directory: str) -> ModelSpec | None:
+    """:func:`_saved_spec` of a model that was trained here; None of any other."""
+    return _saved_spec(directory) if "training" in _card(Path(directory)) else None
 
 
 def _slug(text: str) -> str:
@@ -308,17 +315,20 @@ def _directory_encoder(directory: Path, device: str, store: EmbeddingStore | Non
     model = loading.open_directory(directory, device)
     modules = list(model)
     at = next((i for i, module in enumerate(modules) if isinstance(module, Aligned | Normalize)), len(modules))
-    card = _card(directory)
-    content = assets.directory_fingerprint(directory)
     tail = [module.to("cpu") for module in modules[at:]]
     if not any(isinstance(module, Normalize) for module in tail[-1:]):
         tail.append(Normalize())
-    raw = RawEncoder(card.get("backbone", content), lambda: modules[:at], device, store)
-    spec = {"spec": card["spec"]} if "spec" in card else {}
-    name = card.get("name", f"local/{_slug(directory.resolve().name)}")
-    meta = _meta(name, card.get("revision", content[:16]), set(card.get("training_datasets", ())), None, None, spec)
+    raw = RawEncoder(namespace(str(directory)), lambda: modules[:at], device, store)
     languages = next((module.languages for module in tail if isinstance(module, Aligned)), None)
-    return XAlignEncoder(raw, tail, {k: v for k, v in model.prompts.items() if v}, languages, meta)
+    return XAlignEncoder(raw, tail, {k: v for k, v in model.prompts.items() if v}, languages, _saved_meta(directory))
+
+
+def _saved_meta(directory: Path) -> ModelMeta:
+    card = _card(directory)
+    name = card.get("name", f"local/{_slug(directory.resolve().name)}")
+    fixed = card.get("revision") or assets.directory_fingerprint(directory)[:16]
+    spec = {"spec": card["spec"]} if "spec" in card else {}
+    return _meta(name, fixed, set(card.get("training_datasets", ())), None, None, spec)
 
 
 def _trained_on(spec: ModelSpec) -> set[str]:
@@ -328,8 +338,15 @@ def _trained_on(spec: ModelSpec) -> set[str]:
     return trained
 
 
-def model_meta(spec: ModelSpec) -> ModelMeta:
-    """What mteb records of a model; ``revision`` is None as long as its weights or fit text are not at hand."""
+def model_meta(model: str | ModelSpec) -> ModelMeta:
+    """What mteb records of a model; ``revision`` is None as long as its weights or fit text are not at hand.
+
+    Raises:
+        ModelError: No such model.
+    """
+    if isinstance(model, str) and _is_saved(Path(model), {}):
+        return _saved_meta(Path(model))
+    spec = find_spec(model) if isinstance(model, str) else model
     try:
         fixed, trained = revision(spec), _trained_on(spec)
     except XAlignError as error:

@@ -79,15 +79,15 @@ def analyse(request: Request) -> Findings:
     return Findings(tables, {"pool": draw(panels, labels, meanings)}, notes, data)
 
 
-def before_and_after(models: Sequence[str]) -> list[ModelSpec]:
+def before_and_after(models: Sequence[str]) -> list[str | ModelSpec]:
     """The models; one alone with its unaligned backbone before it, a plain one alone with its LSAR after it."""
-    specs = [find_spec(one) for one in models]
-    if len(specs) > 1:
-        return specs
-    (spec,) = specs
-    if spec.name != spec.baseline:
-        return [find_spec(spec.baseline), spec]
-    return [spec, ModelSpec(spec.backbone, ALIGNMENTS[""]["lsar"])]
+    if len(models) > 1:
+        return list(models)
+    (model,) = models
+    spec = find_spec(model)
+    if spec.name == spec.baseline:
+        return [model, ModelSpec(spec.backbone, ALIGNMENTS[""]["lsar"])]
+    return [find_spec(spec.baseline) if spec.backbone.tuned else ModelSpec(spec.backbone), model]
 
 
 def _pool(encoder: XAlignEncoder, texts: Mapping[str, Sequence[str]]) -> Vectors:

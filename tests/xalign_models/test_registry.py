@@ -66,6 +66,23 @@ def test_the_card_of_a_saved_model(spec, saved):
     assert meta.training_datasets == {"OwnParallel"}
 
 
+def test_the_spec_of_a_saved_model_is_that_of_its_card(spec, saved, workdir):
+    assert registry.find_spec(str(saved)) == spec
+    assert registry.model_meta(str(saved)) == registry.load_encoder(str(saved), device="cpu").mteb_model_meta
+    plain = ModelSpec(spec.backbone)
+    registry.save(registry.build(plain, device="cpu"), workdir / "plain")
+    assert registry.find_spec("plain") == plain
+
+
+def test_an_aligned_model_is_no_backbone(saved):
+    """Not even one whose card no longer holds."""
+    config = saved / "config_sentence_transformers.json"
+    config.write_text(config.read_text() + "\n")
+    twice = ModelSpec(registry.find_spec(str(saved)).backbone)
+    with pytest.raises(ModelError, match="saved is aligned already; give its backbone"):
+        registry.build(twice, device="cpu").encode(["w1"])
+
+
 def test_an_edited_directory_is_known_by_its_content(spec, saved):
     original = registry.load_encoder(str(saved), device="cpu")
     config = saved / "config_sentence_transformers.json"

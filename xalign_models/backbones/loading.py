@@ -85,11 +85,13 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
 
     Raises:
         AssetError: The checkpoint cannot be had.
-        ModelError: It is no text encoder, has no such layer, or was trained here and its layer or pooling is to change.
+        ModelError: It is no text encoder, is aligned already, has no such layer, or was trained here and its layer or
+            pooling is to change.
     """
     from sentence_transformers.sentence_transformer.modules import Normalize, Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
 
+    from xalign_models.alignments.module import Aligned
     from xalign_models.backbones.transformer import LanguageTransformer
 
     _require_trained(spec)
@@ -101,6 +103,8 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
             if as_published and _is_pipeline(resolved.path_or_id, resolved.revision):
                 pipeline = _open_pipeline(resolved, device, model_kwargs=options)
                 modules = [module for module in pipeline if not isinstance(module, Normalize)]
+                if any(isinstance(module, Aligned) for module in modules):
+                    raise ModelError(f"{spec.model} is aligned already; give its backbone.")
                 if type(modules[0]) is Transformer:
                     _kind(modules[0].config).adopt(modules[0])
             elif spec.tuned:

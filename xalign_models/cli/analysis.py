@@ -102,10 +102,10 @@ def report(name: str, request: Request, findings: Findings) -> dict[str, Any]:
 
 def _model(name: str, results: Path) -> dict[str, Any]:
     from xalign_models.harness.reading import read_results
-    from xalign_models.registry import find_spec, model_meta
+    from xalign_models.registry import model_meta
 
     try:
-        meta = model_meta(find_spec(name))
+        meta = model_meta(name)
     except ModelError:  # an analysis of results may be of a model that is not at hand
         revisions = set()
         with contextlib.suppress(ResultsError):

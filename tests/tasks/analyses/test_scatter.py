@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from sklearn.metrics import silhouette_score
 
 from tasks.analyses import Request, scatter
 from tasks.analyses.scatter import before_and_after, draw, mixing, project
+from xalign_models import registry
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.scoring import normalise
+from xalign_models.specs import AlignmentSpec, ModelSpec
 
 LABELS = ["eng-Latn"] * 30 + ["tha-Thai"] * 30
 MEANINGS = [*range(30), *range(30)]
@@ -55,13 +59,26 @@ def test_tsne_keeps_neighbours_together_and_is_the_same_every_time(pools):
 
 def test_a_single_model_gets_its_counterpart():
     def names(*models):
-        return [spec.name.removeprefix("xalign/") for spec in before_and_after(models)]
+        return [registry.model_meta(one).name.removeprefix("xalign/") for one in before_and_after(models)]
 
     plain, lsar = "plain__multilingual-e5-small", "lsar__multilingual-e5-small"
     assert names("multilingual-e5-small") == [plain, lsar]
     assert names(f"xalign/{lsar}") == [plain, lsar]
     assert names("xalign/procrustes__multilingual-e5-small__gettext")[0] == plain
     assert names(f"xalign/{lsar}", f"xalign/{plain}") == [lsar, plain]
+
+
+def test_a_saved_model_is_shown_as_it_was_saved_beside_its_backbone(workdir, tiny_model, write_text):
+    text = write_text(workdir / "fit", 20)
+    backbone = registry.find_spec(str(tiny_model)).backbone
+    spec = ModelSpec(backbone, AlignmentSpec("lsar", "lsar", corpora=(f"own:{text}",)), "fit")
+    registry.save(registry.build(spec, device="cpu"), workdir / "saved")
+    write_text(workdir / "fit", 20, seed=1)  # another fit would be another model
+    assert before_and_after(["saved"]) == [ModelSpec(backbone), "saved"]
+    meta = registry.model_meta("saved")
+    assert meta.name == spec.name
+    assert meta.revision == json.loads((workdir / "saved" / "xalign.json").read_text())["revision"]
+    assert meta.revision != registry.revision(spec)
 
 
 def test_the_figure_shows_every_panel_and_names_the_languages(pools):

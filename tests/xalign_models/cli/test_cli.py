@@ -182,6 +182,8 @@ def test_empty_and_endless_texts_run_through(xalign, workdir, tiny_model):
 def test_fit_run_and_leaderboard(xalign, workdir, tiny_model, own):
     status, out, err = xalign(*fit("lir", tiny_model, "--param", "k=2", "--languages", "deu,eng"))
     assert (status, out, err) == (0, "xalign/lir-2__tiny__fit: model\n", [])
+    twice = xalign("fit", "lsar", "--backbone", "model", "--corpus", "own:fit", "-o", "twice")
+    assert one_error(twice, "model is aligned already; give its backbone, tiny")
     command = ("run", "-m", f"model,{tiny_model}", "-t", "OwnParallel", "--data", "own=own")
     status, out, err = xalign(*command)
     assert status == 0
