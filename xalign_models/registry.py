@@ -82,7 +82,7 @@ def trained_specs() -> dict[str, ModelSpec]:
 
 
 def _saved_spec(directory: str) -> ModelSpec | None:
-    """The spec on a saved model's card, None without one; the weights of a trained model are in the directory itself."""
+    """The spec on a saved model's card, None without one; a trained model's weights are in the directory itself."""
     card = _card(Path(directory))
     if "spec" not in card:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -104,6 +105,10 @@ def fit(
     param: Annotated[list[str] | None, typer.Option(help="NAME=VALUE of the method, e.g. --param k=15.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Rows per language and corpus.")] = None,
     languages: Annotated[list[str] | None, typer.Option(help="Languages to fit; all of the corpus by default.")] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(help="First part of the model's name; by default the method and its parameters' values."),
+    ] = None,
     layer: Layer = None,
     pooling: Pool = None,
     dtype: Precision = None,
@@ -133,7 +138,9 @@ def fit(
         except ValueError:
             params.append((name, value))
     corpora = tuple(split_list(corpus))
-    label = "-".join([method, *(str(value) for _, value in params)])
+    if label is not None and not re.fullmatch(r"(?!.*__)[\w.-]+", label):
+        raise ModelError(f"--label {label!r}: letters, digits, '.', '-' and single '_' can be part of a model's name.")
+    label = label or "-".join([method, *(str(value) for _, value in params)])
     alignment = AlignmentSpec(
         label, method, tuple(params), corpora, limit, tuple(canonical(one) for one in split_list(languages)) or None
     )

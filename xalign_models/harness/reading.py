@@ -121,7 +121,8 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None) -> Results
     """Read ``<root>/results/<org__name>/<revision>/<Task>.json`` of all models.
 
     If a model has a task under several revisions, the newest counts, by the date of its ``xalign.json`` or else of the
-    file. A file that cannot be read is skipped with a warning and kept in ``unreadable``.
+    file; a warning names those that do not. A file that cannot be read is skipped with a warning and kept in
+    ``unreadable``.
 
     Args:
         root: The folder that has ``results/``, or that folder.
@@ -140,13 +141,19 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None) -> Results
         raise ResultsError(f"No results under {folder}; `xalign run` makes them, or name another folder.")
     cards = {directory: _read_card(directory) for directory in {path.parent for path in paths}}
     newest: dict[tuple[str, str], Path] = {}
+    dropped: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for path in sorted(paths, key=lambda path: (_date(path, cards[path.parent]), path)):
         if tasks is not None and path.stem not in tasks:
             continue
         key = (cards[path.parent]["name"], path.stem)
         if key in newest:
-            logger.info("%s is ignored: %s is newer.", newest[key], path)
+            dropped[key[0], newest[key].parent.name, path.parent.name].append(path.stem)
         newest[key] = path
+    for (model, older, newer), names in dropped.items():
+        logger.warning(
+            "%s: revision %s is ignored for the newer %s on %s; `xalign fit --label` gives a model a name of its own.",
+            model, older, newer, ", ".join(names),
+        )  # fmt: skip
     tables, unreadable = {}, {}
     for key, path in sorted(newest.items()):
         try:

@@ -127,6 +127,8 @@ def fit(method, backbone, *arguments):
         ("centered", ("--corpus", "lingua"), ("XALIGN_DATA", "lingua-go")),
         ("procrustes", ("--corpus", "own:bad"), ("fra-Latn has 1 rows and English 2",)),
         ("centered", ("--corpus", "own"), ("own:DIR",)),
+        ("centered", ("--label", "a/b"), ("--label 'a/b'",)),
+        ("centered", ("--label", "a__b"), ("--label 'a__b'",)),
         ("centered", ("-o", "own"), ("--output own", "no model")),
         ("centered", ("-o", "own/eng.txt"), ("--output own/eng.txt", "no model")),
         ("centered", ("-o", "/proc/nowhere"), ("/proc/nowhere",)),
@@ -177,6 +179,11 @@ def test_empty_and_endless_texts_run_through(xalign, workdir, tiny_model):
     (outcome,) = json.loads(out)
     expected = {"model": "xalign/plain__tiny", "task": "OwnParallel", "scored": True, "fresh": True}
     assert outcome == {**expected, "unfitted": [], "error": ""}
+
+
+def test_models_of_different_fits_can_have_names_of_their_own(xalign, workdir, tiny_model, own):
+    _, out, _ = xalign(*fit("centered", tiny_model, "--limit", "20", "--label", "centered-20"))
+    assert out == "xalign/centered-20__tiny__fit: model\n"
 
 
 def test_fit_run_and_leaderboard(xalign, workdir, tiny_model, own):

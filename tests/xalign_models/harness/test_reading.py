@@ -59,11 +59,13 @@ def test_newest_revision_counts_for_each_task(put, tmp_path, caplog) -> None:
     )  # an hour earlier, in fact later in text
     put(PLAIN, "T", {"en": 0.5}, revision="zzz", date="2026-11-21T11:30:00Z")
     put(PLAIN, "U", {"en": 0.3}, revision="old")
-    with caplog.at_level(logging.INFO):
-        results = read_results(tmp_path)
+    results = read_results(tmp_path)
     assert results.tables[PLAIN, "T"].revision == "zzz"
     assert results.tables[PLAIN, "U"].revision == "old"
-    assert sum("is ignored" in record.message for record in caplog.records) == 2
+    first, second = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert f"{PLAIN}: revision old is ignored for the newer new on T;" in first
+    assert f"{PLAIN}: revision new is ignored for the newer zzz on T;" in second
+    assert "xalign fit --label" in first
 
 
 def test_without_a_card_the_files_time_counts(put, tmp_path) -> None:
