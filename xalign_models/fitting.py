@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from filelock import FileLock
 
 from xalign_models import alignments, corpora
 from xalign_models.alignments import Alignment
@@ -118,17 +120,23 @@ def _rows(corpus: Corpus, language: str, limit: int | None, parallel: bool) -> t
 def fit_cached(spec: AlignmentSpec, backbone: str, encode: Encode) -> Alignment:
     """:func:`fit`, or what an earlier fit of the same text on the same backbone and prompt left in the cache.
 
+    Of several processes that want the same fit one makes it, the others wait.
+
     Args:
         spec: Method, hyperparameters and text.
         backbone: Fingerprint of what ``encode`` computes, prompt included.
         encode: Texts to raw vectors (n, d).
     """
     directory = cache_dir() / "alignments" / digest(backbone, fingerprint(spec))[:32]
-    try:
+    with suppress(AlignmentError):
         return alignments.load(directory)
-    except AlignmentError:
-        logger.debug("No usable fit of %s in %s.", spec.label, directory)
-    alignment = fit(spec, encode)
-    with atomic_directory(directory) as temporary:
-        alignment.save(temporary)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(directory.parent / f".{directory.name}.lock"):
+        try:
+            return alignments.load(directory)
+        except AlignmentError:
+            logger.debug("No usable fit of %s in %s.", spec.label, directory)
+        alignment = fit(spec, encode)
+        with atomic_directory(directory) as temporary:
+            alignment.save(temporary)
     return alignment

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from xalign_models.errors import DataError
@@ -57,14 +57,19 @@ def atomic_write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def atomic_directory(final: Path) -> Iterator[Path]:
-    """Yield an empty directory beside ``final``; it replaces ``final`` on success and vanishes on error."""
+    """Yield an empty directory beside ``final``; it replaces ``final`` on success and vanishes on error.
+
+    What is replaced goes by a rename too, so that no reader finds half of it; writers have to take turns.
+    """
     final.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".part", dir=final.parent))
+    holder = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".part", dir=final.parent))
+    temporary = holder / "new"
     try:
+        temporary.mkdir()
         yield temporary
         temporary.chmod(0o755)
-        if final.exists():
-            shutil.rmtree(final)
+        with suppress(FileNotFoundError):
+            final.rename(holder / "old")
         temporary.rename(final)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(holder, ignore_errors=True)

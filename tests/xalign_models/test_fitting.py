@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -126,6 +128,26 @@ def test_a_fit_is_done_once(text, planted, method):
     assert again.fingerprint() == first.fingerprint()
     fitting.fit_cached(spec(method, text), "another backbone", raw.encode)
     assert raw.encoded
+
+
+def test_a_fit_that_two_want_at_once_is_done_once(text, planted):
+    raw, begun, found = planted(), threading.Event(), []
+
+    def encode(texts, language, *, progress=None):
+        begun.set()
+        time.sleep(0.1)  # the other comes in the middle of it
+        return raw.encode(texts)
+
+    def run():
+        found.append(fitting.fit_cached(spec("centered", text), "backbone", encode))
+
+    first = threading.Thread(target=run)
+    first.start()
+    begun.wait()
+    run()
+    first.join()
+    assert set(raw.encoded.values()) == {1}
+    assert found[0].fingerprint() == found[1].fingerprint()
 
 
 def test_a_damaged_fit_is_done_again(text, planted, workdir):

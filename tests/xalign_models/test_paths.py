@@ -59,3 +59,14 @@ def test_a_directory_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         (temporary / "c").write_text("3")
     assert [one.name for one in final.iterdir()] == ["c"]
     assert [one.name for one in final.parent.iterdir()] == ["asset"]
+
+
+def test_nothing_is_taken_apart_under_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    final, removed = tmp_path / "model", []
+    for name in ("old", "new"):
+        with monkeypatch.context() as patch, atomic_directory(final) as temporary:
+            (temporary / name).write_text("1")
+            patch.setattr("shutil.rmtree", lambda path, **_: removed.append(Path(path)))
+    assert len(removed) == 2
+    assert final not in removed
+    assert [one.name for one in final.iterdir()] == ["new"]
