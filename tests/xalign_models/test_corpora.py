@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,8 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks import TASKS
 from xalign_models import assets
 from xalign_models.corpora import CORPORA, ENGLISH, GETTEXT_LANGUAGES, Corpus, load, own, read_lines
+from xalign_models.corpora.publishers import PUBLISHERS
 from xalign_models.errors import DataError, LanguageError
 
 TEXT = {"deu-Latn": ["eins", "zwei, drei", '"vier"'], ENGLISH: ["one", "two, three", '"four"']}
@@ -263,6 +266,18 @@ def test_the_halves_of_the_embedded_corpus_are_disjoint_and_together_all(gettext
     assert len({corpus.fingerprint() for corpus in (whole, fit, test)}) == 3
     with pytest.raises(DataError, match="parts are fit and test"):
         load("gettext:dev")
+
+
+def test_what_is_fitted_on_the_fit_half_was_not_fitted_on_what_is_scored(gettext_rows: list[dict[str, str]]) -> None:
+    trains = {part: load(f"gettext{part}").trains for part in ("", ":fit", ":test")}
+    assert trains == {"": ("GettextPrecision",), ":fit": (), ":test": ("GettextPrecision",)}
+
+
+@pytest.mark.parametrize(
+    "task", [one for one in TASKS if getattr(one, "corpus_name", None) in PUBLISHERS], ids=lambda one: one.metadata.name
+)
+def test_a_corpus_names_every_task_that_scores_it(task: Any) -> None:
+    assert task.metadata.name in PUBLISHERS[task.corpus_name].trains
 
 
 REAL = {"flores": 1012, "ntrex": 1997, "tatoeba": None, "tatoeba_pairs": None, "lingua": 1000, "newstest": None}

@@ -39,7 +39,8 @@ def _gettext(directory: Path, fingerprint: str, part: str) -> Corpus:
     records = [record for record in records if record.keys() >= set(GETTEXT_LANGUAGES)]
     records = [record for record in records if not part or _half(record[ENGLISH]) == part]
     columns = {language: [record[language] for record in records] for language in GETTEXT_LANGUAGES}
-    return from_columns("gettext", ("GettextPrecision",), columns, f"{fingerprint} {part}")
+    trains = () if part == "fit" else ("GettextPrecision",)
+    return from_columns("gettext", trains, columns, f"{fingerprint} {part}")
 
 
 def _half(text: str) -> str:

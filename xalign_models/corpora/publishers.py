@@ -85,7 +85,9 @@ class Publisher:
     hub: tuple[str, str, str] | None = None  # path, revision, split
 
 
-_FLORES_TASKS = ("FloresBitextMining", "FloresPrecision", "IsomorphismStudy", "SIB200ZeroShot")
+_FLORES_TASKS = (
+    "FloresBitextMining", "FloresPrecision", "IsomorphismStudy", "IsomorphismStudyRaw", "SIB200ZeroShot",
+)  # fmt: skip
 _FLORES_HUB = ("mteb/FloresBitextMining", "2144d16cc15edd22d4a9237d12bff5f31f5c07fc", "devtest")
 PUBLISHERS = {
     "flores": Publisher("flores200_dataset", "FLORES-200 (github.com/facebookresearch/flores)", "parallel",
@@ -96,7 +98,7 @@ PUBLISHERS = {
                         ("NTREXBitextMining", "NTREXPrecision"), _ntrex, join_lines,
                         ("mteb/NTREXBitextMining", "66b8b27efc99658903127730575e9fa0cb9f075c", "test")),
     "tatoeba": Publisher("tatoeba", "LASER's Tatoeba test set (github.com/facebookresearch/LASER, data/tatoeba)",
-                          "pairs", ("Tatoeba", "Tatoeba36"), _tatoeba, _two_files,
+                          "pairs", ("Tatoeba", "Tatoeba36", "LanguageIdentity"), _tatoeba, _two_files,
                           ("mteb/tatoeba-bitext-mining", "69e8f12da6e31d59addadda9a9c8a2e601a0e282", "test")),
     "tatoeba_pairs": Publisher("tatoeba_pairs", "Tatoeba sentence pairs (tatoeba.org, manythings.org/anki)", "pairs",
                                 ("TatoebaPairs", "Orthogonality"), _tatoeba_pairs, _tsv_pairs),
