@@ -45,9 +45,14 @@ class AffineMap(PivotAlignment):
             raise AlignmentError(f"ridge={self.ridge}; it must be 0 or more.")
         if not 0 < self.validation < 1:
             raise AlignmentError(f"validation={self.validation}; it must be a share between 0 and 1.")
+        if self.seed < 0:
+            raise AlignmentError(f"seed={self.seed}; it must be 0 or more.")
 
     def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Array, Array]:
         source, target = (x, pivot) if self.direction == "to_pivot" else (pivot, x)
         if self.loss == "lsq":
             return affine_lsq(source, target, self.ridge)
-        return affine_distance(source, target, validation=self.validation, seed=self.seed, device=self.device)
+        from xalign_models.backbones.loading import pick_device
+
+        device = pick_device(self.device)  # not before a fit: what was fitted on a GPU is read without one
+        return affine_distance(source, target, validation=self.validation, seed=self.seed, device=device)

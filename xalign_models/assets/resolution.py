@@ -12,7 +12,6 @@ from xalign_models.assets.digests import directory_fingerprint
 from xalign_models.assets.installation import fingerprint, install, where
 from xalign_models.errors import AssetError
 
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -55,11 +54,22 @@ def resolve(model_id: str, revision: str | None = None) -> ResolvedModel:
 
 
 def _resolve_hub(model_id: str, revision: str | None) -> ResolvedModel:
-    if not _HUB_ID.fullmatch(model_id):
+    if not _is_hub_id(model_id):
         names = ", ".join(asset.name for asset in list_assets() if asset.kind not in NO_MODELS)
         raise AssetError(f"There is no model {model_id!r}: give an asset ({names}), a directory, or a hub id org/name.")
     commit = revision if revision and _COMMIT.fullmatch(revision) else hub_commit(model_id, revision or "main")
     return ResolvedModel(model_id, commit, f"{model_id}@{commit}", "hub")
+
+
+def _is_hub_id(text: str) -> bool:
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # documented, not in __all__
+
+    try:
+        validate_repo_id(text)
+    except HFValidationError:
+        return False
+    return "/" in text
 
 
 def hub_commit(model_id: str, revision: str) -> str:

@@ -7,9 +7,9 @@ import pytest
 import scipy.linalg
 from sklearn.linear_model import Ridge
 
-from xalign_models.alignments import METHODS, AffineMap, Procrustes, make
+from xalign_models.alignments import METHODS, AffineMap, Procrustes, load, make
 from xalign_models.alignments.solvers import affine_distance, affine_lsq, procrustes
-from xalign_models.errors import AlignmentError
+from xalign_models.errors import AlignmentError, ModelError
 
 SHAPES = [(50, 12), (13, 12), (12, 12), (9, 12), (6, 12), (4, 12), (1, 12)]
 
@@ -187,8 +187,21 @@ def test_rows_that_are_not_parallel_are_counted():
 
 
 @pytest.mark.parametrize(
-    "params", [{"loss": "l1"}, {"direction": "up"}, {"ridge": -1}, {"ridge": float("nan")}, {"validation": 1.0}]
-)
+    "params",
+    [
+        {"loss": "l1"}, {"direction": "up"}, {"ridge": -1}, {"ridge": float("nan")}, {"validation": 1.0}, {"seed": -1},
+    ],
+)  # fmt: skip
 def test_affine_fields_are_checked(params):
     with pytest.raises(AlignmentError, match=next(iter(params))):
         AffineMap(**params)
+
+
+@pytest.mark.parametrize("device", ["cudaa", "cpux:0"])
+def test_a_device_that_is_not_there_is_refused_by_a_fit_and_not_by_what_was_fitted(device, parallel, tmp_path):
+    with pytest.raises(ModelError, match=f"--device {device} is not usable on this machine; usable: cpu"):
+        AffineMap(loss="distance", device=device).fit(parallel)
+    fitted = AffineMap(loss="distance").fit(parallel)
+    fitted.device = device  # as if fitted there
+    fitted.save(tmp_path)
+    assert load(tmp_path).fingerprint() == fitted.fingerprint()

@@ -101,8 +101,9 @@ def test_an_unreachable_hub_falls_back_on_its_cache(cache: Path, monkeypatch: py
 
 
 def test_what_cannot_be_resolved_says_why(toy: Asset, checkpoint: Path, register: Callable[..., Asset]) -> None:
-    with pytest.raises(AssetError, match=r"no model 'nothing': give an asset \(toy\), a directory, or a hub id"):
-        assets.resolve("nothing")
+    for name in ("nothing", "./aligned-typo", "../model", "a/b/c", "my--x/b..c"):
+        with pytest.raises(AssetError, match=rf"no model '{name}': give an asset \(toy\), a directory, or a hub id"):
+            assets.resolve(name)
     for name in ("toy", str(checkpoint)):
         with pytest.raises(AssetError, match="has no revision 'main'"):
             assets.resolve(name, "main")
