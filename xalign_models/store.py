@@ -127,30 +127,40 @@ class EmbeddingStore:
         if database is None:
             return [None] * len(keys)
         if first:
-            with suppress(lmdb.MapFullError):
+            with suppress(lmdb.Error):  # the store or its disk is full: reading goes on
                 self._touch(namespace)
         with self._env.begin(db=database) as transaction:
             values = [transaction.get(one) for one in keys]
         return [None if value is None else np.frombuffer(value, dtype=np.float32) for value in values]
 
     def put(self, namespace: str, keys: Sequence[bytes], vectors: np.ndarray) -> None:
-        """Write vectors, (n, d), in one durable transaction; a full store makes room or writes nothing."""
+        """Write vectors, (n, d), in one durable transaction; a full store makes room, or takes none as a full disk."""
         rows = np.ascontiguousarray(vectors, dtype=np.float32)
         while namespace not in self._full:
             try:
-                database = self._database(namespace, create=True)
-                with self._env.begin(write=True, db=database) as transaction:
-                    transaction.put(namespace.encode(), str(time.time()).encode(), db=self._used)
-                    for one, row in zip(keys, rows, strict=True):
-                        transaction.put(one, row.tobytes())
-                return
-            except lmdb.MapFullError:
+                if self._write(namespace, keys, rows):
+                    return
                 if not self._forget_oldest(besides=namespace):
-                    self._full.add(namespace)
-                    logger.warning(
-                        "The store at %s is full (%.2f GB); further vectors are not kept. Raise XALIGN_STORE_GB or run "
-                        "`xalign store clear`.", self.path, self.max_bytes / _GIB,
-                    )  # fmt: skip
+                    full = f"is full ({self.max_bytes / _GIB:.2f} GB)"
+                    self._stop(namespace, full, "Raise XALIGN_STORE_GB or run `xalign store clear`")
+            except lmdb.Error as error:
+                self._stop(namespace, f"cannot be written ({error})", "Make room on its disk or set XALIGN_STORE")
+
+    def _write(self, namespace: str, keys: Sequence[bytes], rows: np.ndarray) -> bool:
+        """One transaction; False if the store has no room for it."""
+        try:
+            database = self._database(namespace, create=True)
+            with self._env.begin(write=True, db=database) as transaction:
+                transaction.put(namespace.encode(), str(time.time()).encode(), db=self._used)
+                for one, row in zip(keys, rows, strict=True):
+                    transaction.put(one, row.tobytes())
+        except lmdb.MapFullError:
+            return False
+        return True
+
+    def _stop(self, namespace: str, why: str, advice: str) -> None:
+        self._full.add(namespace)
+        logger.warning("The store at %s %s; further vectors are not kept. %s.", self.path, why, advice)
 
     def _forget_oldest(self, besides: str) -> bool:
         candidates = [one for one in self.stats() if one.namespace != besides]

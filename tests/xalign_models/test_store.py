@@ -255,6 +255,36 @@ class TestFull:
         assert len(left) > 5
 
 
+LIMITED = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+from xalign_models.backbones.raw import key
+from xalign_models.store import EmbeddingStore
+
+store = EmbeddingStore(Path(sys.argv[1]), 1 << 26)
+store.put("other", [key("", "0")], np.zeros((1, 64)))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))  # the disk takes no more
+for i in range(20):
+    store.put("one", [key(str(i), str(j)) for j in range(500)], np.full((500, 64), i))
+for i in range(20):
+    found = store.get("one", [key(str(i), str(j)) for j in range(500)])
+    print(all(row is not None and (row == i).all() for row in found), {type(row) for row in found} == {type(None)})
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="resource is POSIX")
+def test_a_full_disk_ends_the_keeping_and_not_the_run(path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", LIMITED, str(path)], capture_output=True, text=True, check=True)
+    blocks = done.stdout.splitlines()
+    kept = blocks.count("True False")
+    assert 0 < kept < 20
+    assert blocks == ["True False"] * kept + ["False True"] * (20 - kept)
+    (warning,) = done.stderr.splitlines()
+    assert "cannot be written" in warning
+    assert "XALIGN_STORE" in warning
+
+
 def test_a_file_in_its_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("not a directory")
     with pytest.raises(ModelError, match=r"Cannot open the store at .*XALIGN_STORE"):
