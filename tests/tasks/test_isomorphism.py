@@ -226,6 +226,7 @@ def test_missing_fit_text_is_said_before_anything_is_encoded(data, noisy, make_e
 
 def test_all_languages_that_both_corpora_have():
     languages = {one for pair in IsomorphismStudy.metadata.eval_langs.values() for one in pair}
-    assert len(languages) == 113
+    assert len(languages) == 112
+    assert "fuv-Latn" not in languages  # NTREX-128 has Pulaar under this code
     assert {"eng-Latn", "arb-Arab", "zho-Hans", "jpn-Jpan", "rus-Cyrl", "deu-Latn", "spa-Latn"} <= languages
-    assert len(IsomorphismStudy.metadata.hf_subsets) == 113 * 112
+    assert len(IsomorphismStudy.metadata.hf_subsets) == 112 * 111

@@ -234,6 +234,26 @@ class TestPublishersLayouts:
         with pytest.raises(DataError, match=r"eng-tur\.tsv, line 2: expected two columns"):
             load("tatoeba_pairs").pair("tur-Latn")
 
+    def test_a_languages_own_code_comes_before_a_macrolanguages(self, data: Callable[[str, str], None]) -> None:
+        for code in ("hbs", "hrv", "msa"):
+            data(f"tatoeba_pairs/eng-{code}.tsv", f"one\t{code}\n")
+        corpus = load("tatoeba_pairs")
+        assert (corpus.texts("hrv-Latn"), corpus.texts("zsm-Latn")) == (["hrv"], ["msa"])
+        data("tatoeba_pairs/eng-mly.tsv", "one\tmly\n")
+        with pytest.raises(DataError, match=r"eng-mly\.tsv and eng-msa\.tsv are both zsm-Latn; keep one"):
+            load("tatoeba_pairs")
+
+    def test_columns_of_the_hub_that_are_no_languages_are_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """``id`` is Indonesian, and ``url`` a language of its own."""
+        import datasets
+
+        columns = {"ind_Latn": ["satu"], "eng_Latn": ["one"], "id": ["1"], "url": ["u"]}
+        monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: datasets.Dataset.from_dict(columns))
+        monkeypatch.delenv("XALIGN_DATA", raising=False)
+        corpus = load("flores")
+        assert corpus.languages == (ENGLISH, "ind-Latn")
+        assert corpus.texts("ind-Latn") == ["satu"]
+
     def test_monolingual_text_has_no_translations_and_no_empty_lines(self, data: Callable[[str, str], None]) -> None:
         data("lingua_sentences/sentences/de.txt", "eins\n\nzwei\n")
         corpus = load("lingua")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from xalign_models.corpora.base import ENGLISH, Corpus, from_columns, join_lines, read_lines
 from xalign_models.errors import DataError, LanguageError
-from xalign_models.languages import canonical, from_flores, from_iso639_1, from_ntrex, from_tatoeba
+from xalign_models.languages import canonical, from_flores, from_iso639_1, from_ntrex, from_tatoeba, is_canonical
 
 
 def _sentences(files: tuple[Path, ...]) -> list[str]:
@@ -46,23 +47,33 @@ def _ntrex(root: Path) -> dict[str, tuple[Path, ...]]:
     return found | ({ENGLISH: (source,)} if source.is_file() else {})
 
 
+def _by_language(files: dict[str, tuple[Path, ...]], canonical_of: Callable[[str], str]) -> dict[str, tuple[Path, ...]]:
+    """Files by their codes to files by language; a language's own code comes before a macrolanguage's: hrv before hbs.
+
+    Raises:
+        DataError: Two codes, neither its own, mean one language.
+    """
+    found: dict[str, str] = {}
+    own = {code for code in files if canonical_of(code).split("-")[0] == code}
+    for code in sorted(files, key=lambda code: (code not in own, code)):
+        first = found.setdefault(canonical_of(code), code)
+        if first != code and first not in own:
+            names = " and ".join(files[one][0].name for one in (first, code))
+            raise DataError(f"{files[code][0].parent}: {names} are both {canonical_of(code)}; keep one of them.")
+    return {language: files[code] for language, code in found.items()}
+
+
 def _tatoeba(root: Path) -> dict[str, tuple[Path, ...]]:
-    pairs = {path.name.split(".")[1].split("-")[0]: path for path in sorted((root / "v1").glob("tatoeba.*-eng.eng"))}
-    preferred = sorted(
-        pairs, key=lambda code: canonical(code).split("-")[0] != code
-    )  # zsm before a macrolanguage's file
-    found: dict[str, tuple[Path, ...]] = {}
-    for code in preferred:
-        found.setdefault(from_tatoeba(code), (pairs[code].with_suffix(f".{code}"), pairs[code]))
-    return found
+    pairs = {path.name.split(".")[1].split("-")[0]: path for path in (root / "v1").glob("tatoeba.*-eng.eng")}
+    return _by_language({code: (path.with_suffix(f".{code}"), path) for code, path in pairs.items()}, from_tatoeba)
 
 
 def _tatoeba_pairs(root: Path) -> dict[str, tuple[Path, ...]]:
-    return {from_tatoeba(path.stem.split("-")[1]): (path,) for path in sorted(root.glob("eng-*.tsv"))}
+    return _by_language({path.stem.split("-")[1]: (path,) for path in root.glob("eng-*.tsv")}, from_tatoeba)
 
 
 def _by_iso639_1(root: Path) -> dict[str, tuple[Path, ...]]:
-    return {from_iso639_1(path.stem): (path,) for path in sorted((root / "sentences").glob("*.txt"))}
+    return _by_language({path.stem: (path,) for path in (root / "sentences").glob("*.txt")}, from_iso639_1)
 
 
 def _newstest(root: Path) -> dict[str, tuple[Path, ...]]:
@@ -130,8 +141,7 @@ def from_hub(name: str, publisher: Publisher, missing: str) -> Corpus:
         raise DataError(f"{missing}; the hub's {path} cannot be had either ({type(error).__name__}).") from None
     columns = {}
     for column in table.column_names:
-        try:
-            columns[canonical(column)] = list(table[column])
-        except LanguageError:
-            continue  # ids and the like
+        with suppress(LanguageError):
+            if is_canonical(column.replace("_", "-")):  # not an ``id`` or ``url``, of which some are language codes too
+                columns[canonical(column)] = list(table[column])
     return from_columns(name, publisher.trains, columns, f"{path}@{revision}")
