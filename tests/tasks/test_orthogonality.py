@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from tasks.orthogonality import LANGUAGES, PAIRS, Orthogonality, map_gains, map_shape
+from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
+from xalign_models.harness import running
+from xalign_models.harness.cache import SafeResultCache
+from xalign_models.languages import BEYOND_FLORES, FLORES_200, to_flores
 
 
 def write(root, language, meanings):
@@ -15,12 +19,14 @@ def write(root, language, meanings):
     (folder / f"eng-{language}.tsv").write_text("".join(f"eng {one}\t{language} {one}\n" for one in meanings))
 
 
-def scores(encoder, subset, folder=None):
+def evaluate(encoder, *subsets, folder=None):
     task = Orthogonality()
-    task.load_data()
-    return task._evaluate_subset(
-        encoder, None, hf_split="test", hf_subset=subset, encode_kwargs={}, prediction_folder=folder
-    )
+    task.hf_subsets = list(subsets)
+    return task.evaluate(encoder, encode_kwargs={}, prediction_folder=folder)
+
+
+def scores(encoder, subset, folder=None):
+    return evaluate(encoder, subset, folder=folder)[subset]
 
 
 def test_a_rotation_is_orthogonal_and_another_map_is_not(workdir, planted, make_encoder):
@@ -48,10 +54,33 @@ def test_only_the_first_pairs_are_used(workdir, planted, make_encoder):
     assert f"eng {PAIRS}" not in raw.encoded
 
 
-def test_too_few_pairs_are_refused(workdir, planted, make_encoder):
-    write(workdir, "deu", range(20))
-    with pytest.raises(DataError, match=r"eng_Latn-deu_Latn: 16 training pairs .* 16 dimensions; leave"):
-        scores(make_encoder(planted()), "eng_Latn-deu_Latn")
+def test_more_pairs_are_used_where_the_dimension_asks_for_them(workdir, planted, make_encoder):
+    write(workdir, "deu", range(PAIRS + 50))
+    wide = planted(dim=1208)
+    assert scores(make_encoder(wide), "eng_Latn-deu_Latn")["pairs"] == 2.5 * 1208 > PAIRS
+
+
+def test_languages_with_too_few_pairs_are_left_out_and_named(workdir, planted, make_encoder, caplog):
+    for language, count in (("deu", 20), ("fra", 21), ("tur", 22)):
+        write(workdir, language, range(count))
+    encoder = make_encoder(planted())
+    subsets = [f"eng_Latn-{one}_Latn" for one in ("deu", "fra", "tur")]
+    assert list(evaluate(encoder, *subsets)) == subsets[2:]  # 17 pairs to train on, and 16 dimensions
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "16 dimensions needs 22 pairs or more, which eng_Latn-deu_Latn, eng_Latn-fra_Latn lack" in warning
+    with pytest.raises(DataError, match=r"22 pairs or more, which eng_Latn-deu_Latn, eng_Latn-fra_Latn lack; choose"):
+        evaluate(encoder, *subsets[:2])
+
+
+def test_one_short_language_does_not_keep_the_others_from_being_scored(workdir, planted, make_encoder):
+    for language, count in (("deu", 20), ("tur", 22)):
+        write(workdir, language, range(count))
+    task, cache = Orthogonality(), SafeResultCache(workdir)
+    task.hf_subsets = ["eng_Latn-deu_Latn", "eng_Latn-tur_Latn"]
+    for _ in range(2):  # the second finds all that can be had
+        outcome = running.run_one(make_encoder(planted()), task, cache, items=True)
+        assert not outcome.error
+        assert [one["hf_subset"] for one in outcome.result.scores["test"]] == ["eng_Latn-tur_Latn"]
 
 
 def test_shape_of_a_map_by_hand():
@@ -73,5 +102,10 @@ def test_gains_by_hand():
     assert gains["dC"] == pytest.approx(np.sqrt(0.5) / 2)
 
 
-def test_the_44_languages():
-    assert len(LANGUAGES) == len(set(LANGUAGES)) == len(Orthogonality.metadata.eval_langs)
+def test_every_language_is_a_subset_of_its_own_with_english():
+    by_subset = Orthogonality.metadata.eval_langs
+    assert len(by_subset) == len(LANGUAGES) == 42
+    assert list(by_subset.values()) == [
+        [ENGLISH, one] for one in LANGUAGES if one in FLORES_200 or one in BEYOND_FLORES
+    ]
+    assert all(subset == f"{to_flores(a)}-{to_flores(b)}" for subset, (a, b) in by_subset.items())
