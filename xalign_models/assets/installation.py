@@ -17,7 +17,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from xalign_models.assets.catalogue import Asset, Wheel, get_asset
-from xalign_models.assets.digests import combine
+from xalign_models.assets.digests import directory_fingerprint
 from xalign_models.assets.download import fetch, sha256_file, wheel_path
 from xalign_models.errors import AssetError, LicenceError
 from xalign_models.paths import atomic_directory, cache_dir
@@ -119,14 +119,14 @@ def verify(name: str) -> None:
 
 
 def fingerprint(name: str) -> str:
-    """The sha256 that identifies an installed asset's content, from its manifest.
+    """The sha256 that identifies an installed asset's content as it is on disk, which may have been changed since.
 
     It is the fingerprint that ``resolve`` gives to a copy of the directory anywhere else.
 
     Raises:
         AssetError: It is not installed.
     """
-    return combine(_read_manifest(_require(name)))
+    return directory_fingerprint(_require(name))
 
 
 def _directory(asset: Asset) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import multiprocessing
 import os
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 from xalign_models import assets
 from xalign_models.assets import download
 from xalign_models.assets.catalogue import Asset, Wheel
-from xalign_models.assets.digests import directory_fingerprint
+from xalign_models.assets.digests import combine, directory_fingerprint
 from xalign_models.errors import AssetError, LicenceError
 
 if TYPE_CHECKING:
@@ -140,7 +141,8 @@ def test_verify_names_missing_and_added_files(toy: Asset, change: str) -> None:
 
 def test_the_fingerprint_is_that_of_the_directory_and_ignores_notes(toy: Asset, register: Callable[..., Asset]) -> None:
     path = assets.install("toy")
-    assert assets.fingerprint("toy") == directory_fingerprint(path)
+    files = json.loads((path / "MANIFEST.json").read_text())["files"]
+    assert assets.fingerprint("toy") == combine(files) == directory_fingerprint(path)
     (path / "LICENSE-NOTE.txt").write_text("other")
     assert assets.fingerprint("toy") == directory_fingerprint(path)
 

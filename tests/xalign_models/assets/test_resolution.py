@@ -38,6 +38,13 @@ def test_an_asset_name_comes_before_a_directory_and_is_installed(
     assert resolved == assets.ResolvedModel(str(assets.where("toy")), None, assets.fingerprint("toy"), "package")
 
 
+def test_an_asset_that_was_changed_on_disk_has_another_fingerprint(toy: Asset) -> None:
+    path = Path(assets.resolve("toy").path_or_id)
+    before = assets.resolve("toy").fingerprint
+    (path / "config.json").write_text('{"num_hidden_layers": 3}')
+    assert assets.resolve("toy").fingerprint != before
+
+
 def test_a_directory_comes_before_a_hub_id(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(checkpoint.parent.parent)
     resolved = assets.resolve("org/model")
