@@ -78,9 +78,13 @@ class XAlignEncoder(AbsEncoder):
         )
 
     def prompt_for(self, task: TaskMetadata, prompt_type: PromptType | None = None) -> str:
-        """The first that is set of task name, task type, query / document, default; a language's own goes before it."""
+        """The first that is set of task name, task type, query / document, default; a language's own goes before it.
+
+        A checkpoint may call its documents' prompt ``passage``, as e5 does.
+        """
         kind = str(getattr(prompt_type, "value", prompt_type or ""))
-        keys = (task.name, task.type, {"passage": "document"}.get(kind, kind), "default")
+        kinds = ("document", "passage") if kind in {"document", "passage"} else (kind,)
+        keys = (task.name, task.type, *kinds, "default")
         return next((self.prompts[key] for key in keys if key in self.prompts), "")
 
     def encode(

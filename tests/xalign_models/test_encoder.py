@@ -86,6 +86,9 @@ def test_prompts_by_task_then_type_then_role_then_default(encoder, raw):
         assert encoder.prompt_for(task, kind) == expected
         encode(encoder, {"text": ["eng 1"], "lang": ["en"]}, task, "x", prompt_type=kind)
         assert raw.prompts[-1] == expected
+    encoder.prompts = {"query": "q", "passage": "passage"}  # e5's own
+    assert encoder.prompt_for(FLORES, PromptType.document) == "passage"
+    assert encoder.prompt_for(FLORES, PromptType.query) == "q"
     encoder.prompts = {}
     assert encoder.prompt_for(FLORES) == ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -32,11 +32,16 @@ def overrides(
     """The options as fields of a BackboneSpec.
 
     Raises:
-        ModelError: A prompt without a key.
+        ModelError: A prompt without a key, or with one that nothing looks up.
     """
     pairs = [tuple(one.split("=", 1)) for one in prompt or ()]
     if bad := [one for one in pairs if len(one) != 2]:
         raise ModelError(f'--prompt {bad[0][0]!r} has no key; write it as --prompt "default=query: ".')
+    if unused := [key for key, *_ in pairs if not _is_prompt_key(key)]:
+        raise ModelError(
+            f"--prompt {unused[0]}=...: nothing asks for this key; give default, query, document, a language such as "
+            "deu-Latn, or the name or type of a task (`xalign tasks`)."
+        )
     return {
         "layer": layer,
         "pooling": pooling,
@@ -44,6 +49,23 @@ def overrides(
         "max_tokens": max_tokens,
         "prompts": tuple(pairs) or None,
     }
+
+
+def _is_prompt_key(key: str) -> bool:
+    """Whether BackboneSpec's prompts are looked up by it."""
+    from xalign_models.languages import canonical, is_canonical
+
+    if is_canonical(key):
+        return canonical(key) == key
+    if key in {"default", "query", "document"}:
+        return True
+    from mteb.abstasks.task_metadata import TaskType
+    from mteb.get_tasks import _TASKS_REGISTRY
+
+    from tasks import register_with_mteb
+
+    register_with_mteb()
+    return key in _TASKS_REGISTRY or key in get_args(TaskType)
 
 
 def models(

@@ -12,6 +12,7 @@ import pytest
 
 from xalign_models import __version__
 from xalign_models.cli import main
+from xalign_models.cli.models import overrides
 
 
 @pytest.fixture
@@ -129,6 +130,9 @@ def fit(method, backbone, *arguments):
         ("centered", ("--corpus", "own"), ("own:DIR",)),
         ("centered", ("--label", "a/b"), ("--label 'a/b'",)),
         ("centered", ("--label", "a__b"), ("--label 'a__b'",)),
+        ("centered", ("--prompt", "defualt=query: "), ("--prompt defualt=", "default, query, document")),
+        ("centered", ("--prompt", "passage=passage: "), ("--prompt passage=", "document")),
+        ("centered", ("--prompt", "deu=Satz: "), ("--prompt deu=", "deu-Latn")),
         ("centered", ("-o", "own"), ("--output own", "no model")),
         ("centered", ("-o", "own/eng.txt"), ("--output own/eng.txt", "no model")),
         ("centered", ("-o", "/proc/nowhere"), ("/proc/nowhere",)),
@@ -179,6 +183,12 @@ def test_empty_and_endless_texts_run_through(xalign, workdir, tiny_model):
     (outcome,) = json.loads(out)
     expected = {"model": "xalign/plain__tiny", "task": "OwnParallel", "scored": True, "fresh": True}
     assert outcome == {**expected, "unfitted": [], "error": ""}
+
+
+def test_prompts_go_by_what_is_looked_up():
+    keys = ("default", "query", "document", "deu-Latn", "STS17CrossLingual", "STS17", "BitextMining")
+    prompts = [f"{key}=a = b: " for key in keys]
+    assert overrides(None, None, None, None, prompts)["prompts"] == tuple((key, "a = b: ") for key in keys)
 
 
 def test_models_of_different_fits_can_have_names_of_their_own(xalign, workdir, tiny_model, own):
