@@ -71,7 +71,9 @@ def procrustes(x: Floats, y: Floats) -> Array:
     """Orthogonal W that minimises ||X W - Y||_F: the polar factor of X^T Y.
 
     Fewer rows than dimensions leave W free outside the rows' spans; there it is the orthogonal map nearest the
-    identity. The reverse map is the transpose: ``procrustes(y, x) == procrustes(x, y).T``.
+    identity. The reverse map is the transpose: ``procrustes(y, x) == procrustes(x, y).T``. Both hold for rows of full
+    rank, min(n, d). Repeated rows, or d and fewer that are centred, leave W free in more directions, where it is any
+    of the minimisers.
 
     Args:
         x: Embeddings (n, d).

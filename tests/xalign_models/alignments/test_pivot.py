@@ -44,6 +44,16 @@ def test_procrustes_is_optimal_and_its_reverse_is_its_transpose(n, d):
         np.testing.assert_allclose(weight, theirs, atol=1e-9)
 
 
+@pytest.mark.parametrize(("n", "d"), SHAPES[:-1])
+def test_procrustes_of_rows_short_of_full_rank_is_orthogonal_and_optimal(n, d):
+    x, y = rows(n, d), rows(n, d, seed=3)
+    x[1], y[2] = x[0], y[0]
+    x, y = x - x.mean(axis=0), y - y.mean(axis=0)
+    weight, theirs = procrustes(x, y), scipy.linalg.orthogonal_procrustes(x, y)[0]
+    np.testing.assert_allclose(weight @ weight.T, np.eye(d), atol=1e-12)
+    np.testing.assert_allclose(np.linalg.norm(x @ weight - y), np.linalg.norm(x @ theirs - y), rtol=1e-12)
+
+
 @pytest.mark.parametrize("n", [1, 4, 6, 9, 11])
 def test_procrustes_is_nearest_the_identity_where_the_data_are_silent(n):
     """The limit of the polar factor of X^T Y + eps I, which is that map."""
