@@ -73,7 +73,8 @@ def main() -> None:
         if isinstance(error, XAlignError | OSError):  # OSError: a full disk, a folder that cannot be written
             fail(" ".join(str(error).split()))
         if hasattr(error, "format_message"):  # a usage error, of typer's own copy of click
-            command = " ".join(["xalign", *sys.argv[1:2]])
+            context = getattr(error, "ctx", None)  # of the last command that there is; click's parser gives none
+            command = context.command_path if context else "xalign"
             fail(f"{error.format_message().rstrip('.')}. `{command} --help` shows what there is.")
         raise
     if status == _INTERRUPTED:

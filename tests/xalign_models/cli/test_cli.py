@@ -155,6 +155,19 @@ def test_other_commands_refuse(xalign, arguments):
     assert one_error(xalign(*arguments))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (("nope",), ()), (("--nope",), ()), (("run", "--nope"), ("run",)),
+        (("run", "--items=x"), ()), (("store", "nope"), ("store",)), (("fit", "centered"), ("fit",)),
+        (("train", "nope"), ("train",)), (("store", "stats", "nope"), ("store", "stats")),
+    ],
+)  # fmt: skip
+def test_the_help_that_a_refusal_names_is_there(xalign, arguments, command):
+    assert one_error(xalign(*arguments), f"`{' '.join(('xalign', *command))} --help`")
+    assert xalign(*command, "--help")[0] == 0
+
+
 def test_vectors_that_are_not_finite_are_named_by_their_text(xalign, workdir, make_model, own):
     broken = make_model(workdir / "broken", nan=True)
     (own / "deu.txt").write_text("w42 w43\n" * 30)
