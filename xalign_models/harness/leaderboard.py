@@ -152,7 +152,8 @@ def _legend(rows: Sequence[Row], metric: str) -> list[str]:
     ]
     if any(row.name.startswith("xalign/") for row in rows):
         lines.append(
-            "In full, a model is called xalign/ROW__BACKBONE, and __TEXT follows for a (text) it was fitted on."
+            "In full, a model is called xalign/ROW__BACKBONE; what is in brackets, the text it was fitted on or "
+            "LUSIFER's language model, follows as __NAME."
         )
     if compared:
         lines.append("+/-: points above or below plain, the unaligned backbone, over the subsets that both have.")

@@ -113,6 +113,21 @@ def test_rows_are_grouped_by_backbone_the_plain_one_first(put, tmp_path) -> None
     ]
 
 
+def test_the_legend_gives_a_rows_full_name(put, tmp_path) -> None:
+    lusifer = "xalign/lusifer__tiny__small-llm"
+    for model, base in ((PLAIN, None), (LSAR, PLAIN), (AFFINE, PLAIN), (lusifer, PLAIN)):
+        put(model, "T", {"en": 0.5}, baseline=base)
+    board = leaderboard(read_results(tmp_path))
+    (line,) = (line for line in board.legend if "xalign/ROW__BACKBONE" in line)
+    for row in board.rows:
+        label, *brackets = row.label.removesuffix(")").split(" (")
+        assert "__".join([f"xalign/{label}", row.group, *brackets]) == row.name
+    assert [row.label for row in board.rows if "(" in row.label] == ["affine (gettext)", "lusifer (small-llm)"]
+    assert "text it was fitted on or LUSIFER's language model" in line
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    assert f"\n- {line}\n" in readme[readme.index("<!-- leaderboard -->") : readme.index("<!-- /leaderboard -->")]
+
+
 def test_choice_of_models_tasks_and_metric(put, tmp_path) -> None:
     put(PLAIN, "T", {"en": 0.5})
     put(LSAR, "T", {"en": 0.6}, baseline=PLAIN)
