@@ -1,10 +1,8 @@
-"""A table of scores: for the terminal, as Markdown, as plain data and as CSV."""
+"""A table of scores: for the terminal, as Markdown and as plain data."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,7 +66,7 @@ class Row:
     Attributes:
         group: Title above the first of the rows that share it; may be empty.
         label: What tables show.
-        name: What names it in JSON and CSV, in full.
+        name: What names it in JSON, in full.
         cells: By column.
     """
 
@@ -174,15 +172,6 @@ class Board:
             ],
             "legend": list(self.legend),
         }
-
-    def to_csv(self) -> str:
-        """Long form: a line per cell."""
-        target = io.StringIO()
-        writer = csv.writer(target, lineterminator="\n")
-        writer.writerow(["group", "name", "column", *Cell(0).plain()])
-        for row in self.rows:
-            writer.writerows([row.group, row.name, key, *cell.plain().values()] for key, cell in row.cells.items())
-        return target.getvalue()
 
 
 def _lines(cells: Mapping[str, Cell], column: str) -> list[str]:

@@ -10,17 +10,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from math import isnan
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xalign_models.assets import CARD
 from xalign_models.errors import DataError, ResultsError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 logger = logging.getLogger(__name__)
 
@@ -98,23 +94,6 @@ class Results:
     def tasks(self) -> list[str]:
         """Names of the tasks that have results, sorted."""
         return sorted({task for _, task in self.tables})
-
-    @cached_property
-    def scores(self) -> pd.DataFrame:
-        """Tidy frame: model, revision, task, split, subset, metric, value, main; one row per metric.
-
-        ``main`` marks the rows of mteb's ``main_score``, which repeats the task's main metric.
-        """
-        import pandas as pd
-
-        columns = ["model", "revision", "task", "split", "subset", "metric", "value", "main"]
-        rows = (
-            (table.model, table.revision, table.task, split, subset, metric, value, metric == MAIN)
-            for table in self.tables.values()
-            for split, subset, _, scores in table.entries
-            for metric, value in scores.items()
-        )
-        return pd.DataFrame.from_records(list(rows), columns=columns)
 
 
 def read_results(root: Path, *, tasks: Collection[str] | None = None) -> Results:

@@ -18,17 +18,13 @@ PLAIN = "xalign/plain__tiny"
 PUBLISHED = Path(__file__).parents[3] / "results" / "published"
 
 
-def test_one_row_per_metric(put, tmp_path) -> None:
+def test_scores_by_subset_and_metric(put, tmp_path) -> None:
     put(PLAIN, "T", {"en": 0.5, "de": 0.25}, metric="accuracy", trained=("T",))
     results = read_results(tmp_path)
-    frame = results.scores
-    assert list(frame.columns) == ["model", "revision", "task", "split", "subset", "metric", "value", "main"]
-    assert len(frame) == 4
-    assert frame[frame["main"]].set_index("subset")["value"].to_dict() == {"en": 0.5, "de": 0.25}
-    assert set(frame["metric"]) == {"main_score", "accuracy"}
     table = results.tables[PLAIN, "T"]
     assert (table.dataset_revision, table.trained_on, table.baseline) == ("d1", True, None)
-    assert table.values("accuracy") == {"en": 0.5, "de": 0.25}
+    assert table.values() == table.values("accuracy") == {"en": 0.5, "de": 0.25}
+    assert table.metrics == {"main_score", "accuracy"}
     assert (results.models, results.tasks) == ([PLAIN], ["T"])
 
 
