@@ -6,6 +6,7 @@ import datetime
 import json
 import logging
 import platform
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -121,18 +122,32 @@ def save_items(folder: Path, task: str, items: dict[str, npt.NDArray[Any]]) -> N
 
 
 def _portable(meta: ModelMeta) -> ModelMeta:
-    """The same with directories called by their names: where they lie on a machine says nothing on another."""
-    return meta.model_copy(update={"loader_kwargs": _called(meta.loader_kwargs)})
+    """The same with files and directories called by their names: where they lie says nothing on another machine."""
+    return meta.model_copy(
+        update={field: _called(getattr(meta, field)) for field in ("loader_kwargs", "training_datasets")}
+    )
 
 
 def _called(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _called(one) for key, one in value.items()}
+        return {_called(key): _called(one) for key, one in value.items()}
+    if isinstance(value, set):
+        return {_called(one) for one in value}
     if isinstance(value, list | tuple):
         return [_called(one) for one in value]
-    if isinstance(value, str) and (path := Path(value)).is_absolute() and path.is_dir():
-        return path.name
-    return value
+    if not isinstance(value, str):
+        return value
+    whole = _last(value)
+    # else of ``kind:path?option=value`` and ``name+kind:path``
+    return whole if whole != value else re.sub(r"[^:+?]+", lambda part: _last(part[0]), value)
+
+
+def _last(text: str) -> str:
+    """The last part of a path that is there; any other text as it is."""
+    try:
+        return Path(text).name if "/" in text and Path(text).exists() else text
+    except OSError:  # a prompt, too long for a path
+        return text
 
 
 def _set_aside(path: Path, reason: str) -> None:

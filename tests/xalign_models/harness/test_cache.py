@@ -109,18 +109,34 @@ def test_the_card_says_what_made_the_results(scored, workdir):
     assert card["hardware"].startswith("cpu ")
 
 
-def test_results_do_not_say_where_a_directory_lies(scored, workdir):
+def test_results_do_not_say_where_files_and_directories_lie(scored, workdir):
     cache, _, meta = scored
     path = cache.path_of("OwnParallel", meta)
-    (workdir / "tuned").mkdir()
-    spec = {"backbone": {"model": str(workdir / "tuned"), "prompts": [["default", "/no directory"]]}}
-    placed = meta.model_copy(update={"loader_kwargs": {"spec": spec}})
+    (workdir / "some" / "c++:17").mkdir(parents=True)
+    (workdir / "some" / "x.jsonl").touch()
+    outside = f"../{workdir.name}/some"
+    named = {
+        str(workdir / "some"): "some",
+        "some/c++:17/": "c++:17",
+        outside: "some",
+        f"llm:{workdir}/some": "llm:some",
+        f"file:{workdir}/some/x.jsonl?llm=1": "file:x.jsonl?llm=1",
+        f"reference:ntrex+own:{outside}/x.jsonl": "reference:ntrex+own:x.jsonl",
+        **{same: same for same in ("/no directory", "org/name", "llm:org/name?seed=1", "query: ", "a/" * 3000)},
+    }
+    spec = {"backbone": {"model": list(named), "prompts": [["default", 1]]}}
+    arguments = {"spec": spec, "training": {"text": {f"file:{workdir}/some/x.jsonl": "abc"}}}
+    trained = {f"file:{workdir}/some/x.jsonl", "FloresPrecision"}
+    placed = meta.model_copy(update={"loader_kwargs": arguments, "training_datasets": trained})
     cache.save_to_cache(TaskResult.from_disk(path), placed)
     cache.write_card(placed, None, hardware("cpu"))
-    written = [json.loads((path.parent / name).read_text()) for name in ("model_meta.json", CARD)]
-    expected = {"backbone": {"model": "tuned", "prompts": [["default", "/no directory"]]}}
-    assert [written[0]["loader_kwargs"]["spec"], written[1]["spec"]] == [expected] * 2
+    written, card = (json.loads((path.parent / name).read_text()) for name in ("model_meta.json", CARD))
+    expected = {"backbone": {"model": list(named.values()), "prompts": [["default", 1]]}}
+    assert [written["loader_kwargs"]["spec"], card["spec"]] == [expected] * 2
+    assert card["training"] == {"text": {"file:x.jsonl": "abc"}}
+    assert sorted(written["training_datasets"]) == ["FloresPrecision", "file:x.jsonl"]
     assert placed.loader_kwargs["spec"] is spec  # it can still be loaded
+    assert workdir.name not in "".join(file.read_text() for file in path.parent.glob("*.json*"))
 
 
 def test_a_root_that_cannot_be_written_is_refused(tmp_path):
