@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xalign_models import __version__
-from xalign_models.cli.app import Device, Json, err, out, print_json, print_rows, split_list
+from xalign_models.cli.app import Device, Json, err, language_codes, out, print_json, print_rows, split_list
 from xalign_models.errors import DataError, ModelError, ResultsError
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ def analyse(
     """Answer a question about models with tables (CSV, JSON) and figures (PNG, SVG)."""
     err.print("loading mteb ...", highlight=False) if err.is_terminal else None
     from tasks.analyses import ANALYSES, Request, figures
-    from xalign_models.languages import canonical
     from xalign_models.paths import atomic_write_text
 
     if name is None:
@@ -62,8 +61,7 @@ def analyse(
         raise DataError(f"--rows {rows}: at least 1 is needed.")
     if output.exists() and not output.is_dir():
         raise ResultsError(f"--output {output} is a file; name a directory.")
-    codes = tuple(dict.fromkeys(canonical(one) for one in split_list(languages)))
-    request = Request(tuple(split_list(models)), results, device, rows, codes or None)
+    request = Request(tuple(split_list(models)), results, device, rows, language_codes(languages, None))
     findings = ANALYSES[name].analyse(request)
     document = report(name, request, findings)
     for table, frame in findings.tables.items():

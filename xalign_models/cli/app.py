@@ -7,15 +7,16 @@ import logging
 import os
 import sys
 import warnings
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from xalign_models import __version__
-from xalign_models.errors import XAlignError
+from xalign_models.errors import LanguageError, XAlignError
 
+Default = TypeVar("Default")
 app = typer.Typer(
     help="Fit, score and compare cross-lingually aligned text embeddings.",
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
@@ -109,3 +110,27 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool, right: tuple[str, ...]
 def split_list(values: list[str] | None) -> list[str]:
     """Options that may be repeated or hold commas: ``-m a -m b,c`` is a, b, c."""
     return [part.strip() for value in values or () for part in value.split(",") if part.strip()]
+
+
+def language_codes(values: list[str] | None, default: Default, **words: Default) -> Default | tuple[str, ...]:
+    """``--languages`` as canonical codes, each once.
+
+    Args:
+        values: What was given.
+        default: Where nothing was.
+        **words: What ``all`` or ``core`` is for the command, if it is anything; each stands alone.
+
+    Raises:
+        LanguageError: No language has such a code, or a word is not alone (as a code, ``all`` would be Allar).
+    """
+    from xalign_models.languages import canonical
+
+    given = split_list(values)
+    if not given:
+        return default
+    if len(given) == 1 and given[0] in words:
+        return words[given[0]]
+    if {"all", "core"} & {*given}:
+        alone = "".join(f", or `{word}` alone" for word in words)
+        raise LanguageError(f"--languages {','.join(given)} is not possible; give codes{alone}.")
+    return tuple(dict.fromkeys(canonical(one) for one in given))

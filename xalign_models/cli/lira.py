@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xalign_models.cli.app import Device, Json, err, out, print_rows, split_list
+from xalign_models.cli.app import Device, Json, err, language_codes, out, print_rows, split_list
 from xalign_models.cli.training import OVER, Change, _check_output, group
 from xalign_models.errors import DataError, ModelError
 from xalign_models.specs import Dtype
@@ -58,7 +58,9 @@ def translate(
         str | None,
         typer.Option(help="Have it score them too: expected_score:MODEL or generate:MODEL; by default the config's."),
     ] = None,
-    languages: Annotated[list[str] | None, typer.Option(help="Language codes; by default all that there are.")] = None,
+    languages: Annotated[
+        list[str] | None, typer.Option(help="Language codes; by default `all` that there are.")
+    ] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="Most rows of a corpus, per language.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder for the translations; by default in the cache.")
@@ -74,7 +76,6 @@ def translate(
 
     Interrupted, the same command goes on where it was; nothing is translated twice.
     """
-    from xalign_models.languages import canonical
     from xalign_models.lira.candidates import judge_all
     from xalign_models.lira.config import load_config
     from xalign_models.lira.critics import Scores, make_critic
@@ -93,7 +94,7 @@ def translate(
         raise DataError("Name --texts and --translators, or a --config that has both.")
     if change and not config:
         raise DataError("--set changes fields of a --config; name one.")
-    codes = [canonical(one) for one in split_list(languages)]
+    codes = language_codes(languages, (), all=())
     made = [Translations(make_translator(one, device, dtype), output, batch_size) for one in dict.fromkeys(named)]
     stream = _texts(split_list(texts), codes, rows, read)
     wanted = list(stream) if critic else []

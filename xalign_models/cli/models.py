@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from xalign_models.cli.app import Device, Json, out, print_rows, split_list
+from xalign_models.cli.app import Device, Json, language_codes, out, print_rows, split_list
 from xalign_models.errors import ModelError
 from xalign_models.specs import Dtype, Pooling
 
@@ -126,7 +126,7 @@ def fit(
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write the model to.")],
     param: Annotated[list[str] | None, typer.Option(help="NAME=VALUE of the method, e.g. --param k=15.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Rows per language and corpus.")] = None,
-    languages: Annotated[list[str] | None, typer.Option(help="Languages to fit; all of the corpus by default.")] = None,
+    languages: Annotated[list[str] | None, typer.Option(help="Language codes; by default `all` of the corpus.")] = None,
     label: Annotated[
         str | None,
         typer.Option(help="First part of the model's name; by default the method and its parameters' values."),
@@ -143,7 +143,6 @@ def fit(
 
     from xalign_models import registry
     from xalign_models.alignments import METHODS
-    from xalign_models.languages import canonical
     from xalign_models.specs import AlignmentSpec, ModelSpec
 
     if method not in METHODS:
@@ -163,9 +162,7 @@ def fit(
     if label is not None and not re.fullmatch(r"(?!.*__)[\w.-]+", label):
         raise ModelError(f"--label {label!r}: letters, digits, '.', '-' and single '_' can be part of a model's name.")
     label = label or "-".join([method, *(str(value) for _, value in params)])
-    alignment = AlignmentSpec(
-        label, method, tuple(params), corpora, limit, tuple(canonical(one) for one in split_list(languages)) or None
-    )
+    alignment = AlignmentSpec(label, method, tuple(params), corpora, limit, language_codes(languages, None, all=None))
     found = registry.find_spec(backbone, **overrides(layer, pooling, dtype, max_tokens, prompt))
     if found.alignment:
         raise ModelError(f"--backbone {backbone} is aligned already; give its backbone, {found.backbone.name}.")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from xalign_models.cli.app import Device, Json, Output, err, out, print_json, split_list
+from xalign_models.cli.app import Device, Json, Output, err, language_codes, out, print_json, split_list
 from xalign_models.cli.models import Layer, MaxTokens, Pool, Precision, Prompt, overrides
 from xalign_models.errors import DataError, ModelError
 
@@ -68,7 +68,6 @@ def run(
     from tasks import BENCHMARKS, register_with_mteb
     from xalign_models.harness.running import CORE
     from xalign_models.harness.running import run as run_here
-    from xalign_models.languages import canonical
     from xalign_models.store import open_store
 
     register_with_mteb()
@@ -76,8 +75,7 @@ def run(
     if benchmark and benchmark not in BENCHMARKS:
         members = _members(benchmark)
         names += [task.metadata.name for task in members] if languages else members
-    codes = split_list(languages)
-    chosen = None if codes == ["all"] else CORE if codes in ([], ["core"]) else [canonical(code) for code in codes]
+    chosen = language_codes(languages, CORE, core=CORE, all=None)
     wanted = split_list(models) or list(EMBEDDED_MODELS)
     failed = []
     outcomes: list[dict[str, Any]] = []

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from xalign_models.cli.app import Device, out, split_list
+from xalign_models.cli.app import Device, language_codes, out, split_list
 from xalign_models.errors import ModelError
 from xalign_models.specs import Dtype
 
@@ -57,15 +57,13 @@ def contrastive(
     from xalign_models import registry
     from xalign_models.contrastive.config import PAPER_LANGUAGES, ContrastiveConfig
     from xalign_models.contrastive.run import train
-    from xalign_models.languages import canonical
     from xalign_models.training.processes import is_main_process
 
     _check_output(output)
-    codes = tuple(canonical(one) for one in split_list(languages))
     config = ContrastiveConfig(
-        pairs=pairs, samples=samples, languages=codes or PAPER_LANGUAGES, epochs=epochs, max_steps=max_steps,
-        batch_size=batch_size, accumulation=accumulation, cached=cached, learning_rate=lr, rank=rank, tau=tau,
-        seed=seed, dtype=dtype,
+        pairs=pairs, samples=samples, languages=language_codes(languages, PAPER_LANGUAGES), epochs=epochs,
+        max_steps=max_steps, batch_size=batch_size, accumulation=accumulation, cached=cached, learning_rate=lr,
+        rank=rank, tau=tau, seed=seed, dtype=dtype,
     )  # fmt: skip
     spec = train(registry.find_spec(backbone), config, output, device)
     if is_main_process():

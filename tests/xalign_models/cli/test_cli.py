@@ -13,6 +13,7 @@ import pytest
 from xalign_models import __version__
 from xalign_models.cli import main
 from xalign_models.cli.models import overrides
+from xalign_models.cli.app import language_codes
 
 
 @pytest.fixture
@@ -65,6 +66,8 @@ def write_bad(folder):
         (("-t", "FlorsPrecision"), ("FlorsPrecision", "FloresPrecision")),
         (("--benchmark", "nonsense"), ("nonsense", "XAlign(parallel)")),
         (("--languages", "nonsense", "-t", "FloresPrecision"), ("nonsense",)),
+        (("--languages", "all,de"), ("--languages all,de", "give codes, or `core` alone, or `all` alone")),
+        (("--languages", "de", "--languages", "core"), ("--languages de,core", "`core` alone")),
         (("--languages", "epo", "-t", "FloresPrecision"), ("epo", "--languages")[1:]),
         (("-t", "FloresPrecision"), ("XALIGN_DATA", "github.com/facebookresearch/flores")),
         (("-t", "Tatoeba36"), ("XALIGN_DATA", "LASER")),
@@ -124,6 +127,7 @@ def fit(method, backbone, *arguments):
         ("centered", ("--limit", "0"), ("--limit",)),
         ("centered", ("--languages", "tur"), ("tur-Latn", "deu-Latn, eng-Latn, fra-Latn")),
         ("centered", ("--languages", "nonsense"), ("nonsense",)),
+        ("centered", ("--languages", "de,all"), ("--languages de,all", "give codes, or `all` alone.")),
         ("centered", ("--corpus", "nonsense"), ("nonsense", "lingua")),
         ("centered", ("--corpus", "lingua"), ("XALIGN_DATA", "lingua-go")),
         ("procrustes", ("--corpus", "own:bad"), ("fra-Latn has 1 rows and English 2",)),
@@ -207,6 +211,24 @@ def test_prompts_go_by_what_is_looked_up():
 def test_models_of_different_fits_can_have_names_of_their_own(xalign, workdir, tiny_model, own):
     _, out, _ = xalign(*fit("centered", tiny_model, "--limit", "20", "--label", "centered-20"))
     assert out == "xalign/centered-20__tiny__fit: model\n"
+
+
+def test_languages_are_codes_or_one_word():
+    words = {"all": None, "core": ("tha-Thai",)}
+    assert (
+        language_codes(None, ("eng-Latn",), **words) == language_codes([","], ("eng-Latn",), **words) == ("eng-Latn",)
+    )
+    assert language_codes(["all"], (), **words) is None
+    assert language_codes(["core"], (), **words) == ("tha-Thai",)
+    assert language_codes(["de,deu", "all-Mlym"], (), **words) == ("deu-Latn", "all-Mlym")
+
+
+def test_all_languages_are_those_of_the_corpus(xalign, workdir, tiny_model, own):
+    names = []
+    for languages in ((), ("--languages", "all"), ("--languages", "de,deu,eng")):
+        assert xalign(*fit("centered", tiny_model, *languages))[0] == 0
+        names.append(json.loads((workdir / "model" / "xalign.json").read_text())["spec"]["alignment"]["languages"])
+    assert names == [None, None, ["deu-Latn", "eng-Latn"]]
 
 
 def test_fit_run_and_leaderboard(xalign, workdir, tiny_model, own):

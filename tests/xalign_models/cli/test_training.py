@@ -59,6 +59,7 @@ def test_options_reach_the_training(train, workdir):
         (("--samples", 31), ("--samples 31", "has 30 rows")),
         (("--languages", "de"), ("deu-Latn", "arb-Arab")),
         (("--languages", "xx-nonsense"), ("xx-nonsense",)),
+        (("--languages", "all"), ("--languages all", "give codes.")),
         (("--pairs", "nonsense"), ("nonsense", "ntrex")),
         (("--pairs", "lingua"), ("XALIGN_DATA",)),
         (("--pairs", "ntrex"), ("XALIGN_DATA",)),

@@ -170,6 +170,7 @@ def test_both_stages_and_a_variant_by_command(xalign: Xalign, lira_config: Calla
         (("translate", "--texts", "x.txt", "--translators", "llm:a", "--set", "a=1"), "--set changes fields"),
         (("translate", "--texts", "x.txt", "--translators", "gemma"), "--translators 'gemma'"),
         (("translate", "--texts", "de.txt", "--translators", "reference:ntrex"), "which one language"),
+        (("translate", "--texts", "de.txt", "--translators", "reference:ntrex", "--languages", "all"), "one language"),
         (("translate", "--texts", "NoTask", "--translators", "llm:a"), "Unknown task 'NoTask'"),
         (("train", "lira", "--stage", "lasr", "-o", "m"), "--from names the directory"),
         (("train", "lira", "--stage", "arca", "--from", "x", "-o", "m"), "--from names the directory"),
