@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from xalign_models.errors import ResultsError
 from xalign_models.harness.board import Board, Cell, Row
-from xalign_models.harness.leaderboard import choose
+from xalign_models.harness.leaderboard import choose_models
 
 if TYPE_CHECKING:
     from mteb.benchmarks.benchmark import Benchmark
@@ -97,7 +97,7 @@ def board(results: Results, benchmark: str, models: Collection[str] | None = Non
     Args:
         results: From :func:`xalign_models.harness.reading.read_results`.
         benchmark: Its name.
-        models: Names, with or without ``xalign/``; None is all that have any of it.
+        models: Names, with or without ``xalign/``, directories or hub ids; None is all that have any of it.
 
     Raises:
         ResultsError: There is no such benchmark, or no result of it.
@@ -109,7 +109,7 @@ def board(results: Results, benchmark: str, models: Collection[str] | None = Non
     having = sorted({model for model, task in results.tables if task in tasks})
     if not having:
         raise ResultsError(f'No results of {benchmark}; `xalign run --benchmark "{benchmark}" -m MODEL` makes them.')
-    chosen = choose(having, models, f"{benchmark} and model")
+    chosen = choose_models(having, models, f"{benchmark} and model")
     rows = {one: dict(_rows(results, one, chosen)) for one in members}
     mean: dict[str, Cell] = {}
     for model in chosen:

@@ -69,6 +69,18 @@ def find_spec(model: str, **overrides: Any) -> ModelSpec:
     return dataclasses.replace(spec, backbone=backbone)
 
 
+def name_of(model: str) -> str:
+    """The name that a model's results are kept under: a saved model's own, else its spec's.
+
+    Args:
+        model: As :func:`find_spec` takes it.
+
+    Raises:
+        ModelError: No such model.
+    """
+    return _saved_name(Path(model)) if _is_saved(Path(model), {}) else find_spec(model).name
+
+
 def directory_of(name: str) -> Path:
     """Where a model of this name lies that was trained without saying where."""
     return cache_dir() / "models" / name.removeprefix("xalign/")
@@ -305,6 +317,10 @@ def _card(directory: Path) -> dict[str, Any]:
     return card if card.get("content") == assets.directory_fingerprint(directory) else {}
 
 
+def _saved_name(directory: Path) -> str:
+    return str(_card(directory).get("name", f"local/{_slug(directory.resolve().name)}"))
+
+
 def _directory_encoder(directory: Path, device: str, store: EmbeddingStore | None) -> XAlignEncoder:
     from sentence_transformers.sentence_transformer.modules import Normalize
 
@@ -325,10 +341,9 @@ def _directory_encoder(directory: Path, device: str, store: EmbeddingStore | Non
 
 def _saved_meta(directory: Path) -> ModelMeta:
     card = _card(directory)
-    name = card.get("name", f"local/{_slug(directory.resolve().name)}")
     fixed = card.get("revision") or assets.directory_fingerprint(directory)[:16]
     spec = {"spec": card["spec"]} if "spec" in card else {}
-    return _meta(name, fixed, set(card.get("training_datasets", ())), None, None, spec)
+    return _meta(_saved_name(directory), fixed, set(card.get("training_datasets", ())), None, None, spec)
 
 
 def _trained_on(spec: ModelSpec) -> set[str]:

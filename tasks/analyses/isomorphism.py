@@ -16,7 +16,7 @@ from tasks.isomorphism import STAGES
 from xalign_models.errors import LanguageError, ResultsError
 from xalign_models.harness.reading import TaskScores, read_results
 from xalign_models.languages import canonical, display_name, to_flores, to_iso639_1
-from xalign_models.registry import find_spec
+from xalign_models.registry import name_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +76,7 @@ def _read(root: Path) -> Mapping[tuple[str, str], TaskScores]:
 
 
 def _name(model: str, scored: Sequence[str]) -> str:
-    return next((name for name in (model, f"xalign/{model}") if name in scored), "") or find_spec(model).name
+    return next((name for name in (model, f"xalign/{model}") if name in scored), "") or name_of(model)
 
 
 def _has(results: Mapping[tuple[str, str], TaskScores], key: tuple[str, str], languages: Sequence[str]) -> bool:

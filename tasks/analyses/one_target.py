@@ -12,7 +12,7 @@ import pandas as pd
 from tasks.analyses import figures
 from tasks.analyses.base import Findings, Request, read_published
 from xalign_models.errors import ResultsError
-from xalign_models.harness.leaderboard import choose
+from xalign_models.harness.leaderboard import choose_models
 from xalign_models.harness.reading import TaskScores, read_results
 from xalign_models.languages import display_name
 
@@ -53,7 +53,7 @@ def _results(request: Request) -> dict[str, TaskScores]:
     try:
         tables = read_results(request.results, tasks=(TASK,)).tables
         scored = [model for model, task in tables if task == TASK]
-        if names := choose(scored, request.models or None, TASK):
+        if names := choose_models(scored, request.models or None, TASK):
             return {name: tables[name, TASK] for name in names}
     except ResultsError as error:
         reason = str(error)

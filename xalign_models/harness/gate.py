@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_models.errors import ResultsError
 from xalign_models.harness.board import wrap
-from xalign_models.harness.leaderboard import choose
+from xalign_models.harness.leaderboard import choose, choose_models
 from xalign_models.harness.reading import Results, TaskScores, into_and_from, language_pairs
 from xalign_models.paths import atomic_write_text
 
@@ -151,13 +151,13 @@ def make_baseline(
 
     Args:
         results: The results that are to be kept up.
-        models: Names, with or without ``xalign/``; None is all.
+        models: Names, with or without ``xalign/``, directories or hub ids; None is all.
         tasks: Names; None is all.
 
     Raises:
         ResultsError: A name has no results, or one of the chosen results is unreadable.
     """
-    chosen = set(choose(results.models, models, "model")), set(choose(results.tasks, tasks, "task"))
+    chosen = set(choose_models(results.models, models)), set(choose(results.tasks, tasks, "task"))
     broken = [path for (model, task), path in results.unreadable.items() if model in chosen[0] and task in chosen[1]]
     if broken:
         raise ResultsError(f"No baseline: {', '.join(map(str, broken))} cannot be read; `xalign run` makes it anew.")

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from statistics import fmean
 
-from xalign_models.errors import ResultsError
+from xalign_models.errors import ModelError, ResultsError
 from xalign_models.harness.board import Board, Cell, Row
 from xalign_models.harness.reading import (
     MAIN,
@@ -20,6 +20,7 @@ from xalign_models.harness.reading import (
     read_published,
 )
 from xalign_models.harness.significance import ALPHA, Items, sign_flip_test
+from xalign_models.registry import name_of
 
 DIRECTIONS: dict[str, dict[str, str]] = {"Tatoeba36": {"eng→X": "eng_Latn-*", "X→eng": "*-eng_Latn"}}
 """Tasks whose two directions are two columns: their headers and their subsets."""
@@ -39,7 +40,7 @@ def leaderboard(
 
     Args:
         results: From :func:`xalign_models.harness.reading.read_results`.
-        models: Names, with or without ``xalign/``; None is all.
+        models: Names, with or without ``xalign/``, directories or hub ids; None is all.
         tasks: Names; None is all.
         metric: ``main_score`` is each task's own.
         significance: Test the differences of which ranks were kept item by item.
@@ -47,7 +48,7 @@ def leaderboard(
     Raises:
         ResultsError: No readable result is left, or a name has none.
     """
-    rows = {row.name: row for row in _empty_rows(results, choose(results.models, models, "model"))}
+    rows = {row.name: row for row in _empty_rows(results, choose_models(results.models, models))}
     hits = Items(metric) if significance else None
     columns: list[str] = []
     for task in choose(results.tasks, tasks, "task"):
@@ -84,6 +85,26 @@ def choose(known: Sequence[str], wanted: Collection[str] | None, kind: str) -> l
             near = difflib.get_close_matches(name, known, n=3, cutoff=0.3) or known[:3]
             raise ResultsError(f"No results of {kind} {name!r}; there are some of {', '.join(near) or 'none'}.")
     return [name for name in known if name in wanted or name.removeprefix("xalign/") in wanted]
+
+
+def choose_models(known: Sequence[str], wanted: Collection[str] | None, kind: str = "model") -> list[str]:
+    """As :func:`choose`, models being called by anything that ``xalign run`` takes.
+
+    Raises:
+        ResultsError: One of them is not known; the message names the nearest.
+    """
+    return choose(known, wanted and [_called(one, known) for one in wanted], kind)
+
+
+def _called(model: str, known: Sequence[str]) -> str:
+    """What the results call a model; if they do not have it, as it was given."""
+    if {model, f"xalign/{model}"} & set(known):
+        return model
+    try:
+        name = name_of(model)
+    except ModelError:
+        return model
+    return name if name in known else model
 
 
 def _empty_rows(results: Results, models: Collection[str]) -> list[Row]:
@@ -184,7 +205,7 @@ def detail(
     Args:
         results: From :func:`xalign_models.harness.reading.read_results`.
         task: Its name.
-        models: Names, with or without ``xalign/``; None is all.
+        models: Names, with or without ``xalign/``, directories or hub ids; None is all.
         metric: ``main_score`` is the task's own.
         published: Put the published numbers of the same task, metric and subset beside.
 
@@ -192,7 +213,8 @@ def detail(
         ResultsError: No such results.
     """
     choose(results.tasks, [task], "task")
-    chosen = choose([model for model in results.models if (model, task) in results.tables], models, f"{task} and model")
+    having = [model for model in results.models if (model, task) in results.tables]
+    chosen = choose_models(having, models, f"{task} and model")
     heads = _empty_rows(results, chosen)
     cells: dict[str, dict[str, Cell]] = {"mean": {}}
     columns: list[str] = []

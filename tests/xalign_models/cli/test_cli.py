@@ -12,8 +12,8 @@ import pytest
 
 from xalign_models import __version__
 from xalign_models.cli import main
-from xalign_models.cli.models import overrides
 from xalign_models.cli.app import language_codes
+from xalign_models.cli.models import overrides
 
 
 @pytest.fixture
@@ -249,7 +249,13 @@ def test_fit_run_and_leaderboard(xalign, workdir, tiny_model, own):
     assert [line.split(": ")[1] for line in err] == [f"{again} (not fitted for fra-Latn)", again]
     status, out, err = xalign("leaderboard", "--json")
     assert (status, err) == (0, [])
-    assert "xalign/plain__tiny" in json.dumps(json.loads(out))
+    assert [row["name"] for row in json.loads(out)["rows"]] == ["xalign/plain__tiny", "xalign/lir-2__tiny__fit"]
+    for given, name in (("model", "xalign/lir-2__tiny__fit"), (tiny_model, "xalign/plain__tiny")):  # as `run` was told
+        assert [row["name"] for row in json.loads(xalign("leaderboard", "-m", given, "--json")[1])["rows"]] == [name]
+    assert one_error(
+        xalign("leaderboard", "-m", "multilingual-e5-small"), "No results of model 'multilingual-e5-small'"
+    )
+    assert one_error(xalign("leaderboard", "-m", "nope"), "model 'nope'; there are some of xalign")
     assert one_error(xalign("run", "-m", "model", "-t", "OwnParallel", "--layer", "1"), "saved model", "layer")
 
 

@@ -142,6 +142,25 @@ def test_choice_of_models_tasks_and_metric(put, tmp_path) -> None:
             leaderboard(results, **wrong)
 
 
+def test_models_may_be_called_as_for_a_run(put, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ("xalign/plain__LaBSE", "xalign/plain__org-foreign", "org/foreign", "xalign/plain__here")
+    for model in names:
+        put(model, "T", {"en": 0.5})
+    (tmp_path / "some" / "here").mkdir(parents=True)
+    results = read_results(tmp_path)
+    for given, expected in (
+        ("LaBSE", names[0]),  # a backbone
+        ("plain__LaBSE", names[0]),
+        ("org/foreign", names[2]),  # what the results call so comes first
+        ("some/here", names[3]),
+    ):
+        assert cells(leaderboard(results, models=[given])).keys() == {expected}
+        assert cells(detail(results, "T", models=[given]))["mean"].keys() == {expected.removeprefix("xalign/")}
+    (tmp_path / "results" / "org__foreign" / "r1" / "T.json").unlink()
+    assert cells(leaderboard(read_results(tmp_path), models=["org/foreign"])).keys() == {names[1]}
+
+
 # significance
 
 
