@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
 from statistics import fmean
@@ -36,7 +36,9 @@ Scores = dict[tuple[str, str, str], float]
 
 
 def analyse(request: Request) -> Findings:
-    """Matrices, means and heat maps of models that ``xalign run`` has scored on IsomorphismStudy; all by default.
+    """Matrices, means and heat maps of models that ``xalign run`` has scored on IsomorphismStudy in the languages.
+
+    By default those of all such models.
 
     Raises:
         LanguageError: Fewer than two languages.
@@ -48,7 +50,8 @@ def analyse(request: Request) -> Findings:
         raise LanguageError(f"--languages {languages[0]}: the study is of pairs; name at least two.")
     results = _read(request.results)
     scored = sorted({model for model, task in results if task == TASK})
-    names = {_name(model, scored): model for model in request.models or scored}
+    having = [model for model in scored if _has(results, (model, TASK), languages)]
+    names = {_name(model, scored): model for model in request.models or having}
     _require(names, results, languages, request.results)
     tables = {name.removeprefix("xalign/"): results[name, TASK] for name in names}
     ours = {label: _scores(table, languages) for label, table in tables.items()}
@@ -63,7 +66,7 @@ def analyse(request: Request) -> Findings:
             "directions": _directions(shown, languages),
         },
         figures={label.replace("/", "__"): _heat_maps(label, one, languages) for label, one in ours.items()},
-        notes=_notes(tables, raw, theirs),
+        notes=(*_notes(tables, raw, theirs), *_left_out([] if request.models else scored, names)),
         data={f"{TASK} {label}": str(table.dataset_revision) for label, table in tables.items()},
     )
 
@@ -210,6 +213,11 @@ def _heat_maps(label: str, scores: Scores, languages: Sequence[str]) -> Figure:
                     axis.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=8, color=colour)
         figure.colorbar(image, ax=axes, label=f"precision at {KS[0]} (share of queries)", shrink=0.85)
     return figure
+
+
+def _left_out(scored: Sequence[str], names: Mapping[str, str]) -> Iterator[str]:
+    if left := [name.removeprefix("xalign/") for name in scored if name not in names]:
+        yield f"Left out, not scored in all of these languages: {', '.join(left)}."
 
 
 def _notes(

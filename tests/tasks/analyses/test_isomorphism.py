@@ -172,6 +172,18 @@ def test_a_name_without_xalign_and_no_name_at_all(put, tmp_path):
         assert all("/" not in title for title in found.figures)
 
 
+def test_by_default_models_that_lack_the_languages_are_left_out_and_named(put, tmp_path):
+    seven(put, SELF)
+    put(EN)  # in three of them
+    findings = analyse(Request((), tmp_path))
+    assert set(findings.tables["summary"]["model"]) == {SELF.removeprefix("xalign/")}
+    assert findings.notes[-1] == f"Left out, not scored in all of these languages: {EN.removeprefix('xalign/')}."
+    for request in (Request((), tmp_path, languages=THREE[:2]), Request((SELF,), tmp_path)):
+        assert not any("Left out" in note for note in analyse(request).notes)
+    with pytest.raises(ResultsError, match=f"for {EN} under"):
+        analyse(Request((SELF, EN), tmp_path))
+
+
 def test_other_text_is_said(put, tmp_path):
     put(SELF)
     put(EN, revision="local-2")
