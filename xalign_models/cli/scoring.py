@@ -202,11 +202,12 @@ def gate(
 
     path = baseline or Path(output) / "results" / "baseline.json"
     results = read_results(Path(output))
+    chosen = split_list(models) or None, split_list(tasks) or None
     if update:
-        gates.write_baseline(path, gates.make_baseline(results, split_list(models) or None, split_list(tasks) or None))
+        gates.write_baseline(path, gates.make_baseline(results, *chosen))
         out.print(f"wrote {path}", highlight=False, soft_wrap=True)
         return
-    report = gates.compare(results, gates.read_baseline(path))
+    report = gates.compare(results, gates.read_baseline(path), *chosen)
     if json:
         print_json(report.to_json())
     else:

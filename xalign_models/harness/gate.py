@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from itertools import product
 from math import isfinite
 from pathlib import Path
 from statistics import fmean
@@ -205,28 +206,41 @@ def read_baseline(path: Path) -> dict[str, Any]:
     raise ResultsError(f"{path} is no baseline (JSON with 'tolerance' and 'scores'); restore it or make it anew.")
 
 
-def compare(results: Results, baseline: Mapping[str, Any]) -> GateReport:
+def compare(
+    results: Results,
+    baseline: Mapping[str, Any],
+    models: Collection[str] | None = None,
+    tasks: Collection[str] | None = None,
+) -> GateReport:
     """Every number of the baseline against the results.
 
     Subsets in languages that the baseline does not have are left out, so that a wider run is compared like for like.
 
+    Args:
+        results: What there is now.
+        baseline: From :func:`read_baseline`.
+        models: Names, with or without ``xalign/``, directories or hub ids; None is all.
+        tasks: Names; None is all.
+
     Raises:
-        ResultsError: The baseline lacks a field.
+        ResultsError: The baseline lacks a field, or neither it nor the results have a name.
     """
     tolerances = {"default": TOLERANCE, **baseline["tolerance"]}
     rows: list[GateRow] = []
-    guarded: set[tuple[str, str]] = set()
     try:
-        for model, of_model in baseline["scores"].items():
-            for task, entry in of_model.items():
-                guarded.add((model, task))
-                tolerance = float(tolerances.get(task, tolerances["default"]))
-                rows += _judge(results.tables.get((model, task)), entry, (model, task), tolerance)
+        entries = {(model, task): entry for model, each in baseline["scores"].items() for task, entry in each.items()}
+        keys = {*entries, *results.tables}
+        kept = choose_models(sorted({model for model, _ in keys}), models)
+        chosen = set(product(kept, choose(sorted({task for _, task in keys}), tasks, "task")))
+        guarded = chosen & entries.keys()
+        for model, task in guarded:
+            tolerance = float(tolerances.get(task, tolerances["default"]))
+            rows += _judge(results.tables.get((model, task)), entries[model, task], (model, task), tolerance)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ResultsError(f"The baseline is malformed ({type(error).__name__}: {error}); make it anew.") from None
     rows.sort(key=lambda row: (_ORDER.index(row.verdict), row.model, row.task, row.language != "mean", row.language))
     unreadable = tuple(path for key, path in results.unreadable.items() if key in guarded)
-    return GateReport(tuple(rows), unreadable, tuple(key for key in results.tables if key not in guarded))
+    return GateReport(tuple(rows), unreadable, tuple(key for key in results.tables if key in chosen - guarded))
 
 
 def _judge(

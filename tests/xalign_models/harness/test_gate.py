@@ -184,6 +184,27 @@ def test_what_the_baseline_lacks_is_counted(results) -> None:
     assert "results that the baseline does not have: 2" in report.summary()
 
 
+def test_only_what_is_chosen_is_compared(results, put, tmp_path) -> None:
+    baseline = make_baseline(results, models=[A])
+    baseline["scores"]["xalign/gone__tiny"] = {"S": baseline["scores"][A]["S"]}
+    put(A, "P", dict.fromkeys(PAIRS, 0.1))
+    results = read_results(tmp_path)
+    for models, tasks, code, keys, unguarded in (
+        (None, None, 1, {(A, "S"), (A, "P"), ("xalign/gone__tiny", "S")}, ((B, "S"),)),
+        (["plain__tiny"], ["S"], 0, {(A, "S")}, ()),
+        ([A], ["P"], 1, {(A, "P")}, ()),
+        (None, ["S"], 2, {(A, "S"), ("xalign/gone__tiny", "S")}, ((B, "S"),)),
+        (["gone__tiny"], None, 2, {("xalign/gone__tiny", "S")}, ()),  # of the baseline alone
+        ([B], None, 2, set(), ((B, "S"),)),  # of the results alone
+    ):
+        report = compare(results, baseline, models, tasks)
+        assert {(row.model, row.task) for row in report.rows} == keys
+        assert (report.exit_code, report.unguarded) == (code, unguarded)
+    for wrong in ({"models": ["nope"]}, {"tasks": ["nope"]}):
+        with pytest.raises(ResultsError, match="'nope'; there are some of"):
+            compare(results, baseline, **wrong)
+
+
 @pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"tolerance": 1, "scores": {}}'])
 def test_no_baseline_is_one_clear_line(tmp_path, content: str | None) -> None:
     path = tmp_path / "baseline.json"
