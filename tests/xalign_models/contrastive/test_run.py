@@ -83,6 +83,7 @@ def test_checkpoints_of_another_training_are_refused(run, workdir, text, monkeyp
         patch.setattr(training, "fit", killed)
         with pytest.raises(KeyboardInterrupt):
             run()
+    (workdir / ".model.training" / "checkpoint-1").mkdir()
     with pytest.raises(ModelError) as error:
         run(config=dataclasses.replace(QUICK, learning_rate=1e-3, tau=0.1))
     message = str(error.value)

@@ -82,7 +82,8 @@ def test_a_damaged_file_is_skipped_and_named(put, tmp_path, caplog, content: str
     results = read_results(tmp_path)
     assert list(results.tables) == [(PLAIN, "U")]  # the old revision does not stand in for the damaged one
     assert results.unreadable == {(PLAIN, "T"): folder / "T.json"}
-    (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    ignored, warning = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "revision old is ignored" in ignored
     assert str(folder / "T.json") in warning
     assert "xalign run" in warning
     assert "\n" not in warning

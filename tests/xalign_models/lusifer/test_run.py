@@ -259,6 +259,7 @@ def test_checkpoints_of_another_configuration_are_refused(train, workdir, monkey
         patch.setattr(Trainer, "run", killed)
         with pytest.raises(Killed):
             train(1, "model")
+    (workdir / ".model.training" / "checkpoint-1").mkdir()
     with pytest.raises(ModelError) as error:
         train(1, "model", rank=2, seed=3, stages={1: {"mask_ratio": 0.3}})
     assert "seed (0 then, 3 now), stage.mask_ratio (0.5 then, 0.3 now), text" in str(error.value)

@@ -107,8 +107,8 @@ def test_scores_files_and_vectors_are_the_local_runs(inline, models, workdir):
     assert (
         inline.done
         == ["_look", "OwnParallel xalign/plain__tiny"]
-        + ["OwnParallel xalign/plain__procrustes"] * 3
-        + ["OwnParallel xalign/plain__centered"] * 3
+        + ["OwnParallel xalign/procrustes__tiny"] * 3
+        + ["OwnParallel xalign/centered__tiny"] * 3
     )
     assert inline.near == [None, None] + ["node-1"] * 6
     with EmbeddingStore(workdir / "local-store", 1 << 26) as store:
@@ -131,13 +131,13 @@ def test_scores_files_and_vectors_are_the_local_runs(inline, models, workdir):
 
 
 def test_a_run_does_only_what_is_missing(inline, models, workdir):
-    inline.lose["OwnParallel xalign/plain__centered"] = True  # one of its three units
+    inline.lose["OwnParallel xalign/centered__tiny"] = True  # one of its three units
     first = {one.model: one for one in run(models, workdir / "out")}
     assert "was lost 4 times" in first["xalign/centered__tiny"].error
     assert first["xalign/procrustes__tiny"].result is not None
     inline.done.clear()
     second = {one.model: one for one in run(models, workdir / "out")}
-    assert inline.done == ["_look", "OwnParallel xalign/plain__centered"]
+    assert inline.done == ["_look", "OwnParallel xalign/centered__tiny"]
     assert [one.fresh for one in second.values()].count(True) == 1
     assert len(second["xalign/centered__tiny"].result.scores["test"]) == 6
 
