@@ -8,15 +8,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tqdm.auto import tqdm
 
 from xalign_models.errors import ModelError
+from xalign_models.limits import at_least
 from xalign_models.on_ray.cluster import RETRIES, Cluster, use_threads
 from xalign_models.paths import atomic_file, atomic_write_text
 from xalign_models.registry import load_encoder
+from xalign_models.specs import digest
 
 if TYPE_CHECKING:
     from xalign_models.encoder import XAlignEncoder
@@ -44,15 +47,17 @@ def encode_corpus(
 ) -> list[Path]:
     """Vectors of any number of texts, written in shards by the workers to a folder that all machines share.
 
-    The driver holds ``2 x actors`` shards of text and no vectors. A shard that is there is not encoded again, so that a
-    stopped run goes on; a lost actor is started anew and its shards are encoded again. The vectors are, bit for bit on
-    processors of one kind, what the model gives for a shard's texts on one machine, whatever the number of actors.
+    The driver holds ``2 x actors`` shards of text and no vectors. A shard that is there and of the same texts is not
+    encoded again, so that a stopped run goes on and a corpus can grow; one of other texts is replaced. A lost actor is
+    started anew and its shards are encoded again. The vectors are, bit for bit on processors of one kind, what the
+    model gives for a shard's texts on one machine, whatever the number of actors.
 
     Args:
         model: A name, a directory or a hub id.
         texts: Read once, in order.
         language: Of all of them, any code; None where the model does not ask.
-        folder: Where ``00000000.npy``, ... of (shard, d) vectors and a manifest are written.
+        folder: Where ``00000000.npy``, ... of (shard, d) vectors, with a ``.json`` each that has the count and a digest
+            of the texts, and a manifest are written.
         cluster: Where, and the resources of an actor.
         actors: Copies of the model.
         prompt: Before every text, or around it where it has ``[TEXT]``; by default the model's own, ``""`` is none.
@@ -64,9 +69,11 @@ def encode_corpus(
         The shards' files, in the order of the texts; ``np.load(path, mmap_mode="r")`` opens one.
 
     Raises:
-        ModelError: The folder has another model's vectors, or an actor was lost too often.
+        ModelError: ``actors`` or ``shard`` is below 1, the folder has another model's vectors, or an actor was lost too
+            often.
         XAlignError: The model cannot be loaded, or a text not be encoded.
     """
+    at_least(SimpleNamespace(actors=actors, shard=shard), actors=1, shard=1)
     given = overrides or {}
     with cluster.connect() as ray:
         options = {**cluster.resources(ray), "max_restarts": RETRIES, "max_task_retries": RETRIES}
@@ -82,7 +89,7 @@ def encode_corpus(
             with tqdm(desc=f"encode on {actors} actors", unit=" texts", delay=2, disable=None) as bar:
                 for index, piece in enumerate(_pieces(texts, shard)):
                     paths.append(folder / f"{index:08d}.npy")
-                    if paths[-1].is_file():
+                    if _is_of(paths[-1], piece):
                         bar.update(len(piece))
                         continue
                     if not idle:
@@ -98,6 +105,8 @@ def encode_corpus(
         finally:
             for one in pool:
                 ray.kill(one)
+    if (rest := folder / f"{len(paths):08d}.npy").is_file():
+        logger.warning("%s and what follows it is of a longer corpus; remove it unless that is to go on.", rest)
     return paths
 
 
@@ -111,6 +120,16 @@ def _pieces(texts: Iterable[str], size: int) -> Iterator[list[str]]:
     rest = iter(texts)
     while piece := list(islice(rest, size)):
         yield piece
+
+
+def _contents(texts: Sequence[str]) -> str:
+    return json.dumps({"texts": len(texts), "sha256": digest(texts)})
+
+
+def _is_of(path: Path, texts: Sequence[str]) -> bool:
+    """Whether a shard is there, whole and of these texts."""
+    beside = path.with_suffix(".json")
+    return path.is_file() and beside.is_file() and beside.read_text(encoding="utf-8") == _contents(texts)
 
 
 def _claim(folder: Path, identity: dict[str, Any]) -> None:
@@ -141,6 +160,9 @@ class _Embedder:
 
     def encode(self, index: int, texts: Sequence[str], language: str | None, prompt: str | None) -> int:
         vectors = self.encoder.encode_texts(texts, [language] * len(texts), prompt)
-        with atomic_file(self.folder / f"{index:08d}.npy") as temporary, temporary.open("wb") as file:
+        path = self.folder / f"{index:08d}.npy"
+        path.with_suffix(".json").unlink(missing_ok=True)  # first and last: what is between is encoded again
+        with atomic_file(path) as temporary, temporary.open("wb") as file:
             np.save(file, vectors.astype(self.dtype, copy=False))
+        atomic_write_text(path.with_suffix(".json"), _contents(texts))
         return len(texts)

@@ -41,7 +41,15 @@ class InlineRay:
         return SimpleNamespace(get_node_id=lambda: "node-1")
 
     def remote(self, **options):
-        return lambda function: self._piece(function, {"name": function.__name__})
+        def wrap(thing):
+            if isinstance(thing, type):
+                return SimpleNamespace(remote=lambda *arguments: _Actor(self, thing(*arguments)))
+            return self._piece(thing, {"name": thing.__name__})
+
+        return wrap
+
+    def kill(self, actor):
+        pass
 
     def _piece(self, function, options):
         def begin(*arguments):
@@ -62,6 +70,14 @@ class InlineRay:
         if self.lose.pop(piece.name, False):
             raise RuntimeError
         return piece.call()
+
+
+class _Actor:
+    def __init__(self, ray, inner):
+        self.ray, self.inner = ray, inner
+
+    def __getattr__(self, method):
+        return self.ray._piece(getattr(self.inner, method), {"name": method})
 
 
 class _Ref:
@@ -161,6 +177,64 @@ def test_a_worker_with_another_text_is_refused(inline, models, workdir, write_te
     (found,) = run(models[:1], workdir / "out")
     assert "not the driver's" in found.error
     assert not list((workdir / "out").rglob("OwnParallel.json"))
+
+
+@pytest.fixture
+def encode(inline, tiny_model, workdir):
+    """Encodes texts in shards of 10: (vectors, shards that were encoded)."""
+
+    def run(texts, actors=2, shard=10):
+        inline.done.clear()
+        paths = on_ray.encode_corpus(
+            str(tiny_model), iter(texts), "deu", workdir / "corpus", on_ray.Cluster(device="cpu"), actors=actors,
+            shard=shard,
+        )  # fmt: skip
+        vectors = np.concatenate([np.load(path, mmap_mode="r") for path in paths])
+        np.testing.assert_array_equal(vectors, expected(texts, shard))
+        return inline.done.count("encode")
+
+    def expected(texts, shard):
+        encoder = registry.load_encoder(str(tiny_model), device="cpu")
+        pieces = [texts[i : i + shard] for i in range(0, len(texts), shard)]
+        return np.concatenate([encoder.encode_texts(piece, ["deu"] * len(piece)) for piece in pieces])
+
+    return run
+
+
+def test_only_shards_of_other_texts_are_encoded_again(encode, workdir, caplog):
+    texts = [f"w{i} w{i % 7}" for i in range(34)]
+    assert encode(texts) == 4
+    assert encode(texts) == 0
+    assert encode([*texts, "w40"]) == 1  # the last one, which has grown
+    assert encode([*texts, "w40", *texts]) == 4
+    assert encode([*texts[:12], "w99", *texts[13:], "w40", *texts]) == 1
+    assert not caplog.records
+    assert encode(texts) == 2  # of a shorter corpus
+    (record,) = caplog.records
+    assert "00000004.npy and what follows it is of a longer corpus; remove it" in record.message
+    assert encode(texts[::-1]) == 4
+    for lost in ("00000001.npy", "00000002.json"):
+        (workdir / "corpus" / lost).unlink()
+    assert encode(texts[::-1]) == 2
+
+
+def test_a_shard_that_was_being_replaced_is_encoded_again(encode, workdir, monkeypatch):
+    """Killed after the new vectors are there, and before it says of which texts: the old texts are not taken for it."""
+    from xalign_models.on_ray import encoding
+
+    old, new = [f"w{i}" for i in range(10)], [f"w{i}" for i in range(10, 20)]
+    encode(old)
+    with monkeypatch.context() as patch:
+        patch.setattr(encoding, "atomic_write_text", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            encode(new)
+    assert encode(old) == 1
+
+
+@pytest.mark.parametrize(("options", "message"), [({"actors": 0}, "actors 0: at"), ({"shard": -1}, "shard -1: at")])
+def test_numbers_of_a_corpus_that_cannot_be(encode, options, message):
+    with pytest.raises(ModelError, match=f"{message} least 1"):
+        encode(["w1"], **options)
 
 
 def test_without_ray_it_says_how_to_get_it(models, monkeypatch):

@@ -190,5 +190,7 @@ def test_a_corpus_on_two_actors_is_a_shards_encode_bit_for_bit_and_goes_on(clust
     arguments["actors"] = 1
     assert on_ray.encode_corpus(models[2], texts, **arguments) == paths
     assert [path.stat().st_mtime_ns == before[path] for path in paths] == [True, True, True, False, True]
+    assert on_ray.encode_corpus(models[2], [*texts[:60], "w1", *texts[61:]], **arguments) == paths
+    assert [path.stat().st_mtime_ns == before[path] for path in paths] == [True, False, True, False, True]
     with pytest.raises(ModelError, match="another model, shard"):
         on_ray.encode_corpus(models[1], texts, **{**arguments, "shard": 60})
