@@ -12,6 +12,7 @@ import transformers
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from torch.distributed.tensor import DTensor
 from tqdm.auto import tqdm
 
 from xalign_models.errors import ModelError
@@ -47,6 +48,11 @@ def arguments(folder: Path, device: str, **options: Any) -> SentenceTransformerT
 def load_trained(model: SentenceTransformer, checkpoint: Path) -> None:
     """Put a checkpoint's trained weights into a model, in place; all others stay."""
     model.load_state_dict(load_file(checkpoint / WEIGHTS), strict=False)
+
+
+def _whole(weight: torch.Tensor) -> torch.Tensor:
+    """Of a weight that is divided among processes, of which each makes its part."""
+    return weight.full_tensor() if isinstance(weight, DTensor) else weight
 
 
 class Trainer(SentenceTransformerTrainer):
@@ -135,16 +141,21 @@ class Trainer(SentenceTransformerTrainer):
                 + (f"from {kept}." if kept else "from the start.")
             ) from None
 
-    def _save(self, output_dir: str | None = None, state_dict: dict[str, torch.Tensor] | None = None) -> None:
-        folder = Path(output_dir or self.args.output_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        trained = {name: one.detach() for name, one in self.model.named_parameters() if one.requires_grad}
-        if state_dict is not None:  # of shards of several processes
-            trained = {name: state_dict[name] for name in trained}
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Write the trained weights: all processes put their shards together, one of them writes.
+
+        Raises:
+            ModelError: A weight is not finite.
+        """
+        trained = {name: _whole(one.detach()) for name, one in self.model.named_parameters() if one.requires_grad}
+        if not self.args.should_save:
+            return
         if broken := [name for name, one in trained.items() if not torch.isfinite(one).all()]:
             raise ModelError(
                 f"{broken[0]} is not finite after step {self.state.global_step}, which is not kept; {self._advice()}"
             )
+        folder = Path(output_dir or self._folder)
+        folder.mkdir(parents=True, exist_ok=True)
         save_file({name: one.contiguous() for name, one in trained.items()}, folder / WEIGHTS)
 
     def _load_from_checkpoint(self, checkpoint_path: str, model: Any = None) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from sentence_transformers import SentenceTransformerTrainingArguments
 
 from xalign_models import corpora, registry
 from xalign_models.backbones.templates import TEMPLATES
@@ -209,6 +210,13 @@ def test_killed_and_started_again_it_ends_as_if_never_stopped(fit, monkeypatch, 
     assert [entry[drop] for entry in log_again] == sorted(entry[drop] for entry in log_again)
     written = (workdir / "work" / records.LOG).read_text()
     assert written == records.json_lines(log_again)
+
+
+def test_a_process_beside_the_first_writes_no_weights(fit, monkeypatch, workdir):
+    monkeypatch.setattr(SentenceTransformerTrainingArguments, "should_save", property(lambda _: False))
+    fit()
+    assert (workdir / "work").is_dir()
+    assert not list((workdir / "work").rglob(records.WEIGHTS))
 
 
 def test_killed_after_the_last_step_nothing_is_trained_again(fit, seen):

@@ -217,19 +217,19 @@ def file_limit():
 
 def test_a_full_disk_at_a_checkpoint(train, workdir, file_limit, monkeypatch):
     """The error says so, the checkpoint before it stays, and with room it goes on from there."""
-    save = Trainer._save
+    save = Trainer.save_model
 
     def full_at_4(trainer, *arguments, **options):
         if trainer.state.global_step == 4:
             file_limit(6_000)
         save(trainer, *arguments, **options)
 
-    monkeypatch.setattr(Trainer, "_save", full_at_4)
+    monkeypatch.setattr(Trainer, "save_model", full_at_4)
     with pytest.raises(ModelError, match=r"Cannot write a checkpoint of step 4 .*goes on from .*checkpoint-2"):
         train(1, "model")
     assert [one.name for one in (workdir / ".model.training").glob("checkpoint-*")] == ["checkpoint-2"]
     assert not (workdir / "model").exists()
-    monkeypatch.setattr(Trainer, "_save", save)
+    monkeypatch.setattr(Trainer, "save_model", save)
     file_limit(resource.RLIM_INFINITY)
     train(1, "model")
     assert len(read_log(workdir / "model")) == 5
