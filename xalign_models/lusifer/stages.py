@@ -116,6 +116,7 @@ def fit_one(
     size = stage.mini_batch or stage.batch_size // process_count()
     trainer = Trainer(
         whole,
+        inner=model,
         folder=folder,
         hint=HINT,
         args=arguments(

@@ -12,6 +12,7 @@ import transformers
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from torch import nn
 from torch.distributed.tensor import DTensor
 from tqdm.auto import tqdm
 
@@ -45,9 +46,23 @@ def arguments(folder: Path, device: str, **options: Any) -> SentenceTransformerT
     return found
 
 
-def load_trained(model: SentenceTransformer, checkpoint: Path) -> None:
-    """Put a checkpoint's trained weights into a model, in place; all others stay."""
-    model.load_state_dict(load_file(checkpoint / WEIGHTS), strict=False)
+def load_trained(model: nn.Module, checkpoint: Path) -> None:
+    """Put a checkpoint's trained weights into a model, in place; all others stay.
+
+    Args:
+        model: Its weights with gradients are those that the checkpoint must have, no more and no fewer.
+        checkpoint: Its directory.
+
+    Raises:
+        ModelError: The checkpoint has weights of other names.
+    """
+    weights = load_file(checkpoint / WEIGHTS)
+    if other := weights.keys() ^ {name for name, one in model.named_parameters() if one.requires_grad}:
+        raise ModelError(
+            f"{checkpoint} holds other weights than are trained (e.g. {min(other)}); remove {checkpoint.parent} to "
+            "start over."
+        )
+    model.load_state_dict(weights, strict=False)
 
 
 def _whole(weight: torch.Tensor) -> torch.Tensor:
@@ -60,13 +75,18 @@ class Trainer(SentenceTransformerTrainer):
 
     Args:
         model: What is trained; weights with gradients are.
+        inner: The model that is written in the end, by whose names checkpoints hold its weights; ``model`` unless that
+            is put around it for the training alone.
         folder: For checkpoints and the log.
         hint: What to do about a loss that is not finite.
         **options: The trainer's own.
     """
 
-    def __init__(self, model: SentenceTransformer, *, folder: Path, hint: str, **options: Any) -> None:
+    def __init__(
+        self, model: SentenceTransformer, *, folder: Path, hint: str, inner: nn.Module | None = None, **options: Any
+    ) -> None:
         super().__init__(model, **options)
+        self._inner = model if inner is None else inner
         self.remove_callback(transformers.PrinterCallback)
         self._folder = folder
         self._hint = hint
@@ -147,7 +167,7 @@ class Trainer(SentenceTransformerTrainer):
         Raises:
             ModelError: A weight is not finite.
         """
-        trained = {name: _whole(one.detach()) for name, one in self.model.named_parameters() if one.requires_grad}
+        trained = {name: _whole(one.detach()) for name, one in self._inner.named_parameters() if one.requires_grad}
         if not self.args.should_save:
             return
         if broken := [name for name, one in trained.items() if not torch.isfinite(one).all()]:
@@ -162,4 +182,4 @@ class Trainer(SentenceTransformerTrainer):
         if self.is_fsdp_enabled:  # each process has its shard of what transformers keeps beside our weights
             transformers.Trainer._load_from_checkpoint(self, checkpoint_path, model)
         else:
-            load_trained(self.model, Path(checkpoint_path))
+            load_trained(self._inner, Path(checkpoint_path))

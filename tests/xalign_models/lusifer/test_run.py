@@ -14,6 +14,7 @@ from xalign_models import registry
 from xalign_models.errors import AssetError, DataError, ModelError
 from xalign_models.lusifer import build, run, stages
 from xalign_models.lusifer.config import load_config
+from xalign_models.training import session
 from xalign_models.training.records import last_checkpoint
 from xalign_models.training.trainer import Trainer
 
@@ -115,6 +116,18 @@ def test_a_trained_model_is_saved_as_it_is(train, built, family, workdir):
     np.testing.assert_allclose(registry.load("model", device="cpu").encode(TEXTS), model.encode(TEXTS), atol=1e-6)
     moved = (workdir / "model").rename(workdir / "elsewhere")
     np.testing.assert_allclose(registry.load(str(moved), device="cpu").encode(TEXTS), model.encode(TEXTS), atol=1e-6)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_model_put_together_from_its_checkpoint_is_the_trained_one(train, built, number, monkeypatch):
+    """As it is after several processes."""
+    monkeypatch.setattr(session, "process_count", lambda: 2)
+    _, directory = train(number, stages={number: {"start": None, "max_steps": 2}})
+    (trained, before), _ = built
+    np.testing.assert_allclose(
+        registry.load(str(directory), device="cpu").encode(TEXTS), trained.encode(TEXTS), atol=1e-6
+    )
+    assert any(not torch.equal(one, before[name]) for name, one in trained.named_parameters())
 
 
 @pytest.fixture
