@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.fsdp import FSDPModule
 
 from xalign_models.backbones.batching import token_budget_batches
 
@@ -18,6 +19,9 @@ takes as long as they do."""
 def similar_lengths(features: dict[str, Any], model: nn.Module) -> Iterator[tuple[torch.Tensor, dict[str, Any]]]:
     """Parts of a tokenised batch, each of rows of similar length, and none larger than the whole batch.
 
+    A model that is sharded (FSDP) takes the batch as one part: each call gathers its layers from all processes, which
+    must therefore make equally many, whatever texts they have.
+
     Args:
         features: With an ``attention_mask`` (b, s); tensors of its shape are divided, all else goes to every part.
         model: What they go through: on an accelerator, a small one gets fewer parts, with more padding.
@@ -26,7 +30,12 @@ def similar_lengths(features: dict[str, Any], model: nn.Module) -> Iterator[tupl
         (rows, features of the part): indices of the rows, and the columns in which any of them has a token.
     """
     mask = features["attention_mask"]
-    least = 0 if mask.device.type == "cpu" else WORTH // sum(one.numel() for one in model.parameters())
+    if any(isinstance(one, FSDPModule) for one in model.modules()):
+        least = mask.numel()
+    elif mask.device.type == "cpu":
+        least = 0
+    else:
+        least = WORTH // sum(one.numel() for one in model.parameters())
     for group in token_budget_batches(mask.sum(dim=1).tolist(), mask.numel(), least):
         rows = torch.as_tensor(group, device=mask.device)
         columns = mask[rows].any(dim=0).nonzero()[:, 0]

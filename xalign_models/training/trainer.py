@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from torch import nn
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 from tqdm.auto import tqdm
 
 from xalign_models.errors import ModelError
@@ -57,16 +57,24 @@ def load_trained(model: nn.Module, checkpoint: Path) -> None:
         ModelError: The checkpoint has weights of other names.
     """
     weights = load_file(checkpoint / WEIGHTS)
-    if other := weights.keys() ^ {name for name, one in model.named_parameters() if one.requires_grad}:
+    trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
+    if other := weights.keys() ^ trained.keys():
         raise ModelError(
             f"{checkpoint} holds other weights than are trained (e.g. {min(other)}); remove {checkpoint.parent} to "
             "start over."
         )
-    model.load_state_dict(weights, strict=False)
+    with torch.no_grad():
+        for name, one in trained.items():
+            one.copy_(_divided(weights[name], one))
+
+
+def _divided(weight: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A whole weight as this process has it."""
+    return distribute_tensor(weight, like.device_mesh, like.placements) if isinstance(like, DTensor) else weight
 
 
 def _whole(weight: torch.Tensor) -> torch.Tensor:
-    """Of a weight that is divided among processes, of which each makes its part."""
+    """The inverse of :func:`_divided`, of which each process makes its part."""
     return weight.full_tensor() if isinstance(weight, DTensor) else weight
 
 
@@ -86,6 +94,7 @@ class Trainer(SentenceTransformerTrainer):
         self, model: SentenceTransformer, *, folder: Path, hint: str, inner: nn.Module | None = None, **options: Any
     ) -> None:
         super().__init__(model, **options)
+        model.base_model_prefix = "none"  # or accelerate takes Normalize for a layer to shard, which it cannot be
         self._inner = model if inner is None else inner
         self.remove_callback(transformers.PrinterCallback)
         self._folder = folder
@@ -179,7 +188,4 @@ class Trainer(SentenceTransformerTrainer):
         save_file({name: one.contiguous() for name, one in trained.items()}, folder / WEIGHTS)
 
     def _load_from_checkpoint(self, checkpoint_path: str, model: Any = None) -> None:
-        if self.is_fsdp_enabled:  # each process has its shard of what transformers keeps beside our weights
-            transformers.Trainer._load_from_checkpoint(self, checkpoint_path, model)
-        else:
-            load_trained(self._inner, Path(checkpoint_path))
+        load_trained(self._inner, Path(checkpoint_path))

@@ -1,4 +1,4 @@
-"""Checkpoints of the trained weights alone."""
+"""Checkpoints of the trained weights alone, also of a model that is divided among processes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 
 from xalign_models.errors import ModelError
 from xalign_models.training.records import WEIGHTS
@@ -26,6 +27,13 @@ def test_trained_weights_are_put_in_and_all_others_stay(model, tmp_path):
     load_trained(model, tmp_path)
     assert bool((model[1].weight == 7).all())
     assert torch.equal(model[0].weight, frozen)
+
+
+def test_trained_weights_are_put_into_shards(model, mesh, tmp_path):
+    save_file({"1.weight": torch.arange(4.0).reshape(2, 2)}, tmp_path / WEIGHTS)
+    fully_shard(model, mesh=mesh)
+    load_trained(model, tmp_path)
+    assert model[1].weight.full_tensor().tolist() == [[0, 1], [2, 3]]
 
 
 @pytest.mark.parametrize(
