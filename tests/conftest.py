@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -94,6 +96,34 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def launch() -> Callable[..., str]:
+    """Runs the command line in two processes on the CPU, sharded by a file of accelerate's if one is given.
+
+    Returns what they print.
+    """
+    plain = ["torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "--", "xalign_models.cli"]
+
+    def run(*arguments: Any, sharded: Path | None = None) -> str:
+        launcher = plain
+        if sharded:
+            launcher = [
+                "accelerate.commands.launch", "--config_file", str(sharded), "--num_processes", "2",
+                "--main_process_port", "0", "--mixed_precision", "no",
+                "--fsdp_transformer_layer_cls_to_wrap", "BertLayer,LlamaDecoderLayer",
+                str(Path(__file__).with_name("sharded.py")),
+            ]  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-m", *launcher, *map(str, arguments)],
+            env={**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
 
 
 @pytest.fixture
