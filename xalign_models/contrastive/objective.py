@@ -30,4 +30,5 @@ def contrastive_loss(model: SentenceTransformer, config: ContrastiveConfig) -> t
 
     One direction a pair: anchors meet positives only. The other direction is a pair of its own.
     """
-    return losses.contrastive_loss(model, config.tau, config.batch_size if config.cached else None)
+    mini_batch = config.batch_size if config.cached else None
+    return losses.contrastive_loss(model, config.tau, mini_batch, gather=config.cached)

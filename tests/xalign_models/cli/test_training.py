@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import warnings
 
@@ -79,7 +80,8 @@ def test_refuses_in_one_line(train, arguments, parts):
 
 
 @pytest.mark.slow
-def test_two_processes_train_one_model(write_text, launch, workdir, tiny_model):
+@pytest.mark.parametrize("cached", [False, True])
+def test_two_processes_train_one_model(write_text, launch, workdir, tiny_model, cached):
     """Each reads half of a step's pairs, one of them writes, and every weight that is trained has moved."""
     from xalign_models import registry
     from xalign_models.contrastive import ContrastiveConfig
@@ -88,11 +90,14 @@ def test_two_processes_train_one_model(write_text, launch, workdir, tiny_model):
     write_text(workdir / "text", 30, ("ar", "en", "es"))
     printed = launch(
         "train", "contrastive", "--backbone", tiny_model, "--pairs", "own:text", "--samples", 20, "--batch-size", 4,
-        "--rank", 4, "--max-steps", 3, "--device", "cpu", "-o", "model",
+        "--rank", 4, "--max-steps", 3, "--tau", 100, "--device", "cpu", "-o", "model",
+        *(["--cached"] if cached else ()),
     )  # fmt: skip
     assert printed == "xalign/contrastive-20__tiny: model\n"
     log = [json.loads(line) for line in (workdir / "model" / "training_log.jsonl").read_text().splitlines()]
     assert [entry["rows"] for entry in log] == [8, 8, 8]  # of 16
+    # At this tau all candidates are as good: those of a batch, or of the whole step.
+    assert log[0]["loss"] == pytest.approx(math.log(16 if cached else 4), abs=0.05)
     before = registry.build(registry.find_spec(str(tiny_model)), device="cpu")
     add_lora(before, ContrastiveConfig(rank=4))
     after = dict(registry.load("model", device="cpu").named_parameters())
