@@ -108,6 +108,17 @@ def test_activations_that_are_computed_again_change_nothing(train, built, number
     assert any(not torch.equal(one, before[name]) for name, one in computed.named_parameters())
 
 
+@pytest.mark.parametrize("trained", [["connector"], ["connector", "llm"], ["encoder", "connector", "llm"]])
+def test_a_frozen_encoder_keeps_no_activations(workdir, write_config, trained):
+    config = load_config([write_config(stages={2: {"train": trained, "gradient_checkpointing": True}})])
+    model, _ = build.begin(config)
+    build.prepare(model, config, config.stage(2))
+    encoder, llm = model.train()[0].encoder, model[0].llm
+    states = encoder(encoder.preprocess(["w1 w2 w3"]))["token_embeddings"]
+    assert states.requires_grad == encoder.model.is_activation_checkpointing == ("encoder" in trained)
+    assert llm.is_activation_checkpointing
+
+
 @pytest.mark.parametrize("family", ["llama", "gemma3_text"])
 def test_a_trained_model_is_saved_as_it_is(train, built, family, workdir):
     train(2, "model", family=family, stages={2: {"start": None, "max_steps": 2}},
