@@ -47,6 +47,10 @@ class Data:
         if self.task not in TASKS:
             raise ModelError(f"data: task {self.task!r} of {self.source} is none of {', '.join(TASKS)}.")
 
+    def key(self, number: int) -> str:
+        """What its rows are called in a stage."""
+        return f"{self.source}-{self.task}" if number == 1 else self.source
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -168,21 +172,28 @@ class LusiferConfig:
         at_least(self, rank=1, alpha=1, max_tokens=4)
         if self.encoder is None and self.llm is None:
             raise ModelError("encoder and llm: name at least one.")
+        for number, stage in self.stages.items():
+            if stage is not None:
+                self._check(number, stage)
+
+    def _check(self, number: int, stage: Stage) -> None:
         alone = self.encoder is None or self.llm is None
         absent = {name for name in ("encoder", "llm") if getattr(self, name) is None}
         absent |= {"connector"} if alone else set()
         absent |= set() if self.projection else {"projection"}
-        for number, stage in self.stages.items():
-            if stage is None:
-                continue
-            if number == 1 and "llm" in stage.train:
-                raise ModelError("stages.1.train: llm must stay as it is; it is trained in stage 2.")
-            if number == 1 and alone:
-                raise ModelError("stages.1: it needs both an encoder and a llm; set stages.1 to null.")
-            for part in stage.train:
-                if part in absent or part not in self.parameters:
-                    what = "there is none" if part in absent else "parameters does not say how many weights it has"
-                    raise ModelError(f"stages.{number}.train: {part} cannot be trained, {what}.")
+        if number == 1 and "llm" in stage.train:
+            raise ModelError("stages.1.train: llm must stay as it is; it is trained in stage 2.")
+        if number == 1 and alone:
+            raise ModelError("stages.1: it needs both an encoder and a llm; set stages.1 to null.")
+        for part in stage.train:
+            if part in absent or part not in self.parameters:
+                what = "there is none" if part in absent else "parameters does not say how many weights it has"
+                raise ModelError(f"stages.{number}.train: {part} cannot be trained, {what}.")
+        keys = [one.key(number) for one in stage.data]
+        if repeated := {one for one in keys if keys.count(one) > 1}:
+            raise ModelError(
+                f"stages.{number}.data: {min(repeated)} is there twice; name it once, with all its samples."
+            )
 
     def backbone(self, number: int, directory: Path) -> BackboneSpec:
         """A stage's model in ``directory``."""

@@ -68,7 +68,7 @@ def read(config: LusiferConfig, number: int, device: str) -> Text:
                 rows = [(row[0], row[1], one.task) for row in rows]
             elif stage.mining:
                 rows = mine([row[:2] for row in rows], stage.mining, device)
-        found[f"{one.source}-{one.task}" if number == 1 else one.source] = rows
+        found[one.key(number)] = rows
     return Text(found, digest(found))
 
 

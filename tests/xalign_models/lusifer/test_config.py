@@ -95,6 +95,14 @@ def test_later_ones_go_over_earlier_ones(write_config):
         ({"stages": {2: {"learning_rates": {"head": 1}}}}, "learning_rates: head is none of encoder"),
         ({"stages": {1: {"data": [{"source": "sick", "task": "x"}]}}}, "task 'x' of sick"),
         ({"stages": {1: {"data": [{"source": "sick", "samples": 0}]}}}, "samples 0"),
+        (
+            {"stages": {1: {"data": [{"source": "sick", "samples": one} for one in (4, 8)]}}},
+            r"stages\.1\.data: sick-reconstruction is there twice",
+        ),
+        (
+            {"stages": {2: {"data": [{"source": "sick", "task": task} for task in ("reconstruction", "completion")]}}},
+            r"stages\.2\.data: sick is there twice",
+        ),
         ({"encoder": None}, r"stages\.1: it needs both"),
         ({"encoder": None, "llm": None}, "name at least one"),
         ({"dtype": "float16"}, "dtype float16"),
@@ -109,6 +117,11 @@ def test_nonsense_is_refused(write_config, fields, message):
     with pytest.raises(ModelError, match=f"(?s)--config .*{message}") as error:
         load_config([name])
     assert "\n" not in str(error.value)
+
+
+def test_a_source_may_serve_both_tasks_of_stage_1(write_config):
+    data = [{"source": "sick", "task": task} for task in ("reconstruction", "completion")]
+    assert len(load_config([write_config(stages={1: {"data": data}})]).stage(1).data) == 2
 
 
 def test_a_stage_that_there_is_not():
