@@ -7,6 +7,9 @@ from typing import Any
 
 from xalign_models.errors import ModelError
 
+SEEDS = 2**32
+"""What a seed must be below, as numpy's are."""
+
 
 def at_least(config: Any, *, called: Callable[[str], str] = str, **limits: float) -> None:
     """Check that fields are no less than their limits; a field that is None has none.
@@ -23,6 +26,22 @@ def at_least(config: Any, *, called: Callable[[str], str] = str, **limits: float
         value = getattr(config, name)
         if value is not None and not value >= least:
             raise ModelError(f"{called(name)} {value}: at least {least}.")
+
+
+def within(config: Any, *, called: Callable[[str], str] = str, **ranges: tuple[float, float]) -> None:
+    """Check that fields are no less than a limit and below another.
+
+    Args:
+        config: Of these fields.
+        called: What the message calls a field; its name if not given.
+        **ranges: A field's least value, and what it must be below.
+
+    Raises:
+        ModelError: A value out of its range, or not a number (NaN).
+    """
+    for name, (least, limit) in ranges.items():
+        if not least <= (value := getattr(config, name)) < limit:
+            raise ModelError(f"{called(name)} {value}: at least {least} and below {limit}.")
 
 
 def positive(config: Any, *names: str, called: Callable[[str], str] = str) -> None:

@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from xalign_models.errors import ModelError
-from xalign_models.limits import at_least, positive
+from xalign_models.limits import at_least, positive, within
 
 
 @dataclass
@@ -39,3 +39,10 @@ def test_what_is_not_above_zero_is_named(config, message):
     positive(Config(rates={"x": 1}), "rate", "rates")
     with pytest.raises(ModelError, match=f"^{message}$"):
         positive(config, "rate", "rates", called="a.{}".format)
+
+
+@pytest.mark.parametrize("rate", [-0.5, 1, float("nan")])
+def test_what_is_out_of_its_range_is_named(rate):
+    within(Config(rate=0), rate=(0, 1))
+    with pytest.raises(ModelError, match=rf"^a\.rate {rate}: at least 0 and below 1\.$"):
+        within(Config(rate=rate), called="a.{}".format, rate=(0, 1))

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import ModelError
-from xalign_models.limits import at_least, positive
+from xalign_models.limits import SEEDS, at_least, positive, within
 from xalign_models.specs import Dtype
+from xalign_models.training.schedulers import Scheduler
 
 PAPER_LANGUAGES = ("arb-Arab", "spa-Latn")
 """Turkish is left out on purpose: it measures what a language gains that was not trained."""
@@ -33,7 +34,7 @@ class ContrastiveConfig:
         learning_rate: At its height.
         epochs: None is 10 for at most 100 samples and 3 for more.
         max_steps: Optimisation steps, instead of epochs; 0 trains nothing.
-        scheduler: Of the learning rate, by transformers' name; the paper does not say, linear is the trainer's default.
+        scheduler: Of the learning rate; the paper does not say, linear is the trainer's default.
         warmup: Steps of warm-up, or a share of all steps below 1; the paper does not say.
         weight_decay: Of AdamW.
         max_grad_norm: Gradients are clipped at it: the trainer's default.
@@ -56,7 +57,7 @@ class ContrastiveConfig:
     learning_rate: float = 5e-4
     epochs: int | None = None
     max_steps: int | None = None
-    scheduler: str = "linear"
+    scheduler: Scheduler = Scheduler.LINEAR
     warmup: float = 0.0
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
@@ -67,13 +68,16 @@ class ContrastiveConfig:
         """Check the fields that have limits.
 
         Raises:
-            ModelError: A value out of its range; the message names the CLI's flag.
+            ModelError: A value out of its range; the message names the CLI's flag, if there is one.
         """
         object.__setattr__(self, "dtype", self.dtype and Dtype(self.dtype))
         object.__setattr__(self, "languages", tuple(dict.fromkeys(self.languages)))
-        at_least(self, called=lambda field: f"--{field.replace('_', '-')}", samples=1, rank=1, accumulation=1, epochs=1,
-                 max_steps=0)  # fmt: skip
-        positive(self, "tau", "learning_rate", called={"tau": "--tau", "learning_rate": "--lr"}.__getitem__)
+        at_least(self, called=_flag, samples=1, rank=1, accumulation=1, epochs=1, max_steps=0)
+        at_least(self, alpha=1, warmup=0, weight_decay=0)
+        within(self, called=_flag, seed=(0, SEEDS))
+        within(self, dropout=(0, 1))
+        positive(self, "tau", "learning_rate", called=_flag)
+        positive(self, "max_grad_norm")
         if self.batch_size < 2:
             raise ModelError(f"--batch-size {self.batch_size}: at least 2, for a pair to have a negative.")
         if self.dtype is Dtype.FLOAT16:
@@ -90,3 +94,7 @@ class ContrastiveConfig:
     def passes(self) -> int:
         """Epochs, by the paper's rule unless they are given."""
         return self.epochs or (10 if self.samples <= 100 else 3)
+
+
+def _flag(field: str) -> str:
+    return "--lr" if field == "learning_rate" else f"--{field.replace('_', '-')}"

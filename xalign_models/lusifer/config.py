@@ -10,9 +10,10 @@ from typing import Any
 
 from xalign_models import configuration
 from xalign_models.errors import ModelError
-from xalign_models.limits import at_least, positive
+from xalign_models.limits import SEEDS, at_least, positive, within
 from xalign_models.lusifer.data.mining import Miner
 from xalign_models.specs import BackboneSpec, Dtype
+from xalign_models.training.schedulers import Scheduler
 
 PARTS = ("encoder", "connector", "llm", "projection")
 """What may be trained: LoRA on the first and third, the weights themselves of the others."""
@@ -72,7 +73,7 @@ class Stage:
             higher one than an encoder that must not be pulled away from its languages.
         epochs: Passes over the data.
         max_steps: Optimisation steps, instead of epochs.
-        scheduler: Of the learning rate, by transformers' name.
+        scheduler: Of the learning rate.
         warmup: Share of all steps, or their number from 1 on.
         weight_decay: Of AdamW.
         max_grad_norm: Gradients are clipped at it.
@@ -93,7 +94,7 @@ class Stage:
     learning_rates: Mapping[str, float] = dataclasses.field(default_factory=dict)
     epochs: int = 1
     max_steps: int | None = None
-    scheduler: str = "cosine"
+    scheduler: Scheduler = Scheduler.COSINE
     warmup: float = 0.1
     weight_decay: float = 0.01
     max_grad_norm: float = 1.0
@@ -110,7 +111,7 @@ class Stage:
             raise ModelError(f"train: {', '.join(unknown)} is none of {', '.join(PARTS)}.")
         if not self.train or not self.data:
             raise ModelError(f"stage {self.label!r}: train and data must each name something.")
-        at_least(self, batch_size=2, mini_batch=1, epochs=1, max_steps=1, checkpoint_steps=1)
+        at_least(self, batch_size=2, mini_batch=1, epochs=1, max_steps=1, checkpoint_steps=1, warmup=0, weight_decay=0)
         if self.mini_batch is not None and self.batch_size % self.mini_batch:
             raise ModelError(f"mini_batch {self.mini_batch}: it must divide batch_size {self.batch_size}.")
         if not 0 < self.mask_ratio < 1:
@@ -170,6 +171,7 @@ class LusiferConfig:
         if self.dtype is Dtype.FLOAT16:
             raise ModelError("dtype float16: a model trained in it overflows; use float32 or bfloat16.")
         at_least(self, rank=1, alpha=1, max_tokens=4)
+        within(self, dropout=(0, 1), seed=(0, SEEDS))
         if self.encoder is None and self.llm is None:
             raise ModelError("encoder and llm: name at least one.")
         for number, stage in self.stages.items():
@@ -181,8 +183,8 @@ class LusiferConfig:
         absent = {name for name in ("encoder", "llm") if getattr(self, name) is None}
         absent |= {"connector"} if alone else set()
         absent |= set() if self.projection else {"projection"}
-        if number == 1 and "llm" in stage.train:
-            raise ModelError("stages.1.train: llm must stay as it is; it is trained in stage 2.")
+        if number == 1 and (later := {"llm", "projection"} & {*stage.train}):
+            raise ModelError(f"stages.1.train: {min(later)} must stay as it is; it is trained in stage 2.")
         if number == 1 and alone:
             raise ModelError("stages.1: it needs both an encoder and a llm; set stages.1 to null.")
         for part in stage.train:

@@ -2,5 +2,6 @@
 
 The loops are sentence-transformers' trainer's. ``session`` is the frame around a training, from the check whether it
 was done already to the saved model; ``trainer`` the trainer with checkpoints of the trained weights alone; ``records``
-what is kept on disk beside them; ``losses`` the contrastive loss; ``processes`` who writes.
+what is kept on disk beside them; ``losses`` the contrastive loss; ``schedulers`` the learning rate's; ``processes`` who
+writes.
 """

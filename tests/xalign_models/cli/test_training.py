@@ -65,6 +65,7 @@ def test_options_reach_the_training(train, workdir):
         (("--backbone", "lsar__LaBSE"), ("lsar__LaBSE", "backbone")),
         (("--backbone", "no/such-model"), ("no/such-model",)),
         (("--tau", 0), ("--tau",)),
+        (("--seed", -1), ("--seed -1: at least 0",)),
         (("--rank", "x"), ("--rank", "--help")),
         (("--dtype", "float16"), ("--dtype float16",)),
         (("--device", "tpu"), ("--device tpu",)),
