@@ -288,7 +288,9 @@ def save(
                 card["revision"], card["backbone"] = revision(spec), loading.fingerprint(spec.backbone)
                 card["training_datasets"] = sorted(_trained_on(spec))
             else:  # its weights are these files
-                own = dataclasses.replace(spec.backbone, model=directory.resolve().name, pooling=Pooling.PUBLISHED)
+                own = dataclasses.replace(
+                    spec.backbone, model=directory.resolve().name, layer=None, pooling=Pooling.PUBLISHED
+                )
                 spec = dataclasses.replace(spec, backbone=own)
                 card["training"], card["training_datasets"] = training, sorted(training["datasets"])
             card |= {"spec": spec.to_dict(), "content": assets.directory_fingerprint(temporary)}

@@ -13,6 +13,7 @@ from xalign_models.configuration import to_mapping
 from xalign_models.contrastive import ContrastiveConfig, training
 from xalign_models.contrastive.run import train
 from xalign_models.errors import DataError, ModelError
+from xalign_models.specs import BackboneSpec, ModelSpec, Pooling
 from xalign_models.training import records
 
 QUICK = ContrastiveConfig(pairs="own:text", samples=20, rank=4, batch_size=8, accumulation=2, max_steps=3)
@@ -51,6 +52,25 @@ def test_a_trained_model_is_saved_as_it_is(run, spec, kind, monkeypatch):
     loaded = vectors(registry.load("model", device="cpu"))
     np.testing.assert_allclose(loaded, vectors(built[0]), atol=1e-5)
     assert np.abs(loaded - vectors(registry.build(spec(kind), device="cpu"))).max() > 1e-3
+
+
+@pytest.mark.parametrize("pooling", [Pooling.PUBLISHED, Pooling.CLS])
+def test_a_trained_inner_layer_is_read_again(workdir, text, make_model, monkeypatch, pooling):
+    """Trained with one layer above it, loaded with all."""
+    spec = ModelSpec(
+        BackboneSpec("deep", str(make_model(workdir / "deep", num_hidden_layers=4)), layer=1, pooling=pooling)
+    )
+    built = []
+    monkeypatch.setattr(
+        registry, "save", lambda model, *a, save=registry.save, **k: (built.append(model), save(model, *a, **k))
+    )
+    train(spec, QUICK, workdir / "model", "cpu")
+    expected = vectors(built[0])
+    assert np.abs(expected - vectors(registry.build(spec, device="cpu"))).max() > 1e-3
+    np.testing.assert_allclose(vectors(registry.load("model", device="cpu")), expected, atol=1e-5)
+    texts = [one["text"] for one in INPUTS]
+    found = registry.load_encoder("model", device="cpu").encode_texts(texts, [None] * len(texts))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_the_card_says_how_it_was_trained(run, workdir, text):
