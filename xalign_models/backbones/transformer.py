@@ -172,14 +172,12 @@ class LanguageTransformer(Transformer):
         gradients: a cached loss embeds once without and once with them, and must draw the same dropout.)
         """
         if not self.training:
-            with self.attending() as keywords:
-                return super().forward(features, **kwargs, **keywords)  # type: ignore[no-any-return]
+            return self._read(features, **kwargs)
         mask = features["attention_mask"]
         padded: torch.Tensor | None = None
         for rows, part in similar_lengths(features, self.model):
             columns = mask[rows].any(dim=0).nonzero()[:, 0]
-            with self.attending() as keywords:
-                states = super().forward(part, **kwargs, **keywords)[self.module_output_name]
+            states = self._read(part, **kwargs)[self.module_output_name]
             if padded is None:
                 padded = states.new_zeros(*mask.shape, states.shape[2])
             padded = padded.index_put((rows[:, None], columns[None]), states)
@@ -189,6 +187,10 @@ class LanguageTransformer(Transformer):
     def attending(self) -> AbstractContextManager[dict[str, Any]]:
         """What every call of the model happens in, packed or padded; it gives keywords of the call. Here nothing."""
         return nullcontext({})
+
+    def _read(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        with self.attending() as keywords:
+            return super().forward(features, **kwargs, **keywords)  # type: ignore[no-any-return]
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Token embeddings; with ``pool_special_tokens=False`` the mask that pooling sees covers content only."""
@@ -206,8 +208,8 @@ class LanguageTransformer(Transformer):
         texts = features.pop("seq_idx")
         if getattr(self.model.config, "use_cache", False):
             kwargs = {**kwargs, "use_cache": False}
-        with packed_attention(self.model), self.attending() as keywords:
-            features = super().forward(features, **kwargs, **keywords)
+        with packed_attention(self.model):
+            features = self._read(features, **kwargs)
         features["seq_idx"] = texts
         states = {self.module_output_name, "all_layer_embeddings"} & features.keys()
         unshare(features, *states)

@@ -89,7 +89,7 @@ def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | Non
     lasr = config.lasr
     ranking = rated(lasr.ranking, lasr.languages, lasr.ranking_samples, lasr.held_out, lasr.seed)
     retrieval = searches(lasr.retrieval, lasr.languages, lasr.samples, lasr.held_out, lasr.seed)
-    label, names = lasr_name(config, source)
+    label, backbones = lasr_name(config, source)
     card = _card(source)
 
     def begin() -> LiRA:
@@ -110,7 +110,7 @@ def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | Non
     fields = {"stage": "lasr", "from": begun, "paths": str(config.design.paths), "lasr": to_mapping(lasr)}
     identity = _identity(fields, None, ranking, retrieval)
     datasets = {*ranking.datasets, *retrieval.datasets, *card["training_datasets"]}
-    return _train(names, output, device, label, identity, datasets, begin, fit)
+    return _train(backbones, output, device, label, identity, datasets, begin, fit)
 
 
 def open_lira(directory: Path) -> LiRA:

@@ -46,6 +46,8 @@ def is_trained(output: Path, identity: Mapping[str, Any]) -> bool:
 def claim(folder: Path, identity: Mapping[str, Any], output: Path) -> None:
     """Begin a training in ``folder``, or make sure that the one that was begun there is the same.
 
+    Another one that came to no checkpoint leaves nothing to lose, and makes way.
+
     Args:
         folder: For checkpoints.
         identity: What determines the training, as it comes back from JSON.
@@ -57,14 +59,16 @@ def claim(folder: Path, identity: Mapping[str, Any], output: Path) -> None:
     path = folder / "config.json"
     try:
         fields = differing(json.loads(path.read_text(encoding="utf-8")), identity)
+        if not fields:
+            return
     except (OSError, ValueError):  # nothing was begun
-        shutil.rmtree(folder, ignore_errors=True)
-    else:
-        if fields and any(folder.glob("checkpoint*")):
-            raise ModelError(
-                f"{folder} holds checkpoints of another training for {output}: {', '.join(fields)}. Give the same "
-                "options to go on with it, another --output, or remove that folder to start over."
-            )
+        fields = []
+    if fields and any(folder.glob("checkpoint*")):
+        raise ModelError(
+            f"{folder} holds checkpoints of another training for {output}: {', '.join(fields)}. Give the same "
+            "options to go on with it, another --output, or remove that folder to start over."
+        )
+    shutil.rmtree(folder, ignore_errors=True)
     atomic_write_text(path, json.dumps(identity, indent=2) + "\n")
 
 

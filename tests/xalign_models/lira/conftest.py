@@ -44,23 +44,33 @@ def byte_tokenizer() -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session")
-def writer(tmp_path_factory: pytest.TempPathFactory, byte_tokenizer: Callable[..., Any]) -> Path:
-    """A random Llama with its head, whose tokens are bytes; never change it."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
+def make_writer(tmp_path_factory: pytest.TempPathFactory, byte_tokenizer: Callable[..., Any]) -> Callable[..., Path]:
+    """Writes a random language model of a family with its head, whose tokens are bytes."""
 
-    folder = tmp_path_factory.mktemp("lira") / "writer"
-    tokenizer = byte_tokenizer()
-    tokenizer.save_pretrained(folder)
-    config = LlamaConfig(
-        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48, num_key_value_heads=1,
-        vocab_size=len(tokenizer), max_position_embeddings=2048, pad_token_id=0, bos_token_id=1, eos_token_id=2,
-        initializer_range=0.3,
-    )  # fmt: skip
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        LlamaForCausalLM(config).save_pretrained(folder)
-    return folder
+    def make(family: str, **fields: Any) -> Path:
+        import torch
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        folder = tmp_path_factory.mktemp("lira") / "writer"
+        tokenizer = byte_tokenizer()
+        tokenizer.save_pretrained(folder)
+        config = AutoConfig.for_model(
+            family, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48,
+            num_key_value_heads=1, vocab_size=len(tokenizer), max_position_embeddings=2048, pad_token_id=0,
+            bos_token_id=1, eos_token_id=2, initializer_range=0.3, **fields,
+        )  # fmt: skip
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def writer(make_writer: Callable[..., Path]) -> Path:
+    """A Llama; never change it."""
+    return make_writer("llama")
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -46,21 +45,8 @@ def test_what_prompts_share_is_read_once(model: LanguageModel, monkeypatch: pyte
 
 
 @pytest.fixture(scope="module")
-def windowed(tmp_path_factory: pytest.TempPathFactory, byte_tokenizer: Callable[..., Any]) -> LanguageModel:
-    from transformers import MistralConfig, MistralForCausalLM
-
-    folder = tmp_path_factory.mktemp("generation") / "windowed"
-    tokenizer = byte_tokenizer()
-    tokenizer.save_pretrained(folder)
-    config = MistralConfig(
-        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48, num_key_value_heads=1,
-        vocab_size=len(tokenizer), sliding_window=24, pad_token_id=0, bos_token_id=1, eos_token_id=2,
-        initializer_range=0.3,
-    )  # fmt: skip
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        MistralForCausalLM(config).save_pretrained(folder)
-    return LanguageModel(str(folder), device="cpu")
+def windowed(make_writer: Callable[..., Path]) -> LanguageModel:
+    return LanguageModel(str(make_writer("mistral", sliding_window=24)), device="cpu")
 
 
 def test_padding_takes_nothing_of_a_sliding_window(windowed: LanguageModel) -> None:
