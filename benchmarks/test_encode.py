@@ -118,7 +118,7 @@ def embedded_model(device: str) -> list[nn.Module]:
     try:
         from xalign_models import assets
         from xalign_models.backbones.loading import load_modules
-        from xalign_models.catalogue import BACKBONES
+        from xalign_models.models.catalogue import BACKBONES
     except ImportError as error:
         pytest.skip(f"{error.name} is not installed")
     if assets.where("multilingual-e5-small") is None:

@@ -14,9 +14,10 @@ pytest.importorskip("mteb", reason="mteb is not installed")  # GPU machines have
 import mteb
 
 from benchmarks.board import PlainEncoder, board, our_task, plain_task, without_ties
-from xalign_models import assets, catalogue, corpora, registry
+from xalign_models import assets, corpora
 from xalign_models.errors import DataError
 from xalign_models.languages import canonical
+from xalign_models.models import catalogue, registry
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.store import EmbeddingStore, open_store
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.linalg import orthogonal_procrustes
 
-from xalign_models import mining
-from xalign_models.mining import rotated_ranks
-from xalign_models.scoring import normalise
+from xalign_models.ranking import pairs as mining
+from xalign_models.ranking.pairs import rotated_ranks
+from xalign_models.ranking.ranks import normalise
 
 NTREX, FLORES = 1997, 1012
 """Sentences of a language to fit on and to rank."""

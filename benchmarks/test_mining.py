@@ -13,9 +13,9 @@ import torch
 from scipy.stats import rankdata
 
 from benchmarks.roofline import mining_flops
-from xalign_models import mining
-from xalign_models.mining import Sides, all_pairs, polar_by_products, polar_by_svd
-from xalign_models.scoring import TILE, gold_ranks, normalise, precision_at
+from xalign_models.ranking import pairs as mining
+from xalign_models.ranking.pairs import Sides, all_pairs, polar_by_products, polar_by_svd
+from xalign_models.ranking.ranks import TILE, gold_ranks, normalise, precision_at
 
 FLORES = 1012
 """Sentences of a language of FLORES-200's devtest."""

@@ -101,7 +101,7 @@ def test_embedded_model(device, compare, note, say, name):
     try:
         from xalign_models import assets, corpora
         from xalign_models.backbones.loading import load_modules
-        from xalign_models.catalogue import BACKBONES
+        from xalign_models.models.catalogue import BACKBONES
     except ImportError as error:
         pytest.skip(f"{error.name} is not installed")
     for asset in (name, "gettext"):

@@ -13,12 +13,12 @@ import torch
 
 from benchmarks.shapes import SMALL, mixed_texts, write_checkpoint
 from xalign_models import onednn
-from xalign_models.lira.arca import Arca, Examples
-from xalign_models.lira.candidates import Candidates
-from xalign_models.lira.config import ArcaConfig, Design, LasrConfig
-from xalign_models.lira.data import Rated, Search, Split, Text
-from xalign_models.lira.lasr import Lasr, Streams
-from xalign_models.lira.module import LiRA
+from xalign_models.training.lira.arca import Arca, Examples
+from xalign_models.training.lira.candidates import Candidates
+from xalign_models.training.lira.config import ArcaConfig, Design, LasrConfig
+from xalign_models.training.lira.data import Rated, Search, Split, Text
+from xalign_models.training.lira.lasr import Lasr, Streams
+from xalign_models.training.lira.module import LiRA
 
 ENCODER, BATCH, CANDIDATES = "MiniLM-L3, random weights", 32, 3
 

@@ -25,10 +25,10 @@ from benchmarks.roofline import encode_flops, linear_weights, peak_flops
 from benchmarks.shapes import VOCABULARY, mixed_texts, write_checkpoint
 from xalign_models.backbones.adapters import add_lora
 from xalign_models.backbones.transformer import LanguageTransformer
-from xalign_models.lusifer.connector import join
-from xalign_models.lusifer.module import Lusifer, modules_of
-from xalign_models.lusifer.stage_one import StageOne
 from xalign_models.training.losses import contrastive_loss
+from xalign_models.training.lusifer.connector import join
+from xalign_models.training.lusifer.module import Lusifer, modules_of
+from xalign_models.training.lusifer.stage_one import StageOne
 
 N = len(VOCABULARY)
 SHAPES = {

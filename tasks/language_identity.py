@@ -14,7 +14,7 @@ from tasks.base import CorpusTask, fill_scores, save_items
 from tasks.tatoeba36 import LANGUAGES
 from xalign_models.corpora import ENGLISH
 from xalign_models.languages import from_iso639_1
-from xalign_models.scoring import normalise
+from xalign_models.ranking.ranks import normalise
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol

@@ -16,13 +16,13 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from xalign_models.errors import ResultsError
-from xalign_models.harness.board import Board, Cell, Row
-from xalign_models.harness.leaderboard import choose_models
+from xalign_models.evaluation.board import Board, Cell, Row
+from xalign_models.evaluation.leaderboard import choose_models
 
 if TYPE_CHECKING:
     from mteb.benchmarks.benchmark import Benchmark
 
-    from xalign_models.harness.reading import Results, TaskScores
+    from xalign_models.evaluation.results import Results, TaskScores
 
 PUBLISHED = ("E5-Mistral", "LUSIFER")
 """The paper's columns."""
@@ -95,7 +95,7 @@ def board(results: Results, benchmark: str, models: Collection[str] | None = Non
     Similarity tasks have two rows: mteb's main score is Spearman's correlation, the paper says that its are Pearson's.
 
     Args:
-        results: From :func:`xalign_models.harness.reading.read_results`.
+        results: From :func:`xalign_models.evaluation.results.read_results`.
         benchmark: Its name.
         models: Names, with or without ``xalign/``, directories or hub ids; None is all that have any of it.
 

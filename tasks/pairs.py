@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from xalign_models.mining import BUDGET, AnyRanks, RankLog, Sides, Vectors, all_pairs
+from xalign_models.ranking.pairs import BUDGET, AnyRanks, RankLog, Sides, Vectors, all_pairs
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol

@@ -13,8 +13,8 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from tasks.base import CorpusTask, fill_scores, save_items
 from tasks.pairs import log_path, scored_pairs
 from xalign_models.languages import canonical, to_flores
-from xalign_models.mining import AnyRanks, Sides
-from xalign_models.scoring import normalise, precision_at
+from xalign_models.ranking.pairs import AnyRanks, Sides
+from xalign_models.ranking.ranks import normalise, precision_at
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol
@@ -97,7 +97,7 @@ class PrecisionTask(RankedTask):
 
     A subset ``deu_Latn-eng_Latn`` looks for the English counterpart of each German sentence among all English ones.
     ``Into X`` is the mean over the pairs
-    that end in X, ``From X`` over those that start there: :func:`xalign_models.harness.reading.into_and_from`.
+    that end in X, ``From X`` over those that start there: :func:`xalign_models.evaluation.results.into_and_from`.
     """
 
     def scores(self, ranks: AnyRanks) -> dict[str, float]:

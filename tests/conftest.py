@@ -187,7 +187,7 @@ def make_encoder() -> Callable[..., Any]:
         from sentence_transformers.sentence_transformer.modules import Normalize
 
         from xalign_models.alignments.module import Aligned
-        from xalign_models.encoder import XAlignEncoder
+        from xalign_models.models.encoder import XAlignEncoder
 
         meta = ModelMeta.create_empty(
             {"name": "test/planted", "revision": revision, "similarity_fn_name": ScoringFunction.COSINE}

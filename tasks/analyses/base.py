@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from xalign_models.encoder import XAlignEncoder
+    from xalign_models.models.encoder import XAlignEncoder
     from xalign_models.specs import ModelSpec
     from xalign_models.store import EmbeddingStore
 
@@ -50,7 +50,7 @@ class Request:
             ModelError: No such model.
             XAlignError: Weights or fit text are missing.
         """
-        from xalign_models.registry import load_encoder
+        from xalign_models.models.registry import load_encoder
 
         return load_encoder(name, device=self.device, store=self.store)
 

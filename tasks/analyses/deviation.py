@@ -12,7 +12,7 @@ from tasks.analyses.base import Findings, Request, labelled, read_published
 from tasks.analyses.rkhs import sentence_norms
 from tasks.analyses.sentences import load_sentences
 from xalign_models.errors import ModelError
-from xalign_models.lira.theory import bound_printed, bound_safe
+from xalign_models.training.lira.theory import bound_printed, bound_safe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +29,7 @@ def analyse(request: Request) -> Findings:
         ModelError: No model is named, or one is no LiRA that was trained.
         DataError: There is no text to estimate C on.
     """
-    from xalign_models.lira.run import open_lira
+    from xalign_models.training.lira.run import open_lira
 
     sentences = load_sentences(request, ROWS)
     tables, drawn = [], {}
@@ -53,7 +53,7 @@ def analyse(request: Request) -> Findings:
         "mismatched: cosine of texts with translations of others; english_mismatched: of translations with each other, "
         "which no training changes. A collapse would lift the first far above the second.",
         "The bounds are indicative: epsilon_2 is a cosine distance and no divergence in nats, and C is the largest "
-        "mean norm of the text, a lower bound. bound_printed can be violated (see xalign_models.lira.theory).",
+        "mean norm of the text, a lower bound. bound_printed can be violated (see xalign_models.training.lira.theory).",
         *filter(None, [sentences.note]),
     ]
     return Findings({"epochs": pd.concat(tables, ignore_index=True)}, drawn, tuple(notes),

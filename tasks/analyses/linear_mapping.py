@@ -27,7 +27,7 @@ from xalign_models.errors import DataError
 from xalign_models.languages import canonical, display_name
 
 if TYPE_CHECKING:
-    from xalign_models.encoder import XAlignEncoder
+    from xalign_models.models.encoder import XAlignEncoder
 
 Array = npt.NDArray[np.float64]
 Fit = Callable[[Array, Array], tuple[Array, Array]]

@@ -13,12 +13,12 @@ from tasks.analyses import figures
 from tasks.analyses.base import Findings, Request, labelled
 from tasks.analyses.rkhs import statistics
 from tasks.analyses.sentences import Sentences, load_sentences
-from xalign_models.lira.edits import levenshtein, perturb
+from xalign_models.training.lira.edits import levenshtein, perturb
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from xalign_models.encoder import XAlignEncoder
+    from xalign_models.models.encoder import XAlignEncoder
 
 ROWS = 200
 DELTAS = (1, 2, 3, 5, 8, 10)
@@ -37,7 +37,7 @@ def analyse(request: Request) -> Findings:
     sentences = load_sentences(request, ROWS)
     tables, drawn = [], {}
     for name in request.named():
-        from xalign_models.registry import load_encoder
+        from xalign_models.models.registry import load_encoder
 
         encoder = load_encoder(name, device=request.device)  # not into the store: no one asks for these texts again
         model = str(encoder.mteb_model_meta.name).removeprefix("xalign/").removeprefix("plain__")

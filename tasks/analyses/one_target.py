@@ -12,8 +12,8 @@ import pandas as pd
 from tasks.analyses import figures
 from tasks.analyses.base import Findings, Request, read_published
 from xalign_models.errors import ResultsError
-from xalign_models.harness.leaderboard import choose_models
-from xalign_models.harness.reading import TaskScores, read_results
+from xalign_models.evaluation.leaderboard import choose_models
+from xalign_models.evaluation.results import TaskScores, read_results
 from xalign_models.languages import display_name
 
 if TYPE_CHECKING:

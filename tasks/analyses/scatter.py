@@ -15,18 +15,18 @@ from sklearn.metrics import silhouette_score
 from tasks.analyses import figures
 from tasks.analyses.base import Findings, Request
 from xalign_models import corpora
-from xalign_models.catalogue import ALIGNMENTS
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import canonical, display_name, is_canonical
-from xalign_models.registry import find_spec
-from xalign_models.scoring import normalise
+from xalign_models.models.catalogue import ALIGNMENTS
+from xalign_models.models.registry import find_spec
+from xalign_models.ranking.ranks import normalise
 from xalign_models.specs import ModelSpec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from xalign_models.encoder import XAlignEncoder
+    from xalign_models.models.encoder import XAlignEncoder
 
 LANGUAGES = tuple(canonical(code) for code in "en th zh".split())
 """Those of LSAR's Figure 2."""

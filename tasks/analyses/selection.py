@@ -18,14 +18,14 @@ from xalign_models import corpora
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
 from xalign_models.languages import display_name
-from xalign_models.lira.candidates import Candidates, CandidateSource
-from xalign_models.lira.chrf import chrf
-from xalign_models.lira.edits import Corruption, corrupt
+from xalign_models.training.lira.candidates import Candidates, CandidateSource
+from xalign_models.training.lira.chrf import chrf
+from xalign_models.training.lira.edits import Corruption, corrupt
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from xalign_models.lira.module import LiRA
+    from xalign_models.training.lira.module import LiRA
 
 CORPUS, ROWS, SEED = "flores", 100, 0
 LANGUAGES = ("deu-Latn", "spa-Latn", "arb-Arab", "tha-Thai", "ind-Latn", "tur-Latn")
@@ -38,7 +38,7 @@ def analyse(request: Request) -> Findings:
         ModelError: No model is named, or one is no LiRA.
         DataError: There is no text.
     """
-    from xalign_models.lira.run import open_lira
+    from xalign_models.training.lira.run import open_lira
 
     corpus = corpora.load(CORPUS)
     languages = request.languages or tuple(one for one in LANGUAGES if one in corpus.languages)

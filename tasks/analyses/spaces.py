@@ -15,12 +15,12 @@ from xalign_models import corpora
 from xalign_models.alignments import LSAR
 from xalign_models.backbones import loading
 from xalign_models.backbones.raw import RawEncoder
-from xalign_models.catalogue import ALIGNMENTS
 from xalign_models.corpora import ENGLISH, Corpus
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.languages import display_name
-from xalign_models.registry import find_spec, fitted, raw_encoder
-from xalign_models.scoring import gold_ranks, normalise, precision_at
+from xalign_models.models.catalogue import ALIGNMENTS
+from xalign_models.models.registry import find_spec, fitted, raw_encoder
+from xalign_models.ranking.ranks import gold_ranks, normalise, precision_at
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 
 Vectors = npt.NDArray[np.float32]

@@ -14,7 +14,7 @@ from tasks.base import fill_scores
 from tasks.files import FilesTask, Scored
 from tasks.lareqa.reader import SENTENCE_END, Side, read_file
 from xalign_models.errors import DataError
-from xalign_models.scoring import average_precision, one_target_precision, target_counts
+from xalign_models.ranking.ranks import average_precision, one_target_precision, target_counts
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol
@@ -131,7 +131,7 @@ def heat_map_row(language: str, languages: list[str], one_target: npt.NDArray[np
     Args:
         language: Of the questions.
         languages: k canonical codes, of the answers.
-        one_target: (n, k) of :func:`xalign_models.scoring.one_target_precision`.
+        one_target: (n, k) of :func:`xalign_models.ranking.ranks.one_target_precision`.
     """
     cells = {
         answer: float(np.nanmean(column))

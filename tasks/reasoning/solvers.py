@@ -12,9 +12,9 @@ from tasks.reasoning.mgsm import Problem
 from tasks.reasoning.xcsqa import Question
 from xalign_models.backbones import loading
 from xalign_models.corpora import ENGLISH
-from xalign_models.generation import LanguageModel
-from xalign_models.lira.module import LiRA
-from xalign_models.registry import find_spec
+from xalign_models.generation.language_model import LanguageModel
+from xalign_models.models.registry import find_spec
+from xalign_models.training.lira.module import LiRA
 
 MOST_TOKENS = 320
 BATCH = 32
@@ -46,7 +46,7 @@ class Solver:
         self.lira: LiRA | None = None
         path = Path(name)
         if path.is_dir() and loading.has_own_modules(path):
-            from xalign_models.lira.run import open_lira
+            from xalign_models.training.lira.run import open_lira
 
             self.lira = open_lira(path).to(loading.pick_device(device))
             self.name, spec = path.resolve().name, self.lira.backbones["english"]

@@ -11,7 +11,7 @@ from datasets import Dataset, DatasetDict
 
 from tasks.tatoeba36 import Tatoeba36
 from tasks.with_languages import BelebeleRetrieval, MLQARetrieval
-from xalign_models import registry
+from xalign_models.models import registry
 from xalign_models.specs import AlignmentSpec
 from xalign_models.store import EmbeddingStore, open_store
 

@@ -10,10 +10,10 @@ import pytest
 from scipy.linalg import orthogonal_procrustes
 
 from tasks.isomorphism import STAGES, IsomorphismStudy, IsomorphismStudyRaw
-from xalign_models import mining
 from xalign_models.errors import DataError
-from xalign_models.mining import rotated_ranks
-from xalign_models.scoring import normalise, precision_at
+from xalign_models.ranking import pairs as mining
+from xalign_models.ranking.pairs import rotated_ranks
+from xalign_models.ranking.ranks import normalise, precision_at
 
 LANGUAGES = ("deu", "eng", "fra")
 PAIRS = {f"{a}_Latn-{b}_Latn" for a in LANGUAGES for b in LANGUAGES if a != b}

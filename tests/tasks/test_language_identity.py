@@ -8,9 +8,9 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from tasks.language_identity import COMMON, SENTENCES, LanguageIdentity
 from tasks.tatoeba36 import LANGUAGES
-from xalign_models import fitting
 from xalign_models.corpora import ENGLISH
 from xalign_models.languages import from_tatoeba, to_flores
+from xalign_models.models import fitting
 from xalign_models.specs import AlignmentSpec
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tasks.lusifer_benchmark import board, data_sets
 from xalign_models.errors import ResultsError
-from xalign_models.harness.reading import read_results
+from xalign_models.evaluation.results import read_results
 from xalign_models.languages import from_iso639_1
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "published"

@@ -8,8 +8,8 @@ import pytest
 from tasks.orthogonality import LANGUAGES, PAIRS, Orthogonality, map_gains, map_shape
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
-from xalign_models.harness import running
-from xalign_models.harness.cache import SafeResultCache
+from xalign_models.evaluation import run as running
+from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.languages import BEYOND_FLORES, FLORES_200, to_flores
 
 

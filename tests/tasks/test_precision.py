@@ -11,10 +11,10 @@ import pytest
 from tasks.flores import FloresPrecision
 from tasks.own_parallel import OwnParallel
 from tasks.precision import pair_subsets
-from xalign_models import fitting
 from xalign_models.errors import DataError, ModelError
-from xalign_models.harness.cache import SafeResultCache
-from xalign_models.scoring import precision_at
+from xalign_models.evaluation.cache import SafeResultCache
+from xalign_models.models import fitting
+from xalign_models.ranking.ranks import precision_at
 from xalign_models.specs import AlignmentSpec
 
 TURN = {
@@ -112,7 +112,7 @@ def test_a_second_run_adds_what_is_missing(task, planted, make_encoder, tmp_path
 
 
 def test_an_interrupted_run_goes_on_at_the_next_pair(task, planted, make_encoder, tmp_path, monkeypatch):
-    from xalign_models import mining
+    from xalign_models.ranking import pairs as mining
 
     encoder = make_encoder(planted(turn=TURN))
     expected = scores(task, encoder)
@@ -176,7 +176,7 @@ def test_pair_subsets_are_all_ordered_pairs():
 
 
 def test_into_and_from_by_hand():
-    from xalign_models.harness.reading import into_and_from
+    from xalign_models.evaluation.results import into_and_from
 
     into, leaving = into_and_from({"a-b": 0.1, "c-b": 0.3, "b-a": 0.5, "c-a": 0.7, "a-c": 0.2})
     assert into == {"a": pytest.approx(0.6), "b": pytest.approx(0.2), "c": 0.2}

@@ -12,7 +12,7 @@ from scipy.stats import pearsonr, spearmanr
 
 from tasks.sts17 import _TRACKS, STS17CrossLingual
 from xalign_models.errors import DataError
-from xalign_models.harness.cache import SafeResultCache
+from xalign_models.evaluation.cache import SafeResultCache
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from xalign_models.configuration import from_mapping, read, shipped, to_mapping
 from xalign_models.errors import ModelError
 
-PACKAGE = "xalign_models.lira"
+PACKAGE = "xalign_models.training.lira"
 
 
 class Shape(StrEnum):

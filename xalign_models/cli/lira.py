@@ -17,7 +17,7 @@ from xalign_models.specs import Dtype
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from xalign_models.lira.config import LiraConfig
+    from xalign_models.training.lira.config import LiraConfig
 
 PARTS = ("critic", "embeds", "translations", "multilingual", "queue")
 
@@ -76,16 +76,16 @@ def translate(
 
     Interrupted, the same command goes on where it was; nothing is translated twice.
     """
-    from xalign_models.lira.candidates import judge_all
-    from xalign_models.lira.config import load_config
-    from xalign_models.lira.critics import Scores, make_critic
-    from xalign_models.lira.translators import Translations, make_translator, translate_all
+    from xalign_models.generation.critics import Scores, make_critic
+    from xalign_models.generation.translators import Translations, make_translator, translate_all
+    from xalign_models.training.lira.candidates import judge_all
+    from xalign_models.training.lira.config import load_config
 
     named = split_list(translators)
     read = load_config(split_list(config), change or ()) if config else None
     designs = [read.design] if read else []
     if model is not None:
-        from xalign_models.lira.run import open_lira
+        from xalign_models.training.lira.run import open_lira
 
         designs.append(open_lira(model).design)
     named += [one for design in designs for one in design.translators] + [*(read.arca.extra if read else ())]
@@ -123,7 +123,7 @@ def _texts(
     names: Sequence[str], languages: Sequence[str], rows: int | None, config: LiraConfig | None
 ) -> Iterator[tuple[str, str | None]]:
     from xalign_models.corpora import ENGLISH
-    from xalign_models.lira import recording
+    from xalign_models.training.lira import recording
 
     if config is not None:
         yield from recording.training_texts(config)
@@ -159,9 +159,9 @@ def lira(
 
     Translations that are missing are made first. Interrupted, the same command goes on from its last checkpoint.
     """
-    from xalign_models import registry
-    from xalign_models.lira import run
-    from xalign_models.lira.config import Ablation, load_config
+    from xalign_models.models import registry
+    from xalign_models.training.lira import run
+    from xalign_models.training.lira.config import Ablation, load_config
 
     if ablate is not None and ablate not in PARTS:
         raise ModelError(f"--ablate {ablate}: one of {', '.join(PARTS)}.")
@@ -199,7 +199,7 @@ def variant(
     paths: Annotated[str | None, typer.Option(help="Streams to fuse: both, multilingual or english.")] = None,
 ) -> None:
     """A trained LiRA that translates or fuses in another way, under a name of its own; nothing is trained."""
-    from xalign_models.lira.run import variant as make
+    from xalign_models.training.lira.run import variant as make
 
     _check_output(output)
     if paths not in (None, "both", "multilingual", "english"):

@@ -72,7 +72,7 @@ def models(
     match: Annotated[str, typer.Argument(help="Show only names that contain this.")] = "", json: Json = False
 ) -> None:
     """The registered models; any directory or hub id works too."""
-    from xalign_models.catalogue import specs
+    from xalign_models.models.catalogue import specs
 
     print_rows(
         [
@@ -141,8 +141,8 @@ def fit(
     """Fit an alignment to a backbone and write both as one sentence-transformers directory."""
     import json
 
-    from xalign_models import registry
     from xalign_models.alignments import METHODS
+    from xalign_models.models import registry
     from xalign_models.specs import AlignmentSpec, ModelSpec
 
     if method not in METHODS:

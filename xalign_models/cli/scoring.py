@@ -66,8 +66,8 @@ def run(
     _set_data(data)
     err.print("loading mteb ...", highlight=False) if err.is_terminal else None
     from tasks import BENCHMARKS, register_with_mteb
-    from xalign_models.harness.running import CORE
-    from xalign_models.harness.running import run as run_here
+    from xalign_models.evaluation.run import CORE
+    from xalign_models.evaluation.run import run as run_here
     from xalign_models.store import open_store
 
     register_with_mteb()
@@ -82,7 +82,7 @@ def run(
     fields = overrides(layer, pooling, dtype, max_tokens, prompt)
     arguments: dict[str, Any] = {"languages": chosen, "items": items, "overrides": fields}
     if engine == "ray":
-        from xalign_models import on_ray
+        from xalign_models import cluster as on_ray
 
         cluster = on_ray.Cluster(address, cpus_per_task, gpus_per_task, device)
         run_all = partial(on_ray.run, cluster=cluster, setup=register_with_mteb)
@@ -143,8 +143,8 @@ def _members(benchmark: str) -> list[Any]:
 
 def _show(models: set[str], tasks: set[str], output: Path, benchmark: str | None = None) -> None:
     from tasks.lusifer_benchmark import board, data_sets
-    from xalign_models.harness.leaderboard import leaderboard as make
-    from xalign_models.harness.reading import read_results
+    from xalign_models.evaluation.leaderboard import leaderboard as make
+    from xalign_models.evaluation.results import read_results
 
     results = read_results(output)
     if benchmark in data_sets():
@@ -166,9 +166,9 @@ def leaderboard(
 ) -> None:
     """Models x tasks from the results, with the difference to each model's unaligned backbone; one task in detail."""
     from tasks.lusifer_benchmark import board as benchmark_board
-    from xalign_models.harness.leaderboard import detail
-    from xalign_models.harness.leaderboard import leaderboard as make
-    from xalign_models.harness.reading import read_results
+    from xalign_models.evaluation.leaderboard import detail
+    from xalign_models.evaluation.leaderboard import leaderboard as make
+    from xalign_models.evaluation.results import read_results
 
     results = read_results(Path(output))
     chosen_tasks = split_list(tasks)
@@ -197,8 +197,8 @@ def gate(
     json: Json = False,
 ) -> None:
     """Compare results with the baseline: exit 0 as good, 1 a regression, 2 it cannot judge."""
-    from xalign_models.harness import gate as gates
-    from xalign_models.harness.reading import read_results
+    from xalign_models.evaluation import gate as gates
+    from xalign_models.evaluation.results import read_results
 
     path = baseline or Path(output) / "results" / "baseline.json"
     results = read_results(Path(output))

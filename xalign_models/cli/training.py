@@ -54,9 +54,9 @@ def contrastive(
 
     Interrupted, the same command goes on from its last checkpoint.
     """
-    from xalign_models import registry
-    from xalign_models.contrastive.config import PAPER_LANGUAGES, ContrastiveConfig
-    from xalign_models.contrastive.run import train
+    from xalign_models.models import registry
+    from xalign_models.training.contrastive.config import PAPER_LANGUAGES, ContrastiveConfig
+    from xalign_models.training.contrastive.run import train
     from xalign_models.training.processes import is_main_process
 
     _check_output(output)
@@ -87,8 +87,8 @@ def lusifer(
 
     Interrupted, the same command goes on from its last checkpoint.
     """
-    from xalign_models.lusifer.config import load_config
-    from xalign_models.lusifer.run import train
+    from xalign_models.training.lusifer.config import load_config
+    from xalign_models.training.lusifer.run import train
     from xalign_models.training.processes import is_main_process
 
     if output is not None:

@@ -1,1 +1,1 @@
-"""LiRA: translations chosen by an actor (Arca), two paths fused into one embedding (LaSR), and its theory."""
+"""The import path of saved LiRA models, which is a file format."""

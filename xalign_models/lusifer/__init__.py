@@ -1,1 +1,1 @@
-"""LUSIFER: a multilingual encoder, a connector, and an English language model that reads the encoder's states."""
+"""The import paths of saved LUSIFER models, which are a file format."""

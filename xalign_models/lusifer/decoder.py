@@ -1,26 +1,5 @@
-"""A decoder-only language model alone, with attention both ways: LUSIFER without its encoder, to compare with."""
+"""The import paths of saved LUSIFER models, which are a file format."""
 
-from __future__ import annotations
+from xalign_models.training.lusifer.decoder import Bidirectional
 
-from contextlib import AbstractContextManager
-from typing import Any
-
-from xalign_models.backbones.transformer import LanguageTransformer
-from xalign_models.lusifer.attention import attention
-
-
-class Bidirectional(LanguageTransformer):
-    """A language model that reads its own tokens, each position seeing the whole text.
-
-    Its import path is a file format: do not move it.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        tokenizer = self.tokenizer
-        tokenizer.padding_side = "right"  # positions count from the first token
-        tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token or tokenizer.unk_token
-
-    def attending(self) -> AbstractContextManager[dict[str, Any]]:
-        """Attention both ways."""
-        return attention(self.model, causal=False)
+__all__ = ["Bidirectional"]

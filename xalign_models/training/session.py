@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_models import registry
+from xalign_models.models import registry
 from xalign_models.specs import ModelSpec
 from xalign_models.training.processes import is_main_process, own_randomness, process_count
 from xalign_models.training.records import LOG, claim, is_trained, json_lines, last_checkpoint, versions

@@ -16,7 +16,7 @@ from tasks.analyses.base import Request
 from tasks.analyses.isomorphism import SEVEN, analyse
 from tasks.isomorphism import IsomorphismStudy
 from xalign_models.errors import LanguageError, ModelError, ResultsError
-from xalign_models.harness.cache import SafeResultCache
+from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.languages import FLORES_200
 
 PUBLISHED = Path(__file__).parents[3] / "results" / "published"

@@ -16,9 +16,9 @@ import torch
 from tasks.analyses import ANALYSES, Request, deviation, lipschitz, rkhs, selection, sentences
 from tasks.analyses.sentences import Sentences
 from xalign_models.errors import DataError, ModelError
-from xalign_models.lira import run
-from xalign_models.lira.edits import Corruption
-from xalign_models.lira.theory import bound_printed, bound_safe
+from xalign_models.training.lira import run
+from xalign_models.training.lira.edits import Corruption
+from xalign_models.training.lira.theory import bound_printed, bound_safe
 
 TEXTS = [f"w{i} w{2 * i} w{3 * i} w{i % 7}" + " w5" * (i % 4) for i in range(30)]
 
@@ -111,8 +111,8 @@ def test_bounds_are_the_theorys() -> None:
 @pytest.fixture
 def trained(workdir: Path, tiny_model: Path, write_text: Callable[..., Path]) -> Path:
     """A LiRA whose stage 1 was trained for two epochs on random words."""
-    from xalign_models.lira.config import load_config
-    from xalign_models.lira.run import train_arca
+    from xalign_models.training.lira.config import load_config
+    from xalign_models.training.lira.run import train_arca
 
     root = write_text(workdir / "text", 24)
     pairs = {one: (root / f"{one}.txt").read_text().splitlines() for one in ("deu", "eng")}
@@ -154,7 +154,7 @@ def test_choices_among_corruptions_and_by_chrf(trained: Path, monkeypatch: pytes
         lengths = [[-float(len(one.split())) for one in row] for row in candidates.texts]
         return SimpleNamespace(log_probabilities=torch.tensor(lengths))
 
-    monkeypatch.setattr("xalign_models.lira.module.LiRA.opinions", opinions)
+    monkeypatch.setattr("xalign_models.training.lira.module.LiRA.opinions", opinions)
     found = ANALYSES["selection"].analyse(Request((str(trained),), rows=20, languages=("deu-Latn",)))
     table = found.tables["corrupted"].set_index("against")["reference picked"]
     assert table[str(Corruption.WRAPPER)] == 100  # longer
@@ -168,7 +168,7 @@ def test_choices_among_corruptions_and_by_chrf(trained: Path, monkeypatch: pytes
 
 def test_an_actor_that_cannot_choose_picks_nothing(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alike = SimpleNamespace(log_probabilities=torch.zeros(2, 1 + len(Corruption)))
-    monkeypatch.setattr("xalign_models.lira.module.LiRA.opinions", lambda *_: alike)
+    monkeypatch.setattr("xalign_models.training.lira.module.LiRA.opinions", lambda *_: alike)
     found = selection.against_corruptions(run.open_lira(trained), ["a b", "c d"], ["e f", "g h"])
     assert (found["reference picked"] == 0).all()
 

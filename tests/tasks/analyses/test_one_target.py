@@ -10,7 +10,7 @@ import pytest
 from tasks.analyses import ANALYSES, Request
 from tasks.analyses.one_target import TASK, heat_map
 from xalign_models.errors import ResultsError
-from xalign_models.harness.reading import read_results
+from xalign_models.evaluation.results import read_results
 
 PUBLISHED = Path(__file__).parents[3] / "results" / "published"
 CELLS = {("arb-Arab", "arb-Arab"): 0.8, ("arb-Arab", "eng-Latn"): 0.1,

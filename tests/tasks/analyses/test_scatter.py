@@ -10,9 +10,9 @@ from sklearn.metrics import silhouette_score
 
 from tasks.analyses import Request, scatter
 from tasks.analyses.scatter import before_and_after, draw, mixing, project
-from xalign_models import registry
 from xalign_models.errors import DataError, LanguageError
-from xalign_models.scoring import normalise
+from xalign_models.models import registry
+from xalign_models.ranking.ranks import normalise
 from xalign_models.specs import AlignmentSpec, ModelSpec
 
 LABELS = ["eng-Latn"] * 30 + ["tha-Thai"] * 30

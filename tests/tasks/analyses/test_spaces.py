@@ -7,7 +7,7 @@ import pytest
 
 from tasks.analyses import Request, spaces
 from xalign_models.errors import LanguageError, ModelError
-from xalign_models.scoring import normalise
+from xalign_models.ranking.ranks import normalise
 
 CODES = ("deu-Latn", "fra-Latn")
 

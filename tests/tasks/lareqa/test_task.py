@@ -13,10 +13,10 @@ from sklearn.metrics import average_precision_score
 
 from tasks.lareqa import MLQAR, XQuADR
 from tasks.lareqa.reader import read_file, read_paragraphs, split
-from xalign_models import fitting
 from xalign_models.errors import DataError
-from xalign_models.harness.cache import SafeResultCache
-from xalign_models.harness.running import run_one
+from xalign_models.evaluation.cache import SafeResultCache
+from xalign_models.evaluation.run import run_one
+from xalign_models.models import fitting
 from xalign_models.specs import AlignmentSpec
 
 CODES = {"deu-Latn": "de", "eng-Latn": "en", "fra-Latn": "fr"}

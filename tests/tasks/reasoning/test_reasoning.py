@@ -18,7 +18,7 @@ from tasks.reasoning import mgsm, xcsqa
 from tasks.reasoning.answers import final_number, to_number
 from tasks.reasoning.solvers import Solver
 from xalign_models.errors import DataError, LanguageError
-from xalign_models.generation import Completion, LanguageModel
+from xalign_models.generation.language_model import Completion, LanguageModel
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_the_published_files_have_the_published_sizes() -> None:
 def test_a_solver_of_a_lira_shows_the_chosen_translation(data: Path, scripted: list[str]) -> None:
     class Source:
         def __call__(self, texts: Sequence[str], languages: Sequence[str]) -> Any:
-            from xalign_models.lira.candidates import Candidates
+            from xalign_models.training.lira.candidates import Candidates
 
             mask = torch.tensor([[True, True], [False, False]])
             return Candidates([["first", "second"], [texts[1], ""]], mask, torch.zeros(2, 2, 3))

@@ -17,10 +17,10 @@ from tasks.zero_shot.reviews import PER_STAR
 from tasks.zero_shot.sib200 import DEVTEST
 from tasks.zero_shot.task import STRENGTHS, TEST, TRAIN, classifier
 from tasks.zero_shot.tweets import LANGUAGES
-from xalign_models import fitting
 from xalign_models.errors import DataError
-from xalign_models.harness.cache import SafeResultCache
-from xalign_models.harness.running import run_one
+from xalign_models.evaluation.cache import SafeResultCache
+from xalign_models.evaluation.run import run_one
+from xalign_models.models import fitting
 from xalign_models.specs import AlignmentSpec
 
 TURN = {

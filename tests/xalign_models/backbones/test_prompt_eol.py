@@ -13,14 +13,14 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from xalign_models import registry
 from xalign_models.backbones import loading
 from xalign_models.backbones.prompt_eol import PromptEOL
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.backbones.templates import ENGLISH, SLOT, TEMPLATES, prompted
-from xalign_models.catalogue import BACKBONES, modes_of
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.languages import canonical
+from xalign_models.models import registry
+from xalign_models.models.catalogue import BACKBONES, modes_of
 from xalign_models.specs import BackboneSpec, Dtype, ModelSpec
 
 TEXTS = ["a cat", 'he said "no",\nthen left', "die Katze", "", "a much longer text than all of the others " * 3, "猫"]

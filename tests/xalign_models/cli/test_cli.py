@@ -320,7 +320,8 @@ def test_store_stats_and_clear(xalign, tiny_model, own):
 
 def test_lists(xalign):
     from tasks import TASKS
-    from xalign_models import assets, registry
+    from xalign_models import assets
+    from xalign_models.models import registry
 
     status, out, err = xalign("models", "--json")
     assert sorted(one["model"] for one in json.loads(out)) == registry.list_models()
@@ -344,7 +345,7 @@ def test_version_and_help(xalign):
 
 
 def test_interrupted_it_says_how_to_go_on(xalign, monkeypatch):
-    from xalign_models import catalogue
+    from xalign_models.models import catalogue
 
     def interrupt():
         raise KeyboardInterrupt

@@ -84,9 +84,9 @@ def test_refuses_in_one_line(train, arguments, parts):
 @pytest.mark.parametrize("cached", [False, True])
 def test_two_processes_train_one_model(write_text, launch, workdir, tiny_model, cached):
     """Each reads half of a step's pairs, one of them writes, and every weight that is trained has moved."""
-    from xalign_models import registry
-    from xalign_models.contrastive import ContrastiveConfig
-    from xalign_models.contrastive.objective import add_lora
+    from xalign_models.models import registry
+    from xalign_models.training.contrastive import ContrastiveConfig
+    from xalign_models.training.contrastive.objective import add_lora
 
     write_text(workdir / "text", 30, ("ar", "en", "es"))
     printed = launch(

@@ -1,0 +1,244 @@
+"""What the driver plans, waits for and keeps; a stand-in for Ray does a piece of work when it is waited for."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tasks import register_with_mteb
+from xalign_models import cluster as on_ray
+from xalign_models.errors import ModelError
+from xalign_models.evaluation import run as running
+from xalign_models.models import registry
+from xalign_models.specs import AlignmentSpec
+from xalign_models.store import EmbeddingStore, open_store
+
+
+class InlineRay:
+    """The part of ``ray`` that is used, in this process; the last piece that can be done is done first.
+
+    Attributes:
+        done: Name of each piece of work, in order.
+        near: Machine that each was wanted on.
+    """
+
+    def __init__(self):
+        self.done, self.near, self.lose = [], [], {}
+        self.exceptions = SimpleNamespace(RayError=RuntimeError, RayTaskError=ZeroDivisionError)
+        affinity = lambda node, soft: node  # noqa: E731
+        self.util = SimpleNamespace(scheduling_strategies=SimpleNamespace(NodeAffinitySchedulingStrategy=affinity))
+
+    def is_initialized(self):
+        return True
+
+    def cluster_resources(self):
+        return {"CPU": 2.0}
+
+    def get_runtime_context(self):
+        return SimpleNamespace(get_node_id=lambda: "node-1")
+
+    def remote(self, **options):
+        def wrap(thing):
+            if isinstance(thing, type):
+                return SimpleNamespace(remote=lambda *arguments: _Actor(self, thing(*arguments)))
+            return self._piece(thing, {"name": thing.__name__})
+
+        return wrap
+
+    def kill(self, actor):
+        pass
+
+    def _piece(self, function, options):
+        def begin(*arguments):
+            return SimpleNamespace(call=lambda: function(*arguments), **{"scheduling_strategy": None, **options})
+
+        return SimpleNamespace(
+            remote=lambda *arguments: _Ref(begin(*arguments)),
+            options=lambda **more: self._piece(function, {**options, **more}),
+        )
+
+    def wait(self, refs, num_returns):
+        return [refs[-1]], refs[:-1]
+
+    def get(self, ref):
+        piece = ref.piece
+        self.done.append(piece.name)
+        self.near.append(piece.scheduling_strategy)
+        if self.lose.pop(piece.name, False):
+            raise RuntimeError
+        return piece.call()
+
+
+class _Actor:
+    def __init__(self, ray, inner):
+        self.ray, self.inner = ray, inner
+
+    def __getattr__(self, method):
+        return self.ray._piece(getattr(self.inner, method), {"name": method})
+
+
+class _Ref:
+    def __init__(self, piece):
+        self.piece = piece
+
+
+@pytest.fixture
+def inline(monkeypatch):
+    fake = InlineRay()
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    return fake
+
+
+@pytest.fixture
+def models(workdir, tiny_model, write_text, monkeypatch):
+    """A backbone and two alignments of it, and a text to score them on."""
+    register_with_mteb()
+    text = write_text(workdir / "fit", 40)
+    backbone = running.find_spec(str(tiny_model)).backbone
+    folders = [str(tiny_model)]
+    for method in ("centered", "procrustes"):
+        spec = registry.ModelSpec(backbone, AlignmentSpec(method, method, corpora=(f"own:{text}",)))
+        folders.append(str(workdir / method))
+        registry.save(registry.build(spec, device="cpu"), workdir / method)
+    monkeypatch.setenv("XALIGN_OWN", str(write_text(workdir / "own", 30, seed=7)))
+    open_store().clear()
+    return folders
+
+
+def run(models, output, most=2, tasks=("OwnParallel",)):
+    cluster = on_ray.Cluster(device="cpu")
+    return list(on_ray.run(models, tasks, output, cluster, setup=register_with_mteb, languages=None, most=most))
+
+
+def items(root):
+    return {path.parts[-4]: dict(np.load(path)) for path in sorted(root.rglob("OwnParallel.npz"))}
+
+
+def test_scores_files_and_vectors_are_the_local_runs(inline, models, workdir):
+    found = run(models, workdir / "out")
+    # the first model's three languages are one unit; the others' six pairs, three units of both directions each
+    assert (
+        inline.done
+        == ["_look", "OwnParallel xalign/plain__tiny"]
+        + ["OwnParallel xalign/procrustes__tiny"] * 3
+        + ["OwnParallel xalign/centered__tiny"] * 3
+    )
+    assert inline.near == [None, None] + ["node-1"] * 6
+    with EmbeddingStore(workdir / "local-store", 1 << 26) as store:
+        local = list(running.run(models, ["OwnParallel"], workdir / "local", device="cpu", store=store))
+        assert [one.vectors for one in store.stats()] == [one.vectors for one in open_store().stats()]
+    assert {one.error for one in found} == {""}
+    mine, theirs = items(workdir / "out"), items(workdir / "local")
+    assert mine.keys() == theirs.keys()
+    for model, arrays in theirs.items():
+        assert mine[model].keys() == arrays.keys()
+        assert all((mine[model][subset] == ranks).all() for subset, ranks in arrays.items())
+    by_model = {one.model: {row["hf_subset"]: row["main_score"] for row in one.result.scores["test"]} for one in found}
+    for one in local:
+        expected = {row["hf_subset"]: round(row["main_score"], 6) for row in one.result.scores["test"]}
+        assert by_model[one.model] == expected
+    assert len({tuple(sorted(one.items())) for one in by_model.values()}) == 3
+    files = {path.name for path in (workdir / "out").rglob("*") if path.is_file()}
+    assert files == {"OwnParallel.json", "OwnParallel.npz", "model_meta.json", "run_settings.jsonl", "xalign.json"}
+    assert not list((workdir / "cache" / "units").iterdir())
+
+
+def test_a_run_does_only_what_is_missing(inline, models, workdir):
+    inline.lose["OwnParallel xalign/centered__tiny"] = True  # one of its three units
+    first = {one.model: one for one in run(models, workdir / "out")}
+    assert "was lost 4 times" in first["xalign/centered__tiny"].error
+    assert first["xalign/procrustes__tiny"].result is not None
+    inline.done.clear()
+    second = {one.model: one for one in run(models, workdir / "out")}
+    assert inline.done == ["_look", "OwnParallel xalign/centered__tiny"]
+    assert [one.fresh for one in second.values()].count(True) == 1
+    assert len(second["xalign/centered__tiny"].result.scores["test"]) == 6
+
+
+def test_a_model_that_cannot_be_had_is_an_outcome(inline, models, workdir):
+    found = {(one.model, one.task): one for one in run(["no/such", models[0]], workdir / "out")}
+    assert found["xalign/plain__no-such", "OwnParallel"].error
+    assert found["xalign/plain__tiny", "OwnParallel"].result is not None
+
+
+def test_a_worker_with_another_text_is_refused(inline, models, workdir, write_text, monkeypatch):
+    from xalign_models.cluster import scoring
+
+    inner = scoring._score
+
+    def elsewhere(*arguments):
+        monkeypatch.setenv("XALIGN_OWN", str(write_text(workdir / "other", 30, seed=8)))
+        return inner(*arguments)
+
+    monkeypatch.setattr(scoring, "_score", elsewhere)
+    (found,) = run(models[:1], workdir / "out")
+    assert "not the driver's" in found.error
+    assert not list((workdir / "out").rglob("OwnParallel.json"))
+
+
+@pytest.fixture
+def encode(inline, tiny_model, workdir):
+    """Encodes texts in shards of 10: (vectors, shards that were encoded)."""
+
+    def run(texts, actors=2, shard=10):
+        inline.done.clear()
+        paths = on_ray.encode_corpus(
+            str(tiny_model), iter(texts), "deu", workdir / "corpus", on_ray.Cluster(device="cpu"), actors=actors,
+            shard=shard,
+        )  # fmt: skip
+        vectors = np.concatenate([np.load(path, mmap_mode="r") for path in paths])
+        np.testing.assert_array_equal(vectors, expected(texts, shard))
+        return inline.done.count("encode")
+
+    def expected(texts, shard):
+        encoder = registry.load_encoder(str(tiny_model), device="cpu")
+        pieces = [texts[i : i + shard] for i in range(0, len(texts), shard)]
+        return np.concatenate([encoder.encode_texts(piece, ["deu"] * len(piece)) for piece in pieces])
+
+    return run
+
+
+def test_only_shards_of_other_texts_are_encoded_again(encode, workdir, caplog):
+    texts = [f"w{i} w{i % 7}" for i in range(34)]
+    assert encode(texts) == 4
+    assert encode(texts) == 0
+    assert encode([*texts, "w40"]) == 1  # the last one, which has grown
+    assert encode([*texts, "w40", *texts]) == 4
+    assert encode([*texts[:12], "w99", *texts[13:], "w40", *texts]) == 1
+    assert not caplog.records
+    assert encode(texts) == 2  # of a shorter corpus
+    (record,) = caplog.records
+    assert "00000004.npy and what follows it is of a longer corpus; remove it" in record.message
+    assert encode(texts[::-1]) == 4
+    for lost in ("00000001.npy", "00000002.json"):
+        (workdir / "corpus" / lost).unlink()
+    assert encode(texts[::-1]) == 2
+
+
+def test_a_shard_that_was_being_replaced_is_encoded_again(encode, workdir, monkeypatch):
+    """Killed after the new vectors are there, and before it says of which texts: the old texts are not taken for it."""
+    from xalign_models.cluster import encoding
+
+    old, new = [f"w{i}" for i in range(10)], [f"w{i}" for i in range(10, 20)]
+    encode(old)
+    with monkeypatch.context() as patch:
+        patch.setattr(encoding, "atomic_write_text", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            encode(new)
+    assert encode(old) == 1
+
+
+@pytest.mark.parametrize(("options", "message"), [({"actors": 0}, "actors 0: at"), ({"shard": -1}, "shard -1: at")])
+def test_numbers_of_a_corpus_that_cannot_be(encode, options, message):
+    with pytest.raises(ModelError, match=f"{message} least 1"):
+        encode(["w1"], **options)
+
+
+def test_without_ray_it_says_how_to_get_it(models, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ModelError, match=r"pip install 'xalign\[ray\]'"):
+        run(models[:1], Path("out"))

@@ -1,0 +1,196 @@
+"""Two workers give what one process gives, also when one of them is killed; nothing is encoded twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tasks import register_with_mteb
+from xalign_models.errors import ModelError
+from xalign_models.evaluation import run as running
+from xalign_models.models import registry
+from xalign_models.specs import AlignmentSpec
+from xalign_models.store import EmbeddingStore, open_store
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'xalign[ray]'")
+from xalign_models import cluster as on_ray  # noqa: E402
+
+pytestmark = pytest.mark.slow
+ROWS = 120
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a cache, a store and text; the workers inherit where it is when the cluster starts."""
+    return tmp_path_factory.mktemp("ray")
+
+
+@pytest.fixture(scope="module")
+def cluster(place, write_text):
+    """Two workers of one thread each, which live as long as the tests of this file."""
+    patch = pytest.MonkeyPatch()
+    (place / "data").mkdir()
+    for name in ("cache", "store", "data"):
+        patch.setenv(f"XALIGN_{name.upper()}", str(place / name))
+    patch.setenv("XALIGN_OWN", str(write_text(place / "own", ROWS)))
+    patch.setenv("HF_HUB_OFFLINE", "1")
+    patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    patch.setenv("OMP_NUM_THREADS", "1")
+    patch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(Path(registry.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    )
+    patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    patch.setenv("RAY_worker_niceness", "0")  # else they starve on a busy machine
+    ray.init(num_cpus=2, num_gpus=0, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    yield on_ray.Cluster(device="cpu")
+    ray.shutdown()
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def models(cluster, place, tiny_model, write_text):
+    """A backbone, and two alignments of it."""
+    register_with_mteb()
+    text = write_text(place / "fit", 40)
+    backbone = running.find_spec(str(tiny_model)).backbone
+    folders = [str(tiny_model)]
+    for method in ("centered", "procrustes"):
+        spec = registry.ModelSpec(backbone, AlignmentSpec(method, method, corpora=(f"own:{text}",)))
+        folders.append(str(place / method))
+        registry.save(registry.build(spec, device="cpu"), Path(folders[-1]))
+    return folders
+
+
+@pytest.fixture(scope="module")
+def local(models, place):
+    """What one process gives, with a store of its own."""
+    with EmbeddingStore(place / "local-store", 1 << 26) as store:
+        return list(running.run(models, ["OwnParallel"], place / "local", device="cpu", store=store))
+
+
+def scores(outcome):
+    return {one["hf_subset"]: {**one} for one in outcome.result.scores["test"]}
+
+
+def items(root):
+    return {path.parts[-4]: dict(np.load(path)) for path in sorted(root.rglob("OwnParallel.npz"))}
+
+
+def assert_same(found, local, place, folder):
+    assert [one.error for one in found] == [""] * 3
+    by_model = {one.model: scores(one) for one in found}
+    for one in local:
+        mine, theirs = by_model[one.model], scores(one)
+        assert mine.keys() == theirs.keys()
+        for subset, row in mine.items():
+            assert row["precision_at_1"] == round(theirs[subset]["precision_at_1"], 6)
+    mine, theirs = items(place / folder), items(place / "local")
+    assert mine.keys() == theirs.keys()
+    for model, arrays in theirs.items():
+        assert mine[model].keys() == arrays.keys()
+        for subset, ranks in arrays.items():
+            np.testing.assert_array_equal(mine[model][subset], ranks)
+    assert len({tuple(one["precision_at_1"] for one in rows.values()) for rows in by_model.values()}) > 1
+
+
+VECTORS = """
+import json, sys
+import lmdb
+env = lmdb.open(sys.argv[1], readonly=True, max_dbs=99, lock=False)
+transaction = env.begin()
+names = [key for key, _ in transaction.cursor() if key != b"__used__"]
+found = {
+    name.decode(): {k.hex(): v.hex() for k, v in transaction.cursor(env.open_db(name, txn=transaction, create=False))}
+    for name in names
+}
+print(json.dumps({name: rows for name, rows in found.items() if rows}))
+"""
+
+
+def vectors(folder):
+    """What a store holds, read by a process of its own: LMDB opens a store once in a process."""
+    command = [sys.executable, "-c", VECTORS, str(folder)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def test_two_workers_give_what_one_process_gives_bit_for_bit(cluster, models, local, place):
+    open_store().clear()
+    found = list(
+        on_ray.run(models, ["OwnParallel"], place / "two", cluster, setup=register_with_mteb, languages=None, most=2)
+    )
+    assert_same(found, local, place, "two")
+    assert all(one.fresh for one in found)
+    cards = list((place / "two").rglob("xalign.json"))
+    assert len(cards) == 3
+    again = on_ray.run(models, ["OwnParallel"], place / "two", cluster, setup=register_with_mteb, languages=None)
+    assert [one.fresh for one in again] == [False] * 3
+    assert vectors(place / "store") == vectors(place / "local-store")  # every bit of every vector, and no more of them
+
+
+def test_a_killed_worker_changes_no_number(cluster, models, local, place, monkeypatch):
+    """The first worker that encodes dies after one language of three, once; Ray begins its unit again."""
+    mark = place / "killed"
+    open_store().clear()
+
+    def setup():  # by value to the workers
+        from xalign_models.store import EmbeddingStore
+
+        register_with_mteb()
+        put = EmbeddingStore.put
+
+        def dies(self, *args):
+            put(self, *args)
+            if not mark.exists():
+                mark.write_text(str(os.getpid()))
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        if not mark.exists():
+            EmbeddingStore.put = dies
+
+    found = list(
+        on_ray.run(models, ["OwnParallel"], place / "killed-run", cluster, setup=setup, languages=None, most=2)
+    )
+    assert mark.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(mark.read_text()), 0)
+    assert_same(found, local, place, "killed-run")
+
+
+def test_what_fails_is_an_outcome_and_the_rest_goes_on(cluster, models, place):
+    found = list(
+        on_ray.run(["no/such-model", models[0]], ["OwnParallel", "FloresPrecision"], place / "some", cluster,
+                   setup=register_with_mteb, languages=["deu", "eng", "fra"])
+    )  # fmt: skip
+    by_key = {(one.model, one.task): one for one in found}
+    assert len(by_key) == 4
+    assert [key for key, one in by_key.items() if one.result] == [("xalign/plain__tiny", "OwnParallel")]
+    assert "XALIGN_DATA" in by_key["xalign/plain__tiny", "FloresPrecision"].error
+    assert by_key["xalign/plain__no-such-model", "OwnParallel"].error
+
+
+def test_a_corpus_on_two_actors_is_a_shards_encode_bit_for_bit_and_goes_on(cluster, models, place):
+    texts = [f"w{i % 97} w{i % 89} w{i % 7}" for i in range(230)]
+    folder = place / "corpus"
+    arguments = {"language": "deu", "folder": folder, "cluster": cluster, "actors": 2, "shard": 50}
+    paths = on_ray.encode_corpus(models[2], iter(texts), **arguments)
+    encoder = registry.load_encoder(models[2], device="cpu")
+    assert [len(np.load(path)) for path in paths] == [50] * 4 + [30]
+    for i, path in enumerate(paths):
+        piece = texts[50 * i : 50 * i + 50]
+        np.testing.assert_array_equal(np.load(path), encoder.encode_texts(piece, ["deu"] * len(piece)))
+    before = {path: path.stat().st_mtime_ns for path in paths}
+    paths[3].unlink()
+    arguments["actors"] = 1
+    assert on_ray.encode_corpus(models[2], texts, **arguments) == paths
+    assert [path.stat().st_mtime_ns == before[path] for path in paths] == [True, True, True, False, True]
+    assert on_ray.encode_corpus(models[2], [*texts[:60], "w1", *texts[61:]], **arguments) == paths
+    assert [path.stat().st_mtime_ns == before[path] for path in paths] == [True, False, True, False, True]
+    with pytest.raises(ModelError, match="another model, shard"):
+        on_ray.encode_corpus(models[1], texts, **{**arguments, "shard": 60})

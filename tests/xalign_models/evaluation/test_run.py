@@ -1,0 +1,257 @@
+"""Runs go on where they stopped, encode nothing twice, and one model's trouble is not another's."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+
+from tasks import register_with_mteb
+from xalign_models.errors import DataError, LanguageError, ModelError, ResultsError
+from xalign_models.evaluation import run as running
+from xalign_models.models import registry
+from xalign_models.specs import AlignmentSpec
+from xalign_models.store import open_store
+
+PAIRS = {f"{a}_Latn-{b}_Latn" for a in ("deu", "eng", "fra") for b in ("deu", "eng", "fra") if a != b}
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    register_with_mteb()
+
+
+@pytest.fixture
+def own(workdir, write_text, monkeypatch):
+    monkeypatch.setenv("XALIGN_OWN", str(write_text(workdir / "own", 30)))
+    return workdir / "own"
+
+
+@pytest.fixture
+def aligned(workdir, tiny_model, write_text):
+    """Saves a model that is fitted on the given languages."""
+
+    def make(method="centered", languages=("deu", "eng", "fra")):
+        text = write_text(workdir / f"fit-{'-'.join(languages)}", 40, languages)
+        alignment = AlignmentSpec(method, method, corpora=(f"own:{text}",))
+        spec = running.find_spec(str(tiny_model))
+        folder = workdir / f"{method}-{len(languages)}"
+        registry.save(registry.build(registry.ModelSpec(spec.backbone, alignment), device="cpu"), folder)
+        return str(folder)
+
+    return make
+
+
+@pytest.fixture
+def counts(monkeypatch):
+    """The RawEncoders that a run makes, for their counts."""
+    from xalign_models.backbones import raw
+
+    made = []
+    original = raw.RawEncoder.__init__
+
+    def spy(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        made.append(self)
+
+    monkeypatch.setattr(raw.RawEncoder, "__init__", spy)
+    return lambda: sum(one.counts.encoded for one in made)
+
+
+def run(models, tasks=("OwnParallel",), output="out", **kwargs):
+    found = list(running.run(models, tasks, Path(output), device="cpu", store=open_store(), **kwargs))
+    assert len(found) == len(models) * len(tasks)
+    return found
+
+
+def scores(outcome):
+    """Rounded as mteb keeps them."""
+    return {one["hf_subset"]: round(one["main_score"], 6) for one in outcome.result.scores["test"]}
+
+
+def test_what_is_scored_is_not_scored_again(own, tiny_model, counts, workdir):
+    (first,) = run([str(tiny_model)])
+    assert (first.fresh, first.error, set(scores(first))) == (True, "", PAIRS)
+    encoded = counts()
+    (second,) = run([str(tiny_model)])
+    assert not second.fresh
+    assert scores(second) == scores(first)
+    assert counts() == encoded == 90
+    (folder,) = (workdir / "out" / "results" / "xalign__plain__tiny").iterdir()
+    card = json.loads((folder / "xalign.json").read_text())
+    assert card["name"] == first.model == "xalign/plain__tiny"
+    assert card["baseline"] is None
+    assert (folder / "items" / "OwnParallel.npz").is_file()
+
+
+def test_models_of_one_backbone_share_its_vectors(own, tiny_model, aligned, counts):
+    """The plain model encodes; every alignment of the same backbone takes its vectors from the store."""
+    models = [aligned("centered"), aligned("lsar"), aligned("procrustes")]
+    run([str(tiny_model)])
+    before = counts()
+    found = run(models)
+    assert [one.error for one in found] == [""] * 3
+    assert counts() == before
+    assert len({tuple(scores(one).values()) for one in found}) > 1
+
+
+def test_without_items_none_are_kept(own, tiny_model, workdir):
+    run([str(tiny_model)], items=False)
+    assert not list((workdir / "out").rglob("items"))
+
+
+def test_a_truncated_result_is_set_aside_and_run_again(own, tiny_model, workdir):
+    (first,) = run([str(tiny_model)])
+    (path,) = (workdir / "out").rglob("OwnParallel.json")
+    path.write_bytes(path.read_bytes()[:200])
+    (again,) = run([str(tiny_model)])
+    assert again.fresh
+    assert scores(again) == scores(first)
+    (aside,) = path.parent.glob("OwnParallel.json.aside-*")
+    assert len(aside.read_bytes()) == 200
+    json.loads(path.read_text())
+
+
+def test_changed_text_is_scored_anew(own, tiny_model, write_text):
+    (first,) = run([str(tiny_model)])
+    write_text(own, 25, seed=5)
+    (second,) = run([str(tiny_model)])
+    assert second.fresh
+    assert second.result.dataset_revision != first.result.dataset_revision
+    (items,) = own.parent.rglob("OwnParallel.npz")
+    with np.load(items) as ranks:
+        assert {len(ranks[one]) for one in ranks.files} == {25}
+
+
+def test_languages_that_are_not_fitted_are_left_out_and_named(own, aligned, tiny_model):
+    some, none, all_ = run(
+        [aligned("centered", ("deu", "eng")), aligned("centered", ("spa", "eng", "tur")), str(tiny_model)]
+    )
+    assert some.unfitted == ("fra-Latn",)
+    assert set(scores(some)) == {"deu_Latn-eng_Latn", "eng_Latn-deu_Latn"}
+    assert none.result is None
+    assert none.unfitted == ("deu-Latn", "fra-Latn")
+    assert "not fitted for deu-Latn, fra-Latn" in none.error
+    assert set(scores(all_)) == PAIRS  # the choice for one model does not narrow the next
+
+
+def test_one_models_trouble_does_not_stop_the_others(own, tiny_model, make_model, workdir):
+    broken = make_model(workdir / "broken", nan=True)
+    missing = "xalign/lsar__multilingual-e5-small"  # its fit text is not here
+    found = run([str(broken), "no/such-model", str(tiny_model)], ["OwnParallel", "FloresPrecision"])
+    assert [bool(one.result) for one in found] == [False, False, False, False, True, False]
+    assert "is not finite" in found[0].error
+    assert all("XALIGN_DATA" in found[i].error for i in (1, 5))
+    assert {found[i].error for i in (2, 3)} == {found[2].error}
+    assert found[2].model == "xalign/plain__no-such-model"
+    assert all("\n" not in one.error for one in found)
+    if registry.assets.where("multilingual-e5-small"):
+        assert "lingua" in run([missing])[0].error
+
+
+def test_a_failed_task_does_not_narrow_the_next_model(workdir, tiny_model, aligned, monkeypatch):
+    """mteb keeps the data of a task that failed; they were cut to the languages of the model that failed."""
+    from tasks.sts17 import _TRACKS
+
+    root = workdir / "data" / "sts17"
+    for folder, line in (("STS2017.eval.v1.1/STS.input", "w1 w2\tw3 w{}\n"), ("STS2017.gs/STS.gs", "{}\n")):
+        for track in _TRACKS.values():
+            path = root / f"{folder}.{track}.txt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(line.format(i) for i in range(5)))
+    english = aligned("centered", ("eng", "spa"))
+    original = running.load_encoder
+
+    def broken_first(model, **kwargs):
+        encoder = original(model, **kwargs)
+        if model == english:
+            encoder.raw.encode = Mock(side_effect=ModelError("broken"))
+        return encoder
+
+    monkeypatch.setattr(running, "load_encoder", broken_first)
+    found = run([english, str(tiny_model)], ["STS17CrossLingual"])
+    assert found[0].error == "broken"
+    assert set(scores(found[1])) == set(_TRACKS)
+
+
+def test_the_chosen_languages_narrow_the_subsets(workdir, planted):
+    folder = workdir / "data" / "flores200_dataset" / "devtest"
+    folder.mkdir(parents=True)
+    task = running.make_task("FloresPrecision", ["de", "eng_Latn", "tur"])
+    assert len(task.hf_subsets) == 6
+    assert len(running.make_task("FloresPrecision", None).hf_subsets) == 204 * 203
+    assert len(running.make_task("FloresPrecision", running.CORE).hf_subsets) == 22 * 21
+    assert len(running.make_task("Tatoeba36", ["deu-Latn"]).hf_subsets) == 72
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"models": ["lzar__multilingual-e5-small"]}, ModelError, "Did you mean xalign/lsar__multilingual-e5-small"),
+        ({"tasks": ["FlorsPrecision"]}, DataError, "Unknown task 'FlorsPrecision'. Did you mean FloresPrecision"),
+        ({"languages": ["nonsense"], "tasks": ["FloresPrecision"]}, LanguageError, "nonsense"),
+        ({"languages": ["epo"], "tasks": ["FloresPrecision"]}, LanguageError, "no subset within the chosen languages"),
+        ({"output": "own/deu.txt"}, ResultsError, "Cannot write results"),
+        ({"overrides": {"layer": -1}}, ModelError, "--layer -1"),
+    ],
+)
+def test_what_does_not_exist_is_refused_before_anything_runs(own, tiny_model, change, error, match):
+    arguments = {"models": [str(tiny_model)], "tasks": ["OwnParallel"], **change}
+    with pytest.raises(error, match=match):
+        run(**arguments)
+
+
+KILLED = """
+import sys
+import time
+from pathlib import Path
+
+import mteb
+
+import tasks
+from xalign_models.backbones import raw
+from xalign_models.evaluation.run import run
+from xalign_models.store import open_store
+
+launch = raw.RawEncoder._launch
+
+def slowly(self, features):
+    time.sleep(0.1)
+    print("batch", flush=True)
+    return launch(self, features)
+
+raw.FLUSH = 1
+raw.RawEncoder._launch = slowly
+raw.RawEncoder.__init__.__defaults__ = (None, 16)  # batches of a few texts
+registry = sys.modules["mteb.get_tasks"]._TASKS_REGISTRY  # registering all would take seconds
+registry["OwnParallel"] = next(one for one in tasks.TASKS if one.metadata.name == "OwnParallel")
+for one in run([sys.argv[1]], ["OwnParallel"], Path("out"), device="cpu", store=open_store()):
+    print("done", flush=True)
+"""
+
+
+def test_a_killed_run_goes_on_to_the_same_results(own, tiny_model, workdir, counts):
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(tiny_model)], stdout=subprocess.PIPE, text=True, env={**os.environ}
+    )
+    try:
+        seen = [process.stdout.readline().strip() for _ in range(6)]
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+    assert seen == ["batch"] * 6
+    assert not list((workdir / "out").rglob("OwnParallel.json"))
+    (resumed,) = run([str(tiny_model)])
+    assert 0 < counts() < 90  # what was encoded before the kill is not encoded again
+    (fresh,) = run([str(tiny_model)], output="elsewhere")
+    assert scores(resumed) == scores(fresh)
+    leftovers = [path for path in (workdir / "out").rglob("*") if path.name.startswith(".") or "part" in path.suffix]
+    assert not leftovers

@@ -1,0 +1,70 @@
+"""The names of the registered models: their grammar, and that each says what it is."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from xalign_models import alignments, corpora
+from xalign_models.corpora.publishers import PUBLISHERS
+from xalign_models.errors import ModelError
+from xalign_models.models import catalogue
+
+PART = r"[\w.-]+?"
+NAME = re.compile(rf"xalign/(?P<alignment>{PART})__(?P<backbone>{PART})(__(?P<data>{PART}))?")
+
+
+def test_names_follow_the_grammar_and_say_what_the_spec_says():
+    specs = {name: spec for name, spec in catalogue.specs().items() if not spec.backbone.llm}
+    assert len(specs) == len(catalogue.BACKBONES) * (1 + sum(map(len, catalogue.ALIGNMENTS.values())))
+    for name, spec in specs.items():
+        parts = NAME.fullmatch(name)
+        assert parts, name
+        assert spec.name == name
+        assert parts["backbone"] == spec.backbone.name in catalogue.BACKBONES
+        assert parts["alignment"] == (spec.alignment.label if spec.alignment else "plain")
+        assert (parts["data"] or "") == spec.data
+        assert spec.baseline == f"xalign/plain__{spec.backbone.name}" in specs
+
+
+def test_lusifer_models_name_both_their_parts():
+    found = {name: spec for name, spec in catalogue.specs().items() if spec.backbone.llm}
+    assert {name: (spec.backbone.model, spec.backbone.llm, spec.baseline) for name, spec in found.items()} == {
+        "xalign/lusifer__xlm-roberta-large__mistral-7b": (
+            "FacebookAI/xlm-roberta-large", "mistralai/Mistral-7B-v0.1", "xalign/plain__xlm-roberta-large",
+        ),
+        "xalign/lusifer__multilingual-e5-small__smollm2-135m": (
+            "multilingual-e5-small", "smollm2-135m", "xalign/plain__multilingual-e5-small",
+        ),
+    }  # fmt: skip
+
+
+def test_every_alignment_can_be_made_and_its_corpora_exist():
+    for methods in catalogue.ALIGNMENTS.values():
+        for label, spec in methods.items():
+            assert label == spec.label
+            made = alignments.make(spec.method, **dict(spec.params))
+            kinds = {PUBLISHERS[one].kind for one in spec.corpora if one in PUBLISHERS}
+            assert not (made.parallel and "monolingual" in kinds)
+            assert {one.partition(":")[0] for one in spec.corpora} <= set(corpora.CORPORA)
+
+
+def test_specs_survive_json():
+    import json
+
+    from xalign_models.specs import ModelSpec
+
+    for spec in catalogue.specs().values():
+        assert ModelSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
+
+
+def test_get_spec():
+    name = "lsar__multilingual-e5-small"
+    assert catalogue.get_spec(name) == catalogue.get_spec(f"xalign/{name}")
+    with pytest.raises(
+        ModelError, match=r"'lzar__multilingual-e5-small'.*Did you mean xalign/lsar__multilingual-e5-small"
+    ):
+        catalogue.get_spec("lzar__multilingual-e5-small")
+    with pytest.raises(ModelError, match=r"Unknown model '@@@'.*`xalign models` lists them"):
+        catalogue.get_spec("@@@")

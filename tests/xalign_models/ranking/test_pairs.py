@@ -1,0 +1,179 @@
+"""All pairs: batches equal pairs one by one, the budget holds, the polar factor is the SVD's, a log survives a kill."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import rankdata
+
+from xalign_models.ranking import pairs as mining
+from xalign_models.ranking.pairs import (
+    RankLog,
+    Sides,
+    Vectors,
+    all_pairs,
+    batch_ranks,
+    pair_ranks,
+    place,
+    polar_by_products,
+)
+from xalign_models.ranking.ranks import normalise
+
+NAMES = [f"l{i}" for i in range(6)]
+PAIRS = list(itertools.combinations(NAMES, 2))
+
+
+def languages(n=40, m=0, d=12, noise=1.0, seed=0):
+    """Noisy rotations of one content, the last language's first two rows equal."""
+    rng = np.random.default_rng(seed)
+    content = rng.standard_normal((n + m, d))
+    found = {}
+    for name in NAMES:
+        turned = (content + noise * rng.standard_normal(content.shape)) @ (
+            np.linalg.qr(rng.standard_normal((d, d))).Q if m else np.eye(d)
+        )
+        rows = normalise(turned)
+        rows[1] = rows[0] if name == NAMES[-1] else rows[1]
+        found[name] = Sides(rows[:n], rows[n:] if m else None)
+    return found
+
+
+def pretend(monkeypatch):
+    """The accelerator's code on the CPU."""
+    inner = mining.place
+    monkeypatch.setattr(mining, "place", lambda sides, _: inner(sides, "cpu"))
+    monkeypatch.setattr(mining, "_free", lambda _: 1 << 30)
+
+
+def sorted_ranks(a, b):
+    scores = np.round(a.astype(np.float64) @ b.T.astype(np.float64), 7)
+    return np.array([rankdata(-row, method="max")[i] for i, row in enumerate(scores)])
+
+
+@pytest.mark.parametrize("device", ["cpu", "batched", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_ranks_of_all_pairs_equal_a_sort_with_ties_against_the_model(device, monkeypatch):
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    found = languages()
+    if device == "batched":
+        pretend(monkeypatch)
+    ranked = {pair: both for pair, *both in all_pairs(found.__getitem__, PAIRS, device=device)}
+    assert list(ranked) == PAIRS
+    for (a, b), (forward, backward) in ranked.items():
+        np.testing.assert_array_equal(forward[0], sorted_ranks(found[a].rows, found[b].rows))
+        np.testing.assert_array_equal(backward[0], sorted_ranks(found[b].rows, found[a].rows))
+        if b == NAMES[-1]:
+            assert forward[0][:2].min() >= 2  # two equal counterparts: neither is first
+
+
+@pytest.mark.parametrize(("m", "d"), [(60, 12), (8, 12), (8, 30)], ids=["m >= d", "m < d", "2m < d"])
+def test_a_batch_gives_what_its_pairs_give_with_rotations(m, d):
+    found = languages(m=m, d=d, noise=0.3)
+    first, *others = found.values()
+    forward, backward = batch_ranks(place(first, "cpu"), [place(one, "cpu") for one in others])
+    assert forward.shape == backward.shape == (5, 2, 40)
+    for i, other in enumerate(others):
+        expected = pair_ranks(first, other)
+        np.testing.assert_array_equal(forward[i], expected[0])
+        np.testing.assert_array_equal(backward[i], expected[1])
+    assert np.mean(forward[:, 1] == 1) > np.mean(forward[:, 0] == 1)  # the rotation is of use
+
+
+def test_batches_are_as_large_as_the_budget_allows(monkeypatch):
+    found, sizes = languages(), []
+    pretend(monkeypatch)
+    inner = mining.batch_ranks
+    monkeypatch.setattr(mining, "batch_ranks", lambda a, others: (sizes.append(len(others)), inner(a, others))[1])
+    budget = 2 * 2 * (6 * 40 * 40 + 4 * 40 * 12)
+    assert [pair for pair, *_ in all_pairs(found.__getitem__, PAIRS, device="accelerator", budget=budget)] == PAIRS
+    assert sizes == [2, 2, 1, 2, 2, 2, 1, 2, 1]
+    sizes.clear()
+    placed = Counter()
+    inner_place = mining.place
+    monkeypatch.setattr(mining, "place", lambda sides, _: (placed.update([id(sides)]), inner_place(sides, "cpu"))[1])
+    list(all_pairs(found.__getitem__, PAIRS, device="accelerator", budget=1 << 20))
+    assert set(placed.values()) == {1}
+    sizes.clear()
+    list(all_pairs(found.__getitem__, PAIRS, device="accelerator", budget=1))
+    assert sizes == [1] * 15
+
+
+@pytest.mark.parametrize("condition", [1e2, 1e8])
+def test_products_find_the_polar_factor_of_the_svd(condition):
+    rng = np.random.default_rng(0)
+    left, right = (np.linalg.qr(rng.standard_normal((5, 24, 24))).Q for _ in range(2))
+    matrices = torch.from_numpy(7 * (left * np.geomspace(1, 1 / condition, 24)) @ right)
+    found, good = polar_by_products(matrices)
+    assert good.all()
+    np.testing.assert_allclose(found, left @ right, atol=1e-15 * condition + 1e-9)
+
+
+def test_products_say_which_matrix_has_no_polar_factor():
+    rng = np.random.default_rng(0)
+    matrices = torch.from_numpy(rng.standard_normal((3, 8, 8)))
+    matrices[1, :, 0] = 0
+    _, good = polar_by_products(matrices)
+    assert good.tolist() == [True, False, True]
+
+
+def test_vectors_beyond_the_budget_are_mapped_from_a_file_and_equal():
+    kept = Vectors(budget=3 * 40 * 12 * 4)
+    found = languages()
+    for name, sides in found.items():
+        kept[name] = sides
+    for name, sides in found.items():
+        np.testing.assert_array_equal(kept[name].rows, sides.rows)
+    assert [isinstance(kept[name].rows, np.memmap) for name in NAMES] == [False] * 3 + [True] * 3
+    inside = {pair: both for pair, *both in all_pairs(found.__getitem__, PAIRS)}
+    for pair, *both in all_pairs(kept.__getitem__, PAIRS):
+        np.testing.assert_array_equal(both, inside[pair])
+
+
+def ranks_of(seed):
+    return tuple(np.random.default_rng(seed).integers(1, 300, (2, 1, 300)).astype(np.uint16))
+
+
+def write(path, identity="text 1"):
+    log = RankLog(path, identity, (1, 300))
+    for i in range(3):
+        log.append(("deu_Latn", f"l{i}_Latn"), *ranks_of(i))
+    log.close()
+
+
+@pytest.mark.parametrize("cut", [0, 1, 1000])
+def test_a_log_cut_anywhere_keeps_its_whole_records_and_goes_on(tmp_path, cut):
+    path = tmp_path / "items" / ".Task.ranks"
+    write(path)
+    path.write_bytes(path.read_bytes()[: -cut or None])
+    log = RankLog(path, "text 1", (1, 300))
+    whole = 3 if not cut else 2
+    assert list(log.read()) == [("deu_Latn", f"l{i}_Latn") for i in range(whole)]
+    log.append(("x", "y"), *ranks_of(9))
+    log.close()
+    found = RankLog(path, "text 1", (1, 300)).read()
+    assert len(found) == whole + 1
+    np.testing.assert_array_equal(found["x", "y"], ranks_of(9))
+    np.testing.assert_array_equal(found["deu_Latn", "l1_Latn"], ranks_of(1))
+
+
+def test_a_log_of_something_else_is_begun_anew(tmp_path):
+    path = tmp_path / "ranks"
+    write(path)
+    assert RankLog(path, "text 1", (2, 150)).read() == {}
+    write(path)
+    log = RankLog(path, "text 2", (1, 300))
+    assert log.read() == {}
+    log.append(("x", "y"), *ranks_of(0))
+    log.close()
+    assert list(RankLog(path, "text 2", (1, 300)).read()) == [("x", "y")]
+
+
+def test_no_path_keeps_nothing():
+    log = RankLog(None, "", (1, 300))
+    log.append(("x", "y"), *ranks_of(0))
+    assert log.read() == {}
+    log.close()

@@ -1,0 +1,80 @@
+"""Configurations: the shipped ones, single changes, ablations, and what is wrong with a field."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from xalign_models.configuration import from_mapping, shipped, to_mapping
+from xalign_models.errors import ModelError
+from xalign_models.training.lira.config import Ablation, Design, LasrConfig, LiraConfig, Paths, load_config
+
+
+@pytest.mark.parametrize("name", ["small", "mini", "base", "large", "max"])
+def test_the_shipped_ones_are_read(name: str) -> None:
+    assert name in shipped("xalign_models.training.lira")
+    config = load_config([name])
+    assert len(config.design.translators) == (1 if name in ("mini", "small") else 3)
+    again = from_mapping(LiraConfig, json.loads(json.dumps(to_mapping(config))))
+    assert again == config
+
+
+def test_the_papers_sizes_are_what_it_says() -> None:
+    base, large, most = (load_config([name]).design for name in ("base", "large", "max"))
+    assert all(one.startswith("mt:") for one in base.translators)
+    assert all(one.startswith("llm:") for one in (*large.translators, *most.translators))
+    assert base.critic == large.critic == "generate:Qwen/Qwen3-1.7B"
+    assert most.critic == "generate:Qwen/Qwen3-32B"
+    assert {one.multilingual for one in (base, large, most)} == {"google/mt5-xl"}
+
+
+def test_changes_are_as_in_yaml() -> None:
+    config = load_config(
+        ["small"],
+        ["arca.epochs=3", "arca.encoder_rate=5e-4", "design.translators=[]", "design.sides=shared",
+         "lasr.loss.k=5", "lasr.correlation.max_len=0", "arca.reward.similarity=2", "lasr.languages=deu-Latn"],
+    )  # fmt: skip
+    assert config.arca.epochs == 3 and config.arca.encoder_rate == 5e-4 and config.arca.reward.similarity == 2.0
+    assert config.design.translators == () and config.design.sides == "shared"
+    assert config.lasr.loss.k == 5 and config.lasr.correlation.max_len == 0
+    assert config.lasr.languages == ("deu-Latn",)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("arca.epochs=0", r"arca\.epochs 0: at least 1"),
+        ("arca.clip=0", r"arca\.clip 0\.0: it must be above 0"),
+        ("design.sides=both", r"design\.sides 'both' is no Sides; one of one_sided, shared"),
+        ("design.translators=[gemma]", "--translators 'gemma'"),
+        ("design.critic=gemma", "critic 'gemma'"),
+        ("design.bins=0", "bins 0"),
+        ("lasr.loss.k=0", r"loss\.k 0"),
+        ("lasr.held_out=1", "held_out"),
+    ],
+)
+def test_what_is_wrong_is_named(change: str, message: str) -> None:
+    with pytest.raises(ModelError, match=f"^--config small: .*{message}"):
+        load_config(["small"], [change])
+
+
+def test_ablations_take_one_part_each() -> None:
+    full = load_config(["large"])
+    without = {one: load_config(["large"], ablation=one) for one in Ablation}
+    assert without[Ablation.CRITIC].design.critic is None
+    embeds = without[Ablation.EMBEDS]
+    assert (embeds.design.embedding_critic, embeds.arca.eta, embeds.arca.reward.similarity) == (False, 0, 0)
+    assert without[Ablation.TRANSLATIONS].design.translators == ()
+    assert without[Ablation.MULTILINGUAL].design.paths is Paths.ENGLISH
+    queue = without[Ablation.QUEUE].lasr
+    assert (queue.correlation.max_len, queue.loss.max_len) == (0, 0)
+    assert {one.label for one in without.values()} == {f"lira-no-{one}" for one in Ablation}
+    assert full.label == "lira"
+
+
+def test_no_data_and_doubled_translators_are_refused() -> None:
+    with pytest.raises(ModelError, match="name data"):
+        LasrConfig(ranking=(), retrieval=())
+    with pytest.raises(ModelError, match="twice"):
+        Design(translators=("reference:ntrex", "reference:ntrex"))

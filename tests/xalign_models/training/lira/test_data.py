@@ -1,0 +1,142 @@
+"""What stages read: held-out rows are in no language trained on, pairs across languages, documents by content."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from xalign_models.corpora import ENGLISH
+from xalign_models.errors import DataError
+from xalign_models.training.lira.data import MEASURED, Rated, Search, Text, document_id, foreign_texts, rated, searches
+
+
+@pytest.fixture
+def columns(workdir: Path, write_text: Callable[..., Path]) -> dict[str, list[str]]:
+    """``own:text``: 20 rows; the fifth is empty in French, the sixth the same as the seventh in English."""
+    root = write_text(workdir / "text", 20)
+    found = {}
+    for code, name in (("deu", "deu-Latn"), ("eng", ENGLISH), ("fra", "fra-Latn")):
+        lines = (root / f"{code}.txt").read_text().splitlines()
+        lines[4] = "" if code == "fra" else lines[4]
+        lines[5] = lines[6] if code == "eng" else lines[5]
+        (root / f"{code}.txt").write_text("\n".join(lines) + "\n")
+        found[name] = lines
+    return found
+
+
+def test_texts_are_of_all_languages_but_english_and_held_out_by_row(columns: dict[str, list[str]]) -> None:
+    found = foreign_texts(["own:text"], [], 20, 0.25)
+    assert {one.language for one in found.train} == {"deu-Latn", "fra-Latn"}
+    for language in ("deu-Latn", "fra-Latn"):
+        own = [one.text for one in found.train if one.language == language]
+        kept = [one.text for one in found.held_out if one.language == language]
+        assert own == [text for text in columns[language][:15] if text] and kept == columns[language][15:]
+    assert len(foreign_texts(["own:text"], ["deu-Latn"], 8, 0.0).train) == 8
+    assert "OwnParallel" in found.datasets
+    with pytest.raises(DataError, match="has none of tha-Thai"):
+        foreign_texts(["own:text"], ["tha-Thai"], 8, 0)
+
+
+def test_queries_meet_their_translations_both_ways(columns: dict[str, list[str]]) -> None:
+    found = searches(["own:text"], [], 20, 0.25, 0)
+    rows = {(one.query.language == ENGLISH) for one in found.train}
+    assert rows == {True, False}
+    for one in found.train:
+        language = one.query.language if one.document.language == ENGLISH else one.document.language
+        texts = {one.query.language: one.query.text, one.document.language: one.document.text}
+        assert (texts[language], texts[ENGLISH]) in zip(columns[language], columns[ENGLISH], strict=True)
+    assert searches(["own:text"], [], 20, 0.25, 0).train == found.train
+    assert searches(["own:text"], [], 20, 0.25, 1).train != found.train
+    trained = {one.text for row in found.train for one in row if one.language != ENGLISH}
+    assert trained.isdisjoint(text for language in ("deu-Latn", "fra-Latn") for text in columns[language][15:])
+
+
+def test_equal_documents_are_one() -> None:
+    one, same, other = Text("a b", "eng-Latn"), Text("a b", "eng-Latn"), Text("a b", "deu-Latn")
+    assert document_id(one) == document_id(same) != document_id(other)
+    assert Search(other, one).document_id == document_id(one)
+
+
+def write_lines(path: Path, rows: list[dict[str, object]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return f"file:{path}"
+
+
+def test_files_of_pairs_and_of_queries_are_read(tmp_path: Path) -> None:
+    pairs = [{"text1": f"a{i}", "lang1": "de", "text2": f"b{i}", "lang2": "eng", "score": i} for i in range(4)]
+    found = rated([write_lines(tmp_path / "p.jsonl", pairs)], [], 100, 0.25, 0)
+    assert found.train[0] == Rated(Text("a0", "deu-Latn"), Text("b0", "eng-Latn"), 0.0)
+    assert [one.score for one in found.held_out] == [3.0]
+    lines = [{"query": "q", "query_lang": "th", "document": "d", "document_lang": "en"}]
+    one = searches([write_lines(tmp_path / "q.jsonl", lines)], [], 100, 0, 0).train[0]
+    assert one == Search(Text("q", "tha-Thai"), Text("d", "eng-Latn"))
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"text1": "a", "lang1": "de", "text2": "b"}, r"x\.jsonl, line 1: an object with text1, text2, lang1, lang2"),
+        ({"text1": "a", "lang1": "xyzzy", "text2": "b", "lang2": "de"}, r"line 1.*Unknown"),
+        ({"text1": "a", "lang1": "de", "text2": "b", "lang2": "de", "score": "high"}, "'high' is no score"),
+    ],
+)
+def test_broken_lines_are_named(tmp_path: Path, row: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        rated([write_lines(tmp_path / "x.jsonl", [row])], [], 10, 0, 0)
+
+
+def test_missing_sources_are_named(workdir: Path) -> None:
+    with pytest.raises(DataError, match="stsb_multi_mt is missing.*PhilipMay"):
+        rated(["stsb_multi_mt"], [], 10, 0, 0)
+    with pytest.raises(DataError, match=r"write stsb_multi_mt or file:PATH"):
+        rated(["sts"], [], 10, 0, 0)
+    with pytest.raises(DataError, match="There is no file"):
+        searches(["file:nowhere.jsonl"], [], 10, 0, 0)
+
+
+@pytest.fixture
+def stsb(workdir: Path) -> Path:
+    """Two languages of made-up pairs in the publisher's layout: quoted, with CRLF."""
+    root = workdir / "data" / "stsb_multi_mt" / "data"
+    root.mkdir(parents=True)
+    for part, rows in (("train", 12), ("dev", 6)):
+        for code in ("de", "en"):
+            with (root / f"stsb-{code}-{part}.csv").open("w", newline="", encoding="utf-8") as handle:
+                writer = csv.writer(handle, quoting=csv.QUOTE_ALL, lineterminator="\r\n")
+                writer.writerows([f"{code}, {part} {i}", f'{code} "{part}" {i}', f"{i / 3:.3f}"] for i in range(rows))
+    return root
+
+
+def test_stsb_is_taken_within_and_across_languages(stsb: Path) -> None:
+    found = rated(["stsb_multi_mt"], [], 100, 0.5, 0)
+    assert (len(found.train), len(found.held_out)) == (12, 6)
+    assert {(one.first.language, one.second.language) for one in found.train} == {
+        (a, b) for a in ("deu-Latn", "eng-Latn") for b in ("deu-Latn", "eng-Latn")
+    }
+    for i, one in enumerate(found.train):
+        short = {"deu-Latn": "de", "eng-Latn": "en"}
+        assert one.first.text == f"{short[one.first.language]}, train {i}"
+        assert one.second.text == f'{short[one.second.language]} "train" {i}'
+        assert one.score == pytest.approx(i / 3, abs=1e-3)
+    assert all("dev" in one.first.text for one in found.held_out)
+    only = rated(["stsb_multi_mt"], ["deu-Latn"], 5, 0, 0)
+    assert len(only.train) == 5 and {one.second.language for one in only.train} == {"deu-Latn"}
+    (stsb / "stsb-de-train.csv").write_text("one,two,3\n")
+    with pytest.raises(DataError, match="have not the same rows"):
+        rated(["stsb_multi_mt"], [], 5, 0, 0)
+
+
+@pytest.mark.realdata
+@pytest.mark.skipif(
+    not (Path(os.environ.get("XALIGN_DATA", "-")) / "stsb_multi_mt").is_dir(), reason="XALIGN_DATA has no stsb_multi_mt"
+)
+def test_the_published_stsb_has_its_rows() -> None:
+    found = rated(["stsb_multi_mt"], [], 10_000, 0, 0)
+    assert (len(found.train), len(found.held_out)) == (5749, MEASURED)
+    assert {one.first.language for one in found.train} >= {"deu-Latn", "eng-Latn", "zho-Hans"}
+    assert {0 <= one.score <= 5 for one in found.train} == {True}

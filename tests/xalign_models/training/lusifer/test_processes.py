@@ -1,0 +1,42 @@
+"""Both stages by two processes: every weight that is to be trained is, and sharding changes nothing."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+import pytest
+import torch
+
+from tests.xalign_models.training.lusifer.conftest import WORDS
+from xalign_models.models import registry
+from xalign_models.training.lusifer import build
+from xalign_models.training.lusifer.config import load_config
+
+FSDP = files("xalign_models.training.lusifer") / "accelerate" / "fsdp.yaml"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [1, 2])
+def test_two_processes_train_one_model(launch, workdir, english, write_config, make_bert, number):
+    """Each reads half of a step's rows, one of them writes; so it is when the shipped FSDP shards the model."""
+    dry = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # drawn in parts without FSDP
+    encoder = make_bert(workdir / "dry", WORDS, initializer_range=0.3, **dry)
+    name = write_config(encoder=str(encoder), stages={number: {"start": None, "max_steps": 3}})
+    command = ("train", "lusifer", "--config", name, "--stage", number, "--device", "cpu", "-o")
+    label = {1: "tiny-one", 2: "tiny-two"}[number]
+    assert launch(*command, "model") == f"xalign/{label}__tiny: model\n"
+    log = [json.loads(line) for line in (workdir / "model" / "training_log.jsonl").read_text().splitlines()]
+    assert [entry["rows"] for entry in log] == [4, 4, 4]  # of 8
+    config = load_config([name])
+    before, _ = build.begin(config)
+    build.prepare(before, config, config.stage(number))
+    after = dict(registry.load("model", device="cpu").named_parameters())
+    trained = {name: one for name, one in before.named_parameters() if one.requires_grad}
+    assert {name.split(".")[1] for name in trained} == set(config.stage(number).train)
+    assert not [name for name, one in trained.items() if torch.equal(one, after[name])]
+    launch(*command, "shards", sharded=FSDP)
+    shards = dict(registry.load("shards", device="cpu").named_parameters())
+    for name in trained:
+        torch.testing.assert_close(shards[name], after[name], rtol=0, atol=1e-5)
+    assert not [one for one in workdir.iterdir() if one.name.endswith(".training")]

@@ -1,0 +1,7 @@
+"""The same on many machines, through Ray (``pip install 'xalign[ray]'``): scoring a grid, encoding a big corpus."""
+
+from xalign_models.cluster.cluster import Cluster
+from xalign_models.cluster.encoding import encode_corpus
+from xalign_models.cluster.scoring import run
+
+__all__ = ["Cluster", "encode_corpus", "run"]

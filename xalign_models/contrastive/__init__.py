@@ -1,7 +1,0 @@
-"""Few-shot contrastive alignment: LoRA weights that draw a few translations together."""
-
-from __future__ import annotations
-
-from xalign_models.contrastive.config import ContrastiveConfig
-
-__all__ = ["ContrastiveConfig"]

@@ -1,0 +1,315 @@
+"""Tables of results: models x tasks with differences to the unaligned backbone, and one task by language."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
+from statistics import fmean
+
+from xalign_models.errors import ModelError, ResultsError
+from xalign_models.evaluation.board import Board, Cell, Row
+from xalign_models.evaluation.results import (
+    MAIN,
+    Published,
+    Results,
+    TaskScores,
+    into_and_from,
+    language_pairs,
+    read_published,
+)
+from xalign_models.evaluation.significance import ALPHA, Items, sign_flip_test
+from xalign_models.models.registry import name_of
+
+DIRECTIONS: dict[str, dict[str, str]] = {"Tatoeba36": {"eng→X": "eng_Latn-*", "X→eng": "*-eng_Latn"}}
+"""Tasks whose two directions are two columns: their headers and their subsets."""
+_SAME_METRIC = {"accuracy": "precision_at_1", "spearman": "cosine_spearman", "pearson": "cosine_pearson"}
+"""Metrics that papers call otherwise than mteb."""
+
+
+def leaderboard(
+    results: Results,
+    *,
+    models: Collection[str] | None = None,
+    tasks: Collection[str] | None = None,
+    metric: str = MAIN,
+    significance: bool = True,
+) -> Board:
+    """Models x tasks: the mean over subsets, and the difference to the unaligned backbone over common subsets.
+
+    Args:
+        results: From :func:`xalign_models.evaluation.results.read_results`.
+        models: Names, with or without ``xalign/``, directories or hub ids; None is all.
+        tasks: Names; None is all.
+        metric: ``main_score`` is each task's own.
+        significance: Test the differences of which ranks were kept item by item.
+
+    Raises:
+        ResultsError: No readable result is left, or a name has none.
+    """
+    rows = {row.name: row for row in _empty_rows(results, choose_models(results.models, models))}
+    hits = Items(metric) if significance else None
+    columns: list[str] = []
+    for task in choose(results.tasks, tasks, "task"):
+        for direction, pattern in DIRECTIONS.get(task, {"": "*"}).items():
+            column = f"{task} {direction}".strip()
+            rivals: dict[tuple[str | None, frozenset[str]], list[str]] = {}
+            for name, row in rows.items():
+                table = results.tables.get((name, task))
+                if table and (values := _matching(table, metric, pattern)):
+                    base = results.tables.get((table.baseline or "", task))
+                    row.cells[column] = _cell(table, base, metric, pattern, hits)
+                    rivals.setdefault((table.dataset_revision, frozenset(values)), []).append(name)
+            if rivals:
+                columns.append(column)
+                widest = max(rivals, key=lambda key: len(key[1]))
+                _mark_best([rows[name].cells for name in rivals[widest]], column)
+    if not columns:
+        known = sorted({name for table in results.tables.values() for name in table.metrics})
+        raise ResultsError(f"No readable result has {metric!r}; there are {', '.join(known) or 'no readable results'}.")
+    shown = [row for row in rows.values() if row.cells]
+    return Board("model", columns, shown, _legend(shown, metric))
+
+
+def choose(known: Sequence[str], wanted: Collection[str] | None, kind: str) -> list[str]:
+    """Those of ``known`` that are wanted, ``xalign/`` being optional, in the order of ``known``.
+
+    Raises:
+        ResultsError: One of them is not known; the message names the nearest.
+    """
+    if wanted is None:
+        return list(known)
+    for name in wanted:
+        if not {name, f"xalign/{name}"} & set(known):
+            near = difflib.get_close_matches(name, known, n=3, cutoff=0.3) or known[:3]
+            raise ResultsError(f"No results of {kind} {name!r}; there are some of {', '.join(near) or 'none'}.")
+    return [name for name in known if name in wanted or name.removeprefix("xalign/") in wanted]
+
+
+def choose_models(known: Sequence[str], wanted: Collection[str] | None, kind: str = "model") -> list[str]:
+    """As :func:`choose`, models being called by anything that ``xalign run`` takes.
+
+    Raises:
+        ResultsError: One of them is not known; the message names the nearest.
+    """
+    return choose(known, wanted and [_called(one, known) for one in wanted], kind)
+
+
+def _called(model: str, known: Sequence[str]) -> str:
+    """What the results call a model; if they do not have it, as it was given."""
+    if {model, f"xalign/{model}"} & set(known):
+        return model
+    try:
+        name = name_of(model)
+    except ModelError:
+        return model
+    return name if name in known else model
+
+
+def _empty_rows(results: Results, models: Collection[str]) -> list[Row]:
+    """By backbone, the unaligned one first; models without a backbone of ours at the end."""
+    baselines = {model: table.baseline for (model, _), table in results.tables.items()}
+    found = []
+    for model in models:
+        base = baselines[model] or model
+        if base.startswith("xalign/"):
+            group = base.removeprefix("xalign/").removeprefix("plain__")
+            label, *data = model.removeprefix("xalign/").replace(f"__{group}", "", 1).split("__")
+            label += f" ({', '.join(data)})" if data else ""
+        else:
+            group, label = "other models", model
+        found.append(((group == "other models", group, model != base, label), Row(group, label, model, {})))
+    return [row for _, row in sorted(found, key=lambda item: item[0])]
+
+
+def _matching(table: TaskScores, metric: str, pattern: str) -> dict[str, float]:
+    return {subset: value for subset, value in table.values(metric).items() if fnmatchcase(subset, pattern)}
+
+
+def _cell(table: TaskScores, base: TaskScores | None, metric: str, pattern: str, hits: Items | None) -> Cell:
+    mine = _matching(table, metric, pattern)
+    cell = Cell(100 * fmean(mine.values()), fitted=table.trained_on)
+    theirs = _matching(base, metric, pattern) if base else {}
+    if base is None or not theirs:
+        return cell
+    if base.dataset_revision != table.dataset_revision:
+        return dataclasses.replace(cell, other_text=True)
+    common = sorted(mine.keys() & theirs.keys())
+    if len(common) < len(theirs):
+        cell = dataclasses.replace(cell, covered=len(common), of=len(theirs))
+    if not common:
+        return cell
+    gaps = hits.gaps(table, base, common) if hits else None
+    return dataclasses.replace(
+        cell,
+        difference=100 * fmean(mine[subset] - theirs[subset] for subset in common),
+        significant=None if gaps is None else sign_flip_test(gaps) < ALPHA,
+    )
+
+
+def _mark_best(rows: Sequence[dict[str, Cell]], column: str) -> None:
+    """Among those of the same subsets: a mean over fewer languages is no rival to one over all."""
+    top = max(round(cells[column].score, 1) for cells in rows)
+    for cells in rows:
+        cells[column] = dataclasses.replace(cells[column], best=round(cells[column].score, 1) == top)
+
+
+_FITTED = "†: the model was fitted or trained on text of this task."
+
+
+def _name(metric: str) -> str:
+    return "main score" if metric == MAIN else metric
+
+
+def _legend(rows: Sequence[Row], metric: str) -> list[str]:
+    cells = [(column, cell) for row in rows for column, cell in row.cells.items()]
+    compared = {column for column, cell in cells if cell.difference is not None}
+    tested = {column for column, cell in cells if cell.significant is not None}
+    partial = next((cell for _, cell in cells if cell.covered is not None), None)
+    lines = [
+        f"Scores: {_name(metric)} in percent, the mean over a task's subsets. Bold: the best of the models that have "
+        "the most subsets."
+    ]
+    if any(row.name.startswith("xalign/") for row in rows):
+        lines.append(
+            "In full, a model is called xalign/ROW__BACKBONE; what is in brackets, the text it was fitted on or "
+            "LUSIFER's language model, follows as __NAME."
+        )
+    if compared:
+        lines.append("+/-: points above or below plain, the unaligned backbone, over the subsets that both have.")
+    if partial:
+        lines.append(
+            f"{partial.covered}/{partial.of}: scored on {partial.covered} of the {partial.of} subsets that plain has "
+            "(its alignment lacks languages); the score is the mean over these alone, the difference is like for like."
+        )
+    if any(cell.fitted for _, cell in cells):
+        lines.append(_FITTED)
+    if any(cell.other_text for _, cell in cells):
+        lines.append("≠: not compared, plain was scored on another revision of the task's text; `xalign run` it again.")
+    if tested:
+        lines.append(
+            f"~: the difference may be chance (p >= {ALPHA} in a paired sign-flip test over the sentences; each "
+            "comparison by itself)."
+        )
+    if tested and (untested := sorted(compared - tested)):
+        lines.append(f"Not tested, having no score per sentence: {', '.join(untested)}.")
+    return lines
+
+
+def detail(
+    results: Results, task: str, *, models: Collection[str] | None = None, metric: str = MAIN, published: bool = False
+) -> Board:
+    """One task by language: for pair tasks the means into and from each language, for others each subset.
+
+    Args:
+        results: From :func:`xalign_models.evaluation.results.read_results`.
+        task: Its name.
+        models: Names, with or without ``xalign/``, directories or hub ids; None is all.
+        metric: ``main_score`` is the task's own.
+        published: Put the published numbers of the same task, metric and subset beside.
+
+    Raises:
+        ResultsError: No such results.
+    """
+    choose(results.tasks, [task], "task")
+    having = [model for model in results.models if (model, task) in results.tables]
+    chosen = choose_models(having, models, f"{task} and model")
+    heads = _empty_rows(results, chosen)
+    cells: dict[str, dict[str, Cell]] = {"mean": {}}
+    columns: list[str] = []
+    legend = [f"{task}: {_name(metric)} in percent."]
+    for head in heads:
+        table = results.tables[head.name, task]
+        for heading, scores in by_language(task, table.values(metric)).items():
+            columns.append(f"{head.name.removeprefix('xalign/')} {heading}".strip())
+            for language, value in scores.items():
+                fitted = table.trained_on and language == "mean"
+                cells.setdefault(language, {})[columns[-1]] = Cell(100 * value, fitted=fitted)
+    if not columns:
+        raise ResultsError(f"No readable result of {task} has {metric!r}.")
+    if any(column.endswith("Into X") for column in columns):
+        legend.append(
+            "Into X: mean over the pairs whose candidates are in X; From X: whose queries are. mean: over all pairs."
+        )
+    if any(cell.fitted for row in cells.values() for cell in row.values()):
+        legend.append(_FITTED)
+    if published:
+        tables = [results.tables[head.name, task] for head in heads]
+        found = _published_columns(list(read_published(results.root, task)), tables, metric, set(cells))
+        for column, values in found.items():
+            columns.append(column)
+            for language, value in values.items():
+                cells[language][column] = Cell(value)
+        legend.append(
+            "[paper]: as printed there (results/published/index.json says where); its mean is over the paper's subsets."
+            if found
+            else "Nothing published has this task, metric and these subsets."
+        )
+    rows = [Row("", one, one, row) for one, row in sorted(cells.items(), key=_mean_first)]
+    return Board("language", columns, rows, legend)
+
+
+def _mean_first(item: tuple[str, object]) -> tuple[bool, str]:
+    return item[0] != "mean", item[0]
+
+
+def by_language(task: str, values: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Heading -> language or subset -> score, with the mean over all subsets as ``mean``; empty without scores."""
+    if not values:
+        return {}
+    pairs = language_pairs(values) or {}
+    if task in DIRECTIONS:
+        found = {}
+        for heading, pattern in DIRECTIONS[task].items():
+            scores = {
+                next(one for one in pairs[subset] if one != "eng_Latn"): value
+                for subset, value in values.items()
+                if fnmatchcase(subset, pattern)
+            }
+            if scores:
+                found[heading] = {"mean": fmean(scores.values()), **scores}
+    elif any((b, a) in pairs.values() for a, b in pairs.values()):
+        mean = fmean(values.values())
+        found = {
+            heading: {"mean": mean, **scores}
+            for heading, scores in zip(("Into X", "From X"), into_and_from(values), strict=True)
+        }
+    else:
+        return {"": {"mean": fmean(values.values()), **values}}
+    return {heading: {one.replace("_", "-"): v for one, v in scores.items()} for heading, scores in found.items()}
+
+
+def _published_columns(
+    numbers: Sequence[Published], tables: Sequence[TaskScores], metric: str, rows: set[str]
+) -> dict[str, dict[str, float]]:
+    """Column -> row -> percent, for the numbers of our metric whose subset is a row of ours."""
+    same = {metric}
+    for table in tables:
+        same |= {one for one in table.metrics if table.values(metric) and table.values(one) == table.values(metric)}
+    subsets = {languages: subset for table in tables for subset, languages in table.languages.items()}
+    found: dict[str, dict[str, float]] = {}
+    means, whole = set[str](), set[str]()
+    for number in numbers:
+        if not {number.metric, _SAME_METRIC.get(number.metric)} & same:
+            continue
+        source, arrow, target = number.subset.partition("->")
+        heading, row = number.direction.replace("->", "→").replace("other", "X"), number.subset
+        if number.subset == "average":
+            row = "mean"
+        elif "*" in (source, target):
+            heading, row = ("Into X", target) if source == "*" else ("From X", source)
+            row = "mean" if row == "*" else row
+            means.add(f"{number.column} {heading}")
+        elif not number.direction:
+            row = subsets.get((source, target) if arrow else (source,), "")
+        column = f"{number.column} {heading}".strip()
+        found.setdefault(column, {}).setdefault(row, number.value)
+        whole |= {column} if number.whole else set()
+    languages = rows - {"mean"}
+    return {
+        column: {row: value for row, value in values.items() if row in rows}
+        for column, values in found.items()
+        if (values.keys() & languages or column in whole)
+        and (column not in means or values.keys() - {"mean"} == languages)  # like for like
+    }

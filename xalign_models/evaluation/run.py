@@ -1,0 +1,183 @@
+"""Score models on tasks: resumable, encode-once, and only where the alignment knows the languages."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xalign_models.backbones.loading import pick_device
+from xalign_models.errors import DataError, LanguageError, ModelError, XAlignError
+from xalign_models.evaluation.cache import SafeResultCache, hardware
+from xalign_models.languages import canonical
+from xalign_models.models.registry import find_spec, load_encoder
+from xalign_models.specs import ModelSpec
+
+if TYPE_CHECKING:
+    from mteb.abstasks import AbsTask
+    from mteb.models.model_meta import ModelMeta
+    from mteb.results import TaskResult
+
+    from xalign_models.models.encoder import XAlignEncoder
+    from xalign_models.store import EmbeddingStore
+
+logger = logging.getLogger(__name__)
+
+CORE = tuple(canonical(code) for code in "ar bn de en es fr hi id it ja ms pt ru sw ta te th tl tr ur vi zh".split())
+"""The languages of a default run."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one model on one task.
+
+    Attributes:
+        model: Its name.
+        task: Its name.
+        result: mteb's result; None when the task could not be run.
+        fresh: Whether anything was computed, rather than found among the results.
+        unfitted: Languages left out because the alignment does not know them.
+        error: Why there is no result.
+    """
+
+    model: str
+    task: str
+    result: TaskResult | None
+    fresh: bool = False
+    unfitted: tuple[str, ...] = ()
+    error: str = ""
+
+
+def run(
+    models: Sequence[str],
+    tasks: Sequence[str | AbsTask],
+    output: Path,
+    *,
+    languages: Collection[str] | None = CORE,
+    device: str | None = None,
+    store: EmbeddingStore | None = None,
+    items: bool = True,
+    overrides: dict[str, Any] | None = None,
+) -> Iterator[Outcome]:
+    """Score every model on every task and write the results under ``output/results``.
+
+    What is there already and is of the same model revision and data is not computed again. A model that cannot be
+    loaded and a task whose data are missing are outcomes with an error; the others go on.
+
+    Args:
+        models: Registered names, directories or hub ids.
+        tasks: Names that mteb knows (ours after ``tasks.register_with_mteb()``), or tasks with their subsets chosen,
+            which ``languages`` does not narrow.
+        output: Root of the results.
+        languages: Canonical codes; a subset is scored if all its languages are among them. None is all. Tatoeba36,
+            LanguageIdentity and others whose protocol fixes the languages are not narrowed.
+        device: cpu, cuda or mps.
+        store: Where raw vectors are kept.
+        items: Keep outcomes item by item beside the scores.
+        overrides: Fields of the backbones' specs.
+
+    Yields:
+        One outcome per model and task, as soon as it is there.
+
+    Raises:
+        ModelError: A model or the device does not exist.
+        DataError: A task does not exist.
+        LanguageError: A task has nothing in the chosen languages.
+        ResultsError: ``output`` cannot be written.
+    """
+    fields = overrides or {}
+    names = [find_spec(model, **fields).name for model in models]  # before hours of work: is there such a model?
+    device = pick_device(device)
+    cache = SafeResultCache(output)
+    chosen = [make_task(one, languages) if isinstance(one, str) else one for one in tasks]
+    for model, model_name in zip(models, names, strict=True):
+        try:
+            encoder = load_encoder(model, device=device, store=store, **fields)
+            meta = encoder.mteb_model_meta
+            if meta.revision is None:
+                raise ModelError(f"{model} has no revision to store results under.")
+        except XAlignError as error:
+            yield from (Outcome(model_name, task.metadata.name, None, error=str(error)) for task in chosen)
+            continue
+        for task in chosen:
+            outcome = run_one(encoder, task, cache, items)
+            if outcome.fresh:
+                write_card(cache, meta, hardware(encoder.raw.device))
+            yield outcome
+
+
+def write_card(cache: SafeResultCache, meta: ModelMeta, where: str) -> None:
+    """The card beside a model's results; ``where`` is the hardware that made them."""
+    spec = meta.loader_kwargs.get("spec")
+    baseline = ModelSpec.from_dict(spec).baseline if spec else None
+    cache.write_card(meta, None if baseline == meta.name else baseline, where)
+
+
+def make_task(name: str, languages: Collection[str] | None) -> AbsTask:
+    """A task by name, with the subsets whose languages are all among ``languages``.
+
+    Raises:
+        DataError: No such task.
+    """
+    import mteb
+    from mteb.get_tasks import _TASKS_REGISTRY
+
+    if name not in _TASKS_REGISTRY:
+        near = difflib.get_close_matches(name, _TASKS_REGISTRY, n=3)
+        hint = f" Did you mean {', '.join(near)}?" if near else ""
+        raise DataError(f"Unknown task {name!r}.{hint} `xalign tasks` lists ours; mteb's names work too.")
+    task = mteb.get_task(name)
+    if languages is not None and getattr(task, "narrows", True):
+        by_subset = task.metadata.hf_subsets_to_langscripts
+        wanted = {canonical(one) for one in languages}
+        kept = [subset for subset in task.hf_subsets if {canonical(one) for one in by_subset[subset]} <= wanted]
+        if not kept:
+            raise LanguageError(f"{name} has no subset within the chosen languages; choose others with --languages.")
+        task.hf_subsets = kept
+    return task
+
+
+def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items: bool) -> Outcome:
+    """One model on one task: the subsets that are chosen in the task and not there yet; an error is an outcome."""
+    import mteb
+
+    meta, name = encoder.mteb_model_meta, task.metadata.name
+    everything = list(task.hf_subsets)
+    by_subset = languages_of(task)
+    unfitted = tuple(encoder.unfitted({one for subset in everything for one in by_subset[subset]}))
+    folder = cache.path_of(name, meta).parent / "items" if items else None
+    try:
+        if unfitted:
+            task.hf_subsets = [subset for subset in everything if not encoder.unfitted(by_subset[subset])]
+            if not task.hf_subsets:
+                raise LanguageError(f"No subset can be scored: {encoder.refusal(unfitted)}.")
+        cache.keep_only_usable(task, meta)
+        before = _modified(cache.path_of(name, meta))
+        result = mteb.evaluate(
+            encoder, task, cache=cache, overwrite_strategy="only-missing", prediction_folder=folder,
+            show_progress_bar=False, co2_tracker=False,
+        )  # fmt: skip
+        if result.exceptions:  # mteb's way to say that a private data set cannot be had
+            raise DataError(result.exceptions[0].exception)
+        fresh = _modified(cache.path_of(name, meta)) != before
+        return Outcome(str(meta.name), name, result.task_results[0], fresh, unfitted)
+    except (XAlignError, OSError) as error:  # OSError: mteb's own tasks, when the hub cannot be reached
+        message = " ".join(str(error).split())
+        return Outcome(str(meta.name), name, None, unfitted=unfitted, error=message)
+    finally:
+        task.hf_subsets = everything
+        if task.data_loaded:  # mteb leaves what it loaded when a task fails, cut to this model's languages
+            task.unload_data()
+
+
+def languages_of(task: AbsTask) -> dict[str, set[str]]:
+    """Subset to the languages that a model must know for it."""
+    shared = getattr(task, "needs", ())
+    return {subset: {*shared, *codes} for subset, codes in task.metadata.hf_subsets_to_langscripts.items()}
+
+
+def _modified(path: Path) -> int | None:
+    return path.stat().st_mtime_ns if path.is_file() else None

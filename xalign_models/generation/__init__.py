@@ -1,0 +1,1 @@
+"""Text that language and translation models write: translations, and judgements of them."""

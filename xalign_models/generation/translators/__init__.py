@@ -1,0 +1,18 @@
+"""Translators into English: language models, translation models, references, files; and what keeps their output."""
+
+from __future__ import annotations
+
+from xalign_models.generation.translators.base import Kind, Translator, TranslatorSpec
+from xalign_models.generation.translators.cleaning import Cleaned, clean
+from xalign_models.generation.translators.running import Translations, make_translator, translate_all
+
+__all__ = [
+    "Cleaned",
+    "Kind",
+    "Translations",
+    "Translator",
+    "TranslatorSpec",
+    "clean",
+    "make_translator",
+    "translate_all",
+]

@@ -1,0 +1,123 @@
+"""What a translator into English is, and how it is named."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import parse_qsl
+
+from xalign_models.errors import ModelError
+from xalign_models.generation.language_model import Completion
+
+
+class Kind(StrEnum):
+    """Where translations come from."""
+
+    LLM = "llm"
+    """A causal language model, asked in words."""
+    MT = "mt"
+    """A sequence-to-sequence translation model."""
+    REFERENCE = "reference"
+    """The English side of parallel corpora, named with ``+`` between: for training and for tests of the actor."""
+    CORRUPTED = "corrupted"
+    """The same with a fault, of which the actor learns what is no translation."""
+    FILE = "file"
+    """A file of JSON lines with ``text``, ``translation`` and, where texts of several languages are alike, ``lang``."""
+
+
+_OPTIONS: dict[Kind, dict[str, type[int] | type[float]]] = {
+    Kind.LLM: {"temperature": float, "seed": int, "shots": int, "extra": int},
+    Kind.MT: {"beams": int},
+    Kind.REFERENCE: {},
+    Kind.CORRUPTED: {"seed": int},
+    Kind.FILE: {"llm": int},
+}
+
+
+@dataclass(frozen=True)
+class TranslatorSpec:
+    """A translator as data, written ``kind:model`` or ``kind:model?option=value&option=value``.
+
+    Attributes:
+        kind: Where translations come from.
+        model: Asset, directory or hub id; names of corpora; a file.
+        options: (name, value): of an LLM ``temperature``, ``seed``, ``shots`` and ``extra`` (tokens beyond twice the
+            text's, for one that thinks first), of a translation model ``beams``, of corrupted references ``seed``, of a
+            file ``llm=1`` when a language model made it.
+    """
+
+    kind: Kind
+    model: str
+    options: tuple[tuple[str, float | int], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> TranslatorSpec:
+        """The inverse of ``str``.
+
+        Raises:
+            ModelError: An unknown kind or option, or a value that is no number.
+        """
+        head, _, query = text.partition("?")
+        kind, separator, model = head.partition(":")
+        if not separator or not model or kind not in tuple(Kind):
+            raise ModelError(
+                f"--translators {text!r}: write {', '.join(f'{one}:NAME' for one in Kind)}, e.g. llm:gemma-3-270m, "
+                "mt:facebook/m2m100_418M, reference:ntrex or file:translations.jsonl."
+            )
+        known, options = _OPTIONS[Kind(kind)], []
+        for name, value in parse_qsl(query, keep_blank_values=True):
+            try:
+                options.append((name, known[name](value)))
+            except (KeyError, ValueError):
+                raise ModelError(
+                    f"--translators {text!r}: option {name}={value} is not one of "
+                    f"{', '.join(f'{one}=NUMBER' for one in known) or 'none'}."
+                ) from None
+        return cls(Kind(kind), model, tuple(sorted(options)))
+
+    def __str__(self) -> str:
+        query = "&".join(f"{name}={value}" for name, value in self.options)
+        return f"{self.kind}:{self.model}" + (f"?{query}" if query else "")
+
+    @property
+    def label(self) -> str:
+        """A name for files and tables."""
+        parts = [
+            self.kind if self.kind in (Kind.REFERENCE, Kind.CORRUPTED) else "",
+            self.model.rstrip("/").rsplit("/", 1)[-1],
+            *(f"{name}{value}" for name, value in self.options),
+        ]
+        return re.sub(r"[^\w.-]+", "-", "-".join(filter(None, parts)))
+
+    @property
+    def is_llm(self) -> bool:
+        """Whether it counts for pass@k."""
+        return self.kind is Kind.LLM or dict(self.options).get("llm") == 1
+
+
+class Translator(ABC):
+    """Translates texts of one language into English.
+
+    Attributes:
+        spec: What it is.
+        instant: Whether it only looks up, so that nothing is gained by keeping what it gave.
+    """
+
+    spec: TranslatorSpec
+    instant: bool = False
+
+    def knows(self, language: str | None) -> bool:
+        """Whether it translates from a canonical language (None: not known); texts that it does not have none."""
+        return True
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """Hex digits of everything that determines its output: weights or content, prompt, options."""
+
+    @abstractmethod
+    def translate(self, texts: Sequence[str], language: str | None) -> list[Completion]:
+        """Raw output for each text of a canonical language (None: not known)."""

@@ -1,0 +1,1 @@
+"""Models: cards, names, identities, and how they are built, saved and registered."""

@@ -1,0 +1,1 @@
+"""Ranks of counterparts: of one pair, of all pairs of many languages, resumable."""

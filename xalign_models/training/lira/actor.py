@@ -1,0 +1,110 @@
+"""The actor, which chooses among translations, and its reward (eqs. 6 to 8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from xalign_models.errors import ModelError
+from xalign_models.training.lira.ranks import exact
+
+SCALE = 0.1
+"""Of critic scores (1 to 10), to the size of a cosine."""
+
+
+@dataclass(frozen=True)
+class RewardWeights:
+    """Eq. 7's alpha, beta, gamma, delta; the paper's table 10.
+
+    Attributes:
+        semantic: Of the critic's semantic fidelity.
+        emotional: Of its emotional consistency.
+        pragmatic: Of its pragmatic tone.
+        similarity: Of the embedding critic, the cosine of the two paths.
+    """
+
+    semantic: float = 0.4
+    emotional: float = 0.3
+    pragmatic: float = 0.3
+    similarity: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse negative weights.
+
+        Raises:
+            ModelError: One is below 0.
+        """
+        if min(self.semantic, self.emotional, self.pragmatic, self.similarity) < 0:
+            raise ModelError(f"arca.reward {self}: weights are at least 0.")
+
+
+class Actor(nn.Module):
+    """Scores candidates one by one with the same weights: any number of them, in any order.
+
+    4 -> 64 -> 64 -> 1, Linear, LayerNorm, ReLU; the paper says ReLU and LayerNorm and no more.
+
+    Args:
+        width: Of the hidden layers.
+    """
+
+    def __init__(self, width: int = 64) -> None:
+        super().__init__()
+        self.net = nn.Sequential(
+            nn.Linear(4, width), nn.LayerNorm(width), nn.ReLU(),
+            nn.Linear(width, width), nn.LayerNorm(width), nn.ReLU(), nn.Linear(width, 1),
+        )  # fmt: skip
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        """Log probabilities (b, K) of candidates (b, K, 4), of those alone that ``mask`` (b, K) has.
+
+        Where it has none of a row, all are as likely: such a row is not to be learned from.
+        """
+        logits = exact(self.net(features)[..., 0])
+        lowest = torch.finfo(logits.dtype).min
+        return torch.log_softmax(logits.masked_fill(~mask & mask.any(dim=-1, keepdim=True), lowest), dim=-1)
+
+
+def features(scores: Tensor, similarity: Tensor) -> Tensor:
+    """Eq. 6: ``[s, e, p, sim]`` (b, K, 4) of scores (b, K, 3) and cosines (b, K), without a gradient.
+
+    With one the encoder would be trained through what the actor sees instead of through the anchor.
+    """
+    return torch.cat([exact(scores) * SCALE, exact(similarity)[..., None]], dim=-1).detach()
+
+
+def reward(scores: Tensor, similarity: Tensor, weights: RewardWeights) -> Tensor:
+    """Eq. 7: ``0.1 (a s + b e + c p) + d sim`` (b, K), without a gradient."""
+    chosen = exact(scores).new_tensor((weights.semantic, weights.emotional, weights.pragmatic))
+    return (SCALE * (exact(scores) * chosen).sum(dim=-1) + weights.similarity * exact(similarity)).detach()
+
+
+def sample(log_probabilities: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """One candidate per row, (b,), drawn with its probability."""
+    probabilities = log_probabilities.detach().exp().cpu()
+    return torch.multinomial(probabilities, 1, generator=generator)[:, 0].to(log_probabilities.device)
+
+
+def policy_loss(
+    log_probabilities: Tensor, actions: Tensor, rewards: Tensor, mask: Tensor, *, baseline: bool = True
+) -> Tensor:
+    r"""Eq. 8: ``-log pi(a) (R_a - b)``, the mean over rows with a candidate; 0 if there are none.
+
+    The baseline ``b = sum_k pi_k R_k`` leaves the expected gradient as it is and takes most of its variance away; the
+    paper has none. A single candidate teaches nothing: its log probability is constant.
+
+    Args:
+        log_probabilities: (b, K).
+        actions: (b,), sampled.
+        rewards: (b, K).
+        mask: (b, K).
+        baseline: Whether to subtract it.
+    """
+    usable = mask.any(dim=-1)
+    rewards = rewards.detach().masked_fill(~mask, 0)
+    taken = rewards.gather(1, actions[:, None])[:, 0]
+    if baseline:
+        taken = taken - (log_probabilities.detach().exp() * mask * rewards).sum(dim=-1)
+    losses = -log_probabilities.gather(1, actions[:, None])[:, 0] * taken
+    return (losses * usable).sum() / usable.sum().clamp(min=1)

@@ -1,0 +1,128 @@
+"""What brings the multilingual and the English stream into one space, and the anchoring loss there (eqs. 4 and 5)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity, rms_norm
+
+from xalign_models.training.lira.ranks import exact
+
+
+class Sides(StrEnum):
+    """Which streams the adaptor is applied to."""
+
+    ONE_SIDED = "one_sided"
+    """The multilingual one, into the space of the frozen English one (the paper's appendix D.1)."""
+    SHARED = "shared"
+    """Both (the paper's eq. 4): collapses to one point, as the loss is then least."""
+
+
+class Sentence(StrEnum):
+    """How a stream's bins become one vector."""
+
+    FLATTEN = "flatten"
+    """One after another: the order of bins counts (the paper's appendix D.1)."""
+    MEAN = "mean"
+    """Their mean (the paper's eq. 4)."""
+
+
+class Adaptor(nn.Module):
+    """Linear, GELU, Linear on each bin; in shared mode after a projection of the wider or narrower stream.
+
+    A cosine does not say how long vectors are to be: left alone, those of the trained side grow, and with them their
+    distance to the other side. On one side the outputs therefore get the length ``gain`` as soon as it is set.
+
+    Args:
+        multilingual: Width of the multilingual stream.
+        english: Width of the English stream, which is the width of the common space.
+        sides: Which streams it is applied to.
+        sentence: How bins become a vector.
+    """
+
+    def __init__(
+        self,
+        multilingual: int,
+        english: int,
+        sides: Sides = Sides.ONE_SIDED,
+        sentence: Sentence = Sentence.FLATTEN,
+    ) -> None:
+        super().__init__()
+        self.sides, self.sentence = Sides(sides), Sentence(sentence)
+        shared = self.sides is Sides.SHARED
+        self.project: nn.Module = nn.Linear(multilingual, english) if shared else nn.Identity()
+        if shared and multilingual == english:
+            self.project = nn.Identity()
+        self.net = nn.Sequential(
+            nn.Linear(english if shared else multilingual, english), nn.GELU(), nn.Linear(english, english)
+        )
+        self.gain: Tensor
+        self.register_buffer("gain", torch.zeros(()))
+
+    def multilingual(self, bins: Tensor) -> Tensor:
+        """(b, S, d_g) -> (b, S, d_h)."""
+        result: Tensor = self.net(self.project(bins))
+        return rms_norm(result, result.shape[-1:], eps=1e-6) * self.gain if self.gain else result
+
+    def english(self, bins: Tensor) -> Tensor:
+        """(b, S, d_h) -> (b, S, d_h); as it is unless the adaptor is shared."""
+        return self.net(bins) if self.sides is Sides.SHARED else bins
+
+    def pool(self, bins: Tensor) -> Tensor:
+        """(..., S, d_h) -> (..., d_h), or (..., S d_h) flattened: eq. 4."""
+        return bins.flatten(-2) if self.sentence is Sentence.FLATTEN else bins.mean(dim=-2)
+
+
+def cosines(a: Tensor, b: Tensor) -> Tensor:
+    """Cosine of the last axis in float32 at least; 0, with finite gradients, for zero vectors."""
+    return cosine_similarity(exact(a), exact(b), dim=-1, eps=1e-6)
+
+
+def anchor_loss(multilingual: Tensor, english: Tensor) -> Tensor:
+    """Eq. 5: ``1 - cos`` of two (n, d), the mean; 0 for none."""
+    losses = 1 - cosines(multilingual, english)
+    return losses.sum() / max(1, len(losses))
+
+
+class CollapseMonitor:
+    """Tells contraction from collapse: the cosine of texts with the translations of *other* texts must stay low.
+
+    Args:
+        limit: Mean mismatched cosine from which on it speaks of a collapse.
+    """
+
+    def __init__(self, limit: float = 0.9) -> None:
+        self.limit = limit
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew, e.g. at an epoch."""
+        self._matched = self._mismatched = 0.0
+        self._pairs = self._others = 0
+
+    @torch.no_grad()
+    def update(self, multilingual: Tensor, english: Tensor) -> None:
+        """Take in (n, d) of texts and (n, d) of their translations."""
+        table = cosines(multilingual[:, None], english[None])
+        own = float(table.diagonal().sum())
+        self._matched += own
+        self._mismatched += float(table.sum()) - own
+        self._pairs += len(table)
+        self._others += len(table) * (len(table) - 1)
+
+    @property
+    def matched(self) -> float:
+        """Mean cosine of a text with its own translation."""
+        return self._matched / self._pairs if self._pairs else float("nan")
+
+    @property
+    def mismatched(self) -> float:
+        """Mean cosine of a text with another text's translation; NaN as long as every batch was a single text."""
+        return self._mismatched / self._others if self._others else float("nan")
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether texts of different meaning have become alike."""
+        return self.mismatched > self.limit

@@ -1,0 +1,69 @@
+"""The loss of similarity data: one minus Pearson's and soft Spearman's correlation (eqs. 29 to 34)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from xalign_models.errors import ModelError
+from xalign_models.limits import at_least, positive
+from xalign_models.training.lira.ranks import average_ranks, check_tau, exact, soft_ranks
+
+
+@dataclass(frozen=True)
+class CorrelationConfig:
+    """How predicted similarities are compared with gold scores.
+
+    Attributes:
+        alpha: Share of Pearson's term; the rest is soft Spearman's (eq. 34). The paper does not say.
+        tau: Temperature of the soft ranks, in the unit of cosines.
+        epsilon: Added to both variances (eq. 31): with constant predictions the gradient stays finite.
+        max_len: Longest history of (prediction, score) pairs; 0 is no queue.
+        n_min: With fewer pairs, batch and history together, nothing is learned: they are only enqueued.
+    """
+
+    alpha: float = 0.5
+    tau: float = 0.1
+    epsilon: float = 1e-6
+    max_len: int = 32
+    n_min: int = 8
+
+    def __post_init__(self) -> None:
+        """Check the fields that have limits.
+
+        Raises:
+            ModelError: A value out of its range.
+        """
+        check_tau(self.tau, "lasr.correlation.tau")
+        if not 0 <= self.alpha <= 1:
+            raise ModelError(f"lasr.correlation.alpha {self.alpha}: between 0 (Spearman alone) and 1 (Pearson alone).")
+        positive(self, "epsilon", called="lasr.correlation.{}".format)
+        at_least(self, called="lasr.correlation.{}".format, max_len=0, n_min=2)
+
+
+def similarity(a: Tensor, b: Tensor) -> Tensor:
+    """Eq. 29: inner products of the rows of two (n, d) of unit length, (n,), float32 at least."""
+    return (exact(a) * exact(b)).sum(dim=-1)
+
+
+def pearson(x: Tensor, y: Tensor, epsilon: float = 1e-6) -> Tensor:
+    """Eq. 31: ``cov / sqrt((var_x + eps) (var_y + eps))`` of two (n,), in float32 at least."""
+    x, y = exact(x), exact(y)
+    x, y = x - x.mean(), y - y.mean()
+    covariance = (x * y).mean()
+    result: Tensor = covariance / torch.sqrt((x.square().mean() + epsilon) * (y.square().mean() + epsilon))
+    return result
+
+
+def soft_spearman(predictions: Tensor, gold: Tensor, tau: float, epsilon: float = 1e-6) -> Tensor:
+    """Eq. 33: Pearson's correlation of soft ranks with exact average-tie ranks."""
+    return pearson(soft_ranks(predictions, tau), average_ranks(gold), epsilon)
+
+
+def correlation_loss(predictions: Tensor, gold: Tensor, config: CorrelationConfig) -> Tensor:
+    """Eq. 34: ``alpha (1 - rho) + (1 - alpha) (1 - rho_soft)`` of two (n,)."""
+    linear = 1 - pearson(predictions, gold, config.epsilon)
+    ranked = 1 - soft_spearman(predictions, gold, config.tau, config.epsilon)
+    return config.alpha * linear + (1 - config.alpha) * ranked

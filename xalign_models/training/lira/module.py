@@ -1,0 +1,291 @@
+"""LiRA as the first module of a sentence-transformers model."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers.base.modules.input_module import InputModule
+
+from xalign_models.backbones import loading
+from xalign_models.backbones.adapters import add_lora
+from xalign_models.backbones.transformer import LanguageTransformer
+from xalign_models.configuration import from_mapping, to_mapping
+from xalign_models.errors import ModelError
+from xalign_models.generation.critics import Scores, make_critic
+from xalign_models.generation.translators import Translations, TranslatorSpec, make_translator
+from xalign_models.languages import BEYOND_FLORES, FLORES_200, canonical
+from xalign_models.models import registry
+from xalign_models.specs import BackboneSpec
+from xalign_models.training.lira.candidates import Candidates, CandidateSource, at_k
+from xalign_models.training.lira.config import Design
+from xalign_models.training.lira.network import Choice, Features, Network
+
+WEIGHTS = "lira.safetensors"
+HISTORY = "arca_epochs.json"
+_TAG = "{}: [TEXT]"
+_LANGUAGE = re.compile(r"([a-z]{3}-[A-Z][a-z]{3}): \[TEXT\]")
+
+
+def language_prompts() -> tuple[tuple[str, str], ...]:
+    """The prompts by which a text's language reaches the model: they name it, and are no part of what is read."""
+    return (*((code, _TAG.format(code)) for code in (*FLORES_200, *BEYOND_FLORES)), ("default", ""))
+
+
+class LiRA(InputModule):
+    """A text and its language go in; translations are looked up or made, one is chosen, both paths are fused.
+
+    An input is a text or ``{"text": ..., "lang": "deu-Latn"}``. An English text is its own translation. Where nothing
+    translates a text, the English path reads it as it is.
+
+    Its import path is a file format: do not move it. A saved module has the weights that were trained, and what
+    identifies the two checkpoints they belong to.
+
+    Args:
+        network: The trained parts.
+        backbones: Specs of the two checkpoints, ``multilingual`` and ``english``.
+        pass_at: How many candidates are by language models; None takes all translators.
+        online: Translate what the journals lack; else that is an error.
+        history: What each epoch of Arca measured.
+        identities: Of the translators and the critic that it was trained with, by name.
+    """
+
+    config_file_name = "lira_config.json"
+
+    def __init__(
+        self,
+        network: Network,
+        backbones: Mapping[str, BackboneSpec],
+        *,
+        pass_at: int | None = None,
+        online: bool = True,
+        history: Sequence[dict[str, Any]] = (),
+        identities: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.backbones = dict(backbones)
+        self.pass_at, self.online = pass_at, online
+        self.history = list(history)
+        self.identities = dict(identities or {})
+        self._source: CandidateSource | None = None
+
+    @classmethod
+    def begin(cls, design: Design, seed: int = 0) -> LiRA:
+        """An untrained one.
+
+        Raises:
+            XAlignError: A checkpoint cannot be had, or is none that can take its place.
+        """
+        names = {"multilingual": design.multilingual, "english": design.english}
+        specs = {part: registry.find_spec(name) for part, name in names.items()}
+        if aligned := [part for part, spec in specs.items() if spec.alignment]:
+            raise ModelError(f"{aligned[0]} {names[aligned[0]]}: it is aligned; name its backbone.")
+        backbones = {part: spec.backbone for part, spec in specs.items()}
+        english = backbones["english"]
+        backbones["english"] = dataclasses.replace(english, dtype=design.dtype or english.dtype)
+        encoder, fusing = (_open(part, spec) for part, spec in backbones.items())
+        return cls(Network(encoder, fusing, design, seed), backbones)
+
+    @property
+    def design(self) -> Design:
+        """What it is made of."""
+        return self.network.design
+
+    @property
+    def name(self) -> str:
+        """Its part of a model's name."""
+        return "__".join(spec.name for spec in self.backbones.values())
+
+    @property
+    def source(self) -> CandidateSource:
+        """Translators and critic, with their journals.
+
+        Raises:
+            ModelError: One of them is another than the one of its training.
+        """
+        if self._source is None:
+            device = str(self.network.device)
+            specs = at_k([TranslatorSpec.parse(one) for one in self.design.translators], self.design.slots,
+                         self.pass_at)  # fmt: skip
+            translations = [Translations(make_translator(one, device)) for one in specs]
+            scores = Scores(make_critic(self.design.critic, device)) if self.design.critic else None
+            for one in translations:
+                self._check(str(one.translator.spec), one.translator.identity)
+            if scores:
+                self._check(str(self.design.critic), scores.critic.identity)
+            self._source = CandidateSource(translations, scores, online=self.online)
+        return self._source
+
+    @source.setter
+    def source(self, source: CandidateSource) -> None:
+        self._source = source
+
+    def _check(self, name: str, identity: str) -> None:
+        if self.identities.setdefault(name, identity) != identity:
+            raise ModelError(
+                f"{name} is not what this model was trained with: its weights or its text have changed since. "
+                "Bring back the old ones, or train anew."
+            )
+
+    def get_embedding_dimension(self) -> int:
+        """d_m."""
+        return int(self.network.english.get_embedding_dimension())
+
+    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
+        """Find or make the candidates, and tokenise them and the texts.
+
+        Raises:
+            DataError: A translation is missing, and the model is not online.
+        """
+        told = _LANGUAGE.fullmatch(prompt or "")
+        texts = [one["text"] if isinstance(one, dict) else one for one in inputs]
+        named = [one.get("lang") if isinstance(one, dict) else None for one in inputs]
+        languages = [canonical(one) if one else told and told[1] for one in named]
+        features = self.tokenize_candidates(self.source(texts, languages))
+        features |= _prefixed("text", self.tokenize_texts(texts))
+        return {**features, "lang": languages} if any(languages) else features
+
+    def tokenize_texts(self, texts: Sequence[str]) -> Features:
+        """What the encoder reads."""
+        prompt = dict(self.backbones["multilingual"].prompts).get("default")
+        features: Features = self.network.encoder.preprocess(list(texts), prompt=prompt)
+        return features
+
+    def tokenize_english(self, texts: Sequence[str]) -> Features:
+        """What the English path reads."""
+        features: Features = self.network.english.preprocess(list(texts))
+        return features
+
+    def tokenize_candidates(self, candidates: Candidates) -> Features:
+        """All candidates of all texts, their mask and their scores."""
+        flat = [text for row in candidates.texts for text in row]
+        features = _prefixed("candidates", self.tokenize_english(flat))
+        return {**features, "scores": candidates.scores, "candidate_mask": candidates.mask}
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """``features["sentence_embedding"]``, (n, d_m) of unit length."""
+        features["sentence_embedding"] = self.network(*unpack(features))
+        return features
+
+    @torch.inference_mode()
+    def opinions(self, texts: Sequence[str], candidates: Candidates, batch_size: int = 32) -> Choice:
+        """What the actor thinks of candidates; the streams are left empty.
+
+        Args:
+            texts: n texts.
+            candidates: K for each.
+            batch_size: Texts that are read together.
+        """
+        found, device = [], self.network.device
+        for start in range(0, len(texts), batch_size):
+            rows = range(start, min(start + batch_size, len(texts)))
+            features = self.tokenize_candidates(candidates.rows(rows))
+            features |= _prefixed("text", self.tokenize_texts([texts[i] for i in rows]))
+            features = {name: one.to(device) if torch.is_tensor(one) else one for name, one in features.items()}
+            choice = self.network.choose(*unpack(features))
+            found.append((choice.similarity.cpu(), choice.log_probabilities.cpu()))
+        nothing = torch.zeros(0)
+        return Choice(nothing, nothing, *(torch.cat(side) for side in zip(*found, strict=True)))
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """What is saved beside the weights."""
+        parts = {"multilingual": self.network.encoder, "english": self.network.english}
+        return {
+            "design": to_mapping(self.design),
+            "backbones": {part: to_mapping(spec) for part, spec in self.backbones.items()},
+            "bases": {part: module.base for part, module in parts.items()},
+            "lora": self.network.lora,
+            "pass_at": self.pass_at,
+            "online": self.online,
+            "identities": self.identities,
+        }
+
+    def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
+        """Write the trained weights, the configuration and the epochs of Arca."""
+        root = Path(output_path)
+        self.save_config(output_path)
+        save_file(saved_weights(self.network), root / WEIGHTS)
+        if self.history:
+            (root / HISTORY).write_text(json.dumps(self.history, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Self:
+        """Read what ``save`` wrote, and the two checkpoints from where they are had.
+
+        Raises:
+            AssetError: A checkpoint cannot be had.
+            ModelError: There is no such directory, or a checkpoint has changed since.
+        """
+        root = Path(model_name_or_path, subfolder)
+        config = cls.load_config(str(root)) if root.is_dir() else {}
+        if not config:
+            raise ModelError(f"{root} is no directory of a LiRA model; download it first.")
+        backbones = {part: from_mapping(BackboneSpec, one) for part, one in config["backbones"].items()}
+        encoder, english = (_open(part, spec, config["bases"][part]) for part, spec in backbones.items())
+        network = Network(encoder, english, from_mapping(Design, config["design"]))
+        restore(network, load_file(root / WEIGHTS), config["lora"])
+        history = json.loads((root / HISTORY).read_text(encoding="utf-8")) if (root / HISTORY).is_file() else ()
+        return cls(
+            network, backbones, pass_at=config["pass_at"], online=config["online"], history=history,
+            identities=config["identities"],
+        )  # fmt: skip
+
+
+def unpack(features: dict[str, Any]) -> tuple[Features, Features, torch.Tensor, torch.Tensor]:
+    """The arguments of the network out of a tokenised batch."""
+    parts = [{name.partition(".")[2]: one for name, one in features.items() if name.startswith(f"{part}.")}
+             for part in ("text", "candidates")]  # fmt: skip
+    return parts[0], parts[1], features["scores"], features["candidate_mask"]
+
+
+def saved_weights(network: Network) -> dict[str, torch.Tensor]:
+    """The weights that were trained, by name: all of the new parts, and those of the checkpoints that were."""
+    new = ("adaptor.", "actor.", "fusion.", "centre")
+    return {
+        name: one.detach().cpu().contiguous()
+        for name, one in network.state_dict().items()
+        if name.startswith(new) or name in network.tuned
+    }
+
+
+def restore(network: Network, weights: Mapping[str, torch.Tensor], lora: Mapping[str, int] | None) -> None:
+    """Put saved weights into a network, with the LoRA matrices that they may be of.
+
+    Raises:
+        ModelError: They are not of such a network.
+    """
+    if lora is not None:
+        grow(network, **lora)
+    known = network.state_dict()
+    if unknown := [name for name in weights if name not in known or known[name].shape != weights[name].shape]:
+        raise ModelError(f"The weights of {unknown[0]} do not belong to such a LiRA.")
+    network.load_state_dict(dict(weights), strict=False)
+    network.tuned = {name for name in weights if name.startswith(("encoder.", "english."))}
+
+
+def grow(network: Network, *, rank: int, alpha: int, seed: int = 0) -> None:
+    """Put LoRA matrices on the fusing transformer, without gradients as yet."""
+    add_lora(network.english.model, rank=rank, alpha=alpha, dropout=0.0, seed=seed)
+    network.lora = {"rank": rank, "alpha": alpha}
+    network.requires_grad_(False)
+
+
+def _open(part: str, spec: BackboneSpec, base: Mapping[str, Any] | None = None) -> LanguageTransformer:
+    first = loading.load_modules(spec, "cpu")[0]
+    if not isinstance(first, LanguageTransformer) or not hasattr(first.model, "get_input_embeddings"):
+        raise ModelError(f"{part} {spec.name}: it is no transformer, and has no stream of tokens.")
+    if base is not None and (first.base or {}).get("fingerprint") != base["fingerprint"]:
+        raise ModelError(f"This model was trained on another {spec.model} than the one that is here.")
+    first.prompts = {}
+    return first
+
+
+def _prefixed(part: str, features: Features) -> Features:
+    return {f"{part}.{name}": one for name, one in features.items() if torch.is_tensor(one)}

@@ -1,0 +1,189 @@
+"""The loss of retrieval data: soft nDCG@k with safe negatives, a top-1 hinge, and control of mean and variance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from xalign_models.errors import ModelError
+from xalign_models.limits import at_least
+from xalign_models.training.lira.ranks import check_tau, exact, soft_ranks
+
+
+@dataclass(frozen=True)
+class RetrievalConfig:
+    """How a query's candidates are scored against its positives; the paper's constants are lost, these are ours.
+
+    Attributes:
+        k: Depth of nDCG.
+        tau: Temperature of the soft ranks, in the unit of cosines.
+        tau_k: Softness of the cut at k, in ranks; None is k / 2.
+        margin: Of the hinge.
+        hinge_weight: Of eq. 42 in eq. 44.
+        moments_weight: Of eq. 43 in eq. 44.
+        variance: That the scores of a query's candidates are drawn to.
+        gap: A negative within it of the best positive may be an unlabelled positive (eq. 40) ...
+        threshold: ... if it also scores at least this much. None is the 95th percentile of recent positives.
+        temperature: How fast the weight of such a negative falls.
+        floor: The least weight.
+        drop: Give such negatives no weight at all, the paper's other variant.
+        mined: Most negatives that a query gets from the queue.
+        max_len: Documents per language in the queue; 0 is no queue.
+    """
+
+    k: int = 10
+    tau: float = 0.1
+    tau_k: float | None = None
+    margin: float = 0.1
+    hinge_weight: float = 0.5
+    moments_weight: float = 0.01
+    variance: float = 0.04
+    gap: float = 0.05
+    threshold: float | None = None
+    temperature: float = 0.05
+    floor: float = 0.05
+    drop: bool = False
+    mined: int = 31
+    max_len: int = 256
+
+    def __post_init__(self) -> None:
+        """Check the fields that have limits.
+
+        Raises:
+            ModelError: A value out of its range.
+        """
+        at_least(self, called="lasr.loss.{}".format, k=1, mined=0, max_len=0, margin=0, hinge_weight=0,
+                 moments_weight=0, gap=0, variance=0)  # fmt: skip
+        check_tau(self.tau, "lasr.loss.tau")
+        check_tau(self.softness, "lasr.loss.tau_k")
+        check_tau(self.temperature, "lasr.loss.temperature")
+        if not 0 < self.floor <= 1:
+            raise ModelError(f"lasr.loss.floor {self.floor}: above 0, at most 1; `drop` gives no weight at all.")
+
+    @property
+    def softness(self) -> float:
+        """``tau_k``, by default half of k."""
+        return self.k / 2 if self.tau_k is None else self.tau_k
+
+
+class RetrievalTerms(NamedTuple):
+    """The parts of eq. 44, means over the queries that have a positive."""
+
+    loss: Tensor
+    ndcg: Tensor
+    hinge: Tensor
+    moments: Tensor
+    near: Tensor
+    """Near negatives per query."""
+
+
+def soft_ndcg(
+    scores: Tensor,
+    relevance: Tensor,
+    mask: Tensor,
+    *,
+    k: int,
+    tau: float,
+    tau_k: float,
+    weights: Tensor | None = None,
+) -> Tensor:
+    r"""Eqs. 36 to 38: ``DCG = sum G D(r) M(r)``, over the same of the ideal order; 0 without a positive.
+
+    ``G = 2^rel - 1``, ``D(r) = 1 / log2(1 + r)``, ``M(r) = sigma((k + 1/2 - r) / tau_k)``. The ideal list meets the
+    same soft cut, so that a perfect ranking scores 1 at any ``tau_k``. With more than k tied positives it may be
+    above 1.
+
+    Args:
+        scores: (b, n) of b queries' candidates.
+        relevance: (b, n), 0 is not relevant.
+        mask: (b, n), false at padding.
+        k: Depth.
+        tau: Temperature of the ranks.
+        tau_k: Softness of the cut, in ranks.
+        weights: (b, n) of the candidates in the ranks of the others.
+
+    Returns:
+        (b,), float32 at least.
+    """
+    scores = exact(scores)
+    gains = (torch.exp2(relevance.to(scores.dtype)) - 1) * mask
+    ranks = soft_ranks(scores, tau, descending=True, mask=mask, weights=weights)
+    positions = torch.arange(1, scores.shape[-1] + 1, dtype=scores.dtype, device=scores.device)
+
+    def discounted(gain: Tensor, rank: Tensor) -> Tensor:
+        return (gain / torch.log2(1 + rank) * torch.sigmoid((k + 0.5 - rank) / tau_k)).sum(dim=-1)
+
+    ideal = discounted(gains.sort(dim=-1, descending=True).values, positions)
+    some = ideal > 0
+    return torch.where(some, discounted(gains, ranks) / torch.where(some, ideal, 1), 0)
+
+
+def safe_weights(
+    scores: Tensor, relevance: Tensor, mask: Tensor, config: RetrievalConfig, threshold: float
+) -> tuple[Tensor, Tensor]:
+    """Eqs. 40 and 41: weights (b, n) without a gradient, and which negatives are near (b, n).
+
+    With a gradient the weights would pull near duplicates up instead of pushing them down. Without the absolute
+    threshold a query whose positive comes last would have nothing but near negatives, and no loss.
+
+    Args:
+        scores: (b, n).
+        relevance: (b, n).
+        mask: (b, n).
+        config: Gap, temperature, floor.
+        threshold: The score from which on a negative may be an unlabelled positive.
+    """
+    with torch.no_grad():
+        scores, positive = exact(scores), (relevance > 0) & mask
+        best = scores.masked_fill(~positive, -torch.inf).amax(dim=-1, keepdim=True)
+        theta = (best - config.gap).clamp(min=threshold)
+        near = mask & ~positive & (scores >= theta)
+        falling = torch.exp(-(scores - theta) / config.temperature).clamp(config.floor, 1)
+        weights = torch.where(near, 0.0 if config.drop else falling, 1.0)
+    return weights.to(scores.dtype), near
+
+
+def retrieval_loss(
+    scores: Tensor, relevance: Tensor, mask: Tensor, config: RetrievalConfig, threshold: float = torch.inf
+) -> RetrievalTerms:
+    """Eq. 44: ``(1 - nDCG) + lambda_h hinge + lambda_r moments``, the mean over queries that have a positive.
+
+    Args:
+        scores: (b, n) inner products of unit vectors.
+        relevance: (b, n), 0 is not relevant.
+        mask: (b, n), false at padding; padded scores may be anything finite.
+        config: Hyperparameters.
+        threshold: See :func:`safe_weights`; ``config.threshold`` goes before it. Infinite is no near negatives.
+    """
+    scores, mask = exact(scores), mask.bool()
+    threshold = threshold if config.threshold is None else config.threshold
+    weights, near = safe_weights(scores, relevance, mask, config, threshold)
+    ndcg = soft_ndcg(scores, relevance, mask, k=config.k, tau=config.tau, tau_k=config.softness, weights=weights)
+    positive = (relevance > 0) & mask
+    counted = positive.any(dim=-1)
+    terms = (1 - ndcg, hinge(scores, positive, mask & ~positive & ~near, config.margin),
+             moments(scores, mask, config.variance), near.sum(dim=-1))  # fmt: skip
+    queries = counted.sum().clamp(min=1)
+    lost, hinged, moved, nears = ((term * counted).sum() / queries for term in terms)
+    loss = lost + config.hinge_weight * hinged + config.moments_weight * moved
+    return RetrievalTerms(loss, lost.detach(), hinged.detach(), moved.detach(), nears)
+
+
+def hinge(scores: Tensor, positive: Tensor, negative: Tensor, margin: float) -> Tensor:
+    """Eq. 42: ``max(0, m - s_best_positive + s_hardest_negative)``, (b,); 0 where either is missing."""
+    far = torch.finfo(scores.dtype).min / 4  # finite: infinities would give NaN gradients
+    best = scores.masked_fill(~positive, far).amax(dim=-1)
+    hardest = scores.masked_fill(~negative, far).amax(dim=-1)
+    both = positive.any(dim=-1) & negative.any(dim=-1)
+    return torch.where(both, (margin - best + hardest).clamp(min=0), 0)
+
+
+def moments(scores: Tensor, mask: Tensor, variance: float) -> Tensor:
+    """Eq. 43: ``mean(s)^2 + (var(s) - v)^2`` of each query's candidates, (b,); the variance, as it is smooth at 0."""
+    count = mask.sum(dim=-1).clamp(min=1)
+    mean = (scores * mask).sum(dim=-1) / count
+    spread = ((scores - mean[:, None]).square() * mask).sum(dim=-1) / count
+    return mean.square() + (spread - variance).square()

@@ -1,0 +1,188 @@
+"""The trained parts of LiRA around two checkpoints: from a text and its candidates to one embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from xalign_models.backbones.prompt_eol import PromptEOL
+from xalign_models.backbones.transformer import LanguageTransformer
+from xalign_models.training.lira import actor as actors
+from xalign_models.training.lira.actor import Actor
+from xalign_models.training.lira.adaptor import Adaptor, Sides, cosines
+from xalign_models.training.lira.config import Design, Paths, Stream
+from xalign_models.training.lira.fusion import Fusion
+from xalign_models.training.lira.pooling import temporal_pool
+from xalign_models.training.lira.ranks import exact
+
+Features = dict[str, Any]
+
+
+class Choice(NamedTuple):
+    """What Arca makes of n texts with K candidates each."""
+
+    multilingual: Tensor
+    """(n, S, d_h): the multilingual stream after the adaptor."""
+    english: Tensor
+    """(n, K, S, d_h): the candidates' streams."""
+    similarity: Tensor
+    """(n, K): cosine of the two paths."""
+    log_probabilities: Tensor
+    """(n, K): of the actor."""
+
+
+class Network(nn.Module):
+    """Two paths into one space, an actor that chooses a translation, and the fusion of both streams.
+
+    Args:
+        encoder: The multilingual path g.
+        english: The English path h, whose transformer also fuses.
+        design: How they are joined.
+        seed: Of the new weights.
+    """
+
+    def __init__(
+        self, encoder: LanguageTransformer, english: LanguageTransformer, design: Design, seed: int = 0
+    ) -> None:
+        super().__init__()
+        self.encoder, self.english, self.design = encoder, english, design
+        self.lora: dict[str, int] | None = None
+        self.tuned: set[str] = set()
+        english.model.config.use_cache = False
+        table = english.model.get_input_embeddings().weight
+        width = table.shape[1] if design.stream is Stream.EMBEDDINGS else english.get_embedding_dimension()
+        inner = table.shape[1]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.adaptor = Adaptor(encoder.get_embedding_dimension(), width, design.sides, design.sentence)
+            self.actor = Actor()
+            self.fusion = Fusion(width, inner, causal=isinstance(english, PromptEOL), scale=self._scale())
+        self.centre: Tensor
+        self.register_buffer("centre", torch.zeros(width))
+        self.requires_grad_(False)
+        self.eval()
+
+    @torch.no_grad()
+    def _scale(self) -> float:
+        """Mean norm of what the English transformer takes as input, so that it sees what it is used to."""
+        embedding = self.english.model.get_input_embeddings()
+        some = torch.arange(0, embedding.weight.shape[0], max(1, embedding.weight.shape[0] // 1000))
+        return float(exact(embedding(some.to(embedding.weight.device))).norm(dim=-1).mean())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the trained parts are."""
+        return next(self.adaptor.parameters()).device
+
+    def train(self, mode: bool = True) -> Network:
+        """Training mode for what is trained; a frozen part has no dropout."""
+        super().train(mode)
+        for part in (self.encoder, self.english):
+            if not any(one.requires_grad for one in part.parameters()):
+                part.eval()
+        return self
+
+    def fit_centre(self, batches: Iterable[Features]) -> None:
+        """Take the mean English token as the origin of the English stream, and its usual length as the adaptor's.
+
+        Token vectors of all texts share a large mean: with it, the cosine to any English text is high, and the anchor
+        loss is met by the mean alone, whatever the text says. In shared mode the length is left to the adaptor.
+
+        Args:
+            batches: Tokenised English texts.
+        """
+        self.centre.zero_()
+        found = [(tokens[mask].cpu().double(), bins) for tokens, mask in map(self._english_tokens, batches)
+                 for bins in [temporal_pool(tokens, mask, self.design.bins)]]  # fmt: skip
+        total = sum(len(tokens) for tokens, _ in found)
+        if not total:
+            return
+        self.centre.copy_(torch.stack([tokens.sum(dim=0) for tokens, _ in found]).sum(dim=0) / total)
+        if self.design.sides is Sides.ONE_SIDED:
+            squares = torch.cat([(bins - self.centre).square().mean(dim=-1).flatten() for _, bins in found])
+            self.adaptor.gain.copy_(squares.mean().sqrt())
+
+    def multilingual_bins(self, features: Features) -> Tensor:
+        """(n, S, d_g): eq. 3 of the multilingual path."""
+        return self._bins(self.encoder.embed_tokens(dict(features))[self.encoder.module_output_name], features)
+
+    def english_bins(self, features: Features) -> Tensor:
+        """(n, S, d_h): eq. 3 of the English path, which is frozen; zeros for a text without tokens."""
+        tokens, mask = self._english_tokens(features)
+        return temporal_pool(tokens - self.centre, mask, self.design.bins)
+
+    @torch.no_grad()
+    def _english_tokens(self, features: Features) -> tuple[Tensor, Tensor]:
+        """The English stream (n, l, d_h), and the mask of its tokens (n, l)."""
+        if self.design.stream is Stream.STATES:
+            with self._untrained():
+                states = self.english.embed_tokens(dict(features))[self.english.module_output_name]
+            return exact(states), features["attention_mask"].bool()
+        ids, mask = features["input_ids"], features["attention_mask"].bool()
+        special = torch.tensor(self.english._special_ids(), device=ids.device)
+        return exact(self.english.model.get_input_embeddings()(ids)), mask & ~torch.isin(ids, special)
+
+    def _bins(self, tokens: Tensor, features: Features) -> Tensor:
+        return temporal_pool(tokens, features["attention_mask"], self.design.bins)
+
+    @torch.no_grad()
+    def english_sentence(self, features: Features) -> Tensor:
+        """Eq. 27: masked mean of the frozen English model's last hidden states, (n, d), for the measure of eps2."""
+        with self._untrained():
+            tokens = self.english.embed_tokens(dict(features))[self.english.module_output_name]
+        return temporal_pool(tokens, features["attention_mask"], 1)[:, 0]
+
+    @contextmanager
+    def _untrained(self) -> Iterator[None]:
+        """The English transformer as it was before LoRA."""
+        if self.lora is None:
+            yield
+            return
+        self.english.model.disable_adapters()
+        try:
+            yield
+        finally:
+            self.english.model.enable_adapters()
+
+    def choose(self, text: Features, candidates: Features, scores: Tensor, mask: Tensor) -> Choice:
+        """Both paths of n texts and the actor's opinion of their candidates (eqs. 3 to 6).
+
+        Args:
+            text: Tokenised by the encoder, n rows.
+            candidates: Tokenised by the English model, n K rows, a text's candidates one after another.
+            scores: (n, K, 3), the critic's.
+            mask: (n, K).
+        """
+        n, k = mask.shape
+        multilingual = self.adaptor.multilingual(self.multilingual_bins(text))
+        english = self.adaptor.english(self.english_bins(candidates)).reshape(n, k, self.design.bins, -1)
+        similarity = cosines(self.adaptor.pool(multilingual)[:, None], self.adaptor.pool(english))
+        seen = similarity if self.design.embedding_critic else torch.zeros_like(similarity)
+        return Choice(multilingual, english, similarity, self.actor(actors.features(scores, seen), mask))
+
+    def streams(self, text: Features, candidates: Features, scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """The streams of a text and of the candidate that the actor thinks best, (n, S, d_h) each, of unit length."""
+        found = self.choose(text, candidates, scores, mask)
+        best = found.log_probabilities.argmax(dim=1)
+        chosen = found.english[torch.arange(len(best), device=best.device), best]
+        return unit(found.multilingual), unit(chosen)
+
+    def fuse(self, multilingual: Tensor, english: Tensor) -> Tensor:
+        """One embedding (n, d_m) of unit length of two streams (n, S, d_h)."""
+        parts = {Paths.MULTILINGUAL: multilingual, Paths.ENGLISH: english}
+        kept = [(i, stream) for i, (path, stream) in enumerate(parts.items()) if self.design.paths in (path, "both")]
+        return unit(self.fusion(self.english.model, kept))
+
+    def forward(self, text: Features, candidates: Features, scores: Tensor, mask: Tensor) -> Tensor:
+        """One embedding (n, d_m) of unit length of n texts."""
+        return self.fuse(*self.streams(text, candidates, scores, mask))
+
+
+def unit(x: Tensor) -> Tensor:
+    """``x / max(||x||, 1e-12)`` along the last axis, float32 at least."""
+    return normalize(exact(x), dim=-1, eps=1e-12)

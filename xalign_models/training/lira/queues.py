@@ -1,0 +1,178 @@
+"""First-in first-out histories that make up for small batches; nothing in them has a gradient."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from xalign_models.training.lira.correlation import CorrelationConfig, correlation_loss
+from xalign_models.training.lira.ranks import exact
+
+
+class CorrQueue:
+    """The last (prediction, gold score) pairs (eq. 30).
+
+    Args:
+        max_len: Most pairs; 0 keeps none.
+    """
+
+    def __init__(self, max_len: int) -> None:
+        self._pairs: deque[tuple[float, float]] = deque(maxlen=max_len)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def join(self, predictions: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
+        """The batch (n,) followed by the history: two (n + m,), float32 at least."""
+        predictions, gold = exact(predictions), exact(gold)
+        history = predictions.new_tensor(list(self._pairs)).reshape(-1, 2)
+        return torch.cat([predictions, history[:, 0]]), torch.cat([gold, history[:, 1].to(gold.dtype)])
+
+    def push(self, predictions: Tensor, gold: Tensor) -> None:
+        """Append a batch; the oldest pairs leave."""
+        self._pairs.extend(zip(predictions.detach().tolist(), gold.detach().tolist(), strict=True))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain data, for a checkpoint."""
+        return {"pairs": [list(pair) for pair in self._pairs]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of :meth:`state_dict`."""
+        self._pairs = deque(((p, g) for p, g in state["pairs"]), maxlen=self._pairs.maxlen)
+
+
+class CorrStep(NamedTuple):
+    """One batch's loss and why it may be zero."""
+
+    loss: Tensor
+    waiting: bool
+    """Fewer than ``n_min`` pairs, or constant labels: nothing is learned from this batch."""
+    constant: bool
+    """The predictions are all alike; learned from all the same, as the gradient then points along the labels."""
+
+
+def correlation_step(queue: CorrQueue, predictions: Tensor, gold: Tensor, config: CorrelationConfig) -> CorrStep:
+    """The loss of a batch with its history; the batch is enqueued.
+
+    While it waits the loss is a zero whose gradients are zeros, so that a distributed step has its graph.
+
+    Args:
+        queue: The history, changed.
+        predictions: (n,) cosines.
+        gold: (n,) scores.
+        config: Hyperparameters.
+    """
+    joined, labels = queue.join(predictions, gold)
+    queue.push(predictions, gold)
+    constant = bool((joined.detach() == joined.detach()[0]).all()) if len(joined) else True
+    if len(joined) < config.n_min or bool((labels == labels[0]).all()):
+        return CorrStep(exact(predictions).sum() * 0, True, constant)
+    return CorrStep(correlation_loss(joined, labels, config), False, constant)
+
+
+class Candidates(NamedTuple):
+    """What each of b queries is ranked against: (b, n) each; the batch's documents first, then mined ones."""
+
+    scores: Tensor
+    relevance: Tensor
+    mask: Tensor
+
+
+class DocQueue:
+    """The last documents of each language, one copy of each.
+
+    Args:
+        max_len: Most documents per language; 0 keeps none.
+    """
+
+    def __init__(self, max_len: int) -> None:
+        self.max_len = max_len
+        self._by_language: dict[str, OrderedDict[str, Tensor]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_language.values()))
+
+    def push(self, ids: Sequence[str], languages: Sequence[str | None], vectors: Tensor) -> None:
+        """Append documents, vectors (n, d); a newer copy replaces an older. Those without a language are not kept."""
+        for name, language, vector in zip(ids, languages, exact(vectors.detach()).clone(), strict=True):
+            if language is None or not self.max_len:
+                continue
+            queue = self._by_language.setdefault(language, OrderedDict())
+            queue.pop(name, None)
+            queue[name] = vector
+            while len(queue) > self.max_len:
+                queue.popitem(last=False)
+
+    def mine(self, query: Tensor, language: str | None, known: set[str], most: int) -> Tensor:
+        """The best-scoring documents (m, d), m <= ``most``, of a language for a query (d,), without ``known`` ids."""
+        queue = self._by_language.get(language or "", OrderedDict[str, Tensor]())
+        # a checkpoint's are on the CPU, those that came since where the model is
+        vectors = [vector.to(query.device) for name, vector in queue.items() if name not in known]
+        if not vectors or not most:
+            return exact(query).new_zeros(0, query.shape[-1])
+        stacked = torch.stack(vectors)
+        best = (stacked @ exact(query.detach())).topk(min(most, len(vectors))).indices
+        return stacked[best]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and names, for a checkpoint."""
+        return {language: dict(queue) for language, queue in self._by_language.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of :meth:`state_dict`."""
+        self._by_language = {language: OrderedDict(queue) for language, queue in state.items()}
+
+
+def candidates(
+    queries: Tensor,
+    documents: Tensor,
+    ids: Sequence[str],
+    languages: Sequence[str | None],
+    positives: Sequence[set[str]],
+    wanted: Sequence[str | None],
+    queue: DocQueue,
+    mined: int,
+) -> Candidates:
+    """Each query's documents in the batch and, of the same language, those that score best in the queue.
+
+    Its negatives are in the language that it looks for its positive in. A document that is named twice counts once.
+    Where a language is not known, the query's negatives are all of the batch and none of the queue.
+
+    Args:
+        queries: (b, d) unit vectors.
+        documents: (c, d) unit vectors of the batch's documents.
+        ids: Their c ids.
+        languages: Their c languages.
+        positives: All ids that are right for each query, wherever they are.
+        wanted: Language of each query's documents.
+        queue: Documents of earlier batches.
+        mined: Most documents out of it per query.
+    """
+    queries, documents = exact(queries), exact(documents)
+    device = queries.device
+    with torch.autocast(device.type, enabled=False):
+        here = queries @ documents.T
+        again = [name in ids[:i] for i, name in enumerate(ids)]
+        relevant = torch.tensor([[name in right for name in ids] for right in positives], device=device)
+        fits = torch.tensor([[one is None or other is None or one == other for other in languages] for one in wanted],
+                            device=device)  # fmt: skip
+        mask = (fits | relevant) & ~torch.tensor(again, device=device)
+        found = [
+            queue.mine(query, language, right | set(ids), mined)
+            for query, language, right in zip(queries, wanted, positives, strict=True)
+        ]
+        width = max(map(len, found), default=0)
+        padded = queries.new_zeros(len(queries), width, queries.shape[1])
+        real = torch.zeros(len(queries), width, dtype=torch.bool, device=device)
+        for row, vectors in enumerate(found):
+            padded[row, : len(vectors)], real[row, : len(vectors)] = vectors, True
+        away = torch.einsum("bd,bnd->bn", queries, padded)
+    return Candidates(
+        torch.cat([here, away], dim=1),
+        torch.cat([relevant.to(here.dtype), torch.zeros_like(away)], dim=1),
+        torch.cat([mask, real], dim=1),
+    )

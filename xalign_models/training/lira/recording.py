@@ -1,0 +1,132 @@
+"""Which texts there are to translate: of files, of corpora, of what a task encodes, of what a training reads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xalign_models import corpora
+from xalign_models.corpora import CORPORA, ENGLISH, read_lines
+from xalign_models.errors import DataError, LanguageError
+from xalign_models.languages import canonical
+from xalign_models.models.encoder import XAlignEncoder
+from xalign_models.training.lira.config import LiraConfig
+from xalign_models.training.lira.data import foreign_texts, rated, searches
+from xalign_models.training.lira.module import language_prompts
+
+DIMENSION = 8
+
+Text = tuple[str, str | None]
+
+
+class Recorder(XAlignEncoder):
+    """Stands in for a model, and keeps what it is given to encode."""
+
+    def __init__(self) -> None:
+        from mteb.models.model_meta import ModelMeta, ScoringFunction
+
+        fields = {"name": "xalign/recorder", "revision": "1", "similarity_fn_name": ScoringFunction.COSINE}
+        nothing: Any = None
+        super().__init__(nothing, [], dict(language_prompts()), None, ModelMeta.create_empty(fields))
+        self.seen: dict[Text, None] = {}
+
+    def encode_texts(
+        self,
+        texts: Sequence[str],
+        languages: Sequence[str | None],
+        prompt: str | None = None,
+        progress: str | None = None,
+    ) -> npt.NDArray[np.float32]:
+        """Keep the texts, in the languages of which a LiRA is told; vectors (n, d) that differ with them."""
+        codes = (one and canonical(one) for one in languages)
+        self.seen |= dict.fromkeys(zip(texts, (one if one in self.prompts else None for one in codes), strict=True))
+        seeds = (hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8] for text in texts)
+        return np.stack([np.random.default_rng(list(seed)).standard_normal(DIMENSION) for seed in seeds]).astype(
+            np.float32
+        )
+
+
+def task_texts(name: str, languages: Collection[str] | None) -> list[Text]:
+    """What a model is given by a task, in the subsets of the chosen languages.
+
+    Args:
+        name: As mteb knows it, once ours are registered there.
+        languages: Canonical codes; None is all.
+
+    Raises:
+        DataError: No such task, or its data are missing.
+        LanguageError: The task has nothing in these languages.
+    """
+    import mteb
+
+    from xalign_models.evaluation.run import make_task
+
+    recorder = Recorder()
+    mteb.evaluate(recorder, make_task(name, languages), cache=None, show_progress_bar=False, co2_tracker=False)
+    return list(recorder.seen)
+
+
+def file_texts(path: Path, languages: Sequence[str]) -> Iterator[Text]:
+    """The lines of a text file in the one language that is named, or the ``text`` and ``lang`` of JSON lines.
+
+    Of JSON lines those in the named languages, all if none are.
+
+    Raises:
+        DataError: A line has neither, or it is not one language.
+    """
+    if path.suffix != ".jsonl":
+        if len(languages) != 1:
+            raise DataError(f"--texts {path}: say with --languages which one language its lines are in.")
+        yield from ((line, languages[0]) for line in read_lines(path))
+        return
+    for number, line in enumerate(read_lines(path), 1):
+        try:
+            record = json.loads(line) if line.strip() else {"text": ""}
+            text, language = str(record["text"]), record.get("lang")
+            language = language and canonical(language)
+        except (ValueError, KeyError, TypeError, AttributeError, LanguageError) as error:
+            raise DataError(f"{path}, line {number}: an object with text and lang was expected ({error}).") from None
+        if not languages or language in languages:
+            yield text, language
+
+
+def corpus_texts(name: str, languages: Collection[str], rows: int | None) -> Iterator[Text]:
+    """The texts of a corpus in the chosen languages but English, all of them if none are chosen.
+
+    Raises:
+        DataError: The corpus is missing.
+    """
+    corpus = corpora.load(name)
+    for language in corpus.languages:
+        if language != ENGLISH and (not languages or language in languages):
+            yield from ((text, language) for text in corpus.texts(language)[:rows])
+
+
+def is_corpus(name: str) -> bool:
+    """Whether :func:`corpus_texts` takes the name."""
+    return name.partition(":")[0] in CORPORA
+
+
+def training_texts(config: LiraConfig) -> list[Text]:
+    """What both stages of a training translate.
+
+    Raises:
+        DataError: A source is missing.
+    """
+    arca, lasr = config.arca, config.lasr
+    first = foreign_texts(arca.text, arca.languages, arca.samples, arca.held_out)
+    ranking = rated(lasr.ranking, lasr.languages, lasr.ranking_samples, lasr.held_out, lasr.seed)
+    found = searches(lasr.retrieval, lasr.languages, lasr.samples, lasr.held_out, lasr.seed)
+    texts = [
+        *first.train,
+        *first.held_out,
+        *(one for row in (*ranking.train, *ranking.held_out) for one in (row.first, row.second)),
+        *(one for row in (*found.train, *found.held_out) for one in row),
+    ]
+    return [(one.text, one.language) for one in texts if one.language != ENGLISH]

@@ -1,0 +1,266 @@
+"""From a configuration to the directory of a trained LiRA."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xalign_models import assets
+from xalign_models.backbones import loading
+from xalign_models.configuration import to_mapping
+from xalign_models.errors import ModelError
+from xalign_models.models import registry
+from xalign_models.specs import BackboneSpec, ModelSpec
+from xalign_models.training.lira.config import Ablation, Design, LiraConfig
+from xalign_models.training.lira.data import Split, foreign_texts, rated, searches
+from xalign_models.training.processes import process_count
+from xalign_models.training.session import train_once
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from xalign_models.training.lira.candidates import CandidateSource
+    from xalign_models.training.lira.module import LiRA
+
+HINT = "lower the learning rates, or raise tau"
+
+
+def untrained(config: LiraConfig, output: Path, device: str | None = None) -> ModelSpec:
+    """Write the fusion as it is before any training; its name is the trained ones' baseline."""
+    identity = _identity({"stage": "untrained", "design": to_mapping(config.design)}, config.design)
+    return _train(names(config.design), output, device, "", identity, (), lambda: _begin(config), None)
+
+
+def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> ModelSpec:
+    """Stage 1, from the two checkpoints on.
+
+    Translations that the journals lack are made first.
+
+    Args:
+        config: Model and hyperparameters.
+        output: Directory; one that is there is replaced at the end.
+        device: cpu, cuda or mps; by default the best there is.
+
+    Returns:
+        The spec of the trained model, which fuses as the untrained one does.
+
+    Raises:
+        ModelError: The checkpoints in the training folder are another training's, or the loss is not finite.
+        DataError: A corpus is missing.
+    """
+    arca = config.arca
+    text = foreign_texts(arca.text, arca.languages, arca.samples, arca.held_out)
+
+    def fit(module: LiRA, folder: Path) -> list[dict[str, Any]]:
+        from xalign_models.training.lira.arca import Arca, Examples, history
+        from xalign_models.training.lira.loop import run
+
+        source = _with_extra(module, arca.extra)
+        train, held_out = (Examples.of(part, source) for part in (text.train, text.held_out))
+        log = run(Arca(module, train, held_out, arca), folder, HINT)
+        module.history = history(log)
+        return log
+
+    fields = {"stage": "arca", "design": to_mapping(config.design), "arca": to_mapping(arca)}
+    identity = _identity(fields, config.design, text)
+    return _train(
+        names(config.design), output, device, config.arca_label, identity, text.datasets, lambda: _begin(config), fit
+    )
+
+
+def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | None = None) -> ModelSpec:
+    """Stage 2, from the directory of stage 1 on.
+
+    The design is stage 1's, but for the streams that the fusion reads.
+
+    Args:
+        config: Hyperparameters.
+        source: What :func:`train_arca` wrote.
+        output: Directory; one that is there is replaced at the end.
+        device: cpu, cuda or mps; by default the best there is.
+
+    Raises:
+        ModelError: ``source`` is no LiRA, the checkpoints in the training folder are another training's, or the loss is
+            not finite.
+        DataError: A corpus is missing.
+    """
+    lasr = config.lasr
+    ranking = rated(lasr.ranking, lasr.languages, lasr.ranking_samples, lasr.held_out, lasr.seed)
+    retrieval = searches(lasr.retrieval, lasr.languages, lasr.samples, lasr.held_out, lasr.seed)
+    label, backbones = lasr_name(config, source)
+    card = _card(source)
+
+    def begin() -> LiRA:
+        module = open_lira(source)
+        module.network.design = dataclasses.replace(module.design, paths=config.design.paths)
+        return module
+
+    def fit(module: LiRA, folder: Path) -> list[dict[str, Any]]:
+        from xalign_models.training.lira.lasr import Lasr
+        from xalign_models.training.lira.loop import run
+
+        stage = Lasr(module, ranking, retrieval, lasr)
+        log = run(stage, folder, HINT)
+        stage.finish()
+        return log
+
+    begun = assets.directory_fingerprint(source)
+    fields = {"stage": "lasr", "from": begun, "paths": str(config.design.paths), "lasr": to_mapping(lasr)}
+    identity = _identity(fields, None, ranking, retrieval)
+    datasets = {*ranking.datasets, *retrieval.datasets, *card["training_datasets"]}
+    return _train(backbones, output, device, label, identity, datasets, begin, fit)
+
+
+def open_lira(directory: Path) -> LiRA:
+    """The module of a saved LiRA.
+
+    Raises:
+        ModelError: The directory is none.
+    """
+    from xalign_models.training.lira.module import LiRA
+
+    if not loading.has_own_modules(directory):
+        raise ModelError(f"{directory} is no LiRA; train one with `xalign train lira --stage arca`.")
+    first = loading.open_directory(directory, "cpu")[0]
+    if not isinstance(first, LiRA):
+        raise ModelError(f"{directory} is no LiRA; train one with `xalign train lira --stage arca`.")
+    return first
+
+
+def variant(source: Path, output: Path, label: str, *, pass_at: int | None = None, online: bool | None = None,
+            translators: Sequence[str] | None = None, paths: str | None = None) -> ModelSpec:  # fmt: skip
+    """A trained LiRA that translates or fuses in another way: the same weights under another name.
+
+    Args:
+        source: Directory of a LiRA.
+        output: Directory to write to.
+        label: Added to the name, e.g. ``pass1``.
+        pass_at: Candidates by language models; the rest by others.
+        online: Translate what the journals lack, or fail at it.
+        translators: Instead of its own.
+        paths: ``both``, ``multilingual`` or ``english``.
+
+    Raises:
+        ModelError: ``source`` is no LiRA, or there are fewer language models.
+    """
+    from xalign_models.generation.translators import TranslatorSpec
+    from xalign_models.training.lira.candidates import at_k
+    from xalign_models.training.lira.config import Paths
+
+    module, card = open_lira(source), _card(source)
+    design = module.design
+    if translators is not None:
+        design = dataclasses.replace(design, translators=tuple(translators), slots=None)
+    if paths is not None:
+        design = dataclasses.replace(design, paths=Paths(paths))
+    module.network.design = design
+    module.pass_at = module.pass_at if pass_at is None else pass_at
+    at_k([TranslatorSpec.parse(one) for one in design.translators], design.slots, module.pass_at)
+    module.online = module.online if online is None else online
+    spec = ModelSpec.from_dict(card["spec"])
+    tuned = f"{spec.backbone.tuned or 'plain'}-{label}"
+    spec = dataclasses.replace(spec, backbone=dataclasses.replace(spec.backbone, tuned=tuned))
+    model = _model(module)
+    model.xalign_spec = spec
+    training = {**card["training"], "variant": {"label": label, "pass_at": pass_at, "online": module.online}}
+    registry.save(model, output, training=training)
+    return spec
+
+
+def _card(directory: Path) -> dict[str, Any]:
+    try:
+        card: dict[str, Any] = json.loads((directory / assets.CARD).read_text(encoding="utf-8"))
+        return {**card, "training": card["training"]}
+    except (OSError, ValueError, KeyError):
+        raise ModelError(f"{directory} is no LiRA; train one with `xalign train lira --stage arca`.") from None
+
+
+def lasr_name(config: LiraConfig, source: Path) -> tuple[str, str]:
+    """Label, with what either stage leaves out, and backbones of the model that stage 2 makes of ``source``.
+
+    Raises:
+        ModelError: ``source`` is no LiRA, or a part is to be left out that stage 1 has settled.
+    """
+    backbone = ModelSpec.from_dict(_card(source)["spec"]).backbone
+    before = (backbone.tuned or "").partition("arca")[2]
+    own = config.label.removeprefix("lira")
+    if own != before and config.ablation not in (None, Ablation.QUEUE, Ablation.MULTILINGUAL):
+        raise ModelError(
+            f"--ablate {config.ablation}: stage arca has settled that; train it with --ablate {config.ablation} and "
+            "name its directory by --from."
+        )
+    return f"lira{before}{own if own != before else ''}", backbone.name
+
+
+def names(design: Design) -> str:
+    """Of the two backbones, as they stand in a model's name."""
+    return "__".join(registry.find_spec(one).backbone.name for one in (design.multilingual, design.english))
+
+
+def _train(
+    names: str,
+    output: Path,
+    device: str | None,
+    label: str,
+    identity: Mapping[str, Any],
+    datasets: Sequence[str] | set[str] | frozenset[str],
+    begin: Callable[[], LiRA],
+    fit: Callable[[LiRA, Path], list[dict[str, Any]]] | None,
+) -> ModelSpec:
+    if process_count() > 1:
+        raise ModelError("LiRA is trained by one process; start it without `accelerate launch`.")
+    where = loading.pick_device(device)
+
+    def build() -> SentenceTransformer:
+        return _model(begin())
+
+    def on_device(model: Any, folder: Path) -> list[dict[str, Any]]:
+        assert fit is not None
+        return fit(model.to(where)[0], folder)
+
+    from xalign_models.training.lira.module import language_prompts
+
+    spec = ModelSpec(BackboneSpec(names, str(output), prompts=language_prompts(), tuned=label))
+    train_once(spec, identity, output, datasets, build, on_device if fit else None)
+    return spec
+
+
+def _model(module: LiRA) -> SentenceTransformer:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    from xalign_models.training.lira.module import language_prompts
+
+    return SentenceTransformer(
+        modules=[module, Normalize()], device="cpu", prompts=dict(language_prompts()), default_prompt_name="default",
+        similarity_fn_name="cosine",
+    )  # fmt: skip
+
+
+def _begin(config: LiraConfig) -> LiRA:
+    from xalign_models.training.lira.module import LiRA
+
+    return LiRA.begin(config.design, config.arca.seed)
+
+
+def _with_extra(module: LiRA, extra: Sequence[str]) -> CandidateSource:
+    """The module's own candidates and those that there are for the training text alone; made now if need be."""
+    from xalign_models.generation.translators import Translations, make_translator
+    from xalign_models.training.lira.candidates import CandidateSource
+
+    own, device = module.source, str(module.network.device)
+    more = [Translations(make_translator(one, device)) for one in extra]
+    return CandidateSource((*own.translations, *more), own.scores, online=True)
+
+
+def _identity(fields: Mapping[str, Any], design: Design | None, *texts: Split) -> dict[str, Any]:
+    """What determines a training, as it comes back from JSON."""
+    backbones = {}
+    if design is not None:
+        for part in ("multilingual", "english"):
+            spec = registry.find_spec(getattr(design, part)).backbone
+            backbones[part] = loading.fingerprint(spec)
+    return {**fields, "backbones": backbones, "text": {k: v for one in texts for k, v in one.fingerprints.items()}}

@@ -1,0 +1,126 @@
+"""From a configuration to a model of which exactly the parts that a stage trains have gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xalign_models.backbones import loading
+from xalign_models.backbones.adapters import add_lora
+from xalign_models.errors import ModelError
+from xalign_models.training.lusifer.config import PARTS, LusiferConfig, Stage
+from xalign_models.training.lusifer.parts import base_of, load_bidirectional, load_encoder, load_llm
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from torch import nn
+    from transformers import PreTrainedModel
+
+    from xalign_models.training.lusifer.parts import Base
+
+
+def bases_of(config: LusiferConfig) -> dict[str, Base]:
+    """What the checkpoints are remembered by: ``encoder`` and ``llm``, those that there are.
+
+    Raises:
+        AssetError: A checkpoint cannot be had.
+    """
+    named = {"encoder": (config.encoder, config.encoder_revision), "llm": (config.llm, config.llm_revision)}
+    return {part: base_of(model, revision, str(config.dtype)) for part, (model, revision) in named.items() if model}
+
+
+def begin(config: LusiferConfig, device: str = "cpu") -> tuple[SentenceTransformer, PreTrainedModel | None]:
+    """The untrained model; where there are an encoder and a language model, also that one with its head.
+
+    Raises:
+        AssetError: A checkpoint cannot be had.
+        ModelError: A checkpoint is not what its place asks for.
+    """
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    from xalign_models.training.lusifer.module import Lusifer, modules_of
+
+    bases = bases_of(config)
+    writer: PreTrainedModel | None = None
+    if "llm" not in bases:
+        first: Any = load_encoder(bases["encoder"])
+    elif "encoder" not in bases:
+        first = load_bidirectional(bases["llm"])
+    else:
+        encoder = load_encoder(bases["encoder"])
+        writer = load_llm(bases["llm"], head=True)
+        first = Lusifer(encoder, writer.base_model, bases["llm"], config.seed)
+    first.max_seq_length = min(filter(None, (config.max_tokens, first.max_seq_length)))
+    modules = [*modules_of(first, config.projection), Normalize()]
+    prompts = dict(config.prompts)
+    default = "default" if "default" in prompts else None
+    model = SentenceTransformer(modules=modules, device=device, prompts=prompts, default_prompt_name=default)
+    return model, writer
+
+
+def go_on(config: LusiferConfig, start: Path) -> SentenceTransformer:
+    """The model of an earlier stage, on the CPU.
+
+    Raises:
+        ModelError: It has modules of others, or a checkpoint has changed since.
+        AssetError: It cannot be loaded.
+    """
+    return loading.open_directory(start, "cpu", model_kwargs={"torch_dtype": str(config.dtype)})
+
+
+def prepare(model: SentenceTransformer, config: LusiferConfig, stage: Stage) -> None:
+    """Give gradients to the parts that the stage trains and to nothing else, in place.
+
+    Raises:
+        ModelError: The model has other LoRA matrices, or another number of weights would be trained than
+            ``config.parameters`` says.
+    """
+    model.requires_grad_(False)
+    parts: dict[str, Any] = parts_of(model)
+    for name in stage.train:
+        if name in ("encoder", "llm"):
+            add_lora(parts[name], rank=config.rank, alpha=config.alpha, dropout=config.dropout, seed=config.seed)
+        else:
+            parts[name].requires_grad_(True)
+    if stage.gradient_checkpointing:  # a frozen encoder keeps no activations, a language model does for those before it
+        for name in {"encoder", "llm"} & {"llm", *stage.train} & parts.keys():
+            parts[name].activation_checkpointing_enable({"use_reentrant": False})
+    expected = {name: config.parameters[name] if name in stage.train else 0 for name in parts}
+    found = trainable(parts)
+    if found != expected or sum(found.values()) != _count(model):
+        raise ModelError(
+            f"Stage {stage.label!r} is to train {_listed(expected)} weights and would train {_listed(found)}; correct "
+            "parameters in the configuration, or its encoder, llm and rank."
+        )
+
+
+def parts_of(model: SentenceTransformer) -> dict[str, nn.Module]:
+    """The parts that a model has, by the names of ``xalign_models.training.lusifer.config.PARTS``."""
+    from torch import nn
+
+    from xalign_models.training.lusifer.decoder import Bidirectional
+    from xalign_models.training.lusifer.module import Lusifer
+
+    first: Any = model[0]
+    if isinstance(first, Lusifer):
+        found = {"encoder": first.encoder.model, "connector": first.connector, "llm": first.llm}
+    else:
+        found = {"llm" if isinstance(first, Bidirectional) else "encoder": first.model}
+    if len(model) > 3:
+        found["projection"] = nn.ModuleList(list(model)[2:-1])
+    return {name: found[name] for name in PARTS if name in found}
+
+
+def trainable(parts: Mapping[str, nn.Module]) -> dict[str, int]:
+    """Weights with gradients, by part."""
+    return {name: _count(part) for name, part in parts.items()}
+
+
+def _count(module: nn.Module) -> int:
+    return sum(one.numel() for one in module.parameters() if one.requires_grad)
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())

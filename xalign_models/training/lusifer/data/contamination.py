@@ -1,0 +1,100 @@
+"""What the evaluation sets at hand hold, so that none of it is trained on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from xalign_models import corpora
+from xalign_models.corpora import ENGLISH, read_lines
+from xalign_models.errors import DataError
+from xalign_models.paths import data_dir
+from xalign_models.training.lusifer.data.base import Row
+
+logger = logging.getLogger(__name__)
+
+SHORTEST = 30
+"""Letters from which on a text that stands within an evaluation passage is no coincidence."""
+_EVALUATED = ("flores", "ntrex", "tatoeba")
+
+
+def squeeze(text: str) -> str:
+    """Letters and digits alone, in lower case: texts that differ in spacing, case or punctuation are the same."""
+    text = re.sub(r"-[lr][rsc]b-", "", text.casefold())
+    return "".join(one for one in unicodedata.normalize("NFKC", text) if one.isalnum())
+
+
+@dataclass(frozen=True)
+class EvaluationText:
+    """The English text of evaluation sets, squeezed.
+
+    Attributes:
+        whole: Their texts.
+        passages: Their longer passages in one string: a training text of :data:`SHORTEST` letters and more that is a
+            part of one counts as well.
+        pairs: Pairs of texts that are compared, of sets whose training rows pair the same sentences in other ways.
+    """
+
+    whole: frozenset[str] = frozenset()
+    passages: str = ""
+    pairs: frozenset[frozenset[str]] = frozenset()
+
+    def holds(self, text: str) -> bool:
+        """Whether a text is one of them, or stands within a passage."""
+        squeezed = squeeze(text)
+        return squeezed in self.whole or (len(squeezed) >= SHORTEST and squeezed in self.passages)
+
+    def without(self, rows: Iterable[Row]) -> list[Row]:
+        """The rows of which no text is theirs, and which are none of their pairs."""
+        return [
+            row for row in rows
+            if not any(self.holds(text) for text in row) and frozenset(map(squeeze, row)) not in self.pairs
+        ]  # fmt: skip
+
+
+def evaluation_text() -> EvaluationText:
+    """That of the sets under ``$XALIGN_DATA``; those that are not there are not asked for."""
+    whole: set[str] = set()
+    for name in _EVALUATED:
+        try:
+            corpus = corpora.load(name, local=True)
+            pairs = (corpus.pair(one)[1] for one in corpus.languages) if corpus.kind == "pairs" else ()
+            whole.update(*pairs, corpus.texts(ENGLISH) if corpus.kind == "parallel" else ())
+        except DataError as error:
+            logger.debug("%s", error)
+    root = data_dir()
+    passages: list[str] = []
+    compared: list[tuple[str, str]] = []
+    if root is not None:
+        passages = [one for path in _existing(root, "lareqa/xquad-r/en.json") for one in _squad_texts(path)]
+        whole.update(*map(_sts_texts, _existing(root, "sts17/STS2017.eval.v1.1/*.txt")))
+        compared = [one for path in _existing(root, "stsbenchmark_en/sts-*.csv", "train") for one in _pairs(path, 5, 6)]
+        compared += [one for path in _existing(root, "sick_en/SICK_t*.txt", "train") for one in _pairs(path, 1, 2)]
+    squeezed = frozenset(filter(None, map(squeeze, whole | set(passages))))
+    pairs_of = frozenset(frozenset(map(squeeze, pair)) for pair in compared)
+    return EvaluationText(squeezed, "\n".join(map(squeeze, passages)), pairs_of)
+
+
+def _existing(root: Path, pattern: str, but: str = "\0") -> list[Path]:
+    return [path for path in sorted(root.glob(pattern)) if but not in path.name]
+
+
+def _squad_texts(path: Path) -> Iterator[str]:
+    for article in json.loads(path.read_text(encoding="utf-8"))["data"]:
+        for paragraph in article["paragraphs"]:
+            yield paragraph["context"]
+            yield from (question["question"] for question in paragraph["qas"])
+
+
+def _sts_texts(path: Path) -> list[str]:
+    return [text for line in read_lines(path) for text in line.split("\t")[:2]]
+
+
+def _pairs(path: Path, one: int, other: int) -> list[tuple[str, str]]:
+    rows = [line.split("\t") for line in read_lines(path)]
+    return [(row[one], row[other]) for row in rows if len(row) > other]

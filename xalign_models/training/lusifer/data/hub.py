@@ -1,0 +1,99 @@
+"""The paper's training sets on the Hugging Face hub, training rows only.
+
+ArguAna is not among them: what the hub has of it, in BEIR's form, is a test set, which the paper's 1,280 rows must have
+come from. Natural Questions are those that its authors made for training; the paper's 3,420 are as many as BEIR's test
+set has, give or take a few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from xalign_models.errors import DataError
+from xalign_models.training.lusifer.data.base import Row, Source, draw
+
+
+def _table(path: str, config: str | None, split: str, revision: str | None = None) -> Any:
+    import datasets
+
+    try:
+        return datasets.load_dataset(path, config, split=split, revision=revision)
+    except (OSError, ValueError, datasets.exceptions.DatasetNotFoundError) as error:
+        raise DataError(
+            f"Training set {path} cannot be had from the hub ({type(error).__name__}); log in to a machine that "
+            "reaches it, or take a configuration with local text, e.g. --config small."
+        ) from None
+
+
+def _columns(path: str, config: str | None, names: tuple[str, ...], limit: int | None, seed: int) -> list[Row]:
+    """Rows of a table with a column for each side."""
+    table = _table(path, config, "train")
+    order = np.random.default_rng(seed).permutation(len(table))[:limit]
+    chosen = table.select(order)
+    return list(zip(*(chosen[name] for name in names), strict=True))
+
+
+def _wikitext(limit: int | None, seed: int) -> list[Row]:
+    """Paragraphs; headings are none."""
+    table = _table("Salesforce/wikitext", "wikitext-103-raw-v1", "train")
+    lines = (line.strip() for line in table["text"])
+    return draw([(line,) for line in lines if line and not line.startswith("=")], limit, seed)
+
+
+def _snli(limit: int | None, seed: int) -> list[Row]:
+    """Entailments whose premise has a contradiction too: that is their hard negative."""
+    table = _table("stanfordnlp/snli", None, "train")
+    found: dict[str, dict[int, str]] = {}
+    for premise, hypothesis, label in zip(table["premise"], table["hypothesis"], table["label"], strict=True):
+        found.setdefault(premise, {}).setdefault(label, hypothesis)
+    return draw([(one, by[0], by[2]) for one, by in found.items() if {0, 2} <= by.keys()], limit, seed)
+
+
+def _beir(path: str, revision: str, test: str, limit: int | None, seed: int) -> list[Row]:
+    """Queries of the training part and a passage that answers each; a query that the test part has is none."""
+    judged = _table(path, "default", "train", revision)
+    ids = list(zip(judged["query-id"], judged["corpus-id"], judged["score"], strict=True))
+    tested = set(_table(path, "default", test, revision)["query-id"])
+    pairs = {query: passage for query, passage, score in ids if score > 0 and query not in tested}
+    chosen = draw(list(pairs.items()), limit, seed)
+    queries = _texts(_table(path, "queries", "queries", revision), (query for query, _ in chosen))
+    passages = _texts(_table(path, "corpus", "corpus", revision), (passage for _, passage in chosen))
+    return [(queries[query], passages[passage]) for query, passage in chosen if query in queries]
+
+
+def _texts(table: Any, wanted: Iterable[str]) -> dict[str, str]:
+    """Id -> text, with its title before it, of the wanted rows."""
+    ids = set(wanted)
+    rows = table.select([i for i, one in enumerate(table["_id"]) if one in ids])
+    return {row["_id"]: f"{row.get('title') or ''} {row['text']}".strip() for row in rows}
+
+
+def _source(name: str, trains: tuple[str, ...], read: Callable[[int | None, int], list[Row]], where: str) -> Source:
+    return Source(name, name != "wikitext-103", trains, read, where)
+
+
+_BEIR = {
+    "msmarco": ("MSMARCO", "mteb/msmarco", "c5a29a104738b98a9e76336939199e264163d4a0", "dev"),
+    "fever": ("FEVER", "mteb/fever", "bea83ef9e8fb933d90a2f1d5515737465d613e12", "test"),
+    "hotpotqa": ("HotpotQA", "mteb/hotpotqa", "ab518f4d6fcca38d87c25209f94beba119d02014", "test"),
+    "fiqa": ("FiQA2018", "mteb/fiqa", "27a168819829fe9bcd655c2df245fb19452e8e06", "test"),
+}
+HUB = (
+    _source("wikitext-103", ("WikiText",), _wikitext, "Salesforce/wikitext"),
+    *(
+        _source(name, (task,), partial(_beir, path, revision, test), path)
+        for name, (task, path, revision, test) in _BEIR.items()
+    ),
+    _source("nq", ("NQ",), partial(_columns, "sentence-transformers/natural-questions", None, ("query", "answer")),
+            "sentence-transformers/natural-questions"),
+    _source("paq", ("PAQ",), partial(_columns, "sentence-transformers/paq", "pair", ("query", "answer")),
+            "sentence-transformers/paq"),
+    _source("squad", ("SQuAD",), partial(_columns, "rajpurkar/squad", None, ("question", "context")),
+            "rajpurkar/squad"),
+    _source("snli", ("SNLI",), _snli, "stanfordnlp/snli"),
+)  # fmt: skip
+"""The training sets of the paper's two stages, by hub id."""

@@ -1,0 +1,122 @@
+"""Hard negatives by any model that xalign knows: passages that it takes to be near a query that they do not answer."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from sentence_transformers.util import dot_score, mine_hard_negatives, pairwise_dot_score
+
+from xalign_models.errors import DataError, ModelError
+from xalign_models.paths import atomic_write_text, cache_dir
+from xalign_models.specs import digest
+from xalign_models.training.lusifer.data.base import Row
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from xalign_models.models.encoder import XAlignEncoder
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Miner:
+    """How hard negatives are found.
+
+    Attributes:
+        model: Registered name, directory or hub id of the encoder that ranks the passages.
+        negatives: Of each row.
+        margin: A passage is none unless its similarity is that share below the answer's: it may answer as well.
+        skip: The nearest so many passages are left out, beside the answer.
+    """
+
+    model: str
+    negatives: int
+    margin: float = 0.05
+    skip: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the fields that have limits.
+
+        Raises:
+            ModelError: A value out of its range.
+        """
+        if self.negatives < 1:
+            raise ModelError(f"mining.negatives {self.negatives}: at least 1; leave mining out for none.")
+        if not 0 <= self.margin < 1 or self.skip < 0:
+            raise ModelError(f"mining: margin {self.margin} must be in [0, 1) and skip {self.skip} at least 0.")
+
+
+class _Encoder:
+    """A model of xalign's as sentence-transformers' miner wants it: queries and documents with their prompts.
+
+    Its vectors are of length 1, so that inner products are cosines.
+    """
+
+    def __init__(self, encoder: XAlignEncoder) -> None:
+        self.encoder = encoder
+        self.device = encoder.raw.device
+
+    def encode_query(self, texts: Sequence[str], **_: Any) -> npt.NDArray[np.float32]:
+        return self._encode(texts, "query")
+
+    def encode_document(self, texts: Sequence[str], **_: Any) -> npt.NDArray[np.float32]:
+        return self._encode(texts, "document")
+
+    similarity = staticmethod(dot_score)
+    similarity_pairwise = staticmethod(pairwise_dot_score)
+
+    def _encode(self, texts: Sequence[str], side: str) -> npt.NDArray[np.float32]:
+        prompt = self.encoder.prompts.get(side)
+        return self.encoder.encode_texts(texts, ["eng-Latn"] * len(texts), prompt, f"mining ({side})")
+
+
+def mine(rows: Sequence[Row], miner: Miner, device: str | None = None) -> list[Row]:
+    """(query, passage) rows with hard negatives from among all rows' passages; rows that have too few are left out.
+
+    sentence-transformers' ``mine_hard_negatives`` does it. What was mined is kept in the cache.
+
+    Args:
+        rows: Pairs; the passages of equal queries are all answers.
+        miner: How.
+        device: cpu, cuda or mps.
+
+    Raises:
+        ModelError: There is no such model.
+        DataError: No row is left.
+    """
+    from datasets import Dataset
+
+    from xalign_models.backbones.loading import pick_device
+    from xalign_models.models.registry import load_encoder
+    from xalign_models.store import open_store
+
+    encoder = load_encoder(miner.model, device=pick_device(device), store=open_store())
+    key = digest(encoder.mteb_model_meta.revision, encoder.prompts, asdict(miner), rows)
+    path = cache_dir() / "negatives" / f"{key[:32]}.json"
+    if path.is_file():
+        return [tuple(row) for row in json.loads(path.read_text(encoding="utf-8"))]
+    found = mine_hard_negatives(
+        Dataset.from_dict({"query": [row[0] for row in rows], "passage": [row[1] for row in rows]}),
+        _Encoder(encoder),
+        num_negatives=miner.negatives,
+        relative_margin=miner.margin,
+        range_min=miner.skip,
+        range_max=miner.skip + 10 * miner.negatives + 10,
+        output_format="n-tuple",
+        verbose=False,
+    )
+    mined: list[Row] = list(zip(*(found[name] for name in found.column_names), strict=True))
+    if not mined:
+        raise DataError(
+            f"mining: no row has {miner.negatives} passages that are {miner.margin:.0%} below its answer; "
+            "lower mining.margin or mining.negatives, or give more samples."
+        )
+    logger.info("%d of %d rows have %d hard negatives.", len(mined), len(rows), miner.negatives)
+    atomic_write_text(path, json.dumps(mined, ensure_ascii=False))
+    return mined

@@ -1,0 +1,187 @@
+"""The model as the first module of a sentence-transformers model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers.base.modules.input_module import InputModule
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from xalign_models.backbones.adapters import load_lora
+from xalign_models.backbones.grouping import similar_lengths
+from xalign_models.backbones.transformer import LanguageTransformer
+from xalign_models.errors import ModelError
+from xalign_models.training.lusifer.attention import attention
+from xalign_models.training.lusifer.connector import Connector, join
+from xalign_models.training.lusifer.parts import Base, load_encoder, load_llm
+
+_WEIGHTS = "connector.safetensors"
+PARTS = ("encoder", "llm")
+"""The two checkpoints, by the names of their folders in a saved model."""
+
+
+class Lusifer(InputModule):
+    r"""A multilingual encoder whose last hidden states a decoder-only language model reads through a connector.
+
+    For a text of n tokens with encoder states X the language model's input is ``[C(X); t]``, n + 1 positions: the
+    encoder's states mapped by the :class:`~xalign_models.training.lusifer.connector.Connector`, and its trainable
+    token right behind the last real one. Each position sees all others. What comes out are
+    ``features["token_embeddings"]`` (b, n + 1, d_t) and the ``attention_mask`` that belongs to them, for a mean over all real positions to follow.
+
+    Padding is neither mapped nor counted: a text's vectors do not depend on its batch or on the tokenizer's padding
+    side. A part that is frozen stays in evaluation mode while the others train.
+
+    Its import path is a file format: do not move it. A saved module has the connector's weights, those of LoRA, and
+    what identifies the two checkpoints, whose own weights never change.
+
+    Args:
+        encoder: The encoder; its tokenizer and its limit of tokens are the model's.
+        llm: The language model, without its head.
+        llm_base: What the language model's checkpoint is remembered by; the encoder has its own in ``encoder.base``.
+        seed: Of the connector's initial weights.
+    """
+
+    config_file_name = "lusifer_config.json"
+    config_keys: list[str] = ["encoder_base", "llm_base", "max_seq_length"]
+
+    def __init__(self, encoder: LanguageTransformer, llm: PreTrainedModel, llm_base: Base, seed: int = 0) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.llm = llm
+        self.llm_base = dict(llm_base)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            std = getattr(llm.config, "initializer_range", 0.02)
+            self.connector = Connector(encoder.get_embedding_dimension(), llm.config.hidden_size, std)
+
+    @property
+    def encoder_base(self) -> dict[str, str | None]:
+        """What the encoder's checkpoint is remembered by."""
+        return dict(self.encoder.base or {})
+
+    @property
+    def tokenizer(self) -> Any:
+        """The encoder's."""
+        return self.encoder.tokenizer
+
+    @property
+    def max_seq_length(self) -> int | None:
+        """Tokens that a text is cut at, its end token being kept."""
+        limit: int | None = self.encoder.max_seq_length
+        return limit
+
+    @max_seq_length.setter
+    def max_seq_length(self, limit: int | None) -> None:
+        self.encoder.max_seq_length = limit
+
+    def get_embedding_dimension(self) -> int:
+        """d_t."""
+        return int(self.llm.config.hidden_size)
+
+    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
+        """Tokenise texts, or ``{"text": ..., "lang": ...}``, with the encoder's tokenizer."""
+        features: dict[str, Any] = self.encoder.preprocess(inputs, prompt=prompt, **kwargs)
+        return features
+
+    def train(self, mode: bool = True) -> Self:
+        """Training mode for what is trained; a frozen part has no dropout."""
+        super().train(mode)
+        for part, checkpointing in ((self.encoder, False), (self.llm, self.llm.is_activation_checkpointing)):
+            # A frozen language model still keeps activations for those before it, or, in training mode, computes them
+            # again if it was told to.
+            if not checkpointing and not any(one.requires_grad for one in part.parameters()):
+                part.eval()
+        return self
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """``features["token_embeddings"]`` (b, n + 1, d_t) and their mask.
+
+        A batch that is trained on holds texts of all lengths: those of similar length go through the model together.
+        """
+        mask = features["attention_mask"]
+        real = torch.arange(int(mask.sum(dim=1).max()) + 1, device=mask.device)[None] <= mask.sum(dim=1)[:, None]
+        padded: Tensor | None = None
+        for rows, part in similar_lengths(features, self.llm) if self.training else [(slice(None), features)]:
+            states = self._read(part)
+            if padded is None:
+                padded = states.new_zeros(*real.shape, states.shape[2])
+            padded[rows, : states.shape[1]] = states
+        return {**features, "token_embeddings": padded, "attention_mask": real.to(mask.dtype)}
+
+    def _read(self, features: dict[str, Any]) -> Tensor:
+        embeds, mask = join(self.soft_tokens(features))
+        with attention(self.llm, causal=False) as keywords:
+            states: Tensor = self.llm(
+                inputs_embeds=embeds.to(self.llm.dtype), attention_mask=mask, **keywords
+            ).last_hidden_state
+        return states
+
+    def soft_tokens(self, features: dict[str, Any]) -> list[tuple[Tensor, Tensor]]:
+        """``C(X)`` of the real tokens, and t, as :func:`~xalign_models.training.lusifer.connector.join` takes them."""
+        mask = features["attention_mask"].bool()
+        states = self.encoder(dict(features))["token_embeddings"]
+        token = self.connector.token.expand(len(mask), -1)
+        return [(self.connector(states[mask]), mask), (token, mask.new_ones(len(mask), 1))]
+
+    def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
+        """Write the connector, LoRA's weights, both configurations, and the tokenizer."""
+        root = Path(output_path)
+        self.save_config(output_path)
+        save_file({name: one.contiguous() for name, one in self.connector.state_dict().items()}, root / _WEIGHTS)
+        self.tokenizer.save_pretrained(output_path)
+        for name, (model, base) in self._parts().items():
+            folder = root / name
+            if adapters := getattr(model, "peft_config", None):
+                for adapter in adapters.values():
+                    adapter.base_model_name_or_path = base["model"]  # not where it lies on this machine
+                model.save_pretrained(folder)
+            model.config.save_pretrained(folder)
+
+    @classmethod
+    def load(
+        cls, model_name_or_path: str, subfolder: str = "", model_kwargs: dict[str, Any] | None = None, **kwargs: Any
+    ) -> Self:
+        """Read what ``save`` wrote, and the two checkpoints from where they are had.
+
+        Raises:
+            AssetError: A checkpoint cannot be had.
+            ModelError: There is no such directory, or a checkpoint has changed since.
+        """
+        root = Path(model_name_or_path, subfolder)
+        config = cls.load_config(str(root)) if root.is_dir() else {}
+        if not config:
+            raise ModelError(f"{root} is no directory of a LUSIFER model; download it first.")
+        dtype = str((model_kwargs or {}).get("torch_dtype") or "").removeprefix("torch.")
+        bases = [{**config[f"{name}_base"], **({"dtype": dtype} if dtype else {})} for name in PARTS]
+        module = cls(load_encoder(bases[0]), load_llm(bases[1]), bases[1])
+        module.max_seq_length = config["max_seq_length"]
+        module.connector.load_state_dict(load_file(root / _WEIGHTS))
+        for name, (model, _) in module._parts().items():
+            if (root / name / "adapter_config.json").is_file():
+                load_lora(model, root / name)
+        return module
+
+    def _parts(self) -> dict[str, tuple[Any, dict[str, str | None]]]:
+        return {"encoder": (self.encoder.model, self.encoder_base), "llm": (self.llm, self.llm_base)}
+
+
+def modules_of(first: Any, projection: bool = False) -> list[nn.Module]:
+    """What makes vectors of it: the mean over real positions and, if asked for, Linear, ReLU, Linear.
+
+    Args:
+        first: A :class:`Lusifer`, or a language model or an encoder alone.
+        projection: Whether the projection follows, of the same width; the paper has none.
+    """
+    from sentence_transformers.sentence_transformer.modules import Dense, Pooling
+
+    width: int = first.get_embedding_dimension()
+    modules = [first, Pooling(width, pooling_mode="mean")]
+    if projection:
+        modules += [Dense(width, width, activation_function=nn.ReLU()),
+                    Dense(width, width, activation_function=nn.Identity())]  # fmt: skip
+    return modules

@@ -1,0 +1,157 @@
+"""The two checkpoints that LUSIFER joins: loaded, and checked to be what their places ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from xalign_models import assets
+from xalign_models.backbones.loading import quiet
+from xalign_models.errors import AssetError, ModelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from xalign_models.assets import ResolvedModel
+    from xalign_models.backbones.transformer import LanguageTransformer
+
+Base = Mapping[str, str | None]
+"""A checkpoint: ``model`` (asset, directory or hub id), ``revision``, ``fingerprint`` and ``dtype``."""
+
+
+def base_of(model: str, revision: str | None, dtype: str) -> dict[str, str | None]:
+    """What a checkpoint is remembered by.
+
+    Raises:
+        AssetError: It cannot be had.
+    """
+    found = assets.resolve(model, revision)
+    return {"model": model, "revision": found.revision, "fingerprint": found.fingerprint, "dtype": dtype}
+
+
+def load_encoder(base: Base) -> LanguageTransformer:
+    """An encoder's module, with its tokenizer.
+
+    Raises:
+        AssetError: It cannot be had.
+        ModelError: It is a decoder-only language model, or it is not the one that was trained with.
+    """
+    from xalign_models.backbones.transformer import LanguageTransformer
+
+    found = _find(base)
+    if is_decoder_only(_config(found)):
+        raise ModelError(f"encoder {base['model']} is a decoder-only language model; name an encoder, or none.")
+    module = _module(LanguageTransformer, found, base)
+    module.tokenizer.padding_side = "right"  # some encoders count positions from the first column, padding or not
+    return module
+
+
+def load_bidirectional(base: Base) -> LanguageTransformer:
+    """A decoder-only language model that reads its own tokens, both ways.
+
+    Raises:
+        AssetError: It cannot be had.
+        ModelError: It is no decoder-only language model, or it is not the one that was trained with.
+    """
+    from xalign_models.training.lusifer.decoder import Bidirectional
+
+    found = _find(base)
+    _check_decoder(found, base)
+    return _module(Bidirectional, found, base)
+
+
+def load_llm(base: Base, *, head: bool = False) -> PreTrainedModel:
+    """A decoder-only language model, with or without its head, without gradients.
+
+    Raises:
+        AssetError: It cannot be had.
+        ModelError: It is no decoder-only language model, or it is not the one that was trained with.
+    """
+    from transformers import AutoModel, AutoModelForCausalLM
+
+    found = _find(base)
+    _check_decoder(found, base)
+    kind = AutoModelForCausalLM if head else AutoModel
+    with quiet():
+        model = _loaded(kind, found, torch_dtype=base["dtype"])
+    model.config.use_cache = False
+    return model.requires_grad_(False).eval()
+
+
+def load_llm_tokenizer(base: Base) -> tuple[PreTrainedTokenizerBase, int, int]:
+    """The language model's tokenizer, and the ids of its begin and end token.
+
+    Where the tokenizer has none, as Qwen's has no begin token, the model's configuration may name one.
+
+    Raises:
+        AssetError: It cannot be had.
+        ModelError: Neither names them.
+    """
+    from transformers import AutoTokenizer
+
+    found = _find(base)
+    tokenizer = _loaded(AutoTokenizer, found)
+    ids = []
+    for name in ("bos", "eos"):
+        id_ = getattr(tokenizer, f"{name}_token_id")
+        id_ = getattr(_config(found), f"{name}_token_id", None) if id_ is None else id_
+        id_ = id_[0] if isinstance(id_, list) else id_
+        if id_ is None:
+            raise ModelError(
+                f"llm {base['model']}: neither its tokenizer nor its configuration has a {name} token, which stage 1 "
+                f"writes; set {name}_token in its tokenizer_config.json."
+            )
+        ids.append(int(id_))
+    return tokenizer, ids[0], ids[1]
+
+
+def is_decoder_only(config: Any) -> bool:
+    """Whether a checkpoint writes text from left to right and is neither an encoder nor an encoder-decoder."""
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    )
+
+    kind = config.model_type
+    writes = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return writes and not config.is_encoder_decoder
+
+
+def _check_decoder(found: ResolvedModel, base: Base) -> None:
+    config = _config(found)
+    if config.is_encoder_decoder:
+        raise ModelError(f"llm {base['model']} is an encoder-decoder; give a decoder-only model, e.g. smollm2-135m.")
+    if not is_decoder_only(config):
+        raise ModelError(f"llm {base['model']} is an encoder ({config.model_type}); give a decoder-only model.")
+
+
+def _find(base: Base) -> ResolvedModel:
+    found = assets.resolve(str(base["model"]), base["revision"])
+    if found.fingerprint != base["fingerprint"]:
+        raise ModelError(f"This model was trained on another {base['model']} than the one that is here.")
+    return found
+
+
+def _config(found: ResolvedModel) -> Any:
+    from transformers import AutoConfig
+
+    return _loaded(AutoConfig, found)
+
+
+def _loaded(kind: Any, found: ResolvedModel, **options: Any) -> Any:
+    hub = {"revision": found.revision} if found.revision else {}
+    try:
+        return kind.from_pretrained(found.path_or_id, **hub, **options)
+    except (OSError, ValueError) as error:
+        message = str(error).strip().splitlines()[0][:300]
+        raise AssetError(f"{found.path_or_id!r} cannot be loaded: {message}") from None
+
+
+def _module(kind: type[LanguageTransformer], found: ResolvedModel, base: Base) -> LanguageTransformer:
+    hub = {"revision": found.revision} if found.revision else {}
+    options = {"torch_dtype": base["dtype"], **hub}
+    try:
+        with quiet():
+            return kind(found.path_or_id, model_kwargs=options, processor_kwargs=hub, config_kwargs=hub, base=base)
+    except (OSError, ValueError) as error:
+        raise AssetError(f"{base['model']!r} cannot be loaded: {str(error).strip().splitlines()[0][:300]}") from None

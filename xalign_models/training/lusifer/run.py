@@ -1,0 +1,127 @@
+"""A stage's training, from its configuration to the directory of the model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xalign_models import assets
+from xalign_models.backbones import loading
+from xalign_models.errors import ModelError
+from xalign_models.models import registry
+from xalign_models.specs import ModelSpec
+from xalign_models.training.lusifer import build
+from xalign_models.training.lusifer.config import LusiferConfig
+from xalign_models.training.lusifer.data.sources import source
+from xalign_models.training.processes import process_count
+from xalign_models.training.records import differing
+from xalign_models.training.session import train_once
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from transformers import PreTrainedModel
+
+
+def train(
+    config: LusiferConfig,
+    number: int,
+    output: Path | None = None,
+    start: Path | None = None,
+    device: str | None = None,
+) -> tuple[ModelSpec, Path]:
+    """Train a stage and write its model; interrupted, the same call goes on from the last checkpoint.
+
+    Args:
+        config: The model and its stages.
+        number: 1 or 2.
+        output: Directory; one that is there is replaced at the end. By default where the model's name finds it.
+        start: For stage 2: directory of the model to begin with; by default where stage 1 wrote it.
+        device: cpu, cuda or mps; by default the best there is.
+
+    Returns:
+        The spec of the trained model, and where it lies.
+
+    Raises:
+        ModelError: The model to begin with is missing or of another configuration, the checkpoints are another
+            training's, the loss is not finite, or something cannot be written.
+        DataError: A training set is missing or has no rows left.
+    """
+    from xalign_models.training.lusifer import stages
+
+    stage = config.stage(number)
+    device = loading.pick_device(device)
+    if ":" in device:
+        number_of = device.partition(":")[2]
+        raise ModelError(f"--device {device}: give cuda, and CUDA_VISIBLE_DEVICES={number_of} before it.")
+    together = (stage.mini_batch or 1) if number == 1 else 1
+    if stage.batch_size % (process_count() * together):
+        raise ModelError(
+            f"batch_size {stage.batch_size} cannot be shared by {process_count()} processes, {together} rows at a "
+            "time; launch a number that divides it."
+        )
+    output = output or registry.directory_of(ModelSpec(config.backbone(number, Path())).name)
+    spec = ModelSpec(config.backbone(number, output))
+    begun = _start(config, number, start)
+    data = stages.read(config, number, device)
+    identity = {
+        **config.to_dict(number),
+        "checkpoints": {part: base["fingerprint"] for part, base in build.bases_of(config).items()},
+        "started_from": begun and assets.directory_fingerprint(begun),
+        "text": data.fingerprint,
+    }
+    writers: list[PreTrainedModel | None] = []
+
+    def make() -> SentenceTransformer:
+        if begun:
+            model = build.go_on(config, begun)
+        else:
+            model, writer = build.begin(config)
+            writers.append(writer if number == 1 else None)
+        build.prepare(model, config, stage)
+        return model
+
+    def fit(model: SentenceTransformer, folder: Path) -> list[dict[str, Any]]:
+        if number == 1:
+            return stages.fit_one(model, writers.pop(), data, config, folder, device)
+        return stages.fit_two(model, data, config, folder, device)
+
+    trained_on = {name for one in stage.data for name in source(one.source).trains}
+    trained_on |= set(_card(begun).get("datasets", ())) if begun else set()
+    train_once(spec, identity, output, trained_on, make, fit)
+    return spec, output
+
+
+def _start(config: LusiferConfig, number: int, start: Path | None) -> Path | None:
+    """The directory that a stage begins with, checked; None for an untrained model."""
+    stage = config.stage(number)
+    if number == 1 or stage.start is None:
+        if start:
+            raise ModelError(f"--start {start}: stage {stage.label!r} begins with an untrained connector.")
+        return None
+    if start is None:
+        start = registry.directory_of(f"{stage.start}__{config.backbone(number, Path()).name}")
+    made = _card(start).get("config")
+    if made is None:
+        raise ModelError(
+            f"Stage 2 begins with {stage.start}, and {start} is no model of stage 1: train it with the same --config "
+            "and --stage 1, or name its directory with --start."
+        )
+    same = ("encoder", "llm", "max_tokens", "projection", "rank", "alpha", "dropout")
+    now = config.to_dict(number)
+    label = {"label": made.get("stage", {}).get("label")}, {"label": stage.start}
+    fields = differing(
+        {**{key: made.get(key) for key in same}, **label[0]}, {**{key: now[key] for key in same}, **label[1]}
+    )
+    if fields:
+        raise ModelError(f"--start {start} was trained with another configuration: {', '.join(fields)}.")
+    return start
+
+
+def _card(directory: Path) -> dict[str, Any]:
+    """What a trained model's directory says of its training."""
+    try:
+        found: dict[str, Any] = json.loads((directory / assets.CARD).read_text(encoding="utf-8"))["training"]
+    except (OSError, ValueError, KeyError):
+        return {}
+    return found

@@ -1,0 +1,171 @@
+"""Stage 1: the frozen language model writes a text that the encoder read, and connector and encoder learn to tell it.
+
+Two tasks with one loss: masked reconstruction (the encoder reads half of the tokens, the whole text is to be written)
+and completion (it reads a question, an answer is to be written). The language model reads ``[BOS, C(X), t, Y]`` with
+its own causal mask, and the loss is the mean of ``-log p(y_j | BOS, C(X), t, y_1 ... y_{j-1})`` over all tokens of Y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from sentence_transformers.base.modules import Module
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from xalign_models.backbones.grouping import similar_lengths
+from xalign_models.errors import DataError, ModelError
+from xalign_models.training.lusifer.attention import attention
+from xalign_models.training.lusifer.connector import join
+from xalign_models.training.lusifer.module import Lusifer
+
+
+class StageOne(Module):
+    """The model of stage 1: a batch in, ``features["loss"]`` out.
+
+    Args:
+        lusifer: What is trained; its language model is ``writer``'s without the head.
+        writer: The language model with its head, frozen.
+        bos: Id of its begin token.
+        ratio: Share of the encoder's input tokens that are masked in rows of reconstruction.
+
+    Raises:
+        ModelError: The encoder's tokenizer has no mask token.
+    """
+
+    def __init__(self, lusifer: Lusifer, writer: PreTrainedModel, bos: int, ratio: float = 0.5) -> None:
+        super().__init__()
+        self.lusifer = lusifer
+        self.writer = writer
+        self.bos = bos
+        self.ratio = ratio
+        tokenizer = lusifer.tokenizer
+        if tokenizer.mask_token_id is None:
+            raise ModelError(f"encoder {lusifer.encoder_base.get('model')}: its tokenizer has no mask token.")
+        self.mask_id: int = tokenizer.mask_token_id
+        self.special = [one for one in tokenizer.all_special_ids if one != tokenizer.unk_token_id]
+
+    def train(self, mode: bool = True) -> Self:
+        """Training mode for what is trained; the language model is not."""
+        super().train(mode)
+        self.writer.eval()
+        self.lusifer.train(mode)
+        return self
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """``features["loss"]``, the mean over the batch's target tokens.
+
+        Args:
+            features: The encoder's ``input_ids`` and ``attention_mask`` (b, s), ``reconstruct`` (b,), and the targets'
+                ``target_ids`` and ``target_mask`` (b, u).
+            **kwargs: Not looked at.
+
+        Raises:
+            DataError: No row has a target token.
+        """
+        count = int(features["target_mask"].sum())
+        if not count:
+            raise DataError("A batch of stage 1 has no token to write; leave empty texts out of the data.")
+        if self.training:
+            features = {**features, "input_ids": self.masked(features)}
+        total = sum(self._loss(part) for part in self._parts(features))
+        return {**features, "loss": total / count}
+
+    def masked(self, features: dict[str, Any]) -> Tensor:
+        """The input with each content token masked with probability ``ratio``, in rows of reconstruction alone.
+
+        torch's own generator draws, whose state a checkpoint keeps.
+        """
+        ids: Tensor = features["input_ids"]
+        content = ~torch.isin(ids, torch.tensor(self.special, device=ids.device))
+        chosen = torch.rand(ids.shape, device=ids.device) < self.ratio
+        return torch.where(chosen & content & features["reconstruct"][:, None], self.mask_id, ids)
+
+    def logits(self, features: dict[str, Any]) -> Tensor:
+        """(tokens, vocabulary): for each target token, row by row, what was expected before it was seen."""
+        ids, mask = features["target_ids"], features["target_mask"].bool()
+        embedding = self.writer.get_input_embeddings()
+        soft = self.lusifer.soft_tokens(features)
+        begin = embedding(torch.full((len(ids),), self.bos, device=ids.device))
+        pieces = [(begin, mask.new_ones(len(ids), 1)), *soft, (embedding(ids[mask]), mask)]
+        embeds, real = join(pieces)
+        before = real.sum(dim=1) - mask.sum(dim=1) - 1  # the position that expects a row's first target token
+        columns = (before[:, None] + mask.cumsum(dim=1) - 1)[mask]
+        rows = mask.nonzero()[:, 0]
+
+        def only_where_needed(_: nn.Module, states: tuple[Tensor]) -> Tensor:
+            return states[0][rows, columns][None]  # a vocabulary's width at every position would be most of the work
+
+        hook = self.writer.get_output_embeddings().register_forward_pre_hook(only_where_needed)
+        try:
+            with attention(self.lusifer.llm, causal=True):
+                found: Tensor = self.writer(inputs_embeds=embeds.to(self.writer.dtype), attention_mask=real).logits[0]
+        finally:
+            hook.remove()
+        return found
+
+    def _loss(self, features: dict[str, Any]) -> Tensor:
+        targets = features["target_ids"][features["target_mask"].bool()]
+        return cross_entropy(self.logits(features).float(), targets, reduction="sum")
+
+    def _parts(self, features: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The batch in parts of similar length, as the language model sees them."""
+        masks = {False: features["attention_mask"], True: features["target_mask"]}
+        lengths = {"attention_mask": torch.cat([*masks.values()], dim=1)}
+        for rows, _ in similar_lengths(lengths, self.writer):
+            used = {side: mask[rows].any(dim=0).nonzero()[:, 0] for side, mask in masks.items()}
+            yield {
+                name: value[rows][:, used[name.startswith("target_")]] if value.ndim == 2 else value[rows]
+                for name, value in features.items()
+                if torch.is_tensor(value)
+            }
+
+    def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
+        """Not here: what is kept is the :class:`Lusifer`."""
+        raise NotImplementedError
+
+
+class StageOneLoss(nn.Module):
+    """The loss as sentence-transformers' trainer wants it."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, sentence_features: Sequence[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
+        """The loss of one batch."""
+        loss: Tensor = self.model(dict(sentence_features[0]))["loss"]
+        return loss
+
+
+@dataclass(frozen=True)
+class StageOneCollator:
+    """Rows ``{"source", "target", "reconstruct"}`` as the features of one batch.
+
+    Attributes:
+        lusifer: Whose tokenizer reads the sources.
+        tokenizer: The language model's.
+        eos: Id of its end token; a target that is cut has none.
+        limit: Tokens that a target is cut at.
+    """
+
+    lusifer: Lusifer
+    tokenizer: PreTrainedTokenizerBase
+    eos: int
+    limit: int
+
+    valid_label_columns = ()
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        """Tokenise; every name is prefixed as the trainer expects of a column."""
+        features = self.lusifer.preprocess([row["source"] for row in rows])
+        written = self.tokenizer([row["target"] for row in rows], add_special_tokens=False)["input_ids"]
+        targets = [torch.tensor([*ids, self.eos][: self.limit]) for ids in written]
+        features["reconstruct"] = torch.tensor([row["reconstruct"] for row in rows])
+        features["target_ids"] = nn.utils.rnn.pad_sequence(targets, batch_first=True)
+        features["target_mask"] = nn.utils.rnn.pad_sequence([torch.ones_like(one) for one in targets], batch_first=True)
+        return {f"text_{name}": value for name, value in features.items()}

@@ -1,0 +1,199 @@
+"""The two stages' text and their loops, which are sentence-transformers' trainer's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset, DatasetDict
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.sampler import DefaultBatchSampler
+from sentence_transformers.base.training_args import BatchSamplers, MultiDatasetBatchSamplers
+from transformers import PreTrainedModel
+
+from xalign_models.errors import ModelError
+from xalign_models.specs import Dtype, digest
+from xalign_models.training.losses import contrastive_loss
+from xalign_models.training.lusifer.build import bases_of, parts_of
+from xalign_models.training.lusifer.config import LusiferConfig, Stage
+from xalign_models.training.lusifer.data.base import Row
+from xalign_models.training.lusifer.data.contamination import evaluation_text
+from xalign_models.training.lusifer.data.mining import mine
+from xalign_models.training.lusifer.data.sources import rows_of, source
+from xalign_models.training.lusifer.instructions import passage_prompt, query_prompt
+from xalign_models.training.lusifer.parts import load_llm_tokenizer
+from xalign_models.training.lusifer.stage_one import StageOne, StageOneCollator, StageOneLoss
+from xalign_models.training.processes import process_count
+from xalign_models.training.trainer import Trainer, arguments
+
+HINT = "lower learning_rate, raise tau in stage 2, or set dtype to float32"
+
+
+@dataclass(frozen=True)
+class Text:
+    """What a stage is trained on.
+
+    Attributes:
+        rows: By training set: of stage 1 (source, target, task), of stage 2 (query, passage, hard negatives ...).
+        fingerprint: Of all of it.
+    """
+
+    rows: dict[str, list[Row]]
+    fingerprint: str
+
+
+def read(config: LusiferConfig, number: int, device: str) -> Text:
+    """The rows of a stage, with hard negatives where it asks for them.
+
+    Raises:
+        DataError: A training set is missing or has no rows left.
+        ModelError: There is no such training set, it has no pairs where pairs are needed, or no such miner.
+    """
+    stage, evaluated = config.stage(number), evaluation_text()
+    found: dict[str, list[Row]] = {}
+    for one in stage.data:
+        rows: list[Row] = rows_of(one, evaluated, config.seed)
+        if number == 1 and one.task == "reconstruction":
+            texts = [text for row in rows for text in row][: one.samples]
+            rows = [(text, text, one.task) for text in texts]
+        else:
+            if not source(one.source).pairs:
+                raise ModelError(f"data: {one.source} has texts and no pairs; it is for reconstruction, in stage 1.")
+            if number == 1:
+                rows = [(row[0], row[1], one.task) for row in rows]
+            elif stage.mining:
+                rows = mine([row[:2] for row in rows], stage.mining, device)
+        found[one.key(number)] = rows
+    return Text(found, digest(found))
+
+
+class _InOrder(DefaultBatchSampler):
+    """Batches in an order that seed and epoch determine: a training that goes on sees what it would have seen."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        generator = torch.Generator().manual_seed(self.seed + self.epoch)
+        order = torch.randperm(len(self.sampler), generator=generator).tolist()
+        yield from (order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size))
+
+
+def fit_one(
+    model: SentenceTransformer,
+    writer: PreTrainedModel | None,
+    text: Text,
+    config: LusiferConfig,
+    folder: Path,
+    device: str,
+) -> list[dict[str, Any]]:
+    """Train stage 1 in place; the log.
+
+    Args:
+        model: Of which the connector, and the encoder's LoRA if it is trained, have gradients.
+        writer: The language model with its head.
+        text: The rows.
+        config: Hyperparameters.
+        folder: For checkpoints.
+        device: cpu, cuda or mps.
+
+    Raises:
+        ModelError: A tokenizer lacks a token, the loss is not finite, or a checkpoint cannot be written.
+    """
+    assert writer is not None
+    stage = config.stage(1)
+    tokenizer, begin, end = load_llm_tokenizer(bases_of(config)["llm"])
+    lusifer: Any = model[0]
+    whole = SentenceTransformer(modules=[StageOne(lusifer, writer, begin, stage.mask_ratio)], device="cpu")
+    rows = [row for part in text.rows.values() for row in part]
+    columns = {
+        "source": [row[0] for row in rows],
+        "target": [row[1] for row in rows],
+        "reconstruct": [row[2] == "reconstruction" for row in rows],
+    }
+    size = stage.mini_batch or stage.batch_size // process_count()
+    trainer = Trainer(
+        whole,
+        inner=model,
+        folder=folder,
+        hint=HINT,
+        args=arguments(
+            folder, device, **_options(config, 1, size), batch_sampler=_InOrder,
+            learning_rate_mapping=_rates(model, whole, stage),
+            gradient_accumulation_steps=stage.batch_size // (size * process_count()),
+        ),
+        train_dataset=Dataset.from_dict(columns),
+        data_collator=StageOneCollator(lusifer, tokenizer, end, config.max_tokens),
+        loss=StageOneLoss,
+    )  # fmt: skip
+    return trainer.run()
+
+
+def fit_two(
+    model: SentenceTransformer, text: Text, config: LusiferConfig, folder: Path, device: str
+) -> list[dict[str, Any]]:
+    """Train stage 2 in place; the log. A batch is of one training set, and no text comes twice in it.
+
+    Args:
+        model: Of which the parts that are trained have gradients.
+        text: The rows.
+        config: Hyperparameters.
+        folder: For checkpoints.
+        device: cpu, cuda or mps.
+
+    Raises:
+        ModelError: The loss is not finite, or a checkpoint cannot be written.
+    """
+    stage = config.stage(2)
+    tables, prompts = DatasetDict(), {}
+    for one in stage.data:
+        rows = text.rows[one.source]
+        sides = ["query", "passage", *(f"negative_{i}" for i in range(1, len(rows[0]) - 1))]
+        tables[one.source] = Dataset.from_dict({side: [row[i] for row in rows] for i, side in enumerate(sides)})
+        passage = passage_prompt(one.instruction)
+        prompts[one.source] = {**dict.fromkeys(sides, passage), "query": query_prompt(one.instruction)}
+    size = stage.batch_size // process_count()
+    cached = stage.mini_batch if stage.mini_batch and stage.mini_batch < size else None
+    trainer = Trainer(
+        model,
+        folder=folder,
+        hint=HINT,
+        args=arguments(
+            folder, device, **_options(config, 2, size), prompts=prompts, batch_sampler=BatchSamplers.NO_DUPLICATES,
+            multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
+            learning_rate_mapping=_rates(model, model, stage),
+        ),
+        train_dataset=tables,
+        loss=partial(contrastive_loss, tau=stage.tau, mini_batch=cached, gather=True),
+    )  # fmt: skip
+    return trainer.run()
+
+
+def _rates(model: SentenceTransformer, whole: SentenceTransformer, stage: Stage) -> dict[str, float]:
+    """The parts' own learning rates, by an expression for the names that their weights have in ``whole``."""
+    names = {weight: name for name, weight in whole.named_parameters() if weight.requires_grad}
+    own = {
+        part: [re.escape(names[one]) for one in module.parameters() if one.requires_grad]
+        for part, module in parts_of(model).items()
+        if part in stage.learning_rates
+    }
+    return {f"(^|[.])({'|'.join(found)})$": stage.learning_rates[part] for part, found in own.items() if found}
+
+
+def _options(config: LusiferConfig, number: int, size: int) -> dict[str, Any]:
+    stage = config.stage(number)
+    steps = {"max_steps": stage.max_steps} if stage.max_steps is not None else {"num_train_epochs": stage.epochs}
+    return {
+        "per_device_train_batch_size": size,
+        "learning_rate": stage.learning_rate,
+        "lr_scheduler_type": stage.scheduler,
+        "warmup_steps": stage.warmup,
+        "weight_decay": stage.weight_decay,
+        "max_grad_norm": stage.max_grad_norm,
+        "seed": config.seed,
+        "bf16": config.dtype is Dtype.BFLOAT16,  # what is trained stays float32, and is multiplied in bfloat16
+        "save_steps": stage.checkpoint_steps,
+        **steps,
+    }
