@@ -31,7 +31,8 @@ class Lusifer(InputModule):
     For a text of n tokens with encoder states X the language model's input is ``[C(X); t]``, n + 1 positions: the
     encoder's states mapped by the :class:`~xalign_models.training.lusifer.connector.Connector`, and its trainable
     token right behind the last real one. Each position sees all others. What comes out are
-    ``features["token_embeddings"]`` (b, n + 1, d_t) and the ``attention_mask`` that belongs to them, for a mean over all real positions to follow.
+    ``features["token_embeddings"]`` (b, n + 1, d_t) and the ``attention_mask`` that belongs to them, for a mean over
+    all real positions to follow.
 
     Padding is neither mapped nor counted: a text's vectors do not depend on its batch or on the tokenizer's padding
     side. A part that is frozen stays in evaluation mode while the others train.
