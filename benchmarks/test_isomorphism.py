@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.linalg import orthogonal_procrustes
 
-from xalign_models.ranking import pairs as mining
-from xalign_models.ranking.pairs import rotated_ranks
+from xalign_models.ranking import rotation
 from xalign_models.ranking.ranks import normalise
+from xalign_models.ranking.rotation import rotated_ranks
 
 NTREX, FLORES = 1997, 1012
 """Sentences of a language to fit on and to rank."""
@@ -59,9 +59,9 @@ def test_against_one_fit_and_one_sort_per_direction(compare):
 def test_decompositions_and_products_of_a_pair(benchmark, note, monkeypatch, n, d, sizes):
     """Both directions: one SVD of d x d, or, when n < d, two of at most n x n: in the rows' span and out of it."""
     sides = two_languages(n, 100, d)
-    svd, gold_ranks, found, products = np.linalg.svd, mining.gold_ranks, [], []
+    svd, gold_ranks, found, products = np.linalg.svd, rotation.gold_ranks, [], []
     monkeypatch.setattr(np.linalg, "svd", lambda x, *args: (found.append(len(x)), svd(x, *args))[1])
-    monkeypatch.setattr(mining, "gold_ranks", lambda *args: (products.append(1), gold_ranks(*args))[1])
+    monkeypatch.setattr(rotation, "gold_ranks", lambda *args: (products.append(1), gold_ranks(*args))[1])
     benchmark.pedantic(rotated_ranks, sides, rounds=1)
     assert found == sizes
     assert len(products) == 2

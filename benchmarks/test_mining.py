@@ -14,8 +14,9 @@ from scipy.stats import rankdata
 
 from benchmarks.roofline import mining_flops
 from xalign_models.ranking import pairs as mining
-from xalign_models.ranking.pairs import Sides, all_pairs, polar_by_products, polar_by_svd
+from xalign_models.ranking.pairs import Sides, all_pairs
 from xalign_models.ranking.ranks import TILE, gold_ranks, normalise, precision_at
+from xalign_models.ranking.rotation import polar_by_products, polar_by_svd
 
 FLORES = 1012
 """Sentences of a language of FLORES-200's devtest."""

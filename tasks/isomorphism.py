@@ -16,8 +16,8 @@ from tasks.pairs import scored_pairs
 from tasks.precision import RankedTask, precision_metadata
 from xalign_models import corpora
 from xalign_models.languages import FLORES_200, canonical
-from xalign_models.ranking.pairs import AnyRanks, Sides
-from xalign_models.ranking.ranks import normalise, precision_at
+from xalign_models.ranking.pairs import Sides
+from xalign_models.ranking.ranks import AnyRanks, normalise, precision_at
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from xalign_models.ranking.pairs import BUDGET, AnyRanks, RankLog, Sides, Vectors, all_pairs
+from xalign_models.ranking.pairs import BUDGET, Sides, Vectors, all_pairs
+from xalign_models.ranking.ranks import AnyRanks
+from xalign_models.ranking.resume import RankLog
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol

@@ -13,8 +13,8 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from tasks.base import CorpusTask, fill_scores, save_items
 from tasks.pairs import log_path, scored_pairs
 from xalign_models.languages import canonical, to_flores
-from xalign_models.ranking.pairs import AnyRanks, Sides
-from xalign_models.ranking.ranks import normalise, precision_at
+from xalign_models.ranking.pairs import Sides
+from xalign_models.ranking.ranks import AnyRanks, normalise, precision_at
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol

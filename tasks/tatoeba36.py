@@ -13,8 +13,7 @@ from tqdm.auto import tqdm
 from tasks.precision import PrecisionTask
 from xalign_models.corpora import ENGLISH
 from xalign_models.languages import canonical, from_tatoeba, to_flores
-from xalign_models.ranking.pairs import AnyRanks
-from xalign_models.ranking.ranks import gold_ranks, normalise
+from xalign_models.ranking.ranks import AnyRanks, gold_ranks, normalise
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol

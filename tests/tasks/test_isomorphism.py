@@ -11,9 +11,9 @@ from scipy.linalg import orthogonal_procrustes
 
 from tasks.isomorphism import STAGES, IsomorphismStudy, IsomorphismStudyRaw
 from xalign_models.errors import DataError
-from xalign_models.ranking import pairs as mining
-from xalign_models.ranking.pairs import rotated_ranks
+from xalign_models.ranking import rotation as turning
 from xalign_models.ranking.ranks import normalise, precision_at
+from xalign_models.ranking.rotation import rotated_ranks
 
 LANGUAGES = ("deu", "eng", "fra")
 PAIRS = {f"{a}_Latn-{b}_Latn" for a in LANGUAGES for b in LANGUAGES if a != b}
@@ -154,7 +154,7 @@ def test_one_fit_and_two_score_matrices_serve_both_directions(data, noisy, make_
         return call
 
     for name in counts:
-        monkeypatch.setattr(mining, name, counted(name, getattr(mining, name)))
+        monkeypatch.setattr(turning, name, counted(name, getattr(turning, name)))
     raw = noisy(turn=TURN)
     scores(make_encoder(raw))
     assert counts == {"procrustes": 3, "gold_ranks": 6}

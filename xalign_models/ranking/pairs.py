@@ -1,32 +1,26 @@
-"""Ranks of the counterparts for every pair of many languages: batched on an accelerator, resumable, memory bounded."""
+"""Ranks of the counterparts for every pair of many languages: batched on an accelerator, memory bounded."""
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from xalign_models.alignments.solvers import procrustes
-from xalign_models.ranking.ranks import TIE, Floats, Ranks, gold_ranks, normalise
+from xalign_models.ranking.ranks import TIE, Floats, Ranks, gold_ranks
+from xalign_models.ranking.rotation import polar, rotated_ranks
 
 if TYPE_CHECKING:
     import torch
 
 BUDGET = 1 << 30
 """Bytes of vectors that stay in memory."""
-_NEWTON_STEPS = 60  # 1.5^60 = 3.7e10: singular values down to that part of the largest are brought to one
-_ORTHOGONAL = 1e-9
 
 Pair = tuple[str, str]
-AnyRanks = npt.NDArray[np.integer]
-"""Ranks in the smallest integers that hold them."""
 Placed: TypeAlias = "tuple[torch.Tensor, torch.Tensor | None]"
 
 
@@ -131,23 +125,6 @@ def pair_ranks(a: Sides, b: Sides) -> tuple[Ranks, Ranks]:
     return rotated_ranks(a.fit, b.fit, a.rows, b.rows)
 
 
-def rotated_ranks(fit_a: Floats, fit_b: Floats, a: Floats, b: Floats) -> tuple[Ranks, Ranks]:
-    """Ranks of the counterparts before and after the rotation that takes ``fit_a`` closest to ``fit_b``.
-
-    Args:
-        fit_a: (m, d) rows the rotation is fitted on; row i of ``fit_b`` is the counterpart of row i.
-        fit_b: (m, d).
-        a: (n, d) unit rows that are ranked; row i of ``b`` is the counterpart of row i.
-        b: (n, d) unit rows.
-
-    Returns:
-        For a_i among the rows of b, and for b_i among those of a: (2, n) ranks before and after; 1 is best.
-    """
-    turned = normalise(a @ procrustes(fit_a, fit_b).astype(np.float32))
-    forward, backward = zip(gold_ranks(a, b), gold_ranks(turned, b), strict=True)
-    return np.stack(forward), np.stack(backward)
-
-
 def place(sides: Sides, device: str) -> Placed:
     """A language's vectors as tensors on a device."""
     import torch
@@ -185,111 +162,3 @@ def _counts(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tenso
     scores = a @ b.mT
     least = scores.diagonal(dim1=1, dim2=2) - TIE
     return (scores >= least[:, :, None]).sum(2), (scores >= least[:, None, :]).sum(1)
-
-
-def polar(matrices: torch.Tensor) -> torch.Tensor:
-    """The orthogonal factor U V^T of each M = U S V^T, (k, d, d) float64.
-
-    On an accelerator by Newton-Schulz, X <- (3 X - X X^T X) / 2 from M / |M|_2: nothing but batched products, where
-    its SVD takes one matrix after the other. What does not become orthogonal (a singular value below 1e-10 of the
-    largest), and everything on a CPU, is done by SVD.
-    """
-    import torch
-
-    if matrices.device.type == "cpu":
-        return polar_by_svd(matrices)
-    found, good = polar_by_products(matrices)
-    if not bool(good.all()):
-        found[~good] = polar_by_svd(matrices[~good])
-    return torch.as_tensor(found)
-
-
-def polar_by_svd(matrices: torch.Tensor, driver: str | None = None) -> torch.Tensor:
-    """:func:`polar` by SVD; the driver is cuSOLVER's, as torch names them."""
-    import torch
-
-    left, _, right = torch.linalg.svd(matrices, full_matrices=False, driver=driver)
-    product: torch.Tensor = left @ right
-    return product
-
-
-def polar_by_products(matrices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """:func:`polar` by Newton-Schulz, and (k,) which of them became orthogonal."""
-    import torch
-
-    x = matrices / _bound(matrices)
-    eye = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
-    good = torch.zeros(len(x), dtype=torch.bool, device=x.device)
-    for step in range(_NEWTON_STEPS):
-        gram = x.mT @ x
-        if step % 4 == 3:
-            good = (gram - eye).abs().amax(dim=(1, 2)) < _ORTHOGONAL
-            if bool(good.all()):
-                break
-        x = 1.5 * x - 0.5 * (x @ gram)
-    return x, good
-
-
-def _bound(matrices: torch.Tensor) -> torch.Tensor:
-    """(k, 1, 1): the largest singular value from above, sqrt(|M|_1 |M|_inf) or |M|_F, whichever is less."""
-    import torch
-
-    size = matrices.abs()
-    norms = (size.sum(1).amax(1) * size.sum(2).amax(1)).sqrt()
-    return torch.minimum(norms, torch.linalg.matrix_norm(matrices))[:, None, None]
-
-
-class RankLog:
-    """Ranks of pairs in a file that is only appended to: an interrupted run goes on at the next pair.
-
-    A record is one write; half a record, left by a process that died in it, is cut off.
-
-    Args:
-        path: The file; None keeps nothing.
-        identity: Of everything that determines the ranks; a file of another one is begun anew.
-        shape: (s, n) of a direction's ranks.
-    """
-
-    def __init__(self, path: Path | None, identity: str, shape: tuple[int, int]) -> None:
-        self.path = path
-        self._head = hashlib.sha256(f"{identity} {shape}".encode()).digest()
-        name = ("S", 24)
-        self._record = np.dtype([
-            ("a", *name), ("b", *name), ("ranks", np.min_scalar_type(shape[1]), (2, *shape)),
-        ])  # fmt: skip
-        self._file: Any = None
-
-    def read(self) -> dict[Pair, tuple[AnyRanks, AnyRanks]]:
-        """What is there: pair to its ranks in both directions."""
-        if self.path is None or not self.path.is_file():
-            return {}
-        data = self.path.read_bytes()
-        if data[: len(self._head)] != self._head:
-            self.path.unlink()
-            return {}
-        body = memoryview(data)[len(self._head) :]
-        whole = len(body) // self._record.itemsize
-        with self.path.open("r+b") as file:
-            file.truncate(len(self._head) + whole * self._record.itemsize)
-        records = np.frombuffer(body, dtype=self._record, count=whole)
-        return {(one["a"].decode(), one["b"].decode()): tuple(one["ranks"]) for one in records}
-
-    def append(self, pair: Pair, forward: AnyRanks, backward: AnyRanks) -> None:
-        """One pair's ranks."""
-        if self.path is None:
-            return
-        if self._file is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("ab", buffering=0)
-            if not self._file.tell():
-                self._file.write(self._head)
-        record = np.array([(*(one.encode() for one in pair), (forward, backward))], dtype=self._record)
-        self._file.write(record.tobytes())
-
-    def close(self, remove: bool = False) -> None:
-        """Close the file; ``remove`` it when its ranks are kept elsewhere."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        if remove and self.path is not None:
-            self.path.unlink(missing_ok=True)

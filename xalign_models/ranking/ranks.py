@@ -19,6 +19,8 @@ POOL_BLOCK = 128
 _BYTE = 255  # what eight bits count
 
 Ranks = npt.NDArray[np.int64]
+AnyRanks = npt.NDArray[np.integer]
+"""Ranks in the smallest integers that hold them."""
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 

@@ -1,4 +1,4 @@
-"""All pairs: batches equal pairs one by one, the budget holds, the polar factor is the SVD's, a log survives a kill."""
+"""All pairs: batches equal pairs one by one, the budget holds, vectors beyond it are the same."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from scipy.stats import rankdata
 
 from xalign_models.ranking import pairs as mining
 from xalign_models.ranking.pairs import (
-    RankLog,
     Sides,
     Vectors,
     all_pairs,
     batch_ranks,
     pair_ranks,
     place,
-    polar_by_products,
 )
 from xalign_models.ranking.ranks import normalise
 
@@ -102,24 +100,6 @@ def test_batches_are_as_large_as_the_budget_allows(monkeypatch):
     assert sizes == [1] * 15
 
 
-@pytest.mark.parametrize("condition", [1e2, 1e8])
-def test_products_find_the_polar_factor_of_the_svd(condition):
-    rng = np.random.default_rng(0)
-    left, right = (np.linalg.qr(rng.standard_normal((5, 24, 24))).Q for _ in range(2))
-    matrices = torch.from_numpy(7 * (left * np.geomspace(1, 1 / condition, 24)) @ right)
-    found, good = polar_by_products(matrices)
-    assert good.all()
-    np.testing.assert_allclose(found, left @ right, atol=1e-15 * condition + 1e-9)
-
-
-def test_products_say_which_matrix_has_no_polar_factor():
-    rng = np.random.default_rng(0)
-    matrices = torch.from_numpy(rng.standard_normal((3, 8, 8)))
-    matrices[1, :, 0] = 0
-    _, good = polar_by_products(matrices)
-    assert good.tolist() == [True, False, True]
-
-
 def test_vectors_beyond_the_budget_are_mapped_from_a_file_and_equal():
     kept = Vectors(budget=3 * 40 * 12 * 4)
     found = languages()
@@ -131,49 +111,3 @@ def test_vectors_beyond_the_budget_are_mapped_from_a_file_and_equal():
     inside = {pair: both for pair, *both in all_pairs(found.__getitem__, PAIRS)}
     for pair, *both in all_pairs(kept.__getitem__, PAIRS):
         np.testing.assert_array_equal(both, inside[pair])
-
-
-def ranks_of(seed):
-    return tuple(np.random.default_rng(seed).integers(1, 300, (2, 1, 300)).astype(np.uint16))
-
-
-def write(path, identity="text 1"):
-    log = RankLog(path, identity, (1, 300))
-    for i in range(3):
-        log.append(("deu_Latn", f"l{i}_Latn"), *ranks_of(i))
-    log.close()
-
-
-@pytest.mark.parametrize("cut", [0, 1, 1000])
-def test_a_log_cut_anywhere_keeps_its_whole_records_and_goes_on(tmp_path, cut):
-    path = tmp_path / "items" / ".Task.ranks"
-    write(path)
-    path.write_bytes(path.read_bytes()[: -cut or None])
-    log = RankLog(path, "text 1", (1, 300))
-    whole = 3 if not cut else 2
-    assert list(log.read()) == [("deu_Latn", f"l{i}_Latn") for i in range(whole)]
-    log.append(("x", "y"), *ranks_of(9))
-    log.close()
-    found = RankLog(path, "text 1", (1, 300)).read()
-    assert len(found) == whole + 1
-    np.testing.assert_array_equal(found["x", "y"], ranks_of(9))
-    np.testing.assert_array_equal(found["deu_Latn", "l1_Latn"], ranks_of(1))
-
-
-def test_a_log_of_something_else_is_begun_anew(tmp_path):
-    path = tmp_path / "ranks"
-    write(path)
-    assert RankLog(path, "text 1", (2, 150)).read() == {}
-    write(path)
-    log = RankLog(path, "text 2", (1, 300))
-    assert log.read() == {}
-    log.append(("x", "y"), *ranks_of(0))
-    log.close()
-    assert list(RankLog(path, "text 2", (1, 300)).read()) == [("x", "y")]
-
-
-def test_no_path_keeps_nothing():
-    log = RankLog(None, "", (1, 300))
-    log.append(("x", "y"), *ranks_of(0))
-    assert log.read() == {}
-    log.close()

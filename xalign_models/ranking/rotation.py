@@ -1,0 +1,85 @@
+"""Ranks under the rotation between two languages, and the rotation of many pairs at once on an accelerator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xalign_models.alignments.solvers import procrustes
+from xalign_models.ranking.ranks import Floats, Ranks, gold_ranks, normalise
+
+if TYPE_CHECKING:
+    import torch
+
+_NEWTON_STEPS = 60  # 1.5^60 = 3.7e10: singular values down to that part of the largest are brought to one
+_ORTHOGONAL = 1e-9
+
+
+def rotated_ranks(fit_a: Floats, fit_b: Floats, a: Floats, b: Floats) -> tuple[Ranks, Ranks]:
+    """Ranks of the counterparts before and after the rotation that takes ``fit_a`` closest to ``fit_b``.
+
+    Args:
+        fit_a: (m, d) rows the rotation is fitted on; row i of ``fit_b`` is the counterpart of row i.
+        fit_b: (m, d).
+        a: (n, d) unit rows that are ranked; row i of ``b`` is the counterpart of row i.
+        b: (n, d) unit rows.
+
+    Returns:
+        For a_i among the rows of b, and for b_i among those of a: (2, n) ranks before and after; 1 is best.
+    """
+    turned = normalise(a @ procrustes(fit_a, fit_b).astype(np.float32))
+    forward, backward = zip(gold_ranks(a, b), gold_ranks(turned, b), strict=True)
+    return np.stack(forward), np.stack(backward)
+
+
+def polar(matrices: torch.Tensor) -> torch.Tensor:
+    """The orthogonal factor U V^T of each M = U S V^T, (k, d, d) float64.
+
+    On an accelerator by Newton-Schulz, X <- (3 X - X X^T X) / 2 from M / |M|_2: nothing but batched products, where
+    its SVD takes one matrix after the other. What does not become orthogonal (a singular value below 1e-10 of the
+    largest), and everything on a CPU, is done by SVD.
+    """
+    import torch
+
+    if matrices.device.type == "cpu":
+        return polar_by_svd(matrices)
+    found, good = polar_by_products(matrices)
+    if not bool(good.all()):
+        found[~good] = polar_by_svd(matrices[~good])
+    return torch.as_tensor(found)
+
+
+def polar_by_svd(matrices: torch.Tensor, driver: str | None = None) -> torch.Tensor:
+    """:func:`polar` by SVD; the driver is cuSOLVER's, as torch names them."""
+    import torch
+
+    left, _, right = torch.linalg.svd(matrices, full_matrices=False, driver=driver)
+    product: torch.Tensor = left @ right
+    return product
+
+
+def polar_by_products(matrices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """:func:`polar` by Newton-Schulz, and (k,) which of them became orthogonal."""
+    import torch
+
+    x = matrices / _bound(matrices)
+    eye = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
+    good = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    for step in range(_NEWTON_STEPS):
+        gram = x.mT @ x
+        if step % 4 == 3:
+            good = (gram - eye).abs().amax(dim=(1, 2)) < _ORTHOGONAL
+            if bool(good.all()):
+                break
+        x = 1.5 * x - 0.5 * (x @ gram)
+    return x, good
+
+
+def _bound(matrices: torch.Tensor) -> torch.Tensor:
+    """(k, 1, 1): the largest singular value from above, sqrt(|M|_1 |M|_inf) or |M|_F, whichever is less."""
+    import torch
+
+    size = matrices.abs()
+    norms = (size.sum(1).amax(1) * size.sum(2).amax(1)).sqrt()
+    return torch.minimum(norms, torch.linalg.matrix_norm(matrices))[:, None, None]
