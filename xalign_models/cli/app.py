@@ -53,9 +53,11 @@ def _options(
 def main() -> None:
     """Run a command. Exit status: 0 done; 1 done, but something failed or regressed; 2 it could not be done."""
     try:
-        from xalign_models.cli import analysis, assets, lira, models, scoring, store, training
+        from xalign_models.cli import analysis, assets, gate, lira, models, scoring, store, training
 
-        for module in () if app.registered_commands else (models, assets, scoring, store, training, lira, analysis):
+        for module in (
+            () if app.registered_commands else (models, assets, scoring, gate, store, training, lira, analysis)
+        ):
             module.add_to(app)
         status = app(prog_name="xalign", standalone_mode=False)
     except typer.Abort:

@@ -1,4 +1,4 @@
-"""``xalign run | leaderboard | gate``."""
+"""``xalign run | leaderboard``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(run)
     app.command()(leaderboard)
-    app.command()(gate)
 
 
 Models = Annotated[list[str] | None, typer.Option("--models", "-m", help="Names, directories or hub ids.")]
@@ -186,30 +185,3 @@ def leaderboard(
             out.print(
                 detail(results, chosen_tasks[0], models=split_list(models) or None, published=published).to_rich()
             )
-
-
-def gate(
-    output: Output = ".",
-    baseline: Annotated[Path | None, typer.Option(help="By default results/baseline.json under --output.")] = None,
-    update: Annotated[bool, typer.Option("--update", help="Write the baseline from the results at hand.")] = False,
-    models: Models = None,
-    tasks: Tasks = None,
-    json: Json = False,
-) -> None:
-    """Compare results with the baseline: exit 0 as good, 1 a regression, 2 it cannot judge."""
-    from xalign_models.evaluation import gate as gates
-    from xalign_models.evaluation.results import read_results
-
-    path = baseline or Path(output) / "results" / "baseline.json"
-    results = read_results(Path(output))
-    chosen = split_list(models) or None, split_list(tasks) or None
-    if update:
-        gates.write_baseline(path, gates.make_baseline(results, *chosen))
-        out.print(f"wrote {path}", highlight=False, soft_wrap=True)
-        return
-    report = gates.compare(results, gates.read_baseline(path), *chosen)
-    if json:
-        print_json(report.to_json())
-    else:
-        out.print(report.to_rich())
-    raise typer.Exit(report.exit_code)
