@@ -1,4 +1,4 @@
-"""``xalign run | leaderboard``."""
+"""``xalign run``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from xalign_models.cli.app import Device, Json, Output, err, language_codes, out, print_json, split_list
+from xalign_models.cli.app import Device, Json, Output, err, language_codes, print_json, split_list
+from xalign_models.cli.leaderboard import Models, Tasks, make, show
 from xalign_models.cli.models import Layer, MaxTokens, Pool, Precision, Prompt, overrides
 from xalign_models.errors import DataError, ModelError
 
@@ -30,11 +31,6 @@ EMBEDDED_TASKS = ("GettextPrecision",)
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(run)
-    app.command()(leaderboard)
-
-
-Models = Annotated[list[str] | None, typer.Option("--models", "-m", help="Names, directories or hub ids.")]
-Tasks = Annotated[list[str] | None, typer.Option("--tasks", "-t", help="Names of tasks, ours or mteb's.")]
 
 
 def run(
@@ -111,7 +107,7 @@ def run(
     if json:
         print_json(outcomes)
     elif scored := [one for one in outcomes if one["scored"]]:
-        _show({one["model"] for one in scored}, {one["task"] for one in scored}, Path(output), benchmark)
+        show(make({one["model"] for one in scored}, {one["task"] for one in scored}, Path(output), benchmark))
     if failed:
         raise typer.Exit(2 if len(failed) == len(outcomes) else 1)
 
@@ -138,50 +134,3 @@ def _members(benchmark: str) -> list[Any]:
     except KeyError:
         ours = ", ".join((*BENCHMARKS, *data_sets()))
         raise DataError(f"Unknown benchmark {benchmark!r}; ours are {ours}.") from None
-
-
-def _show(models: set[str], tasks: set[str], output: Path, benchmark: str | None = None) -> None:
-    from tasks.lusifer_benchmark import board, data_sets
-    from xalign_models.evaluation.leaderboard import leaderboard as make
-    from xalign_models.evaluation.results import read_results
-
-    results = read_results(output)
-    if benchmark in data_sets():
-        out.print(board(results, str(benchmark), models).to_rich())
-    else:
-        out.print(make(results, models=models, tasks=tasks).to_rich())
-
-
-def leaderboard(
-    models: Models = None,
-    tasks: Tasks = None,
-    output: Output = ".",
-    json: Json = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
-    published: Annotated[bool, typer.Option(help="With one task: show published numbers beside ours.")] = True,
-    benchmark: Annotated[
-        str | None, typer.Option(help='One of LUSIFER\'s, e.g. "XAlign(LUSIFER, te)": its data sets, published beside.')
-    ] = None,
-) -> None:
-    """Models x tasks from the results, with the difference to each model's unaligned backbone; one task in detail."""
-    from tasks.lusifer_benchmark import board as benchmark_board
-    from xalign_models.evaluation.leaderboard import detail
-    from xalign_models.evaluation.leaderboard import leaderboard as make
-    from xalign_models.evaluation.results import read_results
-
-    results = read_results(Path(output))
-    chosen_tasks = split_list(tasks)
-    if benchmark:
-        board = benchmark_board(results, benchmark, split_list(models) or None)
-    else:
-        board = make(results, models=split_list(models) or None, tasks=chosen_tasks or None)
-    if json:
-        print_json(board.to_json())
-    elif markdown:
-        out.print(board.to_markdown(), highlight=False, markup=False, soft_wrap=True)
-    else:
-        out.print(board.to_rich())
-        if len(chosen_tasks) == 1 and not benchmark:
-            out.print(
-                detail(results, chosen_tasks[0], models=split_list(models) or None, published=published).to_rich()
-            )

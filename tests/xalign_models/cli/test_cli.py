@@ -256,6 +256,10 @@ def test_fit_run_and_leaderboard(xalign, workdir, tiny_model, own):
         xalign("leaderboard", "-m", "multilingual-e5-small"), "No results of model 'multilingual-e5-small'"
     )
     assert one_error(xalign("leaderboard", "-m", "nope"), "model 'nope'; there are some of xalign")
+    assert one_error(
+        xalign("leaderboard", "--benchmark", "XAlign(parallel)"), 'xalign run --benchmark "XAlign(parallel)"'
+    )
+    assert one_error(xalign("leaderboard", "--benchmark", "nope"), "nope", "XAlign(parallel)", "XAlign(LUSIFER, te)")
     assert one_error(xalign("run", "-m", "model", "-t", "OwnParallel", "--layer", "1"), "saved model", "layer")
 
 
