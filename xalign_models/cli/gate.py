@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from xalign_models.cli.app import Json, Output, out, print_json, split_list
-from xalign_models.cli.scoring import Models, Tasks
+from xalign_models.cli.leaderboard import Models, Tasks
 
 
 def add_to(app: typer.Typer) -> None:
