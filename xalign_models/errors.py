@@ -33,3 +33,7 @@ class ModelError(XAlignError):
 
 class ResultsError(XAlignError):
     """Results are missing, unreadable, or cannot be compared."""
+
+
+class FileError(XAlignError):
+    """A file that xalign keeps or reads is missing, damaged, or larger than its kind can be."""

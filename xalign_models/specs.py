@@ -52,6 +52,7 @@ class BackboneSpec:
         tuned: What its weights were trained with here, e.g. ``contrastive-100``: the first part of a model's name.
         llm: Decoder-only language model that LUSIFER joins to it; asset name, local directory or hub id. Such a model
             is trained before it is used: ``model`` is its directory then, and the encoder until then.
+        trust_remote_code: The user's word that the model may run the code that it brings along.
     """
 
     name: str
@@ -66,6 +67,7 @@ class BackboneSpec:
     mteb_name: str | None = None
     tuned: str = ""
     llm: str | None = None
+    trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
         """Check the fields that have limits.
@@ -87,7 +89,8 @@ class BackboneSpec:
     def encoding_fields(self) -> dict[str, Any]:
         """What, beside the weights, determines a prompted text's vector."""
         fields = ("layer", "pooling", "special_tokens", "max_tokens", "dtype")
-        return {field: getattr(self, field) for field in fields}
+        trusted = {"trust_remote_code": True} if self.trust_remote_code else {}  # the same files as other modules
+        return {**{field: getattr(self, field) for field in fields}, **trusted}
 
 
 @dataclass(frozen=True)

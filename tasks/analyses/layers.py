@@ -12,8 +12,9 @@ from torch import nn
 
 from xalign_models import assets
 from xalign_models.backbones import loading
+from xalign_models.backbones.checkpoint import open_config
 from xalign_models.backbones.raw import RawEncoder, key
-from xalign_models.errors import ModelError
+from xalign_models.errors import AssetError, ModelError
 from xalign_models.specs import BackboneSpec
 from xalign_models.store import EmbeddingStore
 
@@ -28,13 +29,10 @@ def at_every_layer(spec: BackboneSpec) -> tuple[BackboneSpec, ...]:
         ModelError: It is no transformer.
         AssetError: The checkpoint cannot be had.
     """
-    from transformers import AutoConfig
-
     resolved = assets.resolve(spec.model, spec.revision)
     try:
-        config = AutoConfig.from_pretrained(resolved.path_or_id, revision=resolved.revision)
-        count = int(config.num_hidden_layers)
-    except (OSError, ValueError, AttributeError):
+        count = int(open_config(resolved).num_hidden_layers)
+    except (AssetError, AttributeError):
         raise ModelError(f"{spec.name} has no layers to choose from; name a transformer.") from None
     return tuple(dataclasses.replace(spec, layer=layer) for layer in range(count + 1))
 

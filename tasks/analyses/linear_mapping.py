@@ -21,8 +21,8 @@ from tasks.analyses.mapping_texts import Text, open_texts
 from tasks.orthogonality import PAIRS, RIDGE, map_gains, unit
 from xalign_models.alignments import dilation, orthogonality
 from xalign_models.alignments.solvers import affine_distance, affine_lsq
-from xalign_models.backbones.loading import pick_device
 from xalign_models.corpora import ENGLISH
+from xalign_models.device import pick_device
 from xalign_models.errors import DataError
 from xalign_models.languages import canonical, display_name
 

@@ -52,7 +52,7 @@ class AffineMap(PivotAlignment):
         source, target = (x, pivot) if self.direction == "to_pivot" else (pivot, x)
         if self.loss == "lsq":
             return affine_lsq(source, target, self.ridge)
-        from xalign_models.backbones.loading import pick_device
+        from xalign_models.device import pick_device
 
         device = pick_device(self.device)  # not before a fit: what was fitted on a GPU is read without one
         return affine_distance(source, target, validation=self.validation, seed=self.seed, device=device)

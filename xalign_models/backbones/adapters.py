@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from xalign_models.backbones.weights import require_fit
 from xalign_models.errors import ModelError
 
 _POOLER = r"(.*\.)?pooler\..*"
@@ -52,10 +53,22 @@ def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, seed: int) ->
         matrix.requires_grad_(True)
 
 
+def load_adapter(model: Any, folder: Path) -> None:
+    """Transformers' own ``load_adapter``, in the precision of the model; the adapter has to be whole.
+
+    Raises:
+        ModelError: Matrices are missing, of another shape, or of layers that the model has not.
+    """
+    require_fit(model.load_adapter(str(folder)).to_dict(), str(folder))
+
+
 def load_lora(model: Any, folder: Path) -> None:
     """Put a saved adapter on a model, in the precision that it was saved in, without gradients.
 
     transformers' own ``load_adapter`` rounds it to the precision of the model.
+
+    Raises:
+        ModelError: Matrices are missing, of another shape, or of layers that the model has not.
     """
     from peft import LoraConfig, set_peft_model_state_dict
 
@@ -64,7 +77,12 @@ def load_lora(model: Any, folder: Path) -> None:
     for matrix in lora_matrices(model):
         matrix.data = matrix.data.to(next(iter(weights.values())).dtype)
         matrix.requires_grad_(False)
-    set_peft_model_state_dict(model, {name.removeprefix(_PREFIX): one for name, one in weights.items()})
+    state = {name.removeprefix(_PREFIX): matrix for name, matrix in weights.items()}
+    result: Any = set_peft_model_state_dict(model, state)
+    missing = [name for name in result.missing_keys if "lora_" in name]
+    require_fit(
+        {"missing_keys": missing, "unexpected_keys": result.unexpected_keys, "mismatched_keys": ()}, str(folder)
+    )
 
 
 def lora_matrices(model: nn.Module) -> Iterator[nn.Parameter]:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import re
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets
+from xalign_models.backbones.checkpoint import open_config, open_pipeline, open_transformer, quiet
+from xalign_models.backbones.policy import has_own_modules
 from xalign_models.backbones.templates import surrounds
-from xalign_models.errors import AssetError, LanguageError, ModelError
+from xalign_models.device import pick_device
+from xalign_models.errors import LanguageError, ModelError
+from xalign_models.files import read_json
 from xalign_models.languages import is_canonical
 from xalign_models.specs import BackboneSpec, Pooling, digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from sentence_transformers import SentenceTransformer
     from torch import nn
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_OWN_MODULES = ("xalign_models.", "sentence_transformers.")
-_IMPORTERS = ("Router", "Asym", "WordEmbeddings")  # sentence-transformers' modules that import what their files name
+__all__ = ["fingerprint", "has_own_modules", "load_modules", "open_directory", "pick_device", "prompt_in",
+           "prompt_languages", "prompts", "quiet", "shared_modules"]  # fmt: skip
 
 
 def fingerprint(spec: BackboneSpec) -> str:
@@ -47,24 +48,6 @@ def _require_trained(spec: BackboneSpec) -> None:
             f"xalign/{spec.tuned}__{spec.name} is not trained here: `xalign train lusifer` does that, with --config "
             "small or paper. A directory that it wrote is a model by itself."
         )
-
-
-def pick_device(device: str | None = None) -> str:
-    """``cpu``, ``cuda`` or ``mps``: the one asked for, else the best there is.
-
-    Raises:
-        ModelError: The device asked for is not there.
-    """
-    import torch
-
-    have = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if device is None:
-        return "cuda" if have["cuda"] else "mps" if have["mps"] else "cpu"
-    kind = device.split(":")[0]
-    if not have.get(kind, False):
-        usable = ", ".join(name for name, there in have.items() if there)
-        raise ModelError(f"--device {device} is not usable on this machine; usable: {usable}.")
-    return device
 
 
 def shared_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
@@ -88,33 +71,21 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
         ModelError: It is no text encoder, is aligned already, has no such layer, or was trained here and its layer or
             pooling is to change.
     """
-    from sentence_transformers.sentence_transformer.modules import Normalize, Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
 
-    from xalign_models.alignments.module import Aligned
     from xalign_models.backbones.transformer import LanguageTransformer
 
     _require_trained(spec)
     resolved = assets.resolve(spec.model, spec.revision)
-    options = {"torch_dtype": str(spec.dtype)}
-    try:
-        with quiet():
-            as_published = spec.layer is None and spec.pooling is Pooling.PUBLISHED
-            if as_published and _is_pipeline(resolved.path_or_id, resolved.revision):
-                pipeline = _open_pipeline(resolved, device, model_kwargs=options)
-                modules = [module for module in pipeline if not isinstance(module, Normalize)]
-                if any(isinstance(module, Aligned) for module in modules):
-                    raise ModelError(f"{spec.model} is aligned already; give its backbone.")
-                if type(modules[0]) is Transformer:
-                    _kind(modules[0].config).adopt(modules[0])
-            elif spec.tuned:
-                raise ModelError(f"{spec.model} was trained with its layer and pooling; they cannot be changed.")
-            else:
-                first = _transformer(spec, resolved.path_or_id, resolved.revision, options)
-                mode = {Pooling.PUBLISHED: "mean", Pooling.LAST: "lasttoken"}.get(spec.pooling, str(spec.pooling))
-                modules = [first, PoolingModule(first.get_embedding_dimension(), pooling_mode=mode)]
-    except (OSError, ValueError) as error:
-        raise AssetError(f"{spec.model!r} cannot be loaded as a text encoder: {_first_line(error)}") from None
+    as_published = spec.layer is None and spec.pooling is Pooling.PUBLISHED
+    if as_published and _file(resolved, "modules.json"):
+        modules = _published(spec, resolved, device)
+    elif spec.tuned:
+        raise ModelError(f"{spec.model} was trained with its layer and pooling; they cannot be changed.")
+    else:
+        first = _transformer(spec, resolved)
+        mode = {Pooling.PUBLISHED: "mean", Pooling.LAST: "lasttoken"}.get(spec.pooling, str(spec.pooling))
+        modules = [first, PoolingModule(first.get_embedding_dimension(), pooling_mode=mode)]
     first = modules[0]
     if spec.llm:
         first.max_seq_length = min(filter(None, (spec.max_tokens, first.max_seq_length)), default=512)
@@ -131,77 +102,56 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
     return tuple(module.to(device).eval() for module in modules)
 
 
-def _open_pipeline(resolved: assets.ResolvedModel, device: str, **options: Any) -> SentenceTransformer:
-    from sentence_transformers import SentenceTransformer
+def _published(spec: BackboneSpec, resolved: assets.ResolvedModel, device: str) -> list[Any]:
+    from sentence_transformers.sentence_transformer.modules import Normalize
 
-    if resolved.source == "local" and has_own_modules(Path(resolved.path_or_id)):
-        return open_directory(Path(resolved.path_or_id), device, **options)
-    return SentenceTransformer(
-        resolved.path_or_id, revision=resolved.revision, device=device,
-        trust_remote_code=resolved.source == "package",  # our own modules, written by our own installation
-        **options,
-    )  # fmt: skip
+    from xalign_models.alignments.module import Aligned
+    from xalign_models.backbones.transformer import CheckedTransformer
+
+    pipeline = open_pipeline(
+        resolved, device, trust=spec.trust_remote_code, model_kwargs={"torch_dtype": str(spec.dtype)}
+    )
+    modules = [module for module in pipeline if not isinstance(module, Normalize)]
+    if any(isinstance(module, Aligned) for module in modules):
+        raise ModelError(f"{spec.model} is aligned already; give its backbone.")
+    if type(modules[0]) is CheckedTransformer:
+        _kind(modules[0].config).adopt(modules[0])
+    return modules
 
 
-def has_own_modules(directory: Path) -> bool:
-    """Whether it is a sentence-transformers directory with modules of ours, as ``registry.save`` writes it."""
-    path = directory / "modules.json"
-    return path.is_file() and "xalign_models." in path.read_text(encoding="utf-8")
-
-
-def open_directory(directory: Path, device: str, **options: Any) -> SentenceTransformer:
+def open_directory(directory: Path, device: str, *, trust: bool = False, **options: Any) -> SentenceTransformer:
     """A saved model whose modules are ours or sentence-transformers'; code that it brings along is not run.
 
     Args:
-        directory: What ``registry.save`` wrote.
+        directory: What ``save`` wrote.
         device: cpu, cuda or mps.
+        trust: Whether the model may run its own code.
         **options: For SentenceTransformer.
 
     Raises:
-        ModelError: It has modules of others, or code.
+        ModelError: It has modules of others, or code, or its weights are not the model's.
         AssetError: It cannot be loaded.
     """
-    from sentence_transformers import SentenceTransformer
-
-    types = [entry["type"] for entry in json.loads((directory / "modules.json").read_text(encoding="utf-8"))]
-    if foreign := [kind for kind in types if not kind.startswith(_OWN_MODULES) or kind.endswith(_IMPORTERS)]:
-        raise ModelError(
-            f"{directory} has modules of others ({', '.join(foreign)}); load it with sentence-transformers."
-        )
-    if code := [*directory.rglob("*.py"), *filter(_names_code, directory.rglob("*config*.json"))]:
-        raise ModelError(f"{directory} brings code of its own ({code[0].name}); load it with sentence-transformers.")
-    try:
-        with quiet():
-            return SentenceTransformer(str(directory), device=device, trust_remote_code=True, **options)
-    except (OSError, ValueError) as error:
-        raise AssetError(f"{directory} cannot be loaded: {str(error).splitlines()[0]}") from None
+    resolved = assets.ResolvedModel(str(directory), None, "", "local")
+    return open_pipeline(resolved, device, trust=trust, **options)
 
 
-def _names_code(path: Path) -> bool:
-    """Whether a configuration names code to import: transformers' ``auto_map``, or the activation of a Dense module."""
-    text = path.read_text(encoding="utf-8")
-    activation = re.search(r'"activation_function"\s*:\s*"([^"]*\.[^"]*)"', text)
-    return '"auto_map"' in text or bool(activation and not activation[1].startswith("torch.nn."))
-
-
-def _transformer(spec: BackboneSpec, path: str, revision: str | None, options: dict[str, Any]) -> Any:
-    from transformers import AutoConfig
-
-    hub = {"revision": revision} if revision else {}
-    arguments: dict[str, Any] = {"config_kwargs": hub}
-    config = AutoConfig.from_pretrained(path, **hub)
+def _transformer(spec: BackboneSpec, resolved: assets.ResolvedModel) -> Any:
+    config = open_config(resolved, trust=spec.trust_remote_code)
+    arguments: dict[str, Any] = {}
     if spec.layer is not None:
         layers = config.num_hidden_layers
         if spec.layer > layers:
             raise ModelError(f"--layer {spec.layer}: {spec.model} has {layers} layers, so 0 to {layers}.")
         # One layer more than asked for, where there is one: some models put a final norm on their last hidden state.
-        arguments["config_kwargs"] = {**hub, "num_hidden_layers": min(spec.layer + 1, layers)}
+        arguments["config_kwargs"] = {"num_hidden_layers": min(spec.layer + 1, layers)}
         output = {"method": "forward", "method_output_name": ["hidden_states", spec.layer]}
         arguments |= {"modality_config": {"text": output}, "module_output_name": "token_embeddings"}
-    return _kind(config)(
-        path,
-        model_kwargs={**options, **hub},
-        processor_kwargs=hub,
+    return open_transformer(
+        _kind(config),
+        resolved,
+        str(spec.dtype),
+        trust=spec.trust_remote_code,
         pool_special_tokens=spec.special_tokens,
         **arguments,
     )
@@ -216,19 +166,15 @@ def _kind(config: Any) -> type[LanguageTransformer]:
     return PromptEOL if causal and not config.is_encoder_decoder else LanguageTransformer
 
 
-def _is_pipeline(path: str, revision: str | None) -> bool:
-    return _file(path, "modules.json", revision) is not None
-
-
-def _file(path: str, name: str, revision: str | None) -> Path | None:
+def _file(resolved: assets.ResolvedModel, name: str) -> Path | None:
     """A file of a checkpoint, local or on the hub (or in its cache, without a network); None if it has no such file."""
-    if Path(path).is_dir():
-        return local if (local := Path(path) / name).is_file() else None
+    if resolved.source != "hub":
+        return local if (local := Path(resolved.path_or_id) / name).is_file() else None
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError
 
     try:
-        return Path(hf_hub_download(path, name, revision=revision))
+        return Path(hf_hub_download(resolved.path_or_id, name, revision=resolved.revision))
     except EntryNotFoundError:  # also if it is neither reachable nor cached: loading the weights will say so
         return None
 
@@ -241,8 +187,10 @@ def prompts(spec: BackboneSpec) -> dict[str, str]:
     if surrounds(text for _, text in spec.prompts):
         return dict(spec.prompts)
     resolved = assets.resolve(spec.model, spec.revision)
-    file = _file(resolved.path_or_id, "config_sentence_transformers.json", resolved.revision)
-    published = json.loads(file.read_text(encoding="utf-8")).get("prompts", {}) if file else {}
+    file = _file(resolved, "config_sentence_transformers.json")
+    published = (read_json(file).get("prompts") or {}) if file else {}
+    if not isinstance(published, dict) or not all(isinstance(text, str | None) for text in published.values()):
+        raise ModelError(f"{spec.model}: the prompts of {file} are damaged: names and texts were expected.")
     return {**{key: text for key, text in published.items() if text}, **dict(spec.prompts)}
 
 
@@ -265,24 +213,3 @@ def prompt_languages(prompts: Mapping[str, str]) -> frozenset[str] | None:
     """The languages that prompts by language serve; None when a text's language does not matter or any will do."""
     codes = frozenset(key for key in prompts if is_canonical(key))
     return codes if codes and "default" not in prompts else None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0][:300]
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep transformers' reports and bars away; cutting a model at a layer leaves weights unused on purpose."""
-    from transformers.utils import logging as transformers_logging
-
-    level = transformers_logging.get_verbosity()
-    bars = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(level)
-        if bars:
-            transformers_logging.enable_progress_bar()

@@ -10,15 +10,46 @@ from typing import Any, Self
 
 import torch
 from sentence_transformers.sentence_transformer.modules import Transformer
+from transformers.utils.peft_utils import find_adapter_config_file
 
 from xalign_models import assets
+from xalign_models.backbones.adapters import load_adapter
+from xalign_models.backbones.checkpoint import open_transformer
 from xalign_models.backbones.grouping import similar_lengths
 from xalign_models.backbones.packing import keep_content, packed_attention, unshare
 from xalign_models.backbones.templates import SLOT, prompted
+from xalign_models.backbones.weights import require_fit, require_types
 from xalign_models.errors import LanguageError, ModelError
+from xalign_models.files import read_json
 
 
-class LanguageTransformer(Transformer):
+class CheckedTransformer(Transformer):
+    """sentence-transformers' Transformer, which refuses a checkpoint whose weights are not its configuration's."""
+
+    def __init__(self, *args: Any, config_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        self._layers = (config_kwargs or {}).get("num_hidden_layers")  # the model is cut there on purpose
+        super().__init__(*args, config_kwargs=config_kwargs, **kwargs)
+
+    def _load_model(
+        self, model_name_or_path: str, transformer_task: Any, config: Any, backend: str, is_peft_model: bool,
+        **model_kwargs: Any,
+    ) -> Any:  # fmt: skip
+        source = model_name_or_path
+        if is_peft_model:  # opened one after the other: transformers reports on the adapter alone
+            adapter = find_adapter_config_file(source, revision=model_kwargs.pop("revision", None))
+            base = assets.resolve(read_json(Path(adapter))["base_model_name_or_path"])
+            source, model_kwargs["revision"] = base.path_or_id, base.revision
+        if Path(source).is_dir():
+            require_types(Path(source))
+        model_kwargs |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "use_safetensors": True}
+        model, info = super()._load_model(source, transformer_task, config, backend, False, **model_kwargs)
+        require_fit(info, source, self._layers)
+        if is_peft_model:
+            load_adapter(model, Path(model_name_or_path))
+        return model
+
+
+class LanguageTransformer(CheckedTransformer):
     """sentence-transformers' Transformer, for inputs that carry their language and prompts that surround a text.
 
     An input is a text or ``{"text": ..., "lang": "deu-Latn"}``. The language is taken out before tokenisation and put
@@ -130,7 +161,7 @@ class LanguageTransformer(Transformer):
         super().save(output_path, *args, **kwargs)
         path = Path(output_path) / "adapter_config.json"
         if self.base and path.is_file():  # name the checkpoint, not where it lies on this machine
-            adapter = {**json.loads(path.read_text(encoding="utf-8")), "base_model_name_or_path": self.base["model"]}
+            adapter = {**read_json(path), "base_model_name_or_path": self.base["model"]}
             path.write_text(json.dumps(adapter, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
     @classmethod
@@ -150,10 +181,9 @@ class LanguageTransformer(Transformer):
         found = assets.resolve(base["model"], base["revision"])
         if found.fingerprint != base["fingerprint"]:
             raise ModelError(f"{model_name_or_path} was trained on another {base['model']} than the one that is here.")
-        hub = {"revision": found.revision} if found.revision else {}
-        options = {"torch_dtype": base["dtype"], **(kwargs.get("model_kwargs") or {}), **hub}
-        module = cls(found.path_or_id, model_kwargs=options, processor_kwargs=hub, config_kwargs=hub, **config)
-        module.model.load_adapter(str(Path(model_name_or_path) / subfolder))
+        dtype = (kwargs.get("model_kwargs") or {}).get("torch_dtype") or base["dtype"]
+        module = open_transformer(cls, found, dtype, **config)
+        load_adapter(module.model, Path(model_name_or_path) / subfolder)
         for adapter in module.model.peft_config.values():  # where peft looks when it saves
             adapter.base_model_name_or_path = found.path_or_id
         return module

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_models.backbones.loading import pick_device
+from xalign_models.device import pick_device
 from xalign_models.errors import DataError, LanguageError, ModelError, XAlignError
 from xalign_models.evaluation.cache import SafeResultCache, hardware
 from xalign_models.languages import canonical

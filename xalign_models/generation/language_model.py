@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import torch
 
 from xalign_models import assets
-from xalign_models.backbones.loading import pick_device, quiet
-from xalign_models.errors import AssetError
+from xalign_models.backbones.checkpoint import open_pretrained
+from xalign_models.device import pick_device
 from xalign_models.specs import Dtype
 
 EVERY, TAIL = 8, 24
@@ -70,10 +70,7 @@ class LanguageModel:
         """The checkpoint's own, padding on the left for a causal model."""
         from transformers import AutoTokenizer
 
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(self.resolved.path_or_id, revision=self.resolved.revision)
-        except (OSError, ValueError, ImportError) as error:
-            raise AssetError(f"{self.name!r} has no tokenizer that can be loaded: {_line(error)}") from None
+        tokenizer = open_pretrained(AutoTokenizer, self.resolved)
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
         tokenizer.padding_side = "right" if self.encoder_decoder else "left"
@@ -91,16 +88,7 @@ class LanguageModel:
         kind = AutoModelForSeq2SeqLM if self.encoder_decoder else AutoModelForCausalLM
         half = self.device.startswith("cuda") and torch.cuda.is_bf16_supported()
         dtype = self._dtype or (Dtype.BFLOAT16 if half else Dtype.FLOAT32)
-        try:
-            with quiet():
-                model, loaded = kind.from_pretrained(
-                    self.resolved.path_or_id, revision=self.resolved.revision, dtype=str(dtype),
-                    output_loading_info=True,
-                )  # fmt: skip
-        except (OSError, ValueError) as error:
-            raise AssetError(f"{self.name!r} cannot be loaded as a model that writes: {_line(error)}") from None
-        if missing := sorted(loaded["missing_keys"]):  # transformers would draw them at random
-            raise AssetError(f"{self.name!r} is no model that writes: its checkpoint has no {', '.join(missing[:3])}.")
+        model = open_pretrained(kind, self.resolved, dtype=str(dtype))
         return model.to(self.device).eval()
 
     def chat(self, prompt: str) -> str:
@@ -272,7 +260,3 @@ def _common(rows: list[list[int]]) -> int:
     """How many tokens all rows begin with; each keeps at least one of its own."""
     least = min(map(len, rows)) - 1
     return next((i for i in range(least) if len({row[i] for row in rows}) > 1), least)
-
-
-def _line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0][:200]

@@ -142,7 +142,7 @@ def _config(folder, name, **fields):
 def test_foreign_code_is_refused(saved, spoil):
     spoil(saved)
     for function in (load, registry.load_encoder):
-        with pytest.raises(ModelError, match=r"modules of others|code of its own"):
+        with pytest.raises(ModelError, match="code of its own"):
             function(str(saved), device="cpu")
 
 

@@ -29,6 +29,7 @@ from xalign_models.training.lira.network import Choice, Features, Network
 
 WEIGHTS = "lira.safetensors"
 HISTORY = "arca_epochs.json"
+_NEW = ("adaptor.", "actor.", "fusion.", "centre")
 _TAG = "{}: [TEXT]"
 _LANGUAGE = re.compile(r"([a-z]{3}-[A-Z][a-z]{3}): \[TEXT\]")
 
@@ -247,11 +248,10 @@ def unpack(features: dict[str, Any]) -> tuple[Features, Features, torch.Tensor, 
 
 def saved_weights(network: Network) -> dict[str, torch.Tensor]:
     """The weights that were trained, by name: all of the new parts, and those of the checkpoints that were."""
-    new = ("adaptor.", "actor.", "fusion.", "centre")
     return {
         name: one.detach().cpu().contiguous()
         for name, one in network.state_dict().items()
-        if name.startswith(new) or name in network.tuned
+        if name.startswith(_NEW) or name in network.tuned
     }
 
 
@@ -266,6 +266,8 @@ def restore(network: Network, weights: Mapping[str, torch.Tensor], lora: Mapping
     known = network.state_dict()
     if unknown := [name for name in weights if name not in known or known[name].shape != weights[name].shape]:
         raise ModelError(f"The weights of {unknown[0]} do not belong to such a LiRA.")
+    if missing := [name for name in known if name.startswith(_NEW) and name not in weights]:
+        raise ModelError(f"The weights of a LiRA model are not whole: {missing[0]} is missing.")
     network.load_state_dict(dict(weights), strict=False)
     network.tuned = {name for name in weights if name.startswith(("encoder.", "english."))}
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from xalign_models.backbones.adapters import load_lora
+from xalign_models.backbones.checkpoint import opened
 from xalign_models.backbones.grouping import similar_lengths
 from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.errors import ModelError
@@ -161,7 +162,8 @@ class Lusifer(InputModule):
         bases = [{**config[f"{name}_base"], **({"dtype": dtype} if dtype else {})} for name in PARTS]
         module = cls(load_encoder(bases[0]), load_llm(bases[1]), bases[1])
         module.max_seq_length = config["max_seq_length"]
-        module.connector.load_state_dict(load_file(root / _WEIGHTS))
+        with opened(str(root / _WEIGHTS)):
+            module.connector.load_state_dict(load_file(root / _WEIGHTS))
         for name, (model, _) in module._parts().items():
             if (root / name / "adapter_config.json").is_file():
                 load_lora(model, root / name)

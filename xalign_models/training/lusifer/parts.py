@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets
-from xalign_models.backbones.loading import quiet
-from xalign_models.errors import AssetError, ModelError
+from xalign_models.backbones.checkpoint import open_config, open_pretrained, open_transformer
+from xalign_models.errors import ModelError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -39,9 +39,9 @@ def load_encoder(base: Base) -> LanguageTransformer:
     from xalign_models.backbones.transformer import LanguageTransformer
 
     found = _find(base)
-    if is_decoder_only(_config(found)):
+    if is_decoder_only(open_config(found)):
         raise ModelError(f"encoder {base['model']} is a decoder-only language model; name an encoder, or none.")
-    module = _module(LanguageTransformer, found, base)
+    module = open_transformer(LanguageTransformer, found, str(base["dtype"]), base=base)
     module.tokenizer.padding_side = "right"  # some encoders count positions from the first column, padding or not
     return module
 
@@ -57,7 +57,7 @@ def load_bidirectional(base: Base) -> LanguageTransformer:
 
     found = _find(base)
     _check_decoder(found, base)
-    return _module(Bidirectional, found, base)
+    return open_transformer(Bidirectional, found, str(base["dtype"]), base=base)
 
 
 def load_llm(base: Base, *, head: bool = False) -> PreTrainedModel:
@@ -72,8 +72,7 @@ def load_llm(base: Base, *, head: bool = False) -> PreTrainedModel:
     found = _find(base)
     _check_decoder(found, base)
     kind = AutoModelForCausalLM if head else AutoModel
-    with quiet():
-        model = _loaded(kind, found, torch_dtype=base["dtype"])
+    model = open_pretrained(kind, found, torch_dtype=base["dtype"])
     model.config.use_cache = False
     return model.requires_grad_(False).eval()
 
@@ -90,11 +89,11 @@ def load_llm_tokenizer(base: Base) -> tuple[PreTrainedTokenizerBase, int, int]:
     from transformers import AutoTokenizer
 
     found = _find(base)
-    tokenizer = _loaded(AutoTokenizer, found)
+    tokenizer = open_pretrained(AutoTokenizer, found)
     ids = []
     for name in ("bos", "eos"):
         id_ = getattr(tokenizer, f"{name}_token_id")
-        id_ = getattr(_config(found), f"{name}_token_id", None) if id_ is None else id_
+        id_ = getattr(open_config(found), f"{name}_token_id", None) if id_ is None else id_
         id_ = id_[0] if isinstance(id_, list) else id_
         if id_ is None:
             raise ModelError(
@@ -118,7 +117,7 @@ def is_decoder_only(config: Any) -> bool:
 
 
 def _check_decoder(found: ResolvedModel, base: Base) -> None:
-    config = _config(found)
+    config = open_config(found)
     if config.is_encoder_decoder:
         raise ModelError(f"llm {base['model']} is an encoder-decoder; give a decoder-only model, e.g. smollm2-135m.")
     if not is_decoder_only(config):
@@ -130,28 +129,3 @@ def _find(base: Base) -> ResolvedModel:
     if found.fingerprint != base["fingerprint"]:
         raise ModelError(f"This model was trained on another {base['model']} than the one that is here.")
     return found
-
-
-def _config(found: ResolvedModel) -> Any:
-    from transformers import AutoConfig
-
-    return _loaded(AutoConfig, found)
-
-
-def _loaded(kind: Any, found: ResolvedModel, **options: Any) -> Any:
-    hub = {"revision": found.revision} if found.revision else {}
-    try:
-        return kind.from_pretrained(found.path_or_id, **hub, **options)
-    except (OSError, ValueError) as error:
-        message = str(error).strip().splitlines()[0][:300]
-        raise AssetError(f"{found.path_or_id!r} cannot be loaded: {message}") from None
-
-
-def _module(kind: type[LanguageTransformer], found: ResolvedModel, base: Base) -> LanguageTransformer:
-    hub = {"revision": found.revision} if found.revision else {}
-    options = {"torch_dtype": base["dtype"], **hub}
-    try:
-        with quiet():
-            return kind(found.path_or_id, model_kwargs=options, processor_kwargs=hub, config_kwargs=hub, base=base)
-    except (OSError, ValueError) as error:
-        raise AssetError(f"{base['model']!r} cannot be loaded: {str(error).strip().splitlines()[0][:300]}") from None

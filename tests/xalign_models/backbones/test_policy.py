@@ -1,0 +1,301 @@
+"""What a model directory may load. Every crafted directory has a canary: a file that any code of it would write."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xalign_models import assets
+from xalign_models.backbones import policy
+from xalign_models.backbones.loading import load_modules, open_directory
+from xalign_models.errors import ModelError, XAlignError
+from xalign_models.specs import BackboneSpec, Pooling
+
+MARK = "ran.txt"
+CANARY = """
+import pathlib
+import torch
+pathlib.Path({mark!r}).write_text("code ran")
+class Evil(torch.nn.Module):
+    def __init__(self, *args, **kwargs):
+        super().__init__()
+    @classmethod
+    def load(cls, *args, **kwargs):
+        return cls()
+    @classmethod
+    def from_pretrained(cls, *args, **kwargs):
+        return cls()
+"""
+
+
+class Bomb:
+    """Writes the canary when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.write_text, (self.path, "code ran"))
+
+
+def edit(path: Path, **fields: Any) -> None:
+    content = json.loads(path.read_text()) if path.is_file() else {}
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({**content, **fields}))
+
+
+def module(folder: Path, kind: str, path: str = "9_Evil", **config: Any) -> None:
+    modules = json.loads((folder / "modules.json").read_text())
+    modules.append({"idx": len(modules), "name": str(len(modules)), "path": path, "type": kind})
+    (folder / "modules.json").write_text(json.dumps(modules))
+    if config:
+        edit(folder / path / "config.json", **config)
+
+
+def escaped(path: Path, key: str, value: Any) -> None:
+    """Adds a field whose name is written with an escape, so that no search of the text finds it."""
+    text = path.read_text().rstrip().removesuffix("}").rstrip()
+    name = key.replace("_", "\\u005f")
+    path.write_text(f'{text}, "{name}": {json.dumps(value)}}}')
+
+
+def plain(folder: Path) -> None:
+    """No sentence-transformers directory any more, but a checkpoint."""
+    for name in ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def adapter(folder: Path, base: str, **fields: Any) -> None:
+    plain(folder)
+    for name in ("config.json", "model.safetensors"):
+        (folder / name).unlink()
+    edit(folder / "adapter_config.json", peft_type="LORA", base_model_name_or_path=base, r=1, **fields)
+
+
+def evil_base(folder: Path) -> None:
+    base = Path(shutil.copytree(folder, folder.with_name("base")))
+    plain(base)
+    edit(base / "config.json", auto_map={"AutoConfig": "evil.Evil", "AutoModel": "evil.Evil"})
+    (base / "evil.py").write_text((folder.parent / "evil.py").read_text())
+    adapter(folder, str(base))
+
+
+def local_type(folder: Path) -> None:
+    """A type that is a module of the current directory."""
+    module(folder, "evil.Evil")
+
+
+def with_code(folder: Path, **maps: Any) -> None:
+    (folder / "evil.py").write_text((folder.parent / "evil.py").read_text())
+    plain(folder)
+    edit(folder / "config.json", **maps)
+
+
+def link_out(folder: Path, name: str) -> None:
+    outside = folder.parent / "outside"
+    shutil.move(folder / name, outside)
+    (folder / name).symlink_to(outside)
+
+
+def bomb(path: Path, **kept: Any) -> None:
+    path.write_bytes(pickle.dumps(Bomb(path.parents[1] / MARK)))
+
+
+def pickled_dense(folder: Path) -> None:
+    kind = "sentence_transformers.models.Dense"
+    module(folder, kind, in_features=16, out_features=16, bias=True, activation_function="torch.nn.Tanh")
+    bomb(folder / "9_Evil" / "pytorch_model.bin")
+
+
+def pickled_weights(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    bomb(folder / "pytorch_model.bin")
+
+
+def shard_outside(folder: Path) -> None:
+    plain(folder)
+    shutil.move(folder / "model.safetensors", folder.parent / "model.safetensors")
+    edit(folder / "model.safetensors.index.json", metadata={}, weight_map={"a": "../model.safetensors"})
+
+
+AUTO = {"AutoConfig": "evil.Evil", "AutoModel": "evil.Evil", "AutoTokenizer": ["evil.Evil", "evil.Evil"]}
+OTHER = {"AutoModel": "someone/else--evil.Evil", "AutoConfig": "someone/else--evil.Evil"}
+DENSE = "sentence_transformers.models.Dense"
+CRAFTED: dict[str, Callable[[Path], None]] = {
+    "auto_map": lambda folder: with_code(folder, auto_map=AUTO, model_type="evil"),
+    "auto_map of a known model": lambda folder: with_code(folder, auto_map=AUTO),
+    "auto_map in a pipeline": lambda folder: edit(folder / "config.json", auto_map=AUTO),
+    "auto_map escaped": lambda folder: escaped(folder / "config.json", "auto_map", AUTO),
+    "auto_map of another repository": lambda folder: edit(folder / "config.json", auto_map=OTHER),
+    "auto_map further down": lambda folder: edit(folder / "config.json", text_config={"auto_map": AUTO}),
+    "tokenizer's auto_map": lambda folder: edit(folder / "tokenizer_config.json", auto_map=AUTO),
+    "tokenizer's auto_map escaped": lambda folder: escaped(folder / "tokenizer_config.json", "auto_map", AUTO),
+    "processor's auto_map": lambda folder: edit(
+        folder / "processor_config.json", auto_map={"AutoProcessor": "evil.Evil"}
+    ),
+    "type in the current directory": local_type,
+    "type of another package": lambda folder: module(folder, "os.path.join"),
+    "type that begins like ours": lambda folder: module(folder, "xalign_models_evil.Module"),
+    "type within ours": lambda folder: module(folder, "xalign_models.backbones.use.Path"),
+    "type within sentence-transformers": lambda folder: module(folder, "sentence_transformers.util.import_from_string"),
+    "Router": lambda folder: module(
+        folder, "sentence_transformers.models.Router", types={"a": "evil.Evil"}, structure={"query": ["a"]}
+    ),
+    "Router by its full name": lambda folder: module(folder, "sentence_transformers.base.modules.router.Router"),
+    "Asym": lambda folder: module(folder, "sentence_transformers.models.Asym", types={"a": "evil.Evil"}),
+    "WordEmbeddings": lambda folder: module(
+        folder, "sentence_transformers.models.WordEmbeddings", tokenizer_class="evil.Evil"
+    ),
+    "activation_function": lambda folder: module(
+        folder, DENSE, in_features=16, out_features=16, bias=True, activation_function="evil.Evil"
+    ),
+    "activation_function of torch": lambda folder: module(
+        folder, DENSE, in_features=16, out_features=16, bias=True, activation_function="torch.hub.load"
+    ),
+    "module outside": lambda folder: module(folder, DENSE, path="../base"),
+    "settings that trust": lambda folder: edit(
+        folder / "sentence_bert_config.json", model_args={"trust_remote_code": True}
+    ),
+    "settings that load kernels": lambda folder: edit(
+        folder / "sentence_bert_config.json", model_args={"attn_implementation": "someone/evil"}
+    ),
+    "settings that call a method": lambda folder: edit(
+        folder / "sentence_bert_config.json",
+        modality_config={"text": {"method": "push_to_hub", "method_output_name": "x"}},
+    ),
+    "tokenizer from elsewhere": lambda folder: edit(
+        folder / "sentence_bert_config.json", tokenizer_name_or_path="someone/evil"
+    ),
+    "kernels as attention": lambda folder: edit(folder / "config.json", _attn_implementation="someone/evil"),
+    "adapter's base": evil_base,
+    "adapter's mapping": lambda folder: adapter(
+        folder, "all-minilm-l6-v2", auto_mapping={"parent_library": "evil", "base_model_class": "Evil"}
+    ),
+    "adapter's megatron": lambda folder: adapter(
+        folder, "all-minilm-l6-v2", megatron_config={"a": 1}, megatron_core="evil"
+    ),
+    "adapter of itself": lambda folder: adapter(folder, str(folder)),
+    "Python file": lambda folder: (folder / "1_Pooling" / "config.py").write_text("import evil"),
+    "library": lambda folder: (folder / "fast.so").write_bytes(b"\x7fELF"),
+    "pickled weights": pickled_weights,
+    "pickled module": pickled_dense,
+    "pickle": lambda folder: bomb(folder / "vocabulary.pkl"),
+    "link to weights": lambda folder: link_out(folder, "model.safetensors"),
+    "link to settings": lambda folder: link_out(folder, "config.json"),
+    "link to a folder": lambda folder: link_out(folder, "1_Pooling"),
+    "shard outside": shard_outside,
+    "another model": lambda folder: edit(folder / "config_sentence_transformers.json", model_type="SparseEncoder"),
+    "module twice": lambda folder: (folder / "modules.json").write_text(
+        json.dumps(2 * json.loads((folder / "modules.json").read_text())[:1])
+    ),
+    "nested deeply": lambda folder: (folder / "config.json").write_text("[" * 100_000),
+    "lone surrogate": lambda folder: edit(folder / "tokenizer_config.json", pad_token="\ud800"),
+    "no JSON": lambda folder: (folder / "modules.json").write_bytes(b"\xff\xfe["),
+}
+
+
+@pytest.fixture
+def folder(tiny_model: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of a good model, in a current directory that has the attacker's module; sys.path finds it there."""
+    (workdir / "evil.py").write_text(CANARY.format(mark=str(workdir / MARK)))
+    monkeypatch.syspath_prepend(str(workdir))
+    return Path(shutil.copytree(tiny_model, workdir / "model"))
+
+
+@pytest.mark.parametrize("craft", CRAFTED.values(), ids=CRAFTED.keys())
+def test_a_crafted_directory_runs_nothing_and_is_refused_in_one_line(folder, workdir, craft):
+    craft(folder)
+    spec = BackboneSpec("crafted", str(folder))
+    refusals = []
+    for function in (lambda: load_modules(spec, "cpu"), lambda: open_directory(folder, "cpu")):
+        with pytest.raises(XAlignError) as caught:
+            function()
+        refusals.append(str(caught.value))
+    assert not (workdir / MARK).exists()
+    assert all("\n" not in refusal and len(refusal) < 1000 for refusal in refusals)
+    if (folder / "modules.json").is_file():
+        assert isinstance(caught.value, ModelError)
+
+
+def test_the_good_model_that_the_crafted_ones_are_copies_of_is_loaded(folder, workdir):
+    assert len(load_modules(BackboneSpec("good", str(folder)), "cpu")) == 2
+    assert not policy.has_own_modules(folder)
+
+
+def test_a_model_on_the_hub_is_checked_by_its_settings_before_its_weights_are_read(folder, workdir, monkeypatch):
+    import huggingface_hub.constants
+
+    commit = "0" * 40
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(workdir / "hub"))
+    snapshot = workdir / "hub" / "models--someone--model" / "snapshots" / commit
+    resolved = assets.ResolvedModel("someone/model", commit, f"someone/model@{commit}", "hub")
+    snapshot.mkdir(parents=True)
+    shutil.copytree(folder, snapshot, dirs_exist_ok=True)
+    policy.check(resolved)
+    escaped(snapshot / "config.json", "auto_map", AUTO)
+    (snapshot / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"someone/model brings code .* auto_map.*--trust-remote-code"):
+        policy.check(resolved)
+    assert not (workdir / MARK).exists()
+
+
+def test_links_of_the_hubs_own_cache_are_followed(folder, workdir):
+    snapshot = workdir / "models--someone--model" / "snapshots" / ("0" * 40)
+    blobs = snapshot.parents[1] / "blobs"
+    blobs.mkdir(parents=True)
+    shutil.copytree(folder, snapshot)
+    shutil.move(snapshot / "model.safetensors", blobs / "1")
+    (snapshot / "model.safetensors").symlink_to(Path("../../blobs/1"))
+    assert len(load_modules(BackboneSpec("cached", str(snapshot)), "cpu")) == 2
+
+
+CUSTOM = """
+import torch
+from sentence_transformers.base.modules import Module
+
+class Doubled(Module):
+    config_keys = []
+    def forward(self, features):
+        features["sentence_embedding"] = 2 * features["sentence_embedding"]
+        return features
+    def save(self, path, *args, **kwargs):
+        self.save_config(path)
+    @classmethod
+    def load(cls, *args, **kwargs):
+        return cls()
+"""
+
+
+def test_a_custom_model_runs_where_the_user_trusts_it_and_its_name_and_spec_say_so(folder, workdir):
+    from xalign_models.models.registry import find_spec, load
+
+    (folder / "doubling.py").write_text(CUSTOM)
+    module(folder, "doubling.Doubled", path="")
+    with pytest.raises(ModelError, match="brings code of its own"):
+        load(str(folder), device="cpu")
+    spec = find_spec(str(folder), trust_remote_code=True)
+    modules = load_modules(spec.backbone, "cpu")
+    assert type(modules[-1]).__name__ == "Doubled"
+    assert "trust" in spec.name
+    assert spec.to_dict()["backbone"]["trust_remote_code"] is True
+    plainly = BackboneSpec(spec.backbone.name, spec.backbone.model)
+    assert spec.backbone.encoding_fields() != plainly.encoding_fields()
+
+
+def test_a_plug_in_can_admit_a_module_of_its_own_and_take_nobody_elses_name(monkeypatch):
+    monkeypatch.setattr(policy, "MODULES", dict(policy.MODULES))
+    policy.admit("plugin.Head", "torch.nn:Identity")
+    policy.admit("plugin.Head", "torch.nn:Identity")
+    with pytest.raises(ModelError, match="another name"):
+        policy.admit("xalign_models.alignments.module.Aligned", "plugin:Head")
+
+
+def test_layers_and_poolings_of_a_checkpoint_are_still_chosen(folder):
+    first = load_modules(BackboneSpec("cut", str(folder), layer=0, pooling=Pooling.MEAN), "cpu")[0]
+    assert first.model.config.num_hidden_layers == 1

@@ -1,0 +1,345 @@
+r"""The one place that decides what a model directory may load: weights, texts and settings, never code.
+
+Both libraries that open checkpoints import what a configuration names: sentence-transformers the classes in
+``modules.json``, transformers those of ``auto_map``, peft and the kernels package others. So each configuration is
+parsed (an escape such as ``auto\u005fmap`` is the same key), and what is not on a list here is refused before anything
+is loaded. ``trust_remote_code`` of a BackboneSpec is the user's word that code may run.
+"""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from xalign_models import assets
+from xalign_models.errors import AssetError, FileError, ModelError
+from xalign_models.files import parse_json, read_json, safetensors_header, walk
+
+if TYPE_CHECKING:
+    from xalign_models.assets import ResolvedModel
+
+_PUBLISHED = {
+    "Transformer": "base.modules.transformer", "Dense": "base.modules.dense", "Normalize": "base.modules.normalize",
+    "Pooling": "sentence_transformer.modules.pooling", "Dropout": "sentence_transformer.modules.dropout",
+    "LayerNorm": "sentence_transformer.modules.layer_norm", "CNN": "sentence_transformer.modules.cnn",
+    "LSTM": "sentence_transformer.modules.lstm",
+    "StaticEmbedding": "sentence_transformer.modules.static_embedding",
+    "WeightedLayerPooling": "sentence_transformer.modules.weighted_layer_pooling",
+}  # fmt: skip
+_CHECKED = "xalign_models.backbones.transformer:CheckedTransformer"
+_OURS = (
+    "xalign_models.alignments.module.Aligned",
+    "xalign_models.backbones.prompt_eol.PromptEOL",
+    "xalign_models.backbones.transformer.LanguageTransformer",
+    "xalign_models.backbones.use.USEMultilingual",
+    "xalign_models.lira.module.LiRA",
+    "xalign_models.lusifer.decoder.Bidirectional",
+    "xalign_models.lusifer.module.Lusifer",
+    "xalign_models.training.lira.module.LiRA",
+    "xalign_models.training.lusifer.decoder.Bidirectional",
+    "xalign_models.training.lusifer.module.Lusifer",
+)
+
+
+def _paths(name: str, module: str) -> Iterator[str]:
+    """The ways in which versions of sentence-transformers write a class."""
+    root = "sentence_transformers"
+    package = module.rpartition(".")[0]
+    yield from (f"{root}.models.{name}", f"{root}.models.{name}.{name}", f"{root}.{module}.{name}")
+    yield from (f"{root}.{package}.{name}", f"{root}.sentence_transformer.modules.{name}")
+
+
+MODULES: dict[str, str] = {
+    **{
+        path: _CHECKED if name == "Transformer" else f"sentence_transformers.{module}:{name}"
+        for name, module in _PUBLISHED.items()
+        for path in _paths(name, module)
+    },
+    **{path: ":".join(path.rsplit(".", 1)) for path in _OURS},
+}
+"""What ``modules.json`` may name -> the class that is handed over for it, ``module:attribute``. A plug-in adds its own
+by :func:`admit`."""
+
+_ACTIVATIONS = {
+    f"torch.nn.{package}{name}"
+    for package in ("", "modules.activation.", "modules.linear.")
+    for name in "ELU GELU Hardtanh Identity LeakyReLU Mish ReLU ReLU6 SELU SiLU Sigmoid Softplus Softsign Tanh".split()
+}
+_ATTENTION = {"eager", "sdpa", "flex_attention", "flash_attention_2", "flash_attention_3", "grouped_mm", "batched_mm"}
+_ATTENTION_KEYS = {"attn_implementation", "_attn_implementation", "_attn_implementation_internal",
+                   "experts_implementation", "_experts_implementation"}  # fmt: skip
+_CODE_KEYS = {"allow_all_kernels", "auto_map", "auto_mapping", "custom_generate", "custom_pipelines", "kernel_config",
+              "megatron_config", "trust_remote_code", "use_kernels"}  # fmt: skip
+_CODE = {".dll", ".dylib", ".py", ".pyc", ".pyd", ".pyw", ".so"}
+_NEVER = {".dill", ".joblib", ".pickle", ".pkl"}
+_PICKLES = {".bin", ".ckpt", ".pt", ".pth", *_NEVER}
+_SETTINGS = re.compile(r".*config.*\.json|.*\.index\.json|(modules|special_tokens_map|chat_template)\.json")
+_TRANSFORMER_KEYS = {
+    "base", "do_lower_case", "document_length", "max_seq_length", "modality_config", "module_output_name",
+    "pool_special_tokens", "processing_kwargs", "prompts", "query_expansion", "query_length", "tokenizer_name_or_path",
+    "transformer_task", "unpad_inputs",
+}  # fmt: skip
+_KWARGS = {"model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs"}
+_KWARG_KEYS = set(
+    "add_pooling_layer attn_implementation do_lower_case dtype fix_mistral_regex model_max_length padding_side "
+    "torch_dtype truncation_side use_cache use_fast".split()
+)
+_METHOD = re.compile(r"forward|get_[a-z]+_features")
+_MOST_FILES = 10_000
+_MOST_SETTINGS = 16 << 20
+
+
+def admit(path: str, target: str) -> None:
+    """Let saved models name a module class of a plug-in.
+
+    Args:
+        path: What ``modules.json`` says, ``package.module.Class``.
+        target: Where the class is, ``package.module:Class``.
+
+    Raises:
+        ModelError: The path is taken by another class.
+    """
+    if MODULES.setdefault(path, target) != target:
+        raise ModelError(f"{path} is a module of {MODULES[path].partition(':')[0]} already; give yours another name.")
+
+
+def check(resolved: ResolvedModel, *, trust: bool = False) -> None:
+    """Refuse a model that names code, has weights in other forms than safetensors, or has damaged files.
+
+    Args:
+        resolved: A directory or a hub id; of a hub id the configurations are fetched, and nothing else.
+        trust: The user's word that the model may run its own code.
+
+    Raises:
+        ModelError: The model may not be loaded; the message says what is in the way.
+        AssetError: The configurations cannot be fetched.
+    """
+    if resolved.source == "hub":
+        _check_settings(_snapshot(resolved), resolved.path_or_id, trust, frozenset())
+    else:
+        check_directory(Path(resolved.path_or_id), trust=trust)
+
+
+def check_directory(directory: Path, *, trust: bool = False) -> None:
+    """:func:`check` of a local directory.
+
+    Raises:
+        ModelError: The model may not be loaded.
+    """
+    _check_directory(directory, trust, frozenset())
+
+
+def module_classes(resolved: ResolvedModel) -> dict[str, type]:
+    """The classes for the types that ``modules.json`` names; types not on our list are left out."""
+    directory = _snapshot(resolved) if resolved.source == "hub" else Path(resolved.path_or_id)
+    types = {entry["type"] for entry in _modules(directory / "modules.json")}
+    return {kind: pkgutil.resolve_name(MODULES[kind]) for kind in sorted(types & MODULES.keys())}
+
+
+def has_own_modules(directory: Path) -> bool:
+    """Whether it is a sentence-transformers directory with modules of ours, as ``save`` writes it."""
+    path = directory / "modules.json"
+    if not path.is_file():
+        return False
+    try:
+        return any(_is_own(entry["type"]) for entry in _modules(path))
+    except ModelError:
+        return False  # whoever opens it says what is wrong
+
+
+def _is_own(kind: str) -> bool:
+    return kind in MODULES and not MODULES[kind].startswith("sentence_transformers.") and MODULES[kind] != _CHECKED
+
+
+def _check_directory(directory: Path, trust: bool, above: frozenset[str]) -> None:
+    files = list(_files(directory))
+    for name in files:
+        suffix = PurePosixPath(name.lower()).suffix
+        if suffix in _CODE and not trust:
+            raise ModelError(_code(str(directory), f"the file {name}"))
+        if suffix in _PICKLES and _is_read(directory / name):
+            raise ModelError(f"{directory} has pickled weights ({name}), which can run code; save it as safetensors.")
+        if suffix == ".safetensors":
+            try:
+                safetensors_header(directory / name)
+            except FileError as error:
+                raise ModelError(str(error)) from None
+    _check_settings(directory, str(directory), trust, above)
+
+
+def _files(directory: Path) -> Iterator[str]:
+    """Every file, relative; links have to stay within the directory, or within the hub's cache that it lies in."""
+    root = directory.resolve()
+    roots = [root, *([root.parents[1] / "blobs"] if root.parent.name == "snapshots" else [])]
+    count = 0
+    for folder, folders, names in os.walk(root):
+        for name in (*folders, *names):
+            path = Path(folder, name)
+            if path.is_symlink() and not any(path.resolve().is_relative_to(one) for one in roots):
+                raise ModelError(
+                    f"{directory} has a link that leads out of it ({path.relative_to(root)}); copy the file."
+                )
+        for name in names:
+            count += 1
+            if count > _MOST_FILES:
+                raise ModelError(f"{directory} has more than {_MOST_FILES:,} files; give the model's own directory.")
+            yield Path(folder, name).relative_to(root).as_posix()
+
+
+def _is_read(path: Path) -> bool:
+    """Whether a loader would open a pickle: it is named like weights, and none lie beside it as safetensors."""
+    stem = re.split(r"[-.]", path.name.removeprefix("pytorch_"), maxsplit=1)[0]
+    return path.suffix in _NEVER or ("model" in stem and not any(path.parent.glob(f"{stem}*.safetensors")))
+
+
+def _check_settings(directory: Path, label: str, trust: bool, above: frozenset[str]) -> None:
+    for path in sorted(directory.rglob("*")):
+        if not _SETTINGS.fullmatch(path.name) or not path.is_file():
+            continue
+        where = f"{label}: {path.relative_to(directory).as_posix()}"
+        settings = _settings(path, where)
+        if path.name.endswith(".index.json"):
+            _check_index(path, settings, where)
+        elif not trust:
+            _check_code(settings, label, where)
+            if re.fullmatch(r"sentence_[\w-]+_config\.json", path.name):
+                _check_transformer(settings, where)
+    if (directory / "modules.json").is_file():
+        _check_modules(directory, label, trust)
+    if (directory / "adapter_config.json").is_file():
+        _check_adapter(directory, label, trust, above)
+
+
+def _settings(path: Path, where: str) -> Any:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_SETTINGS + 1)
+        if len(content) > _MOST_SETTINGS:
+            raise ModelError(f"{where} is longer than any configuration.")
+        return parse_json(content, where, (dict, list))
+    except (FileError, OSError) as error:
+        raise ModelError(str(error)) from None
+
+
+def _check_code(settings: Any, label: str, where: str) -> None:
+    for _, part in walk(settings):
+        if not isinstance(part, Mapping):
+            continue
+        for key, value in part.items():
+            if value and key in _CODE_KEYS:
+                raise ModelError(_code(label, f"{where} names it under {key}"))
+            if key == "activation_function" and "." in str(value) and value not in _ACTIVATIONS:
+                raise ModelError(_code(label, f"{where} names {value!r} as an {key}"))
+            if key == "megatron_core" and value not in {None, "megatron.core"}:
+                raise ModelError(_code(label, f"{where} names it under {key}"))
+            if key in _ATTENTION_KEYS:
+                for _, choice in walk(list(value.values()) if isinstance(value, Mapping) else value):
+                    if not (choice is None or isinstance(choice, list) or choice in _ATTENTION):
+                        raise ModelError(_code(label, f"{where} names an attention {choice!r} that is none of ours"))
+
+
+def _check_index(path: Path, settings: Any, where: str) -> None:
+    shards = settings.get("weight_map") if isinstance(settings, Mapping) else None
+    if not isinstance(shards, Mapping):
+        raise ModelError(f"{where} is damaged: it has no weight_map.")
+    for shard in {*map(str, shards.values())}:
+        if PurePosixPath(shard).name != shard or not shard.endswith((".safetensors", ".bin")):
+            raise ModelError(f"{where} names {shard!r}, which is no file of weights beside it.")
+        if shard.endswith(".safetensors") and not (path.parent / shard).is_file() and not _is_snapshot(path.parent):
+            raise ModelError(f"{where} names {shard}, which is not there.")
+
+
+def _is_snapshot(directory: Path) -> bool:
+    return "snapshots" in directory.parts
+
+
+def _check_transformer(settings: Any, where: str) -> None:
+    if not isinstance(settings, Mapping):
+        raise ModelError(f"{where} is damaged: an object was expected.")
+    for key, value in settings.items():
+        if key in _KWARGS:
+            if unknown := sorted(value.keys() - _KWARG_KEYS if isinstance(value, Mapping) else [value], key=str):
+                raise ModelError(f"{where}: {key} has {unknown[0]!r}, which a checkpoint may not set.")
+        elif key not in _TRANSFORMER_KEYS:
+            raise ModelError(f"{where}: {key!r} is no setting of a transformer module.")
+    if settings.get("tokenizer_name_or_path"):
+        raise ModelError(f"{where}: the tokenizer is to come from elsewhere; put its files into the directory.")
+    modalities = settings.get("modality_config", {})
+    for options in modalities.values() if isinstance(modalities, Mapping) else ("?",):
+        if not isinstance(options, Mapping) or not _METHOD.fullmatch(str(options.get("method"))):
+            raise ModelError(f"{where}: modality_config names a method that is none of a model's.")
+
+
+def _modules(path: Path) -> list[dict[str, Any]]:
+    try:
+        entries = read_json(path, list, most=1 << 20)
+    except FileError as error:
+        raise ModelError(str(error)) from None
+    for entry in entries:
+        if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in ("name", "path", "type")):
+            raise ModelError(f"{path} is damaged: each module needs a name, a path and a type.")
+    return entries
+
+
+def _check_modules(directory: Path, label: str, trust: bool) -> None:
+    entries = _modules(directory / "modules.json")
+    if not entries or len({entry["name"] for entry in entries}) < len(entries):
+        raise ModelError(f"{label}: modules.json names no module, or one twice.")
+    for entry in entries:
+        path = PurePosixPath(entry["path"])
+        if path.is_absolute() or ".." in path.parts or "\\" in entry["path"] or ":" in entry["path"]:
+            raise ModelError(f"{label}: modules.json names a folder outside of it ({entry['path']!r}).")
+        if entry["type"] not in MODULES and not trust:
+            raise ModelError(_code(label, f"modules.json names {entry['type']!r}, which is none of the known modules"))
+        config = directory / path / "config.json"
+        if MODULES.get(entry["type"], "").endswith(":Dense") and config.is_file():
+            settings = _settings(config, f"{label}: {path / 'config.json'}")
+            activation = settings.get("activation_function") if isinstance(settings, Mapping) else "?"
+            if activation is not None and activation not in _ACTIVATIONS:
+                raise ModelError(_code(label, f"{path / 'config.json'} names {activation!r} as an activation_function"))
+    header = directory / "config_sentence_transformers.json"
+    if header.is_file():
+        settings = _settings(header, f"{label}: {header.name}")
+        kind = settings.get("model_type", "SentenceTransformer") if isinstance(settings, Mapping) else "?"
+        if kind != "SentenceTransformer":
+            raise ModelError(f"{label} is a {kind}, not a SentenceTransformer.")
+
+
+def _check_adapter(directory: Path, label: str, trust: bool, above: frozenset[str]) -> None:
+    settings = _settings(directory / "adapter_config.json", f"{label}: adapter_config.json")
+    base = settings.get("base_model_name_or_path") if isinstance(settings, Mapping) else None
+    if not isinstance(base, str) or not base or settings.get("peft_type") != "LORA":
+        raise ModelError(f"{label}: adapter_config.json names no base, or is not of LoRA.")
+    if (directory / "config.json").is_file():
+        raise ModelError(f"{label} has both a model and an adapter; give the adapter its own directory.")
+    resolved = assets.resolve(base)
+    if resolved.path_or_id in above:
+        raise ModelError(f"{label}: adapters name each other as their base.")
+    above |= {resolved.path_or_id}
+    if resolved.source == "hub":
+        _check_settings(_snapshot(resolved), resolved.path_or_id, trust, above)
+    else:
+        _check_directory(Path(resolved.path_or_id), trust, above)
+
+
+def _snapshot(resolved: ResolvedModel) -> Path:
+    """The configurations of a model on the hub, in its cache."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(resolved.path_or_id, revision=resolved.revision, allow_patterns=["*.json"]))
+    except Exception as error:
+        raise AssetError(
+            f"{resolved.path_or_id} cannot be had from the hub ({' '.join(str(error).split())[:200]})."
+        ) from None
+
+
+def _code(label: str, what: str) -> str:
+    return (
+        f"{label} brings code of its own: {what}. It is not run. If you trust its author, say --trust-remote-code "
+        "(in Python trust_remote_code=True)."
+    )

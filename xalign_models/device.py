@@ -1,0 +1,29 @@
+"""Where models run."""
+
+from __future__ import annotations
+
+from xalign_models.errors import ModelError
+
+
+def pick_device(device: str | None = None) -> str:
+    """``cpu``, ``cuda`` or ``mps``: the one asked for, else the best there is.
+
+    Raises:
+        ModelError: The device asked for is not there.
+    """
+    import torch
+
+    usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if device is None:
+        return "cuda" if usable["cuda"] else "mps" if usable["mps"] else "cpu"
+    kind, _, number = device.partition(":")
+    if not usable.get(kind, False) or (number and not (number.isdecimal() and _is_there(kind, int(number)))):
+        names = ", ".join(name for name, there in usable.items() if there)
+        raise ModelError(f"--device {device} is not usable on this machine; usable: {names}.")
+    return device
+
+
+def _is_there(kind: str, number: int) -> bool:
+    import torch
+
+    return number < (torch.cuda.device_count() if kind == "cuda" else 1)

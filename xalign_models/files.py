@@ -1,0 +1,204 @@
+"""The bounded readers of what is kept on disk: JSON, logs of JSON lines, NPZ and safetensors headers.
+
+A file from disk may be damaged, cut off by a kill or written by somebody hostile. Each reader limits what it takes,
+checks the type of what it read and raises one kind of error; nothing here can run code.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import struct
+import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from xalign_models.errors import FileError
+
+logger = logging.getLogger(__name__)
+
+MOST_JSON = 64 << 20
+"""Bytes of the longest JSON file that is read."""
+DEEPEST = 64
+"""Levels of nesting that a JSON file may have."""
+_WIDTHS = {
+    "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2, "I32": 4,
+    "U32": 4, "F32": 4, "F64": 8, "I64": 8, "U64": 8,
+}  # fmt: skip
+
+T = TypeVar("T", dict[str, Any], list[Any])
+
+
+@overload
+def read_json(path: Path, *, most: int = ...) -> dict[str, Any]: ...
+@overload
+def read_json(path: Path, kind: type[T], *, most: int = ...) -> T: ...
+def read_json(path: Path, kind: Any = dict, *, most: int = MOST_JSON) -> Any:
+    """The content of a JSON file.
+
+    Args:
+        path: The file.
+        kind: ``dict`` or ``list``, what the file has to hold.
+        most: The most bytes to read.
+
+    Raises:
+        FileError: The file is missing, too long, no UTF-8, no JSON, nested too deeply, or holds another type.
+    """
+    return parse_json(_read(path, most), str(path), kind)
+
+
+def parse_json(content: bytes, name: str, kind: type | tuple[type, ...] = dict) -> Any:
+    """:func:`read_json` of bytes; ``name`` is what the error calls them."""
+    try:
+        value = json.loads(content.decode("utf-8-sig"))
+    except RecursionError:
+        raise FileError(f"{name} is nested too deeply for a JSON file of ours.") from None
+    except ValueError as error:
+        raise FileError(f"{name} is damaged: no JSON ({_line(error)}).") from None
+    if not isinstance(value, kind):
+        wanted = "an object" if kind is dict else "a list" if kind is list else "an object or a list"
+        raise FileError(f"{name} is damaged: {wanted} was expected, not {type(value).__name__}.")
+    for level, part in walk(value):
+        if level > DEEPEST:
+            raise FileError(f"{name} is nested too deeply for a JSON file of ours.")
+        if isinstance(part, str) and not part.isascii() and any("\ud800" <= letter <= "\udfff" for letter in part):
+            raise FileError(f"{name} is damaged: half of a surrogate pair, which is no text.")
+    return value
+
+
+def walk(value: Any) -> Any:
+    """Every part of parsed JSON with its level, keys too, without recursion."""
+    waiting = [(0, value)]
+    while waiting:
+        level, part = waiting.pop()
+        yield level, part
+        if isinstance(part, Mapping):
+            waiting += ((level + 1, inner) for item in part.items() for inner in item)
+        elif isinstance(part, list):
+            waiting += ((level + 1, inner) for inner in part)
+
+
+def read_log(path: Path, *, most: int = 4 << 30) -> tuple[list[dict[str, Any]], int]:
+    """The records of a log of JSON lines, and how many lines are damaged.
+
+    A line that a kill cut off, or that is no JSON object, is counted and left out.
+
+    Raises:
+        FileError: The file is there and cannot be read, or is too long.
+    """
+    records: list[dict[str, Any]] = []
+    damaged = 0
+    if not path.is_file():
+        return records, damaged
+    for line in _read(path, most).splitlines():
+        try:
+            records.append(parse_json(line, str(path)))
+        except FileError:
+            damaged += 1
+    return records, damaged
+
+
+def read_npz(path: Path, *, most: int = 8 << 30) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of an NPZ file; objects are refused.
+
+    Args:
+        path: The file.
+        most: The most bytes that the arrays may take together.
+
+    Raises:
+        FileError: The file is missing, damaged, too large, or holds objects.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if sum(member.file_size for member in archive.infolist()) > most:
+                raise FileError(f"{path} is larger than {most} bytes.")
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
+        raise FileError(f"{path} is damaged ({_line(error)}).") from None
+    except Exception as error:  # zlib.error and struct.error of a damaged member
+        if isinstance(error, FileError | MemoryError):
+            raise
+        raise FileError(f"{path} is damaged ({_line(error)}).") from None
+
+
+@dataclass(frozen=True)
+class TensorHeader:
+    """What a safetensors file says of one tensor.
+
+    Attributes:
+        dtype: As safetensors writes it, e.g. ``F32``.
+        shape: The dimensions.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def safetensors_header(path: Path) -> dict[str, TensorHeader]:
+    """Names, types and shapes of a safetensors file, checked against the file's length.
+
+    Raises:
+        FileError: The file is missing, cut off, longer than its header says, or its header is damaged.
+    """
+    try:
+        length = path.stat().st_size
+        with path.open("rb") as file:
+            size = struct.unpack("<Q", file.read(8))[0]
+            if size > min(MOST_JSON, length - 8):
+                raise FileError(f"{path} is cut off or damaged: its header does not fit into the file.")
+            header = parse_json(file.read(size), str(path))
+    except (OSError, struct.error) as error:
+        raise FileError(f"{path} cannot be read as safetensors ({_line(error)}).") from None
+    tensors, end = {}, 0
+    header.pop("__metadata__", None)
+    for name, entry in header.items():
+        try:
+            dtype, shape = str(entry["dtype"]), tuple(map(int, entry["shape"]))
+            first, last = map(int, entry["data_offsets"])
+            fits = last - first == math.prod(shape) * _WIDTHS.get(dtype, 0) or dtype not in _WIDTHS
+        except (TypeError, KeyError, ValueError):
+            raise FileError(f"{path} is damaged: its header says nothing usable of {name}.") from None
+        if not fits or first < 0 or last < first:
+            raise FileError(f"{path} is damaged: the length of {name} is not that of its shape.")
+        tensors[name], end = TensorHeader(dtype, shape), max(end, last)
+    if 8 + size + end != length:
+        raise FileError(f"{path} is cut off or damaged: {8 + size + end} bytes were expected, {length} are there.")
+    return tensors
+
+
+def set_aside(path: Path, reason: str) -> Path | None:
+    """Rename a damaged file out of the way, with one line of warning, so that the next run does not meet it again.
+
+    Returns:
+        Where the file lies now; None if it could not be renamed, as in a read-only directory.
+    """
+    target = path.with_name(f"{path.name}.damaged")
+    with suppress(OSError):
+        path.replace(target)
+        logger.warning("%s The file is set aside as %s.", reason, target.name)
+        return target
+    logger.warning("%s The file cannot be renamed and is not used.", reason)
+    return None
+
+
+def _read(path: Path, most: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or error}.") from None
+    if len(content) > most:
+        raise FileError(f"{path} is longer than {most} bytes.")
+    return content
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
