@@ -7,6 +7,12 @@ class XAlignError(Exception):
     """Base of every error that a user of xalign can cause and mend."""
 
 
+def one_line(error: BaseException) -> str:
+    """What went wrong, on one line; an error that is not ours says its kind."""
+    line = " ".join(str(error).split())[:500]
+    return line if line and isinstance(error, XAlignError | OSError) else f"{type(error).__name__}: {line}".rstrip(": ")
+
+
 class LanguageError(XAlignError):
     """A language code is unknown, ambiguous, or not among the fitted languages."""
 

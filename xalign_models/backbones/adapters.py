@@ -59,7 +59,12 @@ def load_adapter(model: Any, folder: Path) -> None:
     Raises:
         ModelError: Matrices are missing, of another shape, or of layers that the model has not.
     """
-    require_fit(model.load_adapter(str(folder)).to_dict(), str(folder))
+    from transformers.modeling_utils import LoadStateDictConfig
+
+    options = LoadStateDictConfig(
+        pretrained_model_name_or_path=str(folder), use_safetensors=True, ignore_mismatched_sizes=True
+    )
+    require_fit(model.load_adapter(str(folder), load_config=options).to_dict(), str(folder))
 
 
 def load_lora(model: Any, folder: Path) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_models.backbones import policy
 from xalign_models.backbones.weights import require_fit, require_types
-from xalign_models.errors import AssetError, XAlignError
+from xalign_models.errors import AssetError, XAlignError, one_line
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -128,8 +128,7 @@ def opened(model: str) -> Iterator[None]:
     except XAlignError:
         raise
     except Exception as error:
-        line = " ".join(str(error).split())[:300] or type(error).__name__
-        raise AssetError(f"{model!r} cannot be loaded: {line}") from error
+        raise AssetError(f"{model!r} cannot be loaded: {one_line(error)}") from error
 
 
 @contextmanager

@@ -19,7 +19,7 @@ import numpy as np
 
 from xalign_models.cluster.cluster import RETRIES, Cluster, use_threads
 from xalign_models.cluster.grid import MOST, Unit, units
-from xalign_models.errors import DataError, XAlignError
+from xalign_models.errors import DataError, XAlignError, one_line
 from xalign_models.evaluation.cache import SafeResultCache, hardware, save_items
 from xalign_models.evaluation.run import Outcome, languages_of, make_task, run_one, write_card
 from xalign_models.models.encoder import XAlignEncoder
@@ -253,8 +253,8 @@ def _look(setup: Setup, models: Sequence[str], cluster: Cluster, given: dict[str
             bare: Any = None
             known = None if encoder.languages is None else sorted(encoder.languages)
             faces.append(Face(XAlignEncoder(bare, [], encoder.prompts, known, encoder.mteb_model_meta), where))
-        except XAlignError as error:
-            faces.append(Face(error=str(error)))
+        except Exception as error:  # whatever a broken model raises is its own matter, not the others'
+            faces.append(Face(error=one_line(error)))
     return faces
 
 
@@ -274,8 +274,8 @@ def _score(setup: Setup, unit: Unit, cluster: Cluster, given: dict[str, Any], it
         )
     try:
         encoder = load_encoder(unit.model, device=cluster.device, store=open_store(), **given)
-    except XAlignError as error:
-        return Scored(None, str(error), node)
+    except Exception as error:
+        return Scored(None, one_line(error), node)
     meta = encoder.mteb_model_meta
     folder = cache_dir() / "units" / digest(meta.name, meta.revision, unit)[:32]
     cache = SafeResultCache(folder)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models.device import pick_device
-from xalign_models.errors import DataError, LanguageError, ModelError, XAlignError
+from xalign_models.errors import DataError, LanguageError, ModelError, one_line
 from xalign_models.evaluation.cache import SafeResultCache, hardware
 from xalign_models.languages import canonical
 from xalign_models.models.registry import find_spec, load_encoder
@@ -99,8 +99,9 @@ def run(
             meta = encoder.mteb_model_meta
             if meta.revision is None:
                 raise ModelError(f"{model} has no revision to store results under.")
-        except XAlignError as error:
-            yield from (Outcome(model_name, task.metadata.name, None, error=str(error)) for task in chosen)
+        except Exception as error:  # whatever a broken model raises is its own matter, not the others'
+            logger.debug("%s cannot be loaded", model_name, exc_info=True)
+            yield from (Outcome(model_name, task.metadata.name, None, error=one_line(error)) for task in chosen)
             continue
         for task in chosen:
             outcome = run_one(encoder, task, cache, items)
@@ -164,9 +165,9 @@ def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items
             raise DataError(result.exceptions[0].exception)
         fresh = _modified(cache.path_of(name, meta)) != before
         return Outcome(str(meta.name), name, result.task_results[0], fresh, unfitted)
-    except (XAlignError, OSError) as error:  # OSError: mteb's own tasks, when the hub cannot be reached
-        message = " ".join(str(error).split())
-        return Outcome(str(meta.name), name, None, unfitted=unfitted, error=message)
+    except Exception as error:  # of the model, or of mteb's own tasks when the hub cannot be reached
+        logger.debug("%s on %s", meta.name, name, exc_info=True)
+        return Outcome(str(meta.name), name, None, unfitted=unfitted, error=one_line(error))
     finally:
         task.hf_subsets = everything
         if task.data_loaded:  # mteb leaves what it loaded when a task fails, cut to this model's languages

@@ -156,6 +156,30 @@ def test_one_models_trouble_does_not_stop_the_others(own, tiny_model, make_model
         assert "lingua" in run([missing])[0].error
 
 
+@pytest.mark.parametrize("error", [RuntimeError("size mismatch"), KeyError("x"), RecursionError(), MemoryError()])
+@pytest.mark.parametrize("where", ["loading", "encoding"])
+def test_whatever_a_broken_model_raises_the_next_is_scored(
+    own, tiny_model, make_model, workdir, monkeypatch, error, where
+):
+    broken = make_model(workdir / "broken")
+    original = running.load_encoder
+
+    def load(model, **options):
+        if Path(model).name != "broken":
+            return original(model, **options)
+        if where == "loading":
+            raise error
+        encoder = original(model, **options)
+        monkeypatch.setattr(encoder, "encode_texts", Mock(side_effect=error))
+        return encoder
+
+    monkeypatch.setattr(running, "load_encoder", load)
+    outcomes = list(running.run([str(broken), str(tiny_model)], ["OwnParallel"], workdir, languages=None))
+    assert [outcome.result is None for outcome in outcomes] == [True, False]
+    assert type(error).__name__ in outcomes[0].error
+    assert "\n" not in outcomes[0].error
+
+
 def test_a_failed_task_does_not_narrow_the_next_model(workdir, tiny_model, aligned, monkeypatch):
     """mteb keeps the data of a task that failed; they were cut to the languages of the model that failed."""
     from tasks.sts17 import _TRACKS
