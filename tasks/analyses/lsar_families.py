@@ -12,9 +12,9 @@ from matplotlib.ticker import MaxNLocator
 
 from tasks.analyses import figures, spaces
 from tasks.analyses.base import Findings, Request, labelled
-from tasks.analyses.typology import family
 from xalign_models.corpora import ENGLISH
 from xalign_models.languages import display_name
+from xalign_models.typology import family
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,10 +12,10 @@ from scipy.stats import pearsonr, spearmanr
 
 from tasks.analyses import figures, spaces
 from tasks.analyses.base import Findings, Request, labelled, read_published
-from tasks.analyses.typology import family, syntax
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
 from xalign_models.languages import display_name
+from xalign_models.typology import family, syntax
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

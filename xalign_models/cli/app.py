@@ -53,12 +53,12 @@ def _options(
 def main() -> None:
     """Run a command. Exit status: 0 done; 1 done, but something failed or regressed; 2 it could not be done."""
     try:
-        from xalign_models.cli import analysis, assets, gate, leaderboard, lira, models, scoring, store, training
+        from xalign_models.cli import analysis, assets, atlas, gate, leaderboard, lira, models, scoring, store, training
 
         for module in (
             ()
             if app.registered_commands
-            else (models, assets, scoring, leaderboard, gate, store, training, lira, analysis)
+            else (models, assets, scoring, leaderboard, gate, store, training, lira, analysis, atlas)
         ):
             module.add_to(app)
         status = app(prog_name="xalign", standalone_mode=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.analyses import typology
+from xalign_models import typology
 from xalign_models.languages import canonical, to_iso639_1
 
 WORDS = [f"w{i}" for i in range(100)]

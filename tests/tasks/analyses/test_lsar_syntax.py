@@ -8,8 +8,8 @@ from scipy.stats import pearsonr, spearmanr
 
 from tasks.analyses import Request, lsar_syntax
 from tasks.analyses.lsar_syntax import correlate, similarities
-from tasks.analyses.typology import syntax
 from xalign_models.errors import DataError
+from xalign_models.typology import syntax
 
 LANGUAGES = tuple(f"{code}-Latn" for code in ("eng", "deu", "fra", "spa", "tur", "rus", "eus", "jpn", "fin", "hin"))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.analyses.typology import family, syntax
 from xalign_models.errors import LanguageError
+from xalign_models.typology import family, syntax
 
 
 def test_families(uriel):

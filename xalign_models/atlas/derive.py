@@ -1,0 +1,229 @@
+"""Condense public results to means by language: ``python -m xalign_models.atlas.derive SCORES MODELS [OUTPUT]``."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xalign_models.atlas.imported import Imported, PublicResult, read_public
+from xalign_models.atlas.table import DATA, KINDS, Atlas, Column, PublishedModel, save
+from xalign_models.errors import LanguageError, ResultsError
+from xalign_models.languages import FLORES_200, canonical, is_canonical
+
+SOURCE = {
+    "address": "https://github.com/embeddings-benchmark/results",
+    "commit": "f4cc6c8b365a3c779dbc708d6affe0b0355b2ddf",
+    "date": "2026-08-20",
+    "licence": "CC0-1.0",
+}
+EXCLUDED = {
+    "LinceMTBitextMining": "its text mixes two languages",
+    "PhincBitextMining": "its text mixes two languages",
+    "NeuCLIR2023RetrievalHardNegatives": "its subsets do not name the language of the queries",
+    "CrossLingualSemanticDiscriminationWMT19": "its candidates are perturbed on purpose",
+    "CrossLingualSemanticDiscriminationWMT21": "its candidates are perturbed on purpose",
+}
+FEWEST_MODELS = 10
+"""A column of fewer models is left out of the package: nothing stands beside them."""
+SEVERAL = 10
+"""A model that names so many languages is multilingual."""
+_KINDS = {
+    "BitextMining": "bitext", "Retrieval": "retrieval", "Reranking": "retrieval", "STS": "sts",
+    "Classification": "classification", "Clustering": "classification",
+}  # fmt: skip
+# The public results call Mandarin cmo (Mnong) in MASSIVE, and Hangul Kore.
+_MENDED = {"cmo-Hans": "zho-Hans", "cmo-Hant": "zho-Hant", "kor-Kore": "kor-Hang"}
+_ENGLISH = "eng-Latn"
+
+
+@cache
+def language_code(code: str) -> str | None:
+    """The canonical form of a public result's language code; the code itself where only mteb knows it; else None."""
+    code = _MENDED.get(code, code)
+    if code in FLORES_200:
+        return code
+    try:
+        return canonical(code)
+    except LanguageError:
+        return code if is_canonical(code) else None
+
+
+def columns_of(results: Iterable[PublicResult], kinds: Mapping[str, str], *, measured: bool = False) -> list[Column]:
+    """Columns of comparable scores, the one of most models first within a task.
+
+    Args:
+        results: At most one per model, task, revision of the text and metric.
+        kinds: ``bitext``, ``retrieval``, ``sts`` or ``classification`` by task; other tasks are left out.
+        measured: Whether the scores are the user's own.
+    """
+    groups: dict[tuple[str, ...], list[PublicResult]] = defaultdict(list)
+    for result in results:
+        if result.task in kinds and result.task not in EXCLUDED and result.metric:
+            splits = {split for split, *_ in result.rows}
+            split = "test" if "test" in splits else min(splits)
+            groups[result.task, result.dataset_revision or "", split, result.metric].append(result)
+    columns = [_column(key, group, kinds[key[0]], measured) for key, group in groups.items()]
+    return sorted(
+        (column for column in columns if column is not None),
+        key=lambda column: (column.task, -len(column.models), column.dataset_revision, column.metric),
+    )
+
+
+def _column(key: tuple[str, ...], results: Sequence[PublicResult], kind: str, measured: bool) -> Column | None:
+    task, dataset_revision, split, metric = key
+    subsets: dict[str, int] = {}
+    places: list[tuple[tuple[str, int], ...]] = []
+    for result in results:
+        for part, subset, codes, _ in result.rows:
+            if part == split and subset not in subsets:
+                subsets[subset] = len(places)
+                places.append(_cells(codes, kind))
+    languages = sorted({language for cells in places for language, _ in cells})
+    if not languages:
+        return None
+    scores = np.full((len(results), len(places)), np.nan)
+    for row, result in enumerate(results):
+        for part, subset, _, score in result.rows:
+            if part == split:
+                scores[row, subsets[subset]] = score
+    totals = np.zeros((len(results), len(languages), len(KINDS)))
+    counts = np.zeros((len(languages), len(KINDS)), dtype=np.int16)
+    order = {language: place for place, language in enumerate(languages)}
+    for place, cells in enumerate(places):
+        for language, cell in cells:
+            totals[:, order[language], cell] += scores[:, place]  # a NaN makes the cell NaN: only whole cells count
+            counts[order[language], cell] += 1
+    with np.errstate(invalid="ignore"):
+        means = totals / counts
+    return Column(
+        task=task,
+        kind=kind,
+        dataset_revision=dataset_revision,
+        split=split,
+        metric=metric,
+        models=tuple(result.model for result in results),
+        revisions=tuple(result.revision for result in results),
+        versions=tuple(result.mteb_version or "" for result in results),
+        languages=tuple(languages),
+        counts=counts,
+        scores=np.where(counts > 0, means, np.nan),
+        measured=measured,
+    )
+
+
+def _cells(codes: Sequence[str], kind: str) -> tuple[tuple[str, int], ...]:
+    """The cells (language, index in KINDS) that a subset belongs to."""
+    languages = [language_code(code) for code in codes]
+    if not 1 <= len(languages) <= 2 or None in languages:
+        return ()
+    first, second = str(languages[0]), str(languages[-1])
+    if first == second:
+        return ((first, KINDS.index("same")),)
+    if first[:3] == second[:3]:
+        return ()  # one language in two scripts is neither the same text nor another language
+    # mteb names the language of the candidates first in retrieval and that of the queries first in bitext mining.
+    source, target = (second, first) if kind == "retrieval" else (first, second)
+    pairs = [(source, target), (target, source)] if kind == "sts" else [(source, target)]
+    return tuple(cell for pair in pairs for cell in _directed(*pair))
+
+
+def _directed(source: str, target: str) -> tuple[tuple[str, int], ...]:
+    into = "english_into" if source == _ENGLISH else "other_into"
+    leaving = "english_from" if target == _ENGLISH else "other_from"
+    return ((target, KINDS.index(into)), (source, KINDS.index(leaving)))
+
+
+def derive(imported: Imported, metadata: Iterable[Mapping[str, Any]], kinds: Mapping[str, str]) -> Atlas:
+    """The condensed table.
+
+    Args:
+        imported: Public results.
+        metadata: A model revision each, as mteb's registry describes it: name, release_date, n_parameters, embed_dim,
+            license, open_weights, languages, training_datasets.
+        kinds: As in :func:`columns_of`.
+    """
+    columns = [column for column in columns_of(imported.results, kinds) if len(column.models) >= FEWEST_MODELS]
+    tasks = {column.task for column in columns}
+    names = sorted({model for column in columns for model in column.models})
+    merged: dict[str, dict[str, Any]] = defaultdict(dict)
+    for entry in metadata:
+        known = merged[entry["name"]]
+        known.update({key: value for key, value in entry.items() if value is not None and key not in known})
+    models = {name: _model(name, merged[name], tasks) for name in names}
+    several = [codes for entry in merged.values() if len(codes := _languages(entry)) >= SEVERAL]
+    named = Counter(code for codes in several for code in {code[:3] for code in codes})
+    return Atlas(models, tuple(columns), dict(sorted(named.items())), len(several), SOURCE)
+
+
+def _languages(entry: Mapping[str, Any]) -> set[str]:
+    """Languages of people that an entry names; the registry also lists languages of programs."""
+    codes = (
+        text.replace("_", "-").removesuffix("-Code") for text in entry.get("languages") or () if "Code" not in text
+    )
+    return {code for text in codes if (code := language_code(text))}
+
+
+def _model(name: str, entry: Mapping[str, Any], tasks: set[str]) -> PublishedModel:
+    def whole(key: str) -> int | None:
+        value = entry.get(key)
+        return int(value) if isinstance(value, int | float) and 0 < value < math.inf else None
+
+    declared = entry.get("training_datasets")
+    return PublishedModel(
+        name=name,
+        release_date=entry.get("release_date"),
+        parameters=whole("n_parameters"),
+        dimension=whole("embed_dim"),
+        max_tokens=whole("max_tokens"),
+        licence=entry.get("license"),
+        open_weights=entry.get("open_weights"),
+        languages=len(_languages(entry)),
+        trained_on=None if declared is None else tuple(sorted(tasks & {*declared})),
+    )
+
+
+def read_metadata(path: Path) -> list[dict[str, Any]]:
+    """The registry's description of each model revision, from a Parquet file with JSON in each cell."""
+    import pyarrow.parquet as pq
+
+    rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    for row in rows:
+        row.update({key: json.loads(row[key]) for key in row.keys() - {"model", "revision"} if row[key] is not None})
+        row["name"] = row["model"].replace("__", "/", 1)
+    return rows
+
+
+def task_kinds(tasks: Iterable[str]) -> dict[str, str]:
+    """The kind of each task, from mteb's registry; tasks of other types are left out."""
+    import mteb
+
+    types = {task: mteb.get_task(task).metadata.type for task in tasks}
+    return {task: _KINDS[kind] for task, kind in types.items() if kind in _KINDS}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write the table and say on standard error what was left out.
+
+    Raises:
+        ResultsError: An argument is missing.
+    """
+    if len(arguments) not in (2, 3):
+        raise ResultsError("Name the scores, the models' metadata and, if not the package's, the file to write.")
+    scores, models, *output = map(Path, arguments)
+    imported = read_public(scores)
+    atlas = derive(imported, read_metadata(models), task_kinds({result.task for result in imported.results}))
+    save(atlas, output[0] if output else Path(__file__).parent / "data" / DATA)
+    for problem in imported.problems:
+        sys.stderr.write(f"{problem}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

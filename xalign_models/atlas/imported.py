@@ -1,0 +1,310 @@
+"""Public results of mteb as plain data: from a clone, a cache folder of mteb, or a table in Parquet."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xalign_models.errors import ResultsError
+from xalign_models.paths import atomic_write_text
+
+METRICS = ("f1", "precision_at_1", "ndcg_at_10", "v_measure", "cosine_spearman", "map", "accuracy")
+"""Main scores of multilingual tasks, mteb's and ours; where several equal it in as many subsets, the first counts."""
+SIGNED = "cosine_spearman"
+"""The metric that may be negative."""
+SATURATED, FEWEST = 0.5, 50
+"""A result of at least ``FEWEST`` subsets of which more than this share is exactly 1 is implausible."""
+_COLUMNS = (
+    "model", "revision", "mteb_version", "task", "dataset_revision", "split", "subset", "languages", "main_score",
+    "metric",
+)  # fmt: skip
+_NAME = re.compile(r"[^./\\\x00][^/\\\x00]*")
+_METADATA = {"model_meta.json", "xalign.json"}
+
+
+Row = tuple[str, str, tuple[str, ...], float]
+"""Split, subset, the subset's languages as mteb codes them, and the main score."""
+
+
+@dataclass(frozen=True)
+class PublicResult:
+    """The main scores of one revision of a model on one revision of a task's text.
+
+    Attributes:
+        model: The model's hub id, ``org/name``.
+        revision: The model's revision, which is also the folder's name.
+        task: The task's name.
+        mteb_version: The version that scored it; None where the file does not say.
+        dataset_revision: The revision of the text; None where the file does not say.
+        metric: The name of the main score, e.g. ``f1``; empty where no named metric equals it.
+        prompts: The prompts that the model's metadata record; None where they record none.
+        rows: One per subset.
+    """
+
+    model: str
+    revision: str
+    task: str
+    mteb_version: str | None
+    dataset_revision: str | None
+    metric: str
+    prompts: dict[str, str] | None
+    rows: tuple[Row, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Public results that can be used, and one line for everything that was left out."""
+
+    results: tuple[PublicResult, ...]
+    problems: tuple[str, ...]
+
+
+def read_public(path: Path, *, models: Collection[str] = (), tasks: Collection[str] = ()) -> Imported:
+    """Read public results; what is broken, duplicate or impossible is named and left out.
+
+    Args:
+        path: A clone of the public results repository, a cache folder of mteb, its ``results`` folder, or a Parquet
+            file with the columns model, revision, mteb_version, task, dataset_revision, split, subset, languages,
+            main_score and metric.
+        models: Hub ids to keep; none keeps all.
+        tasks: Names of tasks to keep; none keeps all.
+
+    Raises:
+        ResultsError: There is nothing to read.
+    """
+    problems: list[str] = []
+    if path.is_dir():
+        found = _read_folder(path, problems, tasks)
+    elif path.suffix == ".parquet" and path.is_file():
+        found = _read_parquet(path)
+    else:
+        raise ResultsError(f"{path} is neither a folder of results nor a .parquet file.")
+    wanted = (
+        result for result in found if (not models or result.model in models) and (not tasks or result.task in tasks)
+    )
+    results = _without_duplicates(_plausible(wanted, problems), problems)
+    if not results and not problems:
+        raise ResultsError(
+            f"No results under {path}; they lie in results/<org__name>/<revision>/<Task>.json or in a .parquet file."
+        )
+    return Imported(tuple(results), tuple(problems))
+
+
+def _read_parquet(path: Path) -> Iterator[PublicResult]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path, columns=list(_COLUMNS))
+    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError, ValueError) as error:
+        raise ResultsError(f"{path} is no table of results with the columns {', '.join(_COLUMNS)}.") from error
+    codes, names = {}, {}
+    for column in _COLUMNS:
+        if column != "main_score":
+            values = table.column(column).combine_chunks()
+            encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+            # Missing values get the index -1, which is the None at the end of the names.
+            codes[column] = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+            names[column] = [*encoded.dictionary.to_pylist(), None]
+    scores = table.column("main_score").to_numpy().astype(np.float64)
+    keys = ("model", "revision", "task", "dataset_revision", "mteb_version")
+    order = np.lexsort([codes[key] for key in keys])
+    changes = np.any([np.diff(codes[key][order]) != 0 for key in keys], axis=0)
+    languages = [tuple((text or "").split()) for text in names["languages"]]
+    for part in np.split(order, np.flatnonzero(changes) + 1) if len(order) else ():
+        first = {key: names[key][codes[key][part[0]]] for key in keys}
+        metrics = Counter(names["metric"][code] for code in codes["metric"][part])
+        yield PublicResult(
+            model=first["model"].replace("__", "/", 1),
+            revision=first["revision"],
+            task=first["task"],
+            mteb_version=first["mteb_version"],
+            dataset_revision=first["dataset_revision"],
+            # The table has one metric a row: a subset in which all is right has F1 equal to accuracy.
+            metric="f1" if "f1" in metrics else _metric(metrics),
+            prompts=None,
+            rows=tuple(
+                (names["split"][split], names["subset"][subset], languages[language], score)
+                for split, subset, language, score in zip(
+                    codes["split"][part], codes["subset"][part], codes["languages"][part], scores[part].tolist(),
+                    strict=True,
+                )
+            ),
+        )  # fmt: skip
+
+
+def _metric(counts: Mapping[str | None, int]) -> str:
+    """The metric that equals the main score in most rows; empty if none of METRICS does."""
+    known = [name for name in METRICS if counts.get(name)]
+    return max(known, key=lambda name: counts[name], default="")
+
+
+def _read_folder(path: Path, problems: list[str], tasks: Collection[str]) -> Iterator[PublicResult]:
+    root = path / "results" if (path / "results").is_dir() else path
+    prompts: dict[Path, dict[str, str] | None] = {}
+    for file in sorted(root.glob("*/*/*.json")):
+        if file.name in _METADATA or "__" not in file.parts[-3] or (tasks and file.stem not in tasks):
+            continue
+        if file.parent not in prompts:
+            prompts[file.parent] = _prompts(file.parent / "model_meta.json")
+        try:
+            yield _read_file(file, prompts[file.parent])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            problems.append(f"{'/'.join(file.parts[-3:])}: left out, no whole result ({reason})")
+
+
+def _read_file(path: Path, prompts: dict[str, str] | None) -> PublicResult:
+    data = json.loads(path.read_text(encoding="utf-8"))
+    rows: list[Row] = []
+    metrics: Counter[str | None] = Counter()
+    for split, entries in data["scores"].items():
+        for entry in entries:
+            score = entry["main_score"]
+            metrics.update(name for name in METRICS if entry.get(name) == score)
+            rows.append((split, str(entry["hf_subset"]), tuple(entry["languages"]), float(score)))
+    if not rows:
+        raise ValueError("no scores")
+    return PublicResult(
+        model=path.parts[-3].replace("__", "/", 1),
+        revision=path.parts[-2],
+        task=path.stem,
+        mteb_version=data.get("mteb_version"),
+        dataset_revision=data.get("dataset_revision"),
+        metric=_metric(metrics),
+        prompts=prompts,
+        rows=tuple(rows),
+    )
+
+
+def _prompts(path: Path) -> dict[str, str] | None:
+    """The prompts in a model's metadata; None if there are none or the file cannot be read."""
+    try:
+        prompts = json.loads(path.read_text(encoding="utf-8"))["loader_kwargs"]["model_prompts"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return prompts if isinstance(prompts, dict) else None
+
+
+def _plausible(results: Iterable[PublicResult], problems: list[str]) -> Iterator[PublicResult]:
+    """Results whose scores can be: others are left out, subset by subset or whole."""
+    possible = []
+    implausible = {}
+    for result in results:
+        if not all(map(_NAME.fullmatch, (*result.model.split("/"), result.revision, result.task))):
+            problems.append(f"{result.model} {result.revision} {result.task}: left out, a name that no folder can have")
+            continue
+        least = -1.0 if result.metric == SIGNED else 0.0
+        rows: dict[tuple[str, str], Row] = {}
+        wrong = []
+        for row in result.rows:
+            if not (math.isfinite(row[3]) and least <= row[3] <= 1):
+                wrong.append(f"{row[1]} is {row[3]:g}, not between {least:g} and 1")
+            elif rows.setdefault((row[0], row[1]), row) is not row:
+                wrong.append(f"{row[1]} has several scores; the first counts")
+        if wrong:
+            name = f"{result.model} {result.revision} {result.task}"
+            problems.append(f"{name}: {len(wrong)} of {len(result.rows)} scores left out, e.g. {wrong[0]}")
+        perfect = sum(row[3] == 1 for row in rows.values())
+        if len(rows) >= FEWEST and perfect > SATURATED * len(rows):
+            implausible[_run(result)] = f"{perfect} of {len(rows)} subsets of {result.task} are exactly 1"
+        if rows:
+            possible.append(replace(result, rows=tuple(rows.values())))
+    for result in possible:
+        if _run(result) in implausible:
+            name = f"{result.model} {result.revision} {result.task}"
+            problems.append(
+                f"{name}: left out, in the same run {implausible[_run(result)]}, as if few texts were scored"
+            )
+        else:
+            yield result
+
+
+def _run(result: PublicResult) -> tuple[str | None, ...]:
+    return result.model, result.revision, result.mteb_version
+
+
+def _without_duplicates(results: Iterable[PublicResult], problems: list[str]) -> list[PublicResult]:
+    """One result per model, task, text and metric: the one of most subsets, then of the newest mteb."""
+    groups: dict[tuple[str, ...], list[PublicResult]] = defaultdict(list)
+    for result in results:
+        groups[result.model, result.task, result.dataset_revision or "", result.metric].append(result)
+    kept = []
+    for (model, task, *_), group in sorted(groups.items()):
+        best, *others = sorted(group, key=_preference, reverse=True)
+        kept.append(best)
+        problems += [
+            f"{model} {other.revision} {task}: left out, {best.revision} has the same task" for other in others
+        ]
+    return kept
+
+
+def _preference(result: PublicResult) -> tuple[Any, ...]:
+    version = tuple(int(part) if part.isdigit() else 0 for part in (result.mteb_version or "0").split("."))
+    return len(result.rows), version, result.revision
+
+
+def comparable(results: Iterable[PublicResult]) -> list[dict[str, Any]]:
+    """One row per task, revision of its text and metric: only results of one row can be compared."""
+    groups: dict[tuple[str, ...], list[PublicResult]] = defaultdict(list)
+    for result in results:
+        groups[result.task, result.dataset_revision or "", result.metric].append(result)
+    return [
+        {
+            "task": task,
+            "dataset_revision": revision[:7] or None,
+            "metric": metric or None,
+            "models": len({result.model for result in group}),
+            "subsets": len({row[:2] for result in group for row in result.rows}),
+            "scores": sum(len(result.rows) for result in group),
+        }
+        for (task, revision, metric), group in sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1])))
+    ]
+
+
+def write_results(results: Iterable[PublicResult], root: Path, source: str) -> int:
+    """Write results in mteb's layout, which is also ours: ``<root>/results/<org__name>/<revision>/<Task>.json``.
+
+    Args:
+        results: What :func:`read_public` read.
+        root: The folder that has or gets ``results/``.
+        source: Where the results come from; each model's card says it.
+
+    Returns:
+        The number of files of results.
+    """
+    folders: dict[Path, list[PublicResult]] = defaultdict(list)
+    for result in results:
+        folders[root / "results" / result.model.replace("/", "__", 1) / result.revision].append(result)
+    for folder, group in folders.items():
+        for result in group:
+            atomic_write_text(folder / f"{result.task}.json", json.dumps(_content(result), ensure_ascii=False))
+        if not (folder / "model_meta.json").exists():
+            meta: dict[str, Any] = {"name": group[0].model, "revision": group[0].revision, "imported_from": source}
+            if group[0].prompts:
+                meta["loader_kwargs"] = {"model_prompts": group[0].prompts}
+            atomic_write_text(folder / "model_meta.json", json.dumps(meta, indent=2, ensure_ascii=False) + "\n")
+    return sum(map(len, folders.values()))
+
+
+def _content(result: PublicResult) -> dict[str, Any]:
+    scores: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for split, subset, languages, score in result.rows:
+        named = {result.metric: score} if result.metric else {}
+        scores[split].append({**named, "main_score": score, "hf_subset": subset, "languages": languages})
+    return {
+        "dataset_revision": result.dataset_revision,
+        "task_name": result.task,
+        "mteb_version": result.mteb_version,
+        "scores": scores,
+        "evaluation_time": None,
+        "kg_co2_emissions": None,
+    }

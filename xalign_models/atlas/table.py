@@ -1,0 +1,241 @@
+"""The condensed table of public results: means by language, read in a few hundredths of a second without pandas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xalign_models.errors import ResultsError
+
+Floats = npt.NDArray[np.float64]
+
+KINDS = ("same", "english_into", "english_from", "other_into", "other_from")
+"""What a cell of a language L averages. Queries are in the source language, candidates in the target.
+
+``same``: queries and candidates in L. ``english_into``: from English into L. ``english_from``: from L into English.
+``other_into``: into L from each further language. ``other_from``: from L into each further language. English has no
+``english_*``; its pairs are ``other_*``. A similarity has no direction: a pair counts as into and from.
+"""
+DATA = "public_results.npz"
+SCALE = 10_000
+"""Scores are kept as 16-bit integers: ten-thousandths."""
+MISSING = np.iinfo(np.int16).min
+
+
+@dataclass(frozen=True)
+class PublishedModel:
+    """What mteb's registry says of a model.
+
+    Attributes:
+        name: Hub id.
+        release_date: ISO date, or None.
+        parameters: How many, or None where the registry does not say.
+        dimension: Length of its vectors, or None.
+        max_tokens: Longest text that it reads whole, or None.
+        licence: As the registry has it, or None.
+        open_weights: Whether its weights can be downloaded, or None.
+        languages: How many languages the registry names for it.
+        trained_on: Tasks of the table whose training data the model has seen, as its authors declare; None where they
+            declare nothing.
+    """
+
+    name: str
+    release_date: str | None = None
+    parameters: int | None = None
+    dimension: int | None = None
+    max_tokens: int | None = None
+    licence: str | None = None
+    open_weights: bool | None = None
+    languages: int = 0
+    trained_on: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """Scores that can be compared: one task, one revision of its text, one split, one metric.
+
+    Attributes:
+        task: Name of the task.
+        kind: ``bitext``, ``retrieval``, ``sts`` or ``classification`` (which includes clustering).
+        dataset_revision: Revision of the text; empty where the results do not say.
+        split: Split of the text.
+        metric: Name of the main score.
+        models: Names of the models, one per row of ``scores``.
+        revisions: Revision of each model.
+        versions: Version of mteb that scored each model; empty where the results do not say.
+        languages: Canonical codes, one per column of ``scores``.
+        counts: (languages, kinds) number of subsets that a whole cell averages.
+        scores: (models, languages, kinds) means between -1 and 1; NaN where a model lacks any subset of the cell.
+        measured: Whether the scores are the user's own.
+    """
+
+    task: str
+    kind: str
+    dataset_revision: str
+    split: str
+    metric: str
+    models: tuple[str, ...]
+    revisions: tuple[str, ...]
+    versions: tuple[str, ...]
+    languages: tuple[str, ...]
+    counts: npt.NDArray[np.int16]
+    scores: Floats
+    measured: bool = False
+
+    @cached_property
+    def row(self) -> dict[str, int]:
+        """The row of each model."""
+        return {model: row for row, model in enumerate(self.models)}
+
+    def mean(self, *kinds: str) -> Floats:
+        """Means (models, languages) over the subsets of several kinds; kinds that a language lacks do not count.
+
+        ``mean("english_into", "other_into")`` is the mean of all subsets into a language.
+        """
+        chosen = [KINDS.index(kind) for kind in kinds]
+        weights = self.counts[:, chosen].astype(np.float64)
+        # A kind that no model has does not count; one that this model lacks makes the mean NaN.
+        weighted = np.where(weights > 0, self.scores[:, :, chosen] * weights, 0.0)
+        total = weights.sum(axis=1)
+        return np.where(total > 0, weighted.sum(axis=2) / np.maximum(total, 1), np.nan)
+
+    @property
+    def label(self) -> str:
+        """The task, and the revision of its text in short."""
+        return f"{self.task}@{self.dataset_revision[:7]}" if self.dataset_revision else self.task
+
+
+@dataclass(frozen=True, eq=False)
+class Atlas:
+    """The whole table.
+
+    Attributes:
+        models: What the registry says, by name.
+        columns: Comparable scores, the column of most models first within a task.
+        named: Number of multilingual models whose registry entry names a language, by ISO 639-3 code.
+        multilingual: Number of models that name ten languages or more.
+        source: Where the results come from: address, commit, date, licence.
+    """
+
+    models: dict[str, PublishedModel]
+    columns: tuple[Column, ...]
+    named: dict[str, int]
+    multilingual: int
+    source: dict[str, str]
+
+    def column(self, task: str, dataset_revision: str = "") -> Column:
+        """The column of a task: of a revision of its text (its beginning is enough), or the one of most models.
+
+        Raises:
+            ResultsError: There is none.
+        """
+        for column in self.columns:
+            if column.task == task and column.dataset_revision.startswith(dataset_revision):
+                return column
+        tasks = ", ".join(sorted({column.task for column in self.columns}))
+        raise ResultsError(f"The atlas has no scores of {task}@{dataset_revision}; it has {tasks}.")
+
+    def low_resource(self, language: str) -> bool:
+        """Whether fewer than a quarter of the multilingual models name the language."""
+        return 4 * self.named.get(language[:3], 0) < self.multilingual
+
+
+def save(atlas: Atlas, path: Path) -> None:
+    """Write the table; the same table gives the same bytes."""
+    header: dict[str, Any] = {
+        "source": atlas.source,
+        "multilingual": atlas.multilingual,
+        "named": atlas.named,
+        "models": [vars(model) for model in atlas.models.values()],
+        "columns": [],
+    }
+    order = {name: place for place, name in enumerate(atlas.models)}
+    revisions = sorted({revision for column in atlas.columns for revision in column.revisions})
+    places = {revision: place for place, revision in enumerate(revisions)}
+    header["revisions"] = revisions
+    arrays = {}
+    for place, column in enumerate(atlas.columns):
+        header["columns"].append(
+            {
+                "about": [column.task, column.kind, column.dataset_revision, column.split, column.metric],
+                "models": [order[model] for model in column.models],
+                "revisions": [places[revision] for revision in column.revisions],
+                "versions": column.versions,
+                "languages": column.languages,
+            }
+        )
+        whole = np.where(np.isnan(column.scores), MISSING, np.rint(np.nan_to_num(column.scores) * SCALE))
+        arrays[f"scores{place}"] = np.ascontiguousarray(whole.astype(np.int16).transpose(2, 1, 0))
+        arrays[f"counts{place}"] = column.counts
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    np.savez_compressed(path, allow_pickle=False, header=np.frombuffer(text, dtype=np.uint8), **arrays)
+
+
+def load_atlas(path: Path | None = None) -> Atlas:
+    """Read the table; by default the one of the package.
+
+    Raises:
+        ResultsError: The file is no such table.
+    """
+    if path is None:
+        return _packaged()
+    try:
+        return _read(path)
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise ResultsError(
+            f"{path} is no table of the atlas; `python -m xalign_models.atlas.derive` makes it."
+        ) from error
+
+
+@cache
+def _packaged() -> Atlas:
+    with as_file(files("xalign_models.atlas") / "data" / DATA) as path:
+        return _read(path)
+
+
+def _read(path: Path) -> Atlas:
+    with np.load(path, allow_pickle=False) as file:
+        header = json.loads(file["header"].tobytes())
+        models = [
+            PublishedModel(**fields | {"trained_on": None if (seen := fields["trained_on"]) is None else tuple(seen)})
+            for fields in header["models"]
+        ]
+        columns = tuple(
+            _column(entry, models, header["revisions"], file[f"scores{place}"], file[f"counts{place}"])
+            for place, entry in enumerate(header["columns"])
+        )
+    return Atlas(
+        {model.name: model for model in models}, columns, header["named"], header["multilingual"], header["source"]
+    )
+
+
+def _column(
+    entry: dict[str, Any],
+    models: Sequence[PublishedModel],
+    revisions: Sequence[str],
+    whole: npt.NDArray[np.int16],
+    counts: npt.NDArray[np.int16],
+) -> Column:
+    scores = np.where(whole == MISSING, np.nan, whole / SCALE).transpose(2, 1, 0)
+    task, kind, dataset_revision, split, metric = entry["about"]
+    return Column(
+        task=task,
+        kind=kind,
+        dataset_revision=dataset_revision,
+        split=split,
+        metric=metric,
+        models=tuple(models[place].name for place in entry["models"]),
+        revisions=tuple(revisions[place] for place in entry["revisions"]),
+        versions=tuple(entry["versions"]),
+        languages=tuple(entry["languages"]),
+        counts=counts,
+        scores=scores,
+    )
