@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from xalign_models.cli.app import Json, Output, out, print_json, split_list
+from xalign_models.errors import ResultsError
 
 if TYPE_CHECKING:
     from xalign_models.evaluation.board import Board
@@ -22,32 +25,53 @@ def add_to(app: typer.Typer) -> None:
     app.command()(leaderboard)
 
 
+class Format(StrEnum):
+    """What a board is printed as."""
+
+    TABLE = "table"
+    TSV = "tsv"
+    CSV = "csv"
+    MARKDOWN = "markdown"
+    LATEX = "latex"
+    JSON = "json"
+
+
 def leaderboard(
     models: Models = None,
     tasks: Tasks = None,
     output: Output = ".",
+    form: Annotated[
+        Format | None, typer.Option("--format", "-f", help="By default a table in a terminal, else TSV.")
+    ] = None,
     json: Json = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
-    published: Annotated[bool, typer.Option(help="With one task: show published numbers beside ours.")] = True,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Short for --format markdown.")] = False,
+    narrow: Annotated[
+        bool, typer.Option("--narrow", help="Markdown: scores and differences alone, without the legend.")
+    ] = False,
+    by_language: Annotated[bool, typer.Option("--by-language", help="With one task: its scores by language.")] = False,
+    published: Annotated[bool, typer.Option(help="By language: show published numbers beside ours.")] = True,
     benchmark: Annotated[
         str | None, typer.Option(help='Tasks of a benchmark, e.g. "XAlign(parallel)" or "XAlign(LUSIFER, te)".')
     ] = None,
 ) -> None:
-    """Models x tasks from the results, with the difference to each model's unaligned backbone; one task in detail."""
+    """Compare models on tasks, with the difference to each model's unaligned backbone."""
+    from xalign_models.evaluation.formats import to_markdown
     from xalign_models.evaluation.leaderboard import detail
     from xalign_models.evaluation.results import read_results
 
     chosen_models, chosen_tasks = split_list(models) or None, split_list(tasks)
-    board = make(chosen_models, chosen_tasks or None, Path(output), benchmark)
-    if json:
-        print_json(board.to_json())
-    elif markdown:
-        out.print(board.to_markdown(), highlight=False, markup=False, soft_wrap=True)
-    else:
-        show(board)
-        if len(chosen_tasks) == 1 and not benchmark:
-            results = read_results(Path(output), tasks=chosen_tasks)
-            show(detail(results, chosen_tasks[0], models=chosen_models, published=published))
+    form = form or (Format.JSON if json else Format.MARKDOWN if markdown or narrow else None)
+    if by_language and (len(chosen_tasks) != 1 or benchmark):
+        raise ResultsError("--by-language shows one task; name it with -t.")
+    boards = [] if by_language else [make(chosen_models, chosen_tasks or None, Path(output), benchmark)]
+    if by_language or (len(chosen_tasks) == 1 and not benchmark and form is None and out.is_terminal):
+        results = read_results(Path(output), tasks=chosen_tasks)
+        boards.append(detail(results, chosen_tasks[0], models=chosen_models, published=published))
+    for board in boards:
+        if narrow:
+            sys.stdout.write(to_markdown(board, narrow=True))
+        else:
+            show(board, form)
 
 
 def make(
@@ -64,7 +88,6 @@ def make(
     Raises:
         ResultsError: No such results, or no such benchmark.
     """
-    from xalign_models.errors import ResultsError
     from xalign_models.evaluation.leaderboard import leaderboard as make_board
     from xalign_models.evaluation.results import read_results
 
@@ -84,6 +107,19 @@ def make(
     return make_board(results, models=models, tasks=tasks)
 
 
-def show(board: Board) -> None:
-    """Print a board as a table."""
-    out.print(board.to_rich())
+def show(board: Board, form: Format | None = None) -> None:
+    """Print a board.
+
+    Args:
+        board: The board.
+        form: None is a table in a terminal and TSV, which other programs read, in a pipe.
+    """
+    from xalign_models.evaluation.formats import FORMATS, to_json
+
+    form = form or (Format.TABLE if out.is_terminal else Format.TSV)
+    if form is Format.TABLE:
+        out.print(board)
+    elif form is Format.JSON:
+        print_json(to_json(board))
+    else:
+        sys.stdout.write(FORMATS[form](board))

@@ -1,21 +1,20 @@
-"""A table of scores: for the terminal, as Markdown and as plain data."""
+"""A table of scores, and how a terminal shows it."""
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from xalign_models.evaluation.escaping import escape
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.text import Text
 
-_LABEL, _NARROW, _HEAD = 40, 18, 10  # characters that row labels, the same where space is short, and headers may have
+_LABEL, _NARROW, HEAD = 40, 18, 10  # characters that row labels, the same where space is short, and headers may have
 
 
 @dataclass(frozen=True)
@@ -26,6 +25,9 @@ class Cell:
         score: In percent.
         difference: To the unaligned backbone over the subsets that both have, in points; None where there is none.
         significant: Whether the difference is; None if it was not tested.
+        low: Lower end of the difference's 95% interval, in points; None if it was not tested.
+        high: Upper end.
+        ranks: Best and worst rank in the column that chance leaves open; None if it was not tested.
         covered: Subsets that both have, when the model lacks some of the backbone's.
         of: Subsets of the backbone, then.
         fitted: Whether the model was fitted on the task's text.
@@ -36,6 +38,9 @@ class Cell:
     score: float
     difference: float | None = None
     significant: bool | None = None
+    low: float | None = None
+    high: float | None = None
+    ranks: tuple[int, int] | None = None
     covered: int | None = None
     of: int | None = None
     fitted: bool = False
@@ -53,10 +58,10 @@ class Cell:
             found.append(f"{self.covered}/{self.of}" if self.of < 1000 else f"{self.covered / self.of:.0%}")
         return found
 
-    def plain(self) -> dict[str, Any]:
-        """The attributes, with numbers free of float noise."""
-        fields = dataclasses.asdict(self)
-        return {key: round(value, 4) if isinstance(value, float) else value for key, value in fields.items()}
+    @property
+    def tied(self) -> bool:
+        """Whether chance may be all that parts it from the best of its column."""
+        return not self.best and self.ranks is not None and self.ranks[0] == 1
 
 
 @dataclass(frozen=True)
@@ -92,17 +97,13 @@ class Board:
     rows: Sequence[Row]
     legend: Sequence[str]
 
-    def to_rich(self) -> RenderableType:
-        """What rich prints, as wide as the console is."""
-        return self
-
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """One table, or several below each other, then the legend."""
         from rich.text import Text
 
         widths = {
             column: 2
-            + _width([*wrap(column, _HEAD), *(line for row in self.rows for line in _lines(row.cells, column))])
+            + _width([*wrap(column, HEAD), *(line for row in self.rows for line in _lines(row.cells, column))])
             for column in self.columns
         }
         room = options.max_width - sum(widths.values())
@@ -116,7 +117,7 @@ class Board:
             piece.append(column)
             used += width
         yield from (self._table(piece, limit), "")
-        yield from (Text(line, style="dim") for line in self.legend)
+        yield from (Text(escape(line), style="dim") for line in self.legend)
 
     def _label_width(self, limit: int) -> int:
         rows = (line for row in self.rows for line in (*wrap(row.group, limit), *_label(row, limit)))
@@ -127,7 +128,7 @@ class Board:
         from rich.table import Table
         from rich.text import Text
 
-        heads = [[self.corner], *(wrap(column, _HEAD) for column in columns)]
+        heads = [[self.corner], *(wrap(column, HEAD) for column in columns)]
         height = max(map(len, heads))
         first, *others = (Text("\n" * (height - len(lines)) + "\n".join(lines)) for lines in heads)
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
@@ -144,35 +145,6 @@ class Board:
             table.add_row(Text("\n".join(_label(row, limit))), *(_styled(row.cells, column) for column in columns))
         return table
 
-    def to_markdown(self) -> str:
-        """A GitHub table, each group under a line with its title, and the legend below it."""
-
-        def text(cell: Cell | None) -> str:
-            if cell is None:
-                return "–"
-            score, *rest = cell.lines()
-            return (f"**{score}**" if cell.best else score) + (f" ({', '.join(rest)})" if rest else "")
-
-        heads = [" ".join(wrap(column, _HEAD)) for column in self.columns]  # a browser breaks lines at spaces alone
-        lines = [[self.corner, *heads], ["---", *["---:"] * len(heads)]]
-        for group, rows in groupby(self.rows, attrgetter("group")):
-            if group:
-                lines.append([f"**{group}**", *[""] * len(heads)])
-            lines += [[row.label, *(text(row.cells.get(column)) for column in self.columns)] for row in rows]
-        table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-        return table + "\n" + "".join(f"- {line}\n" for line in self.legend)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data; scores in percent, differences in points."""
-        return {
-            "columns": list(self.columns),
-            "rows": [
-                {"group": row.group, "name": row.name, "cells": {key: cell.plain() for key, cell in row.cells.items()}}
-                for row in self.rows
-            ],
-            "legend": list(self.legend),
-        }
-
 
 def _lines(cells: Mapping[str, Cell], column: str) -> list[str]:
     return cells[column].lines() if column in cells else ["–"]
@@ -182,8 +154,9 @@ def _styled(cells: Mapping[str, Cell], column: str) -> Text:
     from rich.text import Text
 
     score, *rest = _lines(cells, column)
-    best = column in cells and cells[column].best
-    return Text.assemble((score, "bold green" if best else ""), ("".join(f"\n{line}" for line in rest), "dim"))
+    cell = cells.get(column)
+    style = "bold green" if cell and cell.best else "underline" if cell and cell.tied else ""
+    return Text.assemble((score, style), ("".join(f"\n{line}" for line in rest), "dim"))
 
 
 def _label(row: Row, limit: int) -> list[str]:
@@ -192,6 +165,7 @@ def _label(row: Row, limit: int) -> list[str]:
 
 def wrap(text: str, width: int, indent: str = "") -> list[str]:
     """Lines broken at spaces and, if it is too long, after - / __ and at the humps of a task's name."""
+    text = escape(text)
     if len(text) > width:
         text = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])|(?<=[A-Z]{2})(?=[A-Z][a-z])", " ", text)
         text = re.sub(r"(-|/|__)(?=\w)", r"\1 ", text)

@@ -8,8 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from statistics import fmean
 
+import numpy as np
+
 from xalign_models.errors import ModelError, ResultsError
 from xalign_models.evaluation.board import Board, Cell, Row
+from xalign_models.evaluation.intervals import half_width, rank_intervals, shares
 from xalign_models.evaluation.results import (
     MAIN,
     Published,
@@ -65,6 +68,9 @@ def leaderboard(
                 columns.append(column)
                 widest = max(rivals, key=lambda key: len(key[1]))
                 _mark_best([rows[name].cells for name in rivals[widest]], column)
+                if hits:
+                    tables = {name: results.tables[name, task] for name in rivals[widest]}
+                    _mark_ranks(rows, column, tables, widest[1], hits)
     if not columns:
         known = sorted({name for table in results.tables.values() for name in table.metrics})
         raise ResultsError(f"No readable result has {metric!r}; there are {', '.join(known) or 'no readable results'}.")
@@ -140,12 +146,14 @@ def _cell(table: TaskScores, base: TaskScores | None, metric: str, pattern: str,
         cell = dataclasses.replace(cell, covered=len(common), of=len(theirs))
     if not common:
         return cell
+    difference = 100 * fmean(mine[subset] - theirs[subset] for subset in common)
+    cell = dataclasses.replace(cell, difference=difference)
     gaps = hits.gaps(table, base, common) if hits else None
-    return dataclasses.replace(
-        cell,
-        difference=100 * fmean(mine[subset] - theirs[subset] for subset in common),
-        significant=None if gaps is None else sign_flip_test(gaps) < ALPHA,
-    )
+    if gaps is None:
+        return cell
+    half = 100 * half_width(gaps)
+    significant = sign_flip_test(gaps) < ALPHA
+    return dataclasses.replace(cell, significant=significant, low=difference - half, high=difference + half)
 
 
 def _mark_best(rows: Sequence[dict[str, Cell]], column: str) -> None:
@@ -153,6 +161,19 @@ def _mark_best(rows: Sequence[dict[str, Cell]], column: str) -> None:
     top = max(round(cells[column].score, 1) for cells in rows)
     for cells in rows:
         cells[column] = dataclasses.replace(cells[column], best=round(cells[column].score, 1) == top)
+
+
+def _mark_ranks(
+    rows: Mapping[str, Row], column: str, tables: Mapping[str, TaskScores], subsets: Collection[str], hits: Items
+) -> None:
+    """The ranks that chance leaves open, among the models of which outcomes are there; none without the best."""
+    known = {name: row for name, table in tables.items() if (row := shares(hits.outcomes(table), subsets)) is not None}
+    best = {name for name in tables if rows[name].cells[column].best}
+    if len(known) < 2 or not best <= known.keys() or len({len(row) for row in known.values()}) > 1:
+        return
+    for name, ranks in zip(known, rank_intervals(np.stack(list(known.values()))), strict=True):
+        cells = rows[name].cells
+        cells[column] = dataclasses.replace(cells[column], ranks=ranks)
 
 
 _FITTED = "†: the model was fitted or trained on text of this task."
@@ -191,6 +212,11 @@ def _legend(rows: Sequence[Row], metric: str) -> list[str]:
         lines.append(
             f"~: the difference may be chance (p >= {ALPHA} in a paired sign-flip test over the sentences; each "
             "comparison by itself)."
+        )
+    if any(cell.tied for _, cell in cells):
+        lines.append(
+            "Underlined: cannot be told apart from the best (all pairs of the column's models tested over the "
+            "sentences, Holm's correction)."
         )
     if tested and (untested := sorted(compared - tested)):
         lines.append(f"Not tested, having no score per sentence: {', '.join(untested)}.")

@@ -14,6 +14,7 @@ from rich.console import Console
 from scipy.stats import binomtest
 
 from xalign_models.errors import ResultsError
+from xalign_models.evaluation.formats import to_json, to_markdown
 from xalign_models.evaluation.leaderboard import detail, leaderboard
 from xalign_models.evaluation.results import read_results
 from xalign_models.evaluation.significance import sign_flip_test
@@ -28,7 +29,7 @@ def cells(board):
 
 def printed(board, width: int) -> str:
     console = Console(width=width, file=io.StringIO(), color_system=None)
-    console.print(board.to_rich())
+    console.print(board)
     return console.file.getvalue()
 
 
@@ -376,13 +377,13 @@ def test_it_fits_and_nothing_is_cut(put, tmp_path, width: int) -> None:
 
 def test_markdown_and_json_say_the_same(put, tmp_path) -> None:
     board = many(put, tmp_path)
-    head, rule, *rows = [line for line in board.to_markdown().splitlines() if line.startswith("|")]
+    head, rule, *rows = [line for line in to_markdown(board).splitlines() if line.startswith("|")]
     assert {line.count("|") for line in (head, rule, *rows)} == {len(board.columns) + 2}
-    assert "| lsar | **52.0** (+2.0) |" in board.to_markdown()
+    assert "| lsar | **52.0** (+2.0) |" in to_markdown(board)
     assert [line.count("**") for line in rows if line.startswith("| **")] == [2] * len(
         {row.group for row in board.rows}
     )
-    plain = json.loads(json.dumps(board.to_json()))
+    plain = json.loads(json.dumps(to_json(board)))
     assert sum(len(row["cells"]) for row in plain["rows"]) == 24
     for row, line in zip(plain["rows"], (line for line in rows if not line.startswith("| **")), strict=True):
         scores = [f"{row['cells'][column]['score']:.1f}" for column in plain["columns"]]

@@ -1,0 +1,35 @@
+"""Names from results, cards and files, made safe to show: they may be anyone's, and may be hostile."""
+
+from __future__ import annotations
+
+import html
+from typing import Literal
+
+_COMMAND = {"%": "%25", ":": "%3A", ",": "%2C"}
+"""What ends a property of a GitHub workflow command, and how GitHub has it written."""
+
+Form = Literal["terminal", "html", "markdown", "github"]
+
+
+def escape(text: str, form: Form = "terminal") -> str:
+    r"""``text`` on one line, with nothing in it that acts on what shows it.
+
+    Characters that do not print (control, bidirectional, zero-width, line separators, lone surrogates, private use)
+    become ``\x1b``, ``\u202e`` and the like in every form. Letters of all scripts stay.
+
+    Args:
+        text: A name, a subset, a message.
+        form: ``terminal`` does no more; ``html`` escapes markup, for XML and attributes too; ``markdown`` makes a code
+            span, in which nothing is markup, that a table's cell may hold; ``github`` is for workflow commands.
+    """
+    shown = "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )
+    match form:
+        case "html":
+            return html.escape(shown)
+        case "markdown":
+            return f"`{shown.replace('`', chr(92) + 'x60').replace('|', chr(92) + '|')}`" if shown else ""
+        case "github":
+            return "".join(_COMMAND.get(character, character) for character in shown)
+    return shown

@@ -1,0 +1,85 @@
+"""95% intervals of differences and the ranks that chance leaves open, from outcomes sentence by sentence.
+
+A model's score on a task is the sum of its sentences' shares: the mean over subsets of the mean over sentences.
+Sentence i of every subset is one unit, because multi-parallel text says the same in all languages; copies of the same
+evidence in many language pairs do not count as more evidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+import numpy as np
+import numpy.typing as npt
+
+from xalign_models.evaluation.significance import ALPHA, Outcomes
+
+Z = 1.959964
+"""Two-sided 95% quantile of the normal distribution."""
+
+
+def shares(outcomes: Outcomes, subsets: Collection[str]) -> npt.NDArray[np.float64] | None:
+    """(n,) each sentence's share in the mean over ``subsets``, which is the sum of the shares.
+
+    Args:
+        outcomes: By subset, (sentences,) in [0, 1]; see :class:`xalign_models.evaluation.significance.Items`.
+        subsets: Those that the mean is over; None is returned if one of them has no outcomes.
+    """
+    if not subsets or not set(subsets) <= outcomes.keys():
+        return None
+    total = np.zeros(max(len(outcomes[subset]) for subset in subsets))
+    for subset in subsets:
+        n = len(outcomes[subset])
+        total[:n] += outcomes[subset] / (n * len(subsets))
+    return total
+
+
+def half_width(gaps: npt.NDArray[np.float64]) -> float:
+    """Half the width of the 95% interval of the sum of paired differences.
+
+    The normal limit of the bootstrap over sentences: the sum of n differences has the variance
+    ``n / (n - 1) * sum (g_i - mean g)^2``.
+
+    Args:
+        gaps: (n,) each sentence's share in the difference; see
+            :meth:`xalign_models.evaluation.significance.Items.gaps`.
+
+    Returns:
+        In the unit of ``gaps``; infinite for fewer than two sentences.
+    """
+    n = len(gaps)
+    return Z * math.sqrt(n / (n - 1) * float(np.square(gaps - gaps.mean()).sum())) if n > 1 else math.inf
+
+
+def rank_intervals(shares: npt.NDArray[np.float64]) -> list[tuple[int, int]]:
+    """Best and worst rank of each model that chance leaves open.
+
+    All pairs of models are compared by the sign-flip test in its normal limit, with Holm's correction for their number.
+    A model's best rank is one more than the number of models that are better beyond chance; its worst rank is the
+    number of models less those that are worse beyond chance.
+
+    Args:
+        shares: (models, n) each sentence's share in each model's score.
+
+    Returns:
+        (best, worst) of each model, from 1.
+    """
+    models = len(shares)
+    scores = shares.sum(axis=1)
+    products = shares @ shares.T
+    squares = np.diag(products)
+    variances = np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0)
+    ahead = scores[:, None] - scores[None, :]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = np.where(np.abs(ahead) > 1e-12, np.abs(ahead) / np.sqrt(variances), 0.0)
+    rows, columns = np.triu_indices(models, k=1)
+    p_values = np.array([math.erfc(value / math.sqrt(2)) for value in z[rows, columns]])
+    sure = np.zeros((models, models), dtype=bool)
+    for position, index in enumerate(np.argsort(p_values, kind="stable")):
+        if p_values[index] * (len(p_values) - position) >= ALPHA:
+            break
+        sure[rows[index], columns[index]] = sure[columns[index], rows[index]] = True
+    better = (sure & (ahead < 0)).sum(axis=1)
+    worse = (sure & (ahead > 0)).sum(axis=1)
+    return [(1 + int(above), models - int(below)) for above, below in zip(better, worse, strict=True)]
