@@ -19,7 +19,6 @@ from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
 from xalign_models.languages import display_name
 from xalign_models.training.lira.candidates import Candidates, CandidateSource
-from xalign_models.training.lira.chrf import chrf
 from xalign_models.training.lira.edits import Corruption, corrupt
 
 if TYPE_CHECKING:
@@ -103,10 +102,15 @@ def against_each_other(module: LiRA, texts: list[str], english: list[str], langu
         return pd.DataFrame()
     found = source(texts, [language] * len(texts))
     liked = module.opinions(texts, found).log_probabilities
+    try:
+        from sacrebleu.metrics.chrf import CHRF
+    except ImportError:
+        raise DataError("chrF is sacrebleu's: pip install 'xalign[train]'.") from None
+    chrf = CHRF()
     rows = []
     for row in (found.mask.sum(dim=1) > 1).nonzero()[:, 0].tolist():
         places = found.mask[row].nonzero()[:, 0].tolist()
-        quality = np.array([chrf(found.texts[row][k], english[row]) for k in places])
+        quality = np.array([chrf.sentence_score(found.texts[row][k], [english[row]]).score for k in places])
         opinion = liked[row, places].numpy()
         varies = np.ptp(quality) > 0 and np.ptp(opinion) > 0
         rows.append({

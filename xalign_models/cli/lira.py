@@ -162,6 +162,7 @@ def lira(
     from xalign_models.models import registry
     from xalign_models.training.lira import run
     from xalign_models.training.lira.config import Ablation, load_config
+    from xalign_models.training.processes import is_main_process
 
     if ablate is not None and ablate not in PARTS:
         raise ModelError(f"--ablate {ablate}: one of {', '.join(PARTS)}.")
@@ -186,7 +187,8 @@ def lira(
             _check_output(source)
             run.train_arca(read, source, device)
         spec = run.train_lasr(read, source, output, device)
-    out.print(f"{spec.name}: {output}", highlight=False, soft_wrap=True)
+    if is_main_process():
+        out.print(f"{spec.name}: {output}", highlight=False, soft_wrap=True)
 
 
 def variant(

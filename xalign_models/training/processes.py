@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def is_main_process() -> bool:
@@ -15,6 +19,34 @@ def is_main_process() -> bool:
 def process_count() -> int:
     """How many processes train together."""
     return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def gathered(values: Tensor) -> Tensor:
+    """(n, ...) of every process, one after another, as (n * processes, ...); gradients flow back to each one's own.
+
+    A loss of what is gathered is computed by all processes alike. As they average their gradients, the gradient is
+    that of one process with all rows.
+    """
+    if process_count() == 1:
+        return values
+    from sentence_transformers.util import all_gather_with_grad
+
+    whole: Tensor = all_gather_with_grad(values.contiguous())
+    return whole
+
+
+def own_rows(count: int) -> slice:
+    """The rows of ``count`` gathered ones that are this process' own."""
+    size, rank = count // process_count(), int(os.environ.get("RANK", "0"))
+    return slice(rank * size, (rank + 1) * size)
+
+
+def wait_for_all() -> None:
+    """Return once every process has come to this line."""
+    if process_count() > 1:
+        from accelerate import PartialState
+
+        PartialState().wait_for_everyone()
 
 
 @contextmanager

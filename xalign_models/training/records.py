@@ -18,7 +18,14 @@ from xalign_models.paths import atomic_write_text
 logger = logging.getLogger(__name__)
 
 LOG = "training_log.jsonl"
-"""One JSON object per optimisation step: loss, gradient norm, learning rate, epoch, step, rows, tokens, seconds."""
+"""JSON objects of two kinds, in the order in which they came about.
+
+``step``: an optimisation step's loss, gradient norms (of all and of each part), learning rate, rows and tokens.
+``measure``: what was measured on held-out text, before the first step and after some of the others.
+Both have ``epoch`` (a fraction within one), ``step`` and ``seconds`` since the beginning.
+"""
+STATE = "state.pt"
+"""What a checkpoint has beside the weights, where a method keeps more."""
 WEIGHTS = "trained.safetensors"
 """The trained weights of a checkpoint; the others are the model's that the training begins with."""
 PACKAGES = ("torch", "transformers", "sentence-transformers", "peft", "accelerate")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_models.models import registry
 from xalign_models.specs import ModelSpec
-from xalign_models.training.processes import is_main_process, own_randomness, process_count
+from xalign_models.training.processes import is_main_process, own_randomness, wait_for_all
 from xalign_models.training.records import LOG, claim, is_trained, json_lines, last_checkpoint, versions
-from xalign_models.training.trainer import load_trained
+from xalign_models.training.trainer import is_divided, load_trained
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -57,7 +57,7 @@ def train_once(
         with own_randomness():
             log = fit(model, folder)
     if is_main_process():
-        if fit is not None and process_count() > 1:  # each of which may hold a part of the model only
+        if fit is not None and is_divided(model):
             model = build()
             load_trained(model, last_checkpoint(folder) or folder)
         model.xalign_spec = spec
@@ -70,3 +70,4 @@ def train_once(
         }
         registry.save(model.to("cpu"), output, training=provenance, files={LOG: json_lines(log)})
         shutil.rmtree(folder, ignore_errors=True)
+    wait_for_all()

@@ -1,14 +1,18 @@
-"""sentence-transformers' trainer, stopped and gone on with at will."""
+"""sentence-transformers' trainer, which resumes after an interruption and reads a method's instruments."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from datasets import Dataset
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
@@ -16,10 +20,15 @@ from torch import nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from tqdm.auto import tqdm
 
+from xalign_models import onednn
 from xalign_models.errors import ModelError
 from xalign_models.paths import atomic_write_text
+from xalign_models.training.objective import Collator, Instruments, Objective, ObjectiveLoss
 from xalign_models.training.processes import process_count
-from xalign_models.training.records import LOG, WEIGHTS, json_lines, last_checkpoint
+from xalign_models.training.records import LOG, STATE, WEIGHTS, json_lines, last_checkpoint
+
+Parts = Mapping[str, Sequence[nn.Parameter]]
+"""The trained weights of a model by the part that they belong to."""
 
 
 def arguments(folder: Path, device: str, **options: Any) -> SentenceTransformerTrainingArguments:
@@ -68,6 +77,11 @@ def load_trained(model: nn.Module, checkpoint: Path) -> None:
             one.copy_(_divided(weights[name], one))
 
 
+def is_divided(model: nn.Module) -> bool:
+    """Whether this process has but a part of some weight."""
+    return any(isinstance(one, DTensor) for one in model.parameters())
+
+
 def _divided(weight: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """A whole weight as this process has it."""
     return distribute_tensor(weight, like.device_mesh, like.placements) if isinstance(like, DTensor) else weight
@@ -76,6 +90,26 @@ def _divided(weight: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 def _whole(weight: torch.Tensor) -> torch.Tensor:
     """The inverse of :func:`_divided`, of which each process makes its part."""
     return weight.full_tensor() if isinstance(weight, DTensor) else weight
+
+
+class _Reader(transformers.TrainerCallback):
+    """Reads the instruments when it is time to."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if not state.global_step:
+            self.trainer.evaluate()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        instruments = self.trainer.instruments
+        self.trainer.measured |= instruments.step()
+        control.should_evaluate = bool(instruments.every) and state.global_step % instruments.every == 0
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        every = self.trainer.instruments.every
+        control.should_evaluate = not every or state.global_step % every != 0
 
 
 class Trainer(SentenceTransformerTrainer):
@@ -87,22 +121,61 @@ class Trainer(SentenceTransformerTrainer):
             is put around it for the training alone.
         folder: For checkpoints and the log.
         hint: What to do about a loss that is not finite.
+        instruments: What is read off the training, and kept in its checkpoints.
+        parts: The trained weights by part, of each of which the log has the gradient's norm.
+        rates: Learning rates of the parts that have one of their own.
+        clip_parts: Clip the gradient of each part by itself, rather than that of all together.
         **options: The trainer's own.
     """
 
     def __init__(
-        self, model: SentenceTransformer, *, folder: Path, hint: str, inner: nn.Module | None = None, **options: Any
+        self,
+        model: SentenceTransformer,
+        *,
+        folder: Path,
+        hint: str,
+        inner: nn.Module | None = None,
+        instruments: Instruments | None = None,
+        parts: Parts | None = None,
+        rates: Mapping[str, float] | None = None,
+        clip_parts: bool = False,
+        **options: Any,
     ) -> None:
         super().__init__(model, **options)
         model.base_model_prefix = "none"  # or accelerate takes Normalize for a layer to shard, which it cannot be
         self._inner = model if inner is None else inner
+        self.instruments = instruments or Instruments()
+        self.measured: dict[str, Any] = {}
+        self._parts, self._clip_parts = dict(parts or {}), clip_parts
+        self.args.learning_rate_mapping = _patterns(model, self._parts, rates or {})
         self.remove_callback(transformers.PrinterCallback)
+        self.add_callback(_Reader(self))
         self._folder = folder
         self._hint = hint
         self._start = time.perf_counter()
         self._before: float | None = None
         self._seen = {"rows": 0, "tokens": 0}
         self._bar = tqdm(desc="train", unit=" steps", disable=None if self.is_world_process_zero() else True)
+
+    @classmethod
+    def of(cls, objective: Objective, inner: nn.Module, rows: Mapping[str, Sequence[Any]], **options: Any) -> Trainer:
+        """The trainer of a model by an objective that stands around it.
+
+        Args:
+            objective: What is minimised, and read.
+            inner: The model that is written in the end.
+            rows: Columns of the training set, for ``objective.collate``.
+            **options: As the class takes them.
+        """
+        return cls(
+            SentenceTransformer(modules=[objective], device="cpu"),
+            inner=inner,
+            instruments=objective,
+            train_dataset=Dataset.from_dict(dict(rows)),
+            data_collator=Collator(objective),
+            loss=ObjectiveLoss,
+            **options,
+        )
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """None: the card is ours, and that one asks the hub."""
@@ -111,15 +184,24 @@ class Trainer(SentenceTransformerTrainer):
         """Train the model in place, from the last checkpoint on if there is one.
 
         Returns:
-            The log, an entry per optimisation step.
+            The log, see :data:`~xalign_models.training.records.LOG`.
 
         Raises:
             ModelError: The loss is not finite, or a checkpoint cannot be written; the last one is kept.
         """
         checkpoint = last_checkpoint(self._folder)
-        self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        again = any(getattr(one, "is_activation_checkpointing", False) for one in self._inner.modules())
+        with nullcontext() if again else onednn.Linear():  # activations are computed again in another thread
+            self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         self.model.eval()
         return list(self.state.log_history)
+
+    def collect_features(self, inputs: dict[str, Any]) -> tuple[list[dict[str, Any]], Any]:
+        """Columns as sentence-transformers has them, or all features of an objective's batch."""
+        if "features" in inputs:
+            return [inputs["features"]], None
+        features: tuple[list[dict[str, Any]], Any] = super().collect_features(inputs)
+        return features
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """The loss of one batch.
@@ -127,7 +209,8 @@ class Trainer(SentenceTransformerTrainer):
         Raises:
             ModelError: It is not finite.
         """
-        masks = [one for name, one in inputs.items() if name.endswith("attention_mask")]
+        tensors = inputs.get("features", inputs)
+        masks = [one for name, one in tensors.items() if name.endswith("attention_mask")]
         self._seen["rows"] += len(masks[0]) if masks else 0
         self._seen["tokens"] += sum(int(mask.sum()) for mask in masks)
         loss = super().compute_loss(model, inputs, *args, **kwargs)
@@ -135,23 +218,43 @@ class Trainer(SentenceTransformerTrainer):
             raise ModelError(f"The loss is not finite in step {self.state.global_step + 1}; {self._advice()}")
         return loss
 
+    def _clip_grad_norm(self, model: Any) -> Any:
+        """Clip, and keep the norms of the parts' gradients as they were before."""
+        norms = {name: _norm(weights) for name, weights in self._parts.items()}
+        self.measured |= {f"grad_norm_{name}": float(norm) for name, norm in norms.items()}
+        if not self._clip_parts:
+            return super()._clip_grad_norm(model)
+        for weights in self._parts.values():
+            torch.nn.utils.clip_grad_norm_(weights, self.args.max_grad_norm)
+        return torch.stack(list(norms.values())).norm()
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """What the instruments measure, as an entry of the log."""
+        with torch.no_grad():
+            measured = self.instruments.measure()
+        if measured:
+            self.log({"kind": "measure", **measured})
+        return measured
+
     def _advice(self) -> str:
         kept = last_checkpoint(self._folder)
         return f"{self._hint}." + (f" The last good checkpoint is kept in {kept}." if kept else "")
 
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+    def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
         """Add what was read and the seconds so far, those before an interruption too, and write the log to a file."""
-        if "loss" not in logs:  # the summary at the end
+        if "train_runtime" in logs:  # the summary at the end
             self._bar.close()
             return
         if self._before is None:
             self._before = self.state.log_history[-1]["seconds"] if self.state.log_history else 0.0
             self._bar.reset(total=self.state.max_steps)
-        logs |= {**self._seen, "seconds": round(self._before + time.perf_counter() - self._start, 1)}
-        self._seen = dict.fromkeys(self._seen, 0)
+        logs["seconds"] = round(self._before + time.perf_counter() - self._start, 1)
+        if "kind" not in logs:
+            logs = {"kind": "step", **logs, **self._seen, **self.measured}
+            self._seen, self.measured = dict.fromkeys(self._seen, 0), {}
+            self._bar.update(self.state.global_step - self._bar.n)
+            self._bar.set_postfix(loss=f"{logs['loss']:.3f}")
         super().log(logs, start_time)
-        self._bar.update(self.state.global_step - self._bar.n)
-        self._bar.set_postfix(loss=f"{logs['loss']:.3f}")
         if self.is_world_process_zero():
             atomic_write_text(self._folder / LOG, json_lines(self.state.log_history))
 
@@ -186,6 +289,23 @@ class Trainer(SentenceTransformerTrainer):
         folder = Path(output_dir or self._folder)
         folder.mkdir(parents=True, exist_ok=True)
         save_file({name: one.contiguous() for name, one in trained.items()}, folder / WEIGHTS)
+        if state := self.instruments.state():
+            torch.save(state, folder / STATE)
 
     def _load_from_checkpoint(self, checkpoint_path: str, model: Any = None) -> None:
         load_trained(self._inner, Path(checkpoint_path))
+        state = Path(checkpoint_path, STATE)
+        if state.is_file():
+            self.instruments.restore(torch.load(state, weights_only=True, map_location="cpu"))
+
+
+def _norm(weights: Sequence[nn.Parameter]) -> torch.Tensor:
+    """Norm of the gradients of weights, which may be divided among processes."""
+    return _whole(torch.nn.utils.get_total_norm([one.grad for one in weights if one.grad is not None])).cpu()
+
+
+def _patterns(whole: nn.Module, parts: Parts, rates: Mapping[str, float]) -> dict[str, float]:
+    """The parts' own learning rates, by an expression for the names that their weights have in ``whole``."""
+    names = {weight: name for name, weight in whole.named_parameters() if weight.requires_grad}
+    own = {part: [re.escape(names[one]) for one in weights] for part, weights in parts.items() if part in rates}
+    return {f"(^|[.])({'|'.join(found)})$": rates[part] for part, found in own.items() if found}

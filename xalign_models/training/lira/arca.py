@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,12 +16,15 @@ from xalign_models.training.lira.adaptor import CollapseMonitor, anchor_loss, co
 from xalign_models.training.lira.candidates import Candidates, CandidateSource
 from xalign_models.training.lira.config import ArcaConfig
 from xalign_models.training.lira.data import MEASURED, Text
-from xalign_models.training.lira.loop import Metrics
 from xalign_models.training.lira.module import LiRA, unpack
 from xalign_models.training.lira.network import Choice
+from xalign_models.training.objective import Objective
+from xalign_models.training.processes import gathered, own_rows
 
 CENTRED = 2048
 """Most translations, about, whose mean token is the origin."""
+STEP = ("loss", "policy_loss", "anchor_loss", "reward")
+"""What each step measures that the history keeps."""
 
 
 class Examples(NamedTuple):
@@ -43,11 +47,11 @@ class Examples(NamedTuple):
         )
 
 
-class Arca:
-    """The stage, for :func:`xalign_models.training.lira.loop.run`.
+class Arca(Objective):
+    """The objective of the stage; a row is the number of an example.
 
     Args:
-        module: The model; its encoder, adaptor and actor are trained in place.
+        module: The model, on its device; its encoder, adaptor and actor are trained in place.
         examples: To train on.
         held_out: To measure on; texts that no example has.
         config: Hyperparameters.
@@ -57,6 +61,7 @@ class Arca:
     """
 
     def __init__(self, module: LiRA, examples: Examples, held_out: Examples, config: ArcaConfig) -> None:
+        super().__init__()
         if not examples.candidates.mask.any():
             raise ModelError(
                 "No text of stage arca has a translation: name design.translators, or arca.extra, e.g. "
@@ -64,25 +69,22 @@ class Arca:
             )
         self.module, self.examples, self.config = module, examples, config
         self.held_out = held_out.rows(range(0, len(held_out.texts), max(1, len(held_out.texts) // MEASURED)))
-        self.epochs, self.max_steps, self.seed = config.epochs, config.max_steps, config.seed
         network = module.network
         if module.design.centre:
             self._fit_centre()
-        network.actor.requires_grad_(True)
-        network.adaptor.requires_grad_(True)
-        trained = list(_encoder_weights(network.encoder, config)) if config.encoder_rate else []
-        for name, weight in trained:
-            weight.requires_grad_(True)
-            network.tuned.add(f"encoder.{name}")
-        parts: list[tuple[Sequence[nn.Parameter], float]] = [
-            (list(network.actor.parameters()), config.actor_rate),
-            ([weight for _, weight in trained], config.encoder_rate),
-            (list(network.adaptor.parameters()), config.adaptor_rate),
-        ]
-        self.optimizers = [torch.optim.Adam(weights, rate) for weights, rate in parts if weights]
+        encoder = list(_encoder_weights(network.encoder, config)) if config.encoder_rate else []
+        network.tuned |= {f"encoder.{name}" for name, _ in encoder}
+        self.parts: dict[str, list[nn.Parameter]] = {
+            "actor": list(network.actor.parameters()),
+            "encoder": [weight for _, weight in encoder],
+            "adaptor": list(network.adaptor.parameters()),
+        }
+        for weights in self.parts.values():
+            for weight in weights:
+                weight.requires_grad_(True)
         self.monitor = CollapseMonitor()
         self.draws = torch.Generator().manual_seed(config.seed)
-        self._batches: list[list[int]] = []
+        self._measured: dict[str, Any] = {}
         self._meanings = self._translated_meanings()
 
     def _fit_centre(self) -> None:
@@ -97,50 +99,49 @@ class Arca:
             {name: one.to(device) for name, one in batch.items() if torch.is_tensor(one)} for batch in tokenized
         )
 
-    def batches(self, epoch: int) -> int:
-        """The examples in a new order."""
-        order = torch.randperm(
-            len(self.examples.texts), generator=torch.Generator().manual_seed(self.seed * 1009 + epoch)
-        ).tolist()
-        size = self.config.batch_size
-        self._batches = [order[start : start + size] for start in range(0, len(order), size)]
-        return len(self._batches)
+    def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Texts and candidates of examples, tokenised."""
+        return self._features(self.examples.rows([row["row"] for row in rows]))
 
-    def step(self, index: int) -> Metrics:
-        """Eq. 9: ``L = L_RL + eta L_anchor``, the anchor on the candidate that was drawn."""
-        self.module.network.train()
-        batch = self.examples.rows(self._batches[index])
-        choice, mask, scores = self._choose(batch)
-        action = actors.sample(choice.log_probabilities, self.draws)
-        rewards = actors.reward(scores, choice.similarity, self.config.reward)
-        policy = actors.policy_loss(choice.log_probabilities, action, rewards, mask, baseline=self.config.baseline)
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """Eq. 9: ``L = L_RL + eta L_anchor``, the anchor on the candidate that was drawn.
+
+        All processes' texts are one batch: each process draws for all of them, alike.
+        """
+        text, candidates, scores, mask = unpack(features)
+        choice = self.module.network.choose(text, candidates, scores, mask)
+        log_probabilities, similarity = gathered(choice.log_probabilities), gathered(choice.similarity)
+        scores, mask = gathered(scores), gathered(mask.to(torch.uint8)).bool()
+        action = actors.sample(log_probabilities, self.draws)
+        rewards = actors.reward(scores, similarity, self.config.reward)
+        policy = actors.policy_loss(log_probabilities, action, rewards, mask, baseline=self.config.baseline)
         some = mask.any(dim=1)  # a text without a translation has nothing to be anchored to
-        multilingual, english = self._sentences(choice, action)
-        anchor = anchor_loss(multilingual[some], english[some])
-        loss = policy + self.config.eta * anchor
-        for optimizer in self.optimizers:
-            optimizer.zero_grad()
-        if loss.requires_grad:
-            loss.backward()  # type: ignore[no-untyped-call]
-        for optimizer in self.optimizers:
-            torch.nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], self.config.clip)
-            optimizer.step()
-        self.monitor.update(multilingual[some], english[some])
-        contested = mask.sum(dim=1) > 1
-        taken = rewards.gather(1, action[:, None])[:, 0][contested]
-        return {
-            "loss": float(loss.detach()),
+        own = self._sentences(choice, action[own_rows(len(action))])
+        multilingual, english = (gathered(side)[some] for side in own)
+        anchor = anchor_loss(multilingual, english)
+        self.monitor.update(multilingual.detach(), english.detach())
+        taken = rewards.gather(1, action[:, None])[:, 0][mask.sum(dim=1) > 1]
+        self._measured = {
             "policy_loss": float(policy.detach()),
             "anchor_loss": float(anchor.detach()),
             "reward": float(taken.mean()) if len(taken) else None,
         }
+        return {**features, "loss": policy + self.config.eta * anchor}
+
+    def step(self) -> dict[str, Any]:
+        """The two losses, and the mean reward where there was a choice."""
+        return self._measured
+
+    def _features(self, batch: Examples) -> dict[str, Any]:
+        """Texts and candidates as :func:`~xalign_models.training.lira.module.unpack` takes them."""
+        features = self.module.tokenize_candidates(batch.candidates)
+        texts = self.module.tokenize_texts(batch.texts)
+        return features | {f"text.{name}": one for name, one in texts.items() if torch.is_tensor(one)}
 
     def _choose(self, batch: Examples) -> tuple[Choice, Tensor, Tensor]:
         """Both paths of a batch, the mask and the scores of its candidates."""
-        network, module = self.module.network, self.module
-        features = module.tokenize_candidates(batch.candidates)
-        features |= {f"text.{name}": one for name, one in module.tokenize_texts(batch.texts).items()}
-        features = {name: one.to(network.device) if torch.is_tensor(one) else one for name, one in features.items()}
+        network = self.module.network
+        features = {name: one.to(network.device) for name, one in self._features(batch).items()}
         text, candidates, scores, mask = unpack(features)
         return network.choose(text, candidates, scores, mask), mask, scores
 
@@ -172,7 +173,7 @@ class Arca:
         return meanings, torch.cat(others).reshape(len(meanings), -1, meanings.shape[1])
 
     @torch.no_grad()
-    def measure(self, epoch: int) -> Metrics:
+    def measure(self) -> dict[str, Any]:
         """Similarity, mismatched similarity, eps1 (eq. 25), eps2 (eq. 28), reward and choice on the held-out texts."""
         self.module.network.eval()
         trained = {"train_similarity": self.monitor.matched, "train_mismatched": self.monitor.mismatched}
@@ -203,18 +204,12 @@ class Arca:
                 "english_mismatched": among.mismatched, **found,
                 "chosen": shares, "collapsed": collapsed or monitor.collapsed}  # fmt: skip
 
-    def state_dict(self) -> dict[str, Any]:
-        """Trained weights, optimisers, and the actor's draws."""
-        network = self.module.network
-        weights = {name: one.detach() for name, one in network.named_parameters() if one.requires_grad}
-        return {"weights": weights, "optimizers": [one.state_dict() for one in self.optimizers],
-                "draws": self.draws.get_state(), "sums": vars(self.monitor)}  # fmt: skip
+    def state(self) -> dict[str, Any]:
+        """The actor's draws, and the sums of the epoch so far."""
+        return {"draws": self.draws.get_state(), "sums": vars(self.monitor)}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
-        self.module.network.load_state_dict(state["weights"], strict=False)
-        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(saved)
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Inverse of :meth:`state`."""
         self.draws.set_state(state["draws"])
         vars(self.monitor).update(state["sums"])
 
@@ -227,6 +222,17 @@ def _encoder_weights(encoder: nn.Module, config: ArcaConfig) -> list[tuple[str, 
     ]
 
 
-def history(log: Sequence[Metrics]) -> list[Metrics]:
-    """The epochs of a log."""
-    return [{key: value for key, value in entry.items() if key != "kind"} for entry in log if entry["kind"] == "epoch"]
+def history(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What was measured before the first and after each epoch, with the means of what the epoch's steps measured."""
+    found: list[dict[str, Any]] = []
+    steps: list[Mapping[str, Any]] = []
+    for entry in log:
+        if entry["kind"] == "step":
+            steps.append(entry)
+            continue
+        columns = {name: [one[name] for one in steps if one.get(name) is not None] for name in STEP}
+        means = {name: sum(values) / len(values) for name, values in columns.items() if values}
+        plain = {name: value for name, value in entry.items() if name != "kind"}
+        found.append({**plain, "epoch": math.ceil(entry["epoch"]), **means})
+        steps = []
+    return found

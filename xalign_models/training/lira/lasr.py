@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import random
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from scipy.stats import pearsonr, spearmanr
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 from tqdm.auto import tqdm
 
 from xalign_models.training.lira.config import LasrConfig
 from xalign_models.training.lira.correlation import similarity
 from xalign_models.training.lira.data import MEASURED, Rated, Search, Split, Text, document_id
-from xalign_models.training.lira.ema import EMA
-from xalign_models.training.lira.loop import Metrics
 from xalign_models.training.lira.module import LiRA, grow, unpack
 from xalign_models.training.lira.ndcg import retrieval_loss
 from xalign_models.training.lira.queues import CorrQueue, DocQueue, candidates, correlation_step
+from xalign_models.training.objective import Objective
+from xalign_models.training.processes import gathered
 
 RECENT, QUANTILE, ENOUGH = 1024, 0.95, 32
 """The absolute threshold of near negatives: a quantile of the scores of recent positives, once there are enough."""
+DECAY = 0.999
+"""The most that a step keeps of the moving average; early ones keep ``(1 + t) / (10 + t)``, to forget the start."""
 
 
 class Streams:
@@ -56,19 +58,21 @@ class Streams:
         return first, second
 
 
-class Lasr:
-    """The stage, for :func:`xalign_models.training.lira.loop.run`.
+class Lasr(Objective):
+    """The objective of the stage; a row is the number of a pair, or, counted on from these, of a query.
+
+    All processes' rows are one batch, and the histories of all processes are alike.
 
     Args:
-        module: The model after stage 1; its fusion is trained in place.
+        module: The model after stage 1, on its device; its fusion is trained in place.
         ranking: Pairs with scores.
         retrieval: Queries with documents.
         config: Hyperparameters.
     """
 
     def __init__(self, module: LiRA, ranking: Split, retrieval: Split, config: LasrConfig) -> None:
+        super().__init__()
         self.module, self.config = module, config
-        self.epochs, self.max_steps, self.seed = config.epochs, config.max_steps, config.seed
         self.ranking, self.retrieval = ranking, retrieval
         self._texts = {document_id(one.document): one.document for one in retrieval.train}
         self.positives: dict[Text, set[str]] = {}
@@ -82,73 +86,67 @@ class Lasr:
             *(text for one in (*retrieval.train, *self.measured_retrieval) for text in one),
         ])  # fmt: skip
         network = module.network
+        lora: list[nn.Parameter] = []
         if config.rank:
             grow(network, rank=config.rank, alpha=config.alpha, seed=config.seed)
-            for name, weight in network.named_parameters():
-                if "lora_" in name:
-                    weight.requires_grad_(True)
-                    network.tuned.add(name)
-        network.fusion.requires_grad_(True)
-        self.weights = [one for one in network.parameters() if one.requires_grad]
-        self.optimizer = torch.optim.AdamW(self.weights, config.rate, weight_decay=0.0)
-        self.average = EMA(network) if config.average else None
+            named = [(name, weight) for name, weight in network.named_parameters() if "lora_" in name]
+            network.tuned |= {name for name, _ in named}
+            lora = [weight for _, weight in named]
+        self.parts = {"lora": lora, "fusion": list(network.fusion.parameters())}
+        self.weights = nn.ParameterList([one for weights in self.parts.values() for one in weights])
+        self.weights.requires_grad_(True)
+        self.average = [AveragedModel(self.weights, avg_fn=_averaged)] if config.average else []  # no weights to train
         self.pairs, self.documents = CorrQueue(config.correlation.max_len), DocQueue(config.loss.max_len)
         self.recent: deque[float] = deque(maxlen=RECENT)
-        self._epoch: list[tuple[list[Rated], list[Search]]] = []
+        self._measured: dict[str, Any] = {}
         self._steps = 0
 
-    def batches(self, epoch: int) -> int:
-        """Both sorts of rows in a new order; the shorter sort begins again where it ends."""
-        draw = random.Random(self.seed * 1009 + epoch)
-        pairs = _batches(self.ranking.train, self.config.ranking_batch, draw)
-        queries = _batches(self.retrieval.train, self.config.retrieval_batch, draw)
-        count = max(len(pairs), len(queries))
-        self._epoch = [
-            (pairs[i % len(pairs)] if pairs else [], queries[i % len(queries)] if queries else []) for i in range(count)
-        ]
-        return count
+    def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """The numbers alone; the streams are made already."""
+        return {"rows": torch.tensor([row["row"] for row in rows])}
 
     def embed(self, texts: Sequence[Text]) -> Tensor:
         """(n, d_m) of unit length."""
         network = self.module.network
         return network.fuse(*self.streams(texts, network.device))
 
-    def step(self, index: int) -> Metrics:
-        """A batch of pairs, eq. 34, and a batch of queries, eq. 44."""
-        self.module.network.train()
-        pairs, queries = self._epoch[index]
-        measured: Metrics = {}
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """The losses of a batch of pairs, eq. 34, and of a batch of queries, eq. 44, added up."""
+        rows, count = features["rows"], len(self.ranking.train)
+        pairs, queries = rows[rows < count], rows[rows >= count] - count
+        self._measured = {}
         loss = torch.zeros((), device=self.module.network.device)
-        if pairs:
-            found = self._rank(pairs)
-            loss = loss + self.config.ranking_weight * found["ranking_loss"]
-            measured |= found
-        if queries:
-            found = self._search(queries)
-            loss = loss + found["retrieval_loss"]
-            measured |= found
-        self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        norm = torch.nn.utils.clip_grad_norm_(self.weights, self.config.clip)
-        self.optimizer.step()
-        if self.average:
-            self.average.update()
+        if len(pairs):
+            loss = loss + self.config.ranking_weight * self._rank(pairs)
+        if len(queries):
+            loss = loss + self._search(queries)
+        return {**features, "loss": loss}
+
+    def step(self) -> dict[str, Any]:
+        """Average the weights, refresh the queue if it is time to, and tell the parts of the loss."""
+        for average in self.average:
+            average.update_parameters(self.weights)
         self._steps += 1
         if self.config.refresh and self._steps % self.config.refresh == 0:
             self._refresh()
-        plain = {name: float(one.detach()) if torch.is_tensor(one) else one for name, one in measured.items()}
-        return {"loss": float(loss.detach()), "grad_norm": float(norm), **plain}
+        return {name: float(one) for name, one in self._measured.items()}
 
-    def _rank(self, batch: Sequence[Rated]) -> Metrics:
-        vectors = self.embed([one.first for one in batch] + [one.second for one in batch])
-        predictions = similarity(vectors[: len(batch)], vectors[len(batch) :])
-        gold = torch.tensor([one.score for one in batch], device=vectors.device)
+    def _both(self, split: Split, rows: Tensor) -> tuple[list[Any], Tensor, Tensor]:
+        """The rows of all processes, and the vectors of both texts of each, which only its process has encoded."""
+        own = [split.train[i] for i in rows.tolist()]
+        first, second = self.embed([one[0] for one in own] + [one[1] for one in own]).chunk(2)
+        return [split.train[i] for i in gathered(rows).tolist()], gathered(first), gathered(second)
+
+    def _rank(self, rows: Tensor) -> Tensor:
+        batch, first, second = self._both(self.ranking, rows)
+        predictions = similarity(first, second)
+        gold = torch.tensor([one.score for one in batch], device=first.device)
         step = correlation_step(self.pairs, predictions, gold, self.config.correlation)
-        return {"ranking_loss": step.loss, "waiting": float(step.waiting), "constant": float(step.constant)}
+        self._measured |= {"ranking_loss": step.loss.detach(), "waiting": step.waiting, "constant": step.constant}
+        return step.loss
 
-    def _search(self, batch: Sequence[Search]) -> Metrics:
-        vectors = self.embed([one.query for one in batch] + [one.document for one in batch])
-        queries, documents = vectors[: len(batch)], vectors[len(batch) :]
+    def _search(self, rows: Tensor) -> Tensor:
+        batch, queries, documents = self._both(self.retrieval, rows)
         ids, languages = [one.document_id for one in batch], [one.document.language for one in batch]
         found = candidates(
             queries, documents, ids, languages, [self.positives[one.query] for one in batch], languages,
@@ -157,8 +155,9 @@ class Lasr:
         terms = retrieval_loss(*found, self.config.loss, self._threshold())
         self.documents.push(ids, languages, documents)
         self.recent.extend(similarity(queries, documents).detach().tolist())
-        return {"retrieval_loss": terms.loss, "ndcg_loss": terms.ndcg, "hinge": terms.hinge,
-                "moments": terms.moments, "near_negatives": terms.near}  # fmt: skip
+        self._measured |= {"retrieval_loss": terms.loss.detach(), "ndcg_loss": terms.ndcg, "hinge": terms.hinge,
+                           "moments": terms.moments, "near_negatives": terms.near}  # fmt: skip
+        return terms.loss
 
     def _threshold(self) -> float:
         """What a negative must score to count as near: nothing does before enough positives were seen."""
@@ -176,11 +175,11 @@ class Lasr:
                 self.documents.push(some, [language] * len(some), self.embed([self._texts[one] for one in some]))
 
     @torch.no_grad()
-    def measure(self, epoch: int) -> Metrics:
+    def measure(self) -> dict[str, Any]:
         """Pearson and Spearman on held-out pairs, top-1 accuracy on held-out queries, with the averaged weights."""
         self.module.network.eval()
-        found: Metrics = {}
-        with self.average.applied() if self.average else nullcontext():
+        found: dict[str, Any] = {}
+        with self._averages():
             if len(self.measured_ranking) > 1:
                 first = self._all([one.first for one in self.measured_ranking])
                 second = self._all([one.second for one in self.measured_ranking])
@@ -200,33 +199,45 @@ class Lasr:
     def _all(self, texts: Sequence[Text], size: int = 64) -> Tensor:
         return torch.cat([self.embed(texts[start : start + size]).cpu() for start in range(0, len(texts), size)])
 
-    def state_dict(self) -> dict[str, Any]:
-        """Trained weights, their average, the optimiser, and all histories."""
-        weights = {name: one.detach() for name, one in self.module.network.named_parameters() if one.requires_grad}
+    @contextmanager
+    def _averages(self) -> Iterator[None]:
+        """The model has the averaged weights inside, and its own again afterwards."""
+        own = [weight.detach().clone() for weight in self.weights]
+        self.finish()
+        try:
+            yield
+        finally:
+            _put(self.weights, own)
+
+    def finish(self) -> None:
+        """Give the model the averaged weights for good."""
+        for average in self.average:
+            _put(self.weights, average.parameters())
+
+    def state(self) -> dict[str, Any]:
+        """The weights' average, and all histories."""
         return {
-            "weights": weights, "optimizer": self.optimizer.state_dict(), "pairs": self.pairs.state_dict(),
-            "documents": self.documents.state_dict(), "recent": list(self.recent), "steps": self._steps,
-            "average": self.average.state_dict() if self.average else None,
+            "pairs": self.pairs.state_dict(), "documents": self.documents.state_dict(), "recent": list(self.recent),
+            "steps": self._steps, "average": [one.state_dict() for one in self.average],
         }  # fmt: skip
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
-        self.module.network.load_state_dict(state["weights"], strict=False)
-        self.optimizer.load_state_dict(state["optimizer"])
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Inverse of :meth:`state`."""
         self.pairs.load_state_dict(state["pairs"])
         self.documents.load_state_dict(state["documents"])
         self.recent.extend(state["recent"])
         self._steps = state["steps"]
-        if self.average:
-            self.average.load_state_dict(state["average"])
-
-    def finish(self) -> None:
-        """Give the model the averaged weights for good."""
-        if self.average and self._steps:
-            self.average.keep()
+        for average, saved in zip(self.average, state["average"], strict=True):
+            average.load_state_dict(saved)
 
 
-def _batches(rows: Sequence[Any], size: int, draw: random.Random) -> list[list[Any]]:
-    order = list(rows)
-    draw.shuffle(order)
-    return [order[start : start + size] for start in range(0, len(order), size)]
+def _averaged(average: Tensor, weight: Tensor, steps: Tensor | int) -> Tensor:
+    """``d a + (1 - d) w``, ``d = min(0.999, (1 + t) / (10 + t))``."""
+    decay = min(DECAY, (1 + int(steps)) / (10 + int(steps)))
+    return average.lerp(weight, 1 - decay)
+
+
+@torch.no_grad()
+def _put(weights: Iterable[Tensor], values: Iterable[Tensor]) -> None:
+    for weight, value in zip(weights, values, strict=True):
+        weight.copy_(value)

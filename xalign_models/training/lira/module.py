@@ -26,6 +26,7 @@ from xalign_models.specs import BackboneSpec
 from xalign_models.training.lira.candidates import Candidates, CandidateSource, at_k
 from xalign_models.training.lira.config import Design
 from xalign_models.training.lira.network import Choice, Features, Network
+from xalign_models.training.processes import process_count
 
 WEIGHTS = "lira.safetensors"
 HISTORY = "arca_epochs.json"
@@ -121,7 +122,7 @@ class LiRA(InputModule):
                 self._check(str(one.translator.spec), one.translator.identity)
             if scores:
                 self._check(str(self.design.critic), scores.critic.identity)
-            self._source = CandidateSource(translations, scores, online=self.online)
+            self._source = CandidateSource(translations, scores, online=self.online and process_count() == 1)
         return self._source
 
     @source.setter

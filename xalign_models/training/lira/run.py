@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from xalign_models import assets
 from xalign_models.backbones import loading
@@ -14,7 +15,7 @@ from xalign_models.configuration import to_mapping
 from xalign_models.errors import ModelError
 from xalign_models.models import registry
 from xalign_models.specs import BackboneSpec, ModelSpec
-from xalign_models.training.lira.config import Ablation, Design, LiraConfig
+from xalign_models.training.lira.config import Ablation, ArcaConfig, Design, LasrConfig, LiraConfig
 from xalign_models.training.lira.data import Split, foreign_texts, rated, searches
 from xalign_models.training.processes import process_count
 from xalign_models.training.session import train_once
@@ -24,14 +25,17 @@ if TYPE_CHECKING:
 
     from xalign_models.training.lira.candidates import CandidateSource
     from xalign_models.training.lira.module import LiRA
+    from xalign_models.training.objective import Objective
 
 HINT = "lower the learning rates, or raise tau"
+CHECKPOINT_STEPS = 50
+"""Optimisation steps from one checkpoint to the next: the most that a killed training has to do again."""
 
 
 def untrained(config: LiraConfig, output: Path, device: str | None = None) -> ModelSpec:
     """Write the fusion as it is before any training; its name is the trained ones' baseline."""
     identity = _identity({"stage": "untrained", "design": to_mapping(config.design)}, config.design)
-    return _train(names(config.design), output, device, "", identity, (), lambda: _begin(config), None)
+    return _train(names(config.design), output, "", identity, (), lambda: _begin(config), None)
 
 
 def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> ModelSpec:
@@ -54,21 +58,24 @@ def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> M
     arca = config.arca
     text = foreign_texts(arca.text, arca.languages, arca.samples, arca.held_out)
 
-    def fit(module: LiRA, folder: Path) -> list[dict[str, Any]]:
+    def fit(model: SentenceTransformer, folder: Path) -> list[dict[str, Any]]:
         from xalign_models.training.lira.arca import Arca, Examples, history
-        from xalign_models.training.lira.loop import run
 
+        args, module = _arguments(model, arca, "arca", folder, device, ("batch_size",))
         source = _with_extra(module, arca.extra)
         train, held_out = (Examples.of(part, source) for part in (text.train, text.held_out))
-        log = run(Arca(module, train, held_out, arca), folder, HINT)
+        objective = Arca(module, train, held_out, arca)
+        rates = {"actor": arca.actor_rate, "encoder": arca.encoder_rate, "adaptor": arca.adaptor_rate}
+        log = _learn(model, objective, objective.parts, rates, len(text.train), args, folder)
         module.history = history(log)
         return log
 
     fields = {"stage": "arca", "design": to_mapping(config.design), "arca": to_mapping(arca)}
     identity = _identity(fields, config.design, text)
     return _train(
-        names(config.design), output, device, config.arca_label, identity, text.datasets, lambda: _begin(config), fit
-    )
+        names(config.design), output, config.arca_label, identity, text.datasets, lambda: _begin(config),
+        None if arca.max_steps == 0 else fit,
+    )  # fmt: skip
 
 
 def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | None = None) -> ModelSpec:
@@ -98,20 +105,26 @@ def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | Non
         module.network.design = dataclasses.replace(module.design, paths=config.design.paths)
         return module
 
-    def fit(module: LiRA, folder: Path) -> list[dict[str, Any]]:
+    def fit(model: SentenceTransformer, folder: Path) -> list[dict[str, Any]]:
         from xalign_models.training.lira.lasr import Lasr
-        from xalign_models.training.lira.loop import run
+        from xalign_models.training.sampling import InOrder
 
-        stage = Lasr(module, ranking, retrieval, lasr)
-        log = run(stage, folder, HINT)
-        stage.finish()
+        args, module = _arguments(model, lasr, "lasr", folder, device, ("ranking_batch", "retrieval_batch"))
+        sorts = [
+            (len(ranking.train), lasr.ranking_batch // process_count()),
+            (len(retrieval.train), lasr.retrieval_batch // process_count()),
+        ]
+        args.batch_sampler = partial(InOrder, sorts=sorts)
+        objective = Lasr(module, ranking, retrieval, lasr)
+        log = _learn(model, objective, objective.parts, {}, sum(rows for rows, _ in sorts), args, folder)
+        objective.finish()
         return log
 
     begun = assets.directory_fingerprint(source)
     fields = {"stage": "lasr", "from": begun, "paths": str(config.design.paths), "lasr": to_mapping(lasr)}
     identity = _identity(fields, None, ranking, retrieval)
     datasets = {*ranking.datasets, *retrieval.datasets, *card["training_datasets"]}
-    return _train(backbones, output, device, label, identity, datasets, begin, fit)
+    return _train(backbones, output, label, identity, datasets, begin, None if lasr.max_steps == 0 else fit)
 
 
 def open_lira(directory: Path) -> LiRA:
@@ -203,29 +216,62 @@ def names(design: Design) -> str:
 def _train(
     names: str,
     output: Path,
-    device: str | None,
     label: str,
     identity: Mapping[str, Any],
     datasets: Sequence[str] | set[str] | frozenset[str],
     begin: Callable[[], LiRA],
-    fit: Callable[[LiRA, Path], list[dict[str, Any]]] | None,
+    fit: Callable[[SentenceTransformer, Path], list[dict[str, Any]]] | None,
 ) -> ModelSpec:
-    if process_count() > 1:
-        raise ModelError("LiRA is trained by one process; start it without `accelerate launch`.")
-    where = loading.pick_device(device)
-
-    def build() -> SentenceTransformer:
-        return _model(begin())
-
-    def on_device(model: Any, folder: Path) -> list[dict[str, Any]]:
-        assert fit is not None
-        return fit(model.to(where)[0], folder)
-
     from xalign_models.training.lira.module import language_prompts
 
     spec = ModelSpec(BackboneSpec(names, str(output), prompts=language_prompts(), tuned=label))
-    train_once(spec, identity, output, datasets, build, on_device if fit else None)
+    train_once(spec, identity, output, datasets, lambda: _model(begin()), fit)
     return spec
+
+
+def _arguments(
+    model: SentenceTransformer, config: ArcaConfig | LasrConfig, stage: str, folder: Path, device: str | None,
+    batches: Sequence[str],
+) -> tuple[Any, LiRA]:  # fmt: skip
+    """The trainer's arguments but for learning rates, and the module on the device that they are for."""
+    from xalign_models.training.sampling import InOrder
+    from xalign_models.training.trainer import arguments
+
+    sizes = {name: getattr(config, name) for name in batches}
+    for name, size in sizes.items():
+        if size % process_count():
+            raise ModelError(
+                f"{stage}.{name} {size} cannot be shared by {process_count()} processes; launch a number that divides "
+                "it."
+            )
+    steps = {"num_train_epochs": config.epochs} if config.max_steps is None else {"max_steps": config.max_steps}
+    args = arguments(
+        folder,
+        loading.pick_device(device),
+        per_device_train_batch_size=sum(sizes.values()) // process_count(),
+        batch_sampler=InOrder,
+        learning_rate=getattr(config, "rate", 0.0),
+        lr_scheduler_type="constant",
+        max_grad_norm=config.clip,
+        seed=config.seed,
+        save_steps=CHECKPOINT_STEPS,
+        **steps,
+    )
+    return args, cast("LiRA", model.to(args.device)[0])
+
+
+def _learn(
+    model: SentenceTransformer, objective: Objective, parts: Mapping[str, Any], rates: Mapping[str, float], rows: int,
+    args: Any, folder: Path,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Train by the trainer; each part's gradient is clipped by itself, as with an optimiser of its own."""
+    from xalign_models.training.trainer import Trainer
+
+    trainer = Trainer.of(
+        objective, model, {"row": range(rows)}, folder=folder, hint=HINT, parts=parts, rates=rates, clip_parts=True,
+        args=args,
+    )  # fmt: skip
+    return trainer.run()
 
 
 def _model(module: LiRA) -> SentenceTransformer:
@@ -247,13 +293,16 @@ def _begin(config: LiraConfig) -> LiRA:
 
 
 def _with_extra(module: LiRA, extra: Sequence[str]) -> CandidateSource:
-    """The module's own candidates and those that there are for the training text alone; made now if need be."""
+    """The module's own candidates and those that there are for the training text alone.
+
+    A lone process makes those that the journals lack; several would each make all of them.
+    """
     from xalign_models.generation.translators import Translations, make_translator
     from xalign_models.training.lira.candidates import CandidateSource
 
     own, device = module.source, str(module.network.device)
     more = [Translations(make_translator(one, device)) for one in extra]
-    return CandidateSource((*own.translations, *more), own.scores, online=True)
+    return CandidateSource((*own.translations, *more), own.scores, online=process_count() == 1)
 
 
 def _identity(fields: Mapping[str, Any], design: Design | None, *texts: Split) -> dict[str, Any]:

@@ -7,12 +7,10 @@ its own causal mask, and the loss is the mean of ``-log p(y_j | BOS, C(X), t, y_
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import torch
-from sentence_transformers.base.modules import Module
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -22,32 +20,52 @@ from xalign_models.errors import DataError, ModelError
 from xalign_models.training.lusifer.attention import attention
 from xalign_models.training.lusifer.connector import join
 from xalign_models.training.lusifer.module import Lusifer
+from xalign_models.training.objective import Objective
 
 
-class StageOne(Module):
-    """The model of stage 1: a batch in, ``features["loss"]`` out.
+class StageOne(Objective):
+    """The objective of stage 1, of rows with ``source``, ``target`` and whether to ``reconstruct``.
 
     Args:
         lusifer: What is trained; its language model is ``writer``'s without the head.
         writer: The language model with its head, frozen.
-        bos: Id of its begin token.
+        tokenizer: The language model's.
+        ends: Ids of its begin and its end token; a target that is cut has no end.
+        limit: Tokens that a target is cut at.
         ratio: Share of the encoder's input tokens that are masked in rows of reconstruction.
 
     Raises:
         ModelError: The encoder's tokenizer has no mask token.
     """
 
-    def __init__(self, lusifer: Lusifer, writer: PreTrainedModel, bos: int, ratio: float = 0.5) -> None:
+    def __init__(
+        self,
+        lusifer: Lusifer,
+        writer: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        ends: tuple[int, int],
+        limit: int,
+        ratio: float = 0.5,
+    ) -> None:
         super().__init__()
-        self.lusifer = lusifer
-        self.writer = writer
-        self.bos = bos
-        self.ratio = ratio
-        tokenizer = lusifer.tokenizer
-        if tokenizer.mask_token_id is None:
+        self.lusifer, self.writer, self.tokenizer = lusifer, writer, tokenizer
+        self.bos, self.eos = ends
+        self.limit, self.ratio = limit, ratio
+        reads = lusifer.tokenizer
+        if reads.mask_token_id is None:
             raise ModelError(f"encoder {lusifer.encoder_base.get('model')}: its tokenizer has no mask token.")
-        self.mask_id: int = tokenizer.mask_token_id
-        self.special = [one for one in tokenizer.all_special_ids if one != tokenizer.unk_token_id]
+        self.mask_id: int = reads.mask_token_id
+        self.special = [one for one in reads.all_special_ids if one != reads.unk_token_id]
+
+    def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Tokenise a batch: sources by the encoder's tokenizer, targets by the language model's."""
+        features = self.lusifer.preprocess([row["source"] for row in rows])
+        written = self.tokenizer([row["target"] for row in rows], add_special_tokens=False)["input_ids"]
+        targets = [torch.tensor([*ids, self.eos][: self.limit]) for ids in written]
+        features["reconstruct"] = torch.tensor([row["reconstruct"] for row in rows])
+        features["target_ids"] = nn.utils.rnn.pad_sequence(targets, batch_first=True)
+        features["target_mask"] = nn.utils.rnn.pad_sequence([torch.ones_like(one) for one in targets], batch_first=True)
+        return features
 
     def train(self, mode: bool = True) -> Self:
         """Training mode for what is trained; the language model is not."""
@@ -123,49 +141,3 @@ class StageOne(Module):
                 for name, value in features.items()
                 if torch.is_tensor(value)
             }
-
-    def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
-        """Not here: what is kept is the :class:`Lusifer`."""
-        raise NotImplementedError
-
-
-class StageOneLoss(nn.Module):
-    """The loss as sentence-transformers' trainer wants it."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, sentence_features: Sequence[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
-        """The loss of one batch."""
-        loss: Tensor = self.model(dict(sentence_features[0]))["loss"]
-        return loss
-
-
-@dataclass(frozen=True)
-class StageOneCollator:
-    """Rows ``{"source", "target", "reconstruct"}`` as the features of one batch.
-
-    Attributes:
-        lusifer: Whose tokenizer reads the sources.
-        tokenizer: The language model's.
-        eos: Id of its end token; a target that is cut has none.
-        limit: Tokens that a target is cut at.
-    """
-
-    lusifer: Lusifer
-    tokenizer: PreTrainedTokenizerBase
-    eos: int
-    limit: int
-
-    valid_label_columns = ()
-
-    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        """Tokenise; every name is prefixed as the trainer expects of a column."""
-        features = self.lusifer.preprocess([row["source"] for row in rows])
-        written = self.tokenizer([row["target"] for row in rows], add_special_tokens=False)["input_ids"]
-        targets = [torch.tensor([*ids, self.eos][: self.limit]) for ids in written]
-        features["reconstruct"] = torch.tensor([row["reconstruct"] for row in rows])
-        features["target_ids"] = nn.utils.rnn.pad_sequence(targets, batch_first=True)
-        features["target_mask"] = nn.utils.rnn.pad_sequence([torch.ones_like(one) for one in targets], batch_first=True)
-        return {f"text_{name}": value for name, value in features.items()}

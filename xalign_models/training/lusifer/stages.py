@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from datasets import Dataset, DatasetDict
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.base.training_args import BatchSamplers, MultiDatasetBatchSamplers
+from torch import nn
 from transformers import PreTrainedModel
 
 from xalign_models.errors import ModelError
 from xalign_models.specs import Dtype, digest
 from xalign_models.training.losses import contrastive_loss
 from xalign_models.training.lusifer.build import bases_of, parts_of
-from xalign_models.training.lusifer.config import LusiferConfig, Stage
+from xalign_models.training.lusifer.config import LusiferConfig
 from xalign_models.training.lusifer.data.base import Row
 from xalign_models.training.lusifer.data.contamination import evaluation_text
 from xalign_models.training.lusifer.data.mining import mine
 from xalign_models.training.lusifer.data.sources import rows_of, source
 from xalign_models.training.lusifer.instructions import passage_prompt, query_prompt
 from xalign_models.training.lusifer.parts import load_llm_tokenizer
-from xalign_models.training.lusifer.stage_one import StageOne, StageOneCollator, StageOneLoss
+from xalign_models.training.lusifer.stage_one import StageOne
 from xalign_models.training.processes import process_count
+from xalign_models.training.sampling import InOrder
 from xalign_models.training.trainer import Trainer, arguments
 
 HINT = "lower learning_rate, raise tau in stage 2, or set dtype to float32"
@@ -72,15 +70,6 @@ def read(config: LusiferConfig, number: int, device: str) -> Text:
     return Text(found, digest(found))
 
 
-class _InOrder(DefaultBatchSampler):
-    """Batches in an order that seed and epoch determine: a training that goes on sees what it would have seen."""
-
-    def __iter__(self) -> Iterator[list[int]]:
-        generator = torch.Generator().manual_seed(self.seed + self.epoch)
-        order = torch.randperm(len(self.sampler), generator=generator).tolist()
-        yield from (order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size))
-
-
 def fit_one(
     model: SentenceTransformer,
     writer: PreTrainedModel | None,
@@ -106,27 +95,26 @@ def fit_one(
     stage = config.stage(1)
     tokenizer, begin, end = load_llm_tokenizer(bases_of(config)["llm"])
     lusifer: Any = model[0]
-    whole = SentenceTransformer(modules=[StageOne(lusifer, writer, begin, stage.mask_ratio)], device="cpu")
+    objective = StageOne(lusifer, writer, tokenizer, (begin, end), config.max_tokens, stage.mask_ratio)
     rows = [row for part in text.rows.values() for row in part]
-    columns = {
+    columns: dict[str, list[Any]] = {
         "source": [row[0] for row in rows],
         "target": [row[1] for row in rows],
         "reconstruct": [row[2] == "reconstruction" for row in rows],
     }
     size = stage.mini_batch or stage.batch_size // process_count()
-    trainer = Trainer(
-        whole,
-        inner=model,
+    trainer = Trainer.of(
+        objective,
+        model,
+        columns,
         folder=folder,
         hint=HINT,
+        parts=_trained(model),
+        rates=stage.learning_rates,
         args=arguments(
-            folder, device, **_options(config, 1, size), batch_sampler=_InOrder,
-            learning_rate_mapping=_rates(model, whole, stage),
+            folder, device, **_options(config, 1, size), batch_sampler=InOrder,
             gradient_accumulation_steps=stage.batch_size // (size * process_count()),
         ),
-        train_dataset=Dataset.from_dict(columns),
-        data_collator=StageOneCollator(lusifer, tokenizer, end, config.max_tokens),
-        loss=StageOneLoss,
     )  # fmt: skip
     return trainer.run()
 
@@ -163,23 +151,19 @@ def fit_two(
         args=arguments(
             folder, device, **_options(config, 2, size), prompts=prompts, batch_sampler=BatchSamplers.NO_DUPLICATES,
             multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
-            learning_rate_mapping=_rates(model, model, stage),
         ),
+        parts=_trained(model),
+        rates=stage.learning_rates,
         train_dataset=tables,
         loss=partial(contrastive_loss, tau=stage.tau, mini_batch=cached, gather=True),
     )  # fmt: skip
     return trainer.run()
 
 
-def _rates(model: SentenceTransformer, whole: SentenceTransformer, stage: Stage) -> dict[str, float]:
-    """The parts' own learning rates, by an expression for the names that their weights have in ``whole``."""
-    names = {weight: name for name, weight in whole.named_parameters() if weight.requires_grad}
-    own = {
-        part: [re.escape(names[one]) for one in module.parameters() if one.requires_grad]
-        for part, module in parts_of(model).items()
-        if part in stage.learning_rates
-    }
-    return {f"(^|[.])({'|'.join(found)})$": stage.learning_rates[part] for part, found in own.items() if found}
+def _trained(model: SentenceTransformer) -> dict[str, list[nn.Parameter]]:
+    """The weights with gradients, by part."""
+    parts = {name: [one for one in part.parameters() if one.requires_grad] for name, part in parts_of(model).items()}
+    return {name: weights for name, weights in parts.items() if weights}
 
 
 def _options(config: LusiferConfig, number: int, size: int) -> dict[str, Any]:

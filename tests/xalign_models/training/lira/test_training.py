@@ -16,7 +16,7 @@ import torch
 import xalign_models
 from xalign_models.errors import DataError, ModelError
 from xalign_models.models import registry
-from xalign_models.training.lira import loop, run
+from xalign_models.training.lira import run
 from xalign_models.training.lira.config import Ablation
 from xalign_models.training.lira.module import LiRA
 from xalign_models.training.records import LOG
@@ -41,8 +41,9 @@ def arca(lira_config: Config, tmp_path: Path) -> Path:
 
 def test_arca_learns_and_its_epochs_are_kept(arca: Path) -> None:
     module = run.open_lira(arca)
-    first, last = module.history[0], module.history[-1]
-    assert [one["epoch"] for one in module.history] == [1, 2]
+    before, first, last = module.history
+    assert [one["epoch"] for one in module.history] == [0, 1, 2]
+    assert "loss" not in before and before["similarity"] < first["similarity"]
     assert last["loss"] < first["loss"] and last["similarity"] > first["similarity"]
     for entry in module.history:
         assert entry["mismatched"] < entry["similarity"] <= 1
@@ -59,9 +60,11 @@ def test_arca_learns_and_its_epochs_are_kept(arca: Path) -> None:
 def test_lasr_learns_from_arca_on(arca: Path, lira_config: Config, tmp_path: Path) -> None:
     spec = run.train_lasr(lira_config("lasr.epochs=6", "lasr.rate=3e-3"), arca, tmp_path / "lira", "cpu")
     assert spec.name == "xalign/lira__tiny__writer"
-    epochs = log_of(tmp_path / "lira", "epoch")
-    assert epochs[-1]["retrieval_loss"] < epochs[0]["retrieval_loss"]
-    assert {"pearson", "spearman", "accuracy", "near_negatives", "waiting"} <= set(epochs[-1])
+    epochs = log_of(tmp_path / "lira", "measure")
+    assert len(epochs) == 1 + 6 and {"pearson", "spearman", "accuracy"} <= set(epochs[-1])
+    steps = log_of(tmp_path / "lira", "step")
+    assert steps[-1]["retrieval_loss"] < steps[0]["retrieval_loss"]
+    assert {"near_negatives", "waiting", "grad_norm_lora", "grad_norm_fusion"} <= set(steps[-1])
     before, after = weights_of(arca), weights_of(tmp_path / "lira")
     for name in before:
         if name.startswith(("encoder.", "adaptor.", "actor.")):
@@ -154,22 +157,22 @@ def test_translators_that_changed_are_refused(arca: Path, workdir: Path) -> None
 
 def interrupted(monkeypatch: pytest.MonkeyPatch, at: int, train: Callable[[], Any]) -> None:
     """Run a training that is killed at its ``at``-th step, each step having its checkpoint."""
-    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1)
+    monkeypatch.setattr(run, "CHECKPOINT_STEPS", 1)
     from xalign_models.training.lira import arca as arcas
     from xalign_models.training.lira import lasr as lasrs
 
     for stage in (arcas.Arca, lasrs.Lasr):
-        whole = stage.step
+        whole = stage.forward
         count = 0
 
-        def step(self: Any, index: int, whole: Any = whole) -> Any:
+        def forward(self: Any, features: Any, whole: Any = whole, **options: Any) -> Any:
             nonlocal count
             count += 1
             if count == at:
                 raise KeyboardInterrupt
-            return whole(self, index)
+            return whole(self, features, **options)
 
-        monkeypatch.setattr(stage, "step", step)
+        monkeypatch.setattr(stage, "forward", forward)
     with pytest.raises(KeyboardInterrupt):
         train()
     monkeypatch.undo()

@@ -12,7 +12,8 @@ from tests.xalign_models.training.lusifer.conftest import FAMILIES, write_llm
 from xalign_models.errors import DataError, ModelError
 from xalign_models.training.lusifer.module import Lusifer
 from xalign_models.training.lusifer.parts import base_of, load_encoder, load_llm, load_llm_tokenizer
-from xalign_models.training.lusifer.stage_one import StageOne, StageOneCollator, StageOneLoss
+from xalign_models.training.lusifer.stage_one import StageOne
+from xalign_models.training.objective import ObjectiveLoss
 
 families = pytest.mark.parametrize("family", FAMILIES)
 ROWS = [
@@ -24,28 +25,23 @@ ROWS = [
 
 @pytest.fixture
 def make(workdir, checkpoints):
-    """A stage-1 model in evaluation mode, and its collator."""
+    """A stage-1 model in evaluation mode."""
 
     def go(family="llama", ratio=0.5, limit=16):
         base = base_of(str(checkpoints[family]), None, "float32")
         writer = load_llm(base, head=True)
         lusifer = Lusifer(load_encoder(base_of(str(checkpoints["encoder"]), None, "float32")), writer.base_model, base)
-        _, begin, end = load_llm_tokenizer(base)
+        ends = load_llm_tokenizer(base)[1:]
         # AutoTokenizer takes Qwen's for byte pairs, which this one has not
         tokenizer = PreTrainedTokenizerFast.from_pretrained(checkpoints[family])
-        model = StageOne(lusifer, writer, begin, ratio).eval()
-        return model, StageOneCollator(lusifer, tokenizer, end, limit)
+        return StageOne(lusifer, writer, tokenizer, ends, limit, ratio).eval()
 
     return go
 
 
-def features_of(collator, rows=ROWS):
-    return {name.removeprefix("text_"): value for name, value in collator(rows).items()}
-
-
-def by_hand(model, collator, row):
+def by_hand(model, row):
     """Logits for a row's target by itself: no padding, no selection; the causal model as transformers runs it."""
-    features = features_of(collator, [row])
+    features = model.collate([row])
     states = model.lusifer.encoder(dict(features))["token_embeddings"]
     embed = model.writer.get_input_embeddings()
     soft = torch.cat([model.lusifer.connector(states[0]), model.lusifer.connector.token[None]])
@@ -58,9 +54,9 @@ def by_hand(model, collator, row):
 @families
 @torch.no_grad()
 def test_logits_are_the_language_models_own(make, family):
-    model, collator = make(family)
-    found = model.logits(features_of(collator))
-    expected = torch.cat([by_hand(model, collator, row)[0] for row in ROWS])
+    model = make(family)
+    found = model.logits(model.collate(ROWS))
+    expected = torch.cat([by_hand(model, row)[0] for row in ROWS])
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
@@ -68,8 +64,8 @@ def test_logits_are_the_language_models_own(make, family):
 @torch.no_grad()
 def test_no_label_is_seen_before_it_is_predicted(make, family):
     """A target token that is changed changes no logit of it or before it, in any row, and those after it."""
-    model, collator = make(family)
-    features = features_of(collator)
+    model = make(family)
+    features = model.collate(ROWS)
     base = model.logits(features)
     row, length = 0, int(features["target_mask"][0].sum())
     assert length == 6  # five words and the end token
@@ -84,18 +80,18 @@ def test_no_label_is_seen_before_it_is_predicted(make, family):
 
 @torch.no_grad()
 def test_the_loss_by_hand(make):
-    model, collator = make()
-    parts = [by_hand(model, collator, row) for row in ROWS]
+    model = make()
+    parts = [by_hand(model, row) for row in ROWS]
     expected = cross_entropy(torch.cat([one for one, _ in parts]), torch.cat([one for _, one in parts]))
-    torch.testing.assert_close(model(features_of(collator))["loss"], expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(model(model.collate(ROWS))["loss"], expected, rtol=0, atol=1e-5)
     wrapped = SentenceTransformer(modules=[model], device="cpu")
-    torch.testing.assert_close(StageOneLoss(wrapped)([features_of(collator)]), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(ObjectiveLoss(wrapped)([model.collate(ROWS)]), expected, rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
 def test_only_content_of_rows_to_reconstruct_is_masked(make):
-    model, collator = make(ratio=0.5)
-    features = features_of(collator, [{**ROWS[2], "reconstruct": one} for one in (True, False)] * 300)
+    model = make(ratio=0.5)
+    features = model.collate([{**ROWS[2], "reconstruct": one} for one in (True, False)] * 300)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         ids = model.masked(features)
@@ -106,12 +102,12 @@ def test_only_content_of_rows_to_reconstruct_is_masked(make):
     assert not changed[:, [0, -1]].any()  # [CLS] and [SEP]
     assert bool((ids[changed] == model.mask_id).all())
     assert changed[::2, 1:-1].float().mean().item() == pytest.approx(0.5, abs=0.03)
-    assert torch.equal(features["input_ids"][0], features_of(collator, [ROWS[2]])["input_ids"][0])
+    assert torch.equal(features["input_ids"][0], model.collate([ROWS[2]])["input_ids"][0])
 
 
 def test_masks_are_drawn_in_training_alone(make):
-    model, collator = make()
-    features = features_of(collator)
+    model = make()
+    features = model.collate(ROWS)
     with torch.no_grad():
         assert model(features)["loss"] == model(features)["loss"]
         model.train()
@@ -119,9 +115,9 @@ def test_masks_are_drawn_in_training_alone(make):
 
 
 def test_targets_end_or_are_cut(make):
-    _, collator = make(limit=4)
-    features = features_of(collator)
-    end = collator.eos
+    model = make(limit=4)
+    features = model.collate(ROWS)
+    end = model.eos
     assert features["target_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1]]
     assert [row[mask.bool()].tolist()[-1] == end for row, mask in zip(
         features["target_ids"], features["target_mask"], strict=True
@@ -129,15 +125,15 @@ def test_targets_end_or_are_cut(make):
 
 
 def test_an_empty_batch_is_refused(make):
-    model, collator = make(limit=0)
+    model = make(limit=0)
     with pytest.raises(DataError, match="no token to write"):
-        model(features_of(collator))
+        model(model.collate(ROWS))
 
 
 def test_only_what_is_trained_gets_a_gradient(make):
-    model, collator = make()
+    model = make()
     model.requires_grad_(False).lusifer.connector.requires_grad_(True)
-    model.train()(features_of(collator))["loss"].backward()
+    model.train()(model.collate(ROWS))["loss"].backward()
     with_gradient = {name for name, one in model.named_parameters() if one.grad is not None}
     assert with_gradient == {f"lusifer.connector.{name}" for name, _ in model.lusifer.connector.named_parameters()}
     assert not model.writer.training
@@ -155,7 +151,7 @@ def test_begin_and_end_tokens(workdir):
 
 
 def test_an_encoder_without_a_mask_token_is_refused(make):
-    model, _ = make()
+    model = make()
     model.lusifer.tokenizer.mask_token = None
     with pytest.raises(ModelError, match="no mask token"):
-        StageOne(model.lusifer, model.writer, model.bos)
+        StageOne(model.lusifer, model.writer, model.tokenizer, (1, 2), 4)

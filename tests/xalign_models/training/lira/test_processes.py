@@ -1,0 +1,60 @@
+"""Both stages by two processes: a batch that they share is learned from as by one process that has all of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from xalign_models.training.lira import run
+from xalign_models.training.records import LOG
+
+UNSEEN = ("key.bias", "actor.net.6.bias")
+"""No softmax sees a shift of all that it compares: their gradient is the rounding of zero, which Adam enlarges."""
+
+
+@pytest.mark.slow
+def test_two_processes_train_what_one_does_with_the_doubled_batch(
+    lira_config: Callable[..., Any], make_model: Callable[..., Path], workdir: Path, launch: Callable[..., str]
+) -> None:
+    dry = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # drawn in parts otherwise
+    encoder = make_model(workdir / "dry", **dry)
+    changes = (
+        f"design.multilingual={encoder}", "arca.batch_size=10", "arca.max_steps=5", "lasr.ranking_batch=6",
+        "lasr.retrieval_batch=8", "lasr.max_steps=5", "lasr.refresh=2", "lasr.rate=1e-3",
+    )  # fmt: skip
+    config = lira_config(*changes)
+    run.train_arca(config, workdir / "one-arca", "cpu")
+    run.train_lasr(config, workdir / "one-arca", workdir / "one", "cpu")
+    command = ["train", "lira", "--stage", "all", "--config", "lira.yaml", "--device", "cpu", "-o", "two"]
+    printed = launch(*command, *(part for change in changes for part in ("--set", change)))
+    assert printed == "xalign/lira__dry__writer: two\n"
+    for stage in ("-arca", ""):
+        expected, found = (run.open_lira(workdir / f"{name}{stage}") for name in ("one", "two"))
+        assert expected.network.tuned == found.network.tuned
+        weights = found.network.state_dict()
+        for name, weight in expected.network.state_dict().items():
+            if not name.endswith(UNSEEN):
+                torch.testing.assert_close(weights[name], weight, rtol=0, atol=1e-5)
+        logs = [[json.loads(line) for line in (workdir / f"{name}{stage}" / LOG).read_text().splitlines()]
+                for name in ("one", "two")]  # fmt: skip
+        for one, other in zip(*logs, strict=True):
+            assert one.keys() == other.keys()
+            for name in one.keys() - {"seconds", "rows", "tokens", "kind", "chosen"}:
+                assert one[name] == pytest.approx(other[name], rel=1e-3, abs=1e-4, nan_ok=True), name
+    begun = run.open_lira(workdir / "one-arca").network.state_dict()
+    assert not torch.allclose(begun["fusion.projection.weight"], found.network.state_dict()["fusion.projection.weight"])
+
+
+def test_a_batch_that_cannot_be_shared_is_refused(
+    lira_config: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from xalign_models.errors import ModelError
+
+    monkeypatch.setattr(run, "process_count", lambda: 2)
+    with pytest.raises(ModelError, match=r"arca\.batch_size 9 cannot be shared by 2 processes"):
+        run.train_arca(lira_config(), tmp_path / "a", "cpu")

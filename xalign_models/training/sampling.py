@@ -1,0 +1,52 @@
+"""In which order rows are trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from sentence_transformers.base.sampler import DefaultBatchSampler
+
+from xalign_models.training.processes import process_count
+
+
+class InOrder(DefaultBatchSampler):
+    """Batches in an order that seed and epoch determine: a resumed training sees what it would have seen.
+
+    Every process gets as many batches, and as many rows in each: where there are several, the first rows of the order
+    come again in the last batches. A single process has a shorter last batch instead.
+
+    Args:
+        dataset: Its rows are drawn from; those of each sort stand together.
+        batch_size: Rows of a process' batch.
+        sorts: (rows, rows of a batch) of each sort of rows, in their order; None is one sort. A batch has rows of
+            every sort, and the sorts with fewer batches begin again where they end.
+        **options: As sentence-transformers' samplers take them.
+    """
+
+    def __init__(
+        self, dataset: Any, batch_size: int, *, sorts: Sequence[tuple[int, int]] | None = None, **options: Any
+    ) -> None:
+        super().__init__(dataset, batch_size=batch_size, **options)
+        self.sorts = [(rows, size) for rows, size in sorts or [(len(dataset), batch_size)] if rows]
+
+    def __len__(self) -> int:
+        """Batches of all processes together."""
+        processes = process_count()
+        return max(-(-rows // (size * processes)) for rows, size in self.sorts) * processes
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Indices of one batch after another; with several processes, each takes every so many."""
+        generator = torch.Generator().manual_seed(self.seed + self.epoch)
+        orders, before = [], 0
+        for rows, _ in self.sorts:
+            orders.append((before + torch.randperm(rows, generator=generator)).tolist())
+            before += rows
+        alone = len(orders) == 1 and process_count() == 1
+        for number in range(len(self)):
+            batch: list[int] = []
+            for order, (_, size) in zip(orders, self.sorts, strict=True):
+                places = range(number * size, (number + 1) * size)
+                batch += [order[place % len(order)] for place in places if not alone or place < len(order)]
+            yield batch
