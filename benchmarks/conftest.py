@@ -200,13 +200,13 @@ def compare(device, benchmark, note, say) -> Callable[..., Pair]:
             return Pair(result, alternative[-1][0], float("nan"), float("nan"), float("nan"))
         pairs = list(zip(own[1:], alternative[1:], strict=True))  # the first warms up
         ratios = sorted(b[1] / a[1] for a, b in pairs)
-        work = statistics.median(b[2] / a[2] for a, b in pairs)
+        work = [b[2] / a[2] for a, b in pairs]
         seconds = statistics.median(a[1] for a, _ in pairs)
-        pair = Pair(result, alternative[-1][0], seconds, statistics.median(ratios), work)
-        note(ratio=pair.ratio, ratios=ratios, processor_ratio=work, against=against, **info)
+        pair = Pair(result, alternative[-1][0], seconds, statistics.median(ratios), statistics.median(work))
+        note(ratio=pair.ratio, ratios=ratios, processor_ratio=pair.work, processor_ratios=work, against=against, **info)
         say(
             f"{label} [{device}]: {1e3 * pair.seconds:.3g} ms, {pair.ratio:.2f}x as fast as {against} "
-            f"({ratios[0]:.2f} to {ratios[-1]:.2f}, {rounds} pairs; {work:.2f}x by processor time)"
+            f"({ratios[0]:.2f} to {ratios[-1]:.2f}, {rounds} pairs; {pair.work:.2f}x by processor time)"
         )
         return pair
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from xalign_models.cli.app import Json, Output, out, print_json, split_list
+from xalign_models.cli.app import Json, Output, err, out, print_json, split_list
 from xalign_models.cli.leaderboard import Models, Tasks
+from xalign_models.errors import ResultsError
 
 
 def add_to(app: typer.Typer) -> None:
@@ -18,24 +20,56 @@ def add_to(app: typer.Typer) -> None:
 
 def gate(
     output: Output = ".",
-    baseline: Annotated[Path | None, typer.Option(help="By default results/baseline.json under --output.")] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="A folder of old results, or a baseline; by default results/baseline.json under --output."),
+    ] = None,
+    tolerance: Annotated[
+        list[str] | None, typer.Option(help="Points that a score may fall: 1, or FloresPrecision=2 for a task.")
+    ] = None,
     update: Annotated[bool, typer.Option("--update", help="Write the baseline from the results at hand.")] = False,
+    throughput: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(help="Compare two files of --benchmark-json, OLD NEW, instead of scores; tolerance in percent."),
+    ] = None,
     models: Models = None,
     tasks: Tasks = None,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML to this file, too.")] = None,
     json: Json = False,
 ) -> None:
-    """Compare results with the baseline: exit 0 as good, 1 a regression, 2 it cannot judge."""
-    from xalign_models.evaluation import gate as gates
-    from xalign_models.evaluation.results import read_results
+    """Compare new results with old ones. Exits with 0 if no score fell, 1 if one did, 3 if it cannot tell.
 
-    path = baseline or Path(output) / "results" / "baseline.json"
-    results = read_results(Path(output))
+    Wrong usage exits with 2. Under GitHub Actions, annotations and the step's summary are written too.
+    """
+    from xalign_models.evaluation import baseline, reports
+    from xalign_models.evaluation.gate import compare
+    from xalign_models.evaluation.results import read_results
+    from xalign_models.evaluation.throughput import compare_throughput
+
+    path = against or Path(output) / "results" / "baseline.json"
     chosen = split_list(models) or None, split_list(tasks) or None
-    if update:
-        gates.write_baseline(path, gates.make_baseline(results, *chosen))
-        out.print(f"wrote {path}", highlight=False, soft_wrap=True)
+    given = split_list(tolerance)
+    if throughput:
+        if against or update or any(chosen):
+            raise ResultsError("--throughput compares two files of benchmarks; leave out --against, --update, -m, -t.")
+        report = compare_throughput(*throughput, baseline.parse_tolerances(given))
+    elif update:
+        if path.is_dir():
+            raise ResultsError(f"--update writes a baseline file, and {path} is a folder; name a file.")
+        new = baseline.make_baseline(read_results(Path(output)), *chosen)
+        baseline.write_baseline(path, new, baseline.parse_tolerances(given))
+        out.print(f"wrote {path}", highlight=False, markup=False, soft_wrap=True)
         return
-    report = gates.compare(results, gates.read_baseline(path), *chosen)
+    else:
+        report = compare(read_results(Path(output)), baseline.read_before(path, given), *chosen)
+    if junit:
+        junit.write_text(reports.junit(report), encoding="utf-8")
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write(reports.markdown(report))
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for line in reports.workflow_commands(report):
+            err.print(line, highlight=False, markup=False, soft_wrap=True)
     if json:
         print_json(report.to_json())
     else:

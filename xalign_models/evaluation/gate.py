@@ -1,282 +1,326 @@
-"""The regression gate: results against ``results/baseline.json``, task by task and language by language."""
+"""The regression gate: new results against old ones, task by task and language by language.
+
+A score whose items are there before and after is judged by a paired test; the others by their tolerance alone.
+``docs/ci.md`` has the rules and why they are so.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from itertools import product
-from math import isfinite
-from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from xalign_models.errors import ResultsError
+import numpy as np
+
+from xalign_models.evaluation.baseline import DEFAULT, Before
 from xalign_models.evaluation.board import wrap
+from xalign_models.evaluation.escaping import escape
+from xalign_models.evaluation.impossible import impossible_scores
 from xalign_models.evaluation.leaderboard import choose, choose_models
-from xalign_models.evaluation.results import Results, TaskScores, into_and_from, language_pairs
-from xalign_models.paths import atomic_write_text
+from xalign_models.evaluation.paired import fall_p, holm, standard_error
+from xalign_models.evaluation.results import MAIN, Results, TaskScores, language_pairs
+from xalign_models.evaluation.significance import ALPHA, Items
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
-TOLERANCE = 0.5
-"""Points that a score may fall where the baseline says nothing else."""
-_NOISE = 1e-9  # of the subtraction: a fall of exactly the tolerance is none beyond it
+_Z = 1.6448536269514722  # of a one-sided 95% bound
+_NOISE = 1e-6  # points; of the subtraction and of a baseline's rounding: a fall of exactly the tolerance is allowed
+MOST_SHOWN = 100
+"""Rows that a terminal and a summary show; JSON and JUnit have all."""
 
 
 class Verdict(StrEnum):
-    """What became of one number of the baseline."""
+    """What is known of a score."""
 
-    OK = "ok"
-    REGRESSION = "regression"
-    IMPROVED = "improved"
-    MISSING = "missing"
-    """No result, an unreadable one, or one without all the subsets that the baseline's is a mean of."""
-    DATA_CHANGED = "data changed"
-    """The result is of another revision of the task's text."""
+    FAIL = "fail"
+    CANNOT_TELL = "cannot tell"
+    PASS = "pass"
 
 
-_ORDER = [Verdict.REGRESSION, Verdict.MISSING, Verdict.DATA_CHANGED, Verdict.IMPROVED, Verdict.OK]
+_ORDER = list(Verdict)
 
 
 @dataclass(frozen=True)
 class GateRow:
-    """One number of the baseline and what was found for it; in percent.
+    """One score before and after; in percent.
 
     Attributes:
-        model: Its name.
-        task: Its name.
+        model: Its name; ``throughput`` where times are compared.
+        task: Its name, or the benchmark's module.
         language: A language of a pair task, a subset of another one, or ``mean``.
-        expected: The baseline's number.
-        found: Of the results; None where there is none to compare.
-        tolerance: Points that it may fall.
-        verdict: Whether it did.
+        tolerance: Points that it may fall: the least effect that matters is more.
+        verdict: Whether it fell.
+        reason: Why, in a few words.
+        old: The score before; None where there is none.
+        new: The score now; None where there is none.
+        low: Lower end of the difference's 90% interval, in points; None without items.
+        high: Upper end.
+        p: That a fall is chance, corrected for all rows of the report; None without items.
     """
 
     model: str
     task: str
     language: str
-    expected: float
-    found: float | None
     tolerance: float
     verdict: Verdict
+    reason: str
+    old: float | None = None
+    new: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
 
     @property
     def difference(self) -> float | None:
-        """Found minus expected, in points."""
-        return None if self.found is None else self.found - self.expected
+        """New minus old, in points."""
+        return None if self.old is None or self.new is None else self.new - self.old
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Model, task and language."""
+        return self.model, self.task, self.language
+
+    def explained(self) -> str:
+        """The reason with the numbers, on one line that is safe to show."""
+        if self.difference is None:
+            return escape(self.reason)
+        error = "" if self.low is None or self.high is None else f", 90% interval {self.low:+.2f} to {self.high:+.2f}"
+        chance = "" if self.p is None else f", p {self.p:.2g}"
+        moved = f"{self.old:.2f} to {self.new:.2f} ({self.difference:+.2f}{error}{chance}, allowed -{self.tolerance:g})"
+        return f"{escape(self.reason)}: {moved}"
 
 
 @dataclass(frozen=True)
 class GateReport:
-    """All rows, the worst verdicts first; rich prints those that differ and one line of summary.
+    """All rows, the worst verdicts first; rich prints those that do not pass and one line of summary.
 
     Attributes:
         rows: By verdict, model, task; ``mean`` before the languages.
-        unreadable: Files of the baseline's results that could not be read.
-        unguarded: (model, task) that have results and are not in the baseline.
+        unguarded: (model, task) that have new results and no old ones.
     """
 
     rows: tuple[GateRow, ...]
-    unreadable: tuple[Path, ...] = ()
     unguarded: tuple[tuple[str, str], ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """0: nothing fell; 1: something fell beyond its tolerance; 2: else, something could not be judged."""
+        """0: every score is kept up; 1: one is not; 3: none fell, but some cannot be judged."""
         verdicts = {row.verdict for row in self.rows}
-        if Verdict.REGRESSION in verdicts:
+        if Verdict.FAIL in verdicts:
             return 1
-        return 2 if not self.rows or verdicts & {Verdict.MISSING, Verdict.DATA_CHANGED} else 0
+        return 0 if verdicts == {Verdict.PASS} else 3
+
+    @property
+    def open_rows(self) -> list[GateRow]:
+        """Rows that do not pass."""
+        return [row for row in self.rows if row.verdict != Verdict.PASS]
 
     def summary(self) -> str:
         """One line."""
         counts = [(verdict, sum(row.verdict == verdict for row in self.rows)) for verdict in _ORDER]
         said = ", ".join(f"{verdict}: {n}" for verdict, n in counts if n) or "nothing to compare"
-        word = {0: "passed", 1: "FAILED: scores fell", 2: "CANNOT JUDGE: run what is missing, or renew the baseline"}
-        notes = f"; unreadable: {', '.join(map(str, self.unreadable))}" if self.unreadable else ""
-        notes += f"; results that the baseline does not have: {len(self.unguarded)}" if self.unguarded else ""
-        return f"Gate {word[self.exit_code]} ({said}{notes})."
+        word = {0: "passed", 1: "FAILED", 3: "CANNOT TELL"}[self.exit_code]
+        noisy = [-row.low for row in self.rows if row.verdict == Verdict.CANNOT_TELL and row.low is not None]
+        said += f"; the items at hand can vouch for a tolerance of {max(noisy):.2f} points" if noisy else ""
+        notes = f"; not guarded, having no old result: {len(self.unguarded)}" if self.unguarded else ""
+        return f"Gate {word} ({said}{notes})."
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: every row, the summary and the exit code."""
-        rows = [asdict(row) | {"difference": row.difference and round(row.difference, 4)} for row in self.rows]
-        return {"exit_code": self.exit_code, "summary": self.summary(), "rows": rows}
+        rows = [asdict(row) | {"difference": row.difference} for row in self.rows]
+        plain = [{key: round(v, 9) if isinstance(v, float) else v for key, v in row.items()} for row in rows]
+        return {"exit_code": self.exit_code, "summary": self.summary(), "rows": plain}
 
     def to_rich(self) -> RenderableType:
         """What rich prints."""
         return self
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """The rows that differ, if any, and the summary."""
+        """The rows that do not pass, if any, and the summary."""
         from rich import box
         from rich.table import Table
         from rich.text import Text
 
-        style = {Verdict.REGRESSION: "bold red", Verdict.IMPROVED: "green"}
-        differing = [row for row in self.rows if row.verdict != Verdict.OK]
-        if differing:
+        if self.open_rows:
             table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-            for head in ("verdict", "model", "task", "language"):
+            for head in ("verdict", "model", "task", "language", "why"):
                 table.add_column(head, no_wrap=head == "verdict")
-            for head in ("was", "is", "change", "allowed"):
-                table.add_column(head, justify="right", no_wrap=True)
             limit = 40 if options.max_width > 110 else 10
-            for row in differing:
-                found, difference = ("–", "") if row.found is None else (f"{row.found:.2f}", f"{row.difference:+.2f}")
-                verdict = Text(row.verdict, style=style.get(row.verdict, "yellow"))
-                numbers = f"{row.expected:.2f}", found, difference, f"-{row.tolerance:g}"
-                names = ("\n".join(wrap(name, limit)) for name in (row.model.removeprefix("xalign/"), row.task))
-                table.add_row(verdict, *names, row.language, *numbers)
+            for row in self.open_rows[:MOST_SHOWN]:
+                verdict = Text(row.verdict, style="bold red" if row.verdict == Verdict.FAIL else "yellow")
+                names = ("\n".join(wrap(escape(name), limit)) for name in (row.model.removeprefix("xalign/"), row.task))
+                table.add_row(verdict, *map(Text, (*names, escape(row.language), row.explained())))
             yield from (table, "")
+            if len(self.open_rows) > MOST_SHOWN:
+                yield Text(f"and {len(self.open_rows) - MOST_SHOWN} more, all of which --json has.")
         yield Text(self.summary(), style="bold")
 
 
-def by_language(values: Mapping[str, float]) -> dict[str, float]:
-    """Scores by language: of pairs ``a-b``, the mean of Into X and From X (or the one there is); else by subset."""
-    if not language_pairs(values):
-        return dict(values)
-    sides = into_and_from(values)
-    languages = sorted(sides[0].keys() | sides[1].keys())
-    return {one.replace("_", "-"): fmean(side[one] for side in sides if one in side) for one in languages}
+def weights(subsets: Collection[str]) -> dict[str, dict[str, float]]:
+    """What is reported of a task: name -> subset -> its share; the shares of a name sum to 1.
 
-
-def make_baseline(
-    results: Results,
-    models: Collection[str] | None = None,
-    tasks: Collection[str] | None = None,
-) -> dict[str, Any]:
-    """The content of ``baseline.json``; numbers in percent, of each task's main score.
-
-    Args:
-        results: The results that are to be kept up.
-        models: Names, with or without ``xalign/``, directories or hub ids; None is all.
-        tasks: Names; None is all.
-
-    Raises:
-        ResultsError: A name has no results, or one of the chosen results is unreadable.
+    Of language pairs: each language, as the mean of Into X and From X (or the one there is); else each subset. Beside
+    them the mean over all, if there is more than one.
     """
-    chosen = set(choose_models(results.models, models)), set(choose(results.tasks, tasks, "task"))
-    broken = [path for (model, task), path in results.unreadable.items() if model in chosen[0] and task in chosen[1]]
-    if broken:
-        raise ResultsError(f"No baseline: {', '.join(map(str, broken))} cannot be read; `xalign run` makes it anew.")
-    scores: dict[str, dict[str, Any]] = {}
-    for (model, task), table in results.tables.items():
-        values = _percent(table)
-        if model in chosen[0] and task in chosen[1] and values:
-            scores.setdefault(model, {})[task] = {
-                "dataset_revision": table.dataset_revision,
-                "subsets": len(values),
-                "mean": round(fmean(values.values()), 4),
-                "languages": {language: round(value, 4) for language, value in by_language(values).items()},
-            }
-    return {"tolerance": {"default": TOLERANCE}, "scores": scores}
-
-
-def write_baseline(path: Path, baseline: Mapping[str, Any]) -> None:
-    """Write a baseline; tolerances, and scores of other models and tasks, that the file has are kept."""
-    try:
-        old = read_baseline(path)
-    except ResultsError:
-        old = {"tolerance": {}, "scores": {}}
-    scores = {
-        model: dict(sorted({**old["scores"].get(model, {}), **baseline["scores"].get(model, {})}.items()))
-        for model in sorted(old["scores"].keys() | baseline["scores"].keys())
-    }
-    new = {"tolerance": {**baseline["tolerance"], **old["tolerance"]}, "scores": scores}
-    atomic_write_text(path, json.dumps(new, indent=1, ensure_ascii=False) + "\n")
-
-
-def read_baseline(path: Path) -> dict[str, Any]:
-    """The baseline at ``path``.
-
-    Raises:
-        ResultsError: It is missing or not a baseline.
-    """
-    try:
-        baseline = json.loads(path.read_text(encoding="utf-8"))
-        if all(isinstance(baseline[key], dict) for key in ("tolerance", "scores")):
-            return dict(baseline)
-    except FileNotFoundError:
-        raise ResultsError(f"No baseline at {path}; `xalign gate --update` makes one of the results at hand.") from None
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    raise ResultsError(f"{path} is no baseline (JSON with 'tolerance' and 'scores'); restore it or make it anew.")
+    pairs = language_pairs(subsets)
+    rows = {"mean": dict.fromkeys(subsets, 1 / len(subsets))} if len(subsets) > 1 else {}
+    if not pairs:
+        return rows | {subset: {subset: 1.0} for subset in subsets}
+    into, leaving = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for subset, (source, target) in pairs.items():
+        leaving[source].append(subset)
+        into[target].append(subset)
+    for language in sorted(into.keys() | leaving.keys()):
+        sides = [side[language] for side in (into, leaving) if language in side]
+        rows[_name(language)] = {subset: 1 / (len(sides) * len(side)) for side in sides for subset in side}
+    return rows
 
 
 def compare(
-    results: Results,
-    baseline: Mapping[str, Any],
-    models: Collection[str] | None = None,
-    tasks: Collection[str] | None = None,
+    results: Results, before: Before, models: Collection[str] | None = None, tasks: Collection[str] | None = None
 ) -> GateReport:
-    """Every number of the baseline against the results.
+    """Every old score against the new results.
 
-    Subsets in languages that the baseline does not have are left out, so that a wider run is compared like for like.
+    Subsets that the old results do not have are left out, so that a wider run is compared like for like; an impossible
+    score fails wherever it is.
 
     Args:
         results: What there is now.
-        baseline: From :func:`read_baseline`.
+        before: What is to be kept up, and the tolerances.
         models: Names, with or without ``xalign/``, directories or hub ids; None is all.
         tasks: Names; None is all.
 
     Raises:
-        ResultsError: The baseline lacks a field, or neither it nor the results have a name.
+        ResultsError: Neither the old nor the new results have a name, be it of a tolerance, a model or a task.
     """
-    tolerances = {"default": TOLERANCE, **baseline["tolerance"]}
+    old = before.results
+    keys = {*old.tables, *old.unreadable, *results.tables, *results.unreadable}
+    known = sorted({task for _, task in keys})
+    choose(known, before.tolerance.keys() - {DEFAULT}, "task (of a tolerance)")
+    kept = choose_models(sorted({model for model, _ in keys}), models)
+    chosen = sorted(keys & set(product(kept, choose(known, tasks, "task"))))
+    items = Items(MAIN), Items(MAIN)
     rows: list[GateRow] = []
-    try:
-        entries = {(model, task): entry for model, each in baseline["scores"].items() for task, entry in each.items()}
-        keys = {*entries, *results.tables}
-        kept = choose_models(sorted({model for model, _ in keys}), models)
-        chosen = set(product(kept, choose(sorted({task for _, task in keys}), tasks, "task")))
-        guarded = chosen & entries.keys()
-        for model, task in guarded:
-            tolerance = float(tolerances.get(task, tolerances["default"]))
-            rows += _judge(results.tables.get((model, task)), entries[model, task], (model, task), tolerance)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ResultsError(f"The baseline is malformed ({type(error).__name__}: {error}); make it anew.") from None
-    rows.sort(key=lambda row: (_ORDER.index(row.verdict), row.model, row.task, row.language != "mean", row.language))
-    unreadable = tuple(path for key, path in results.unreadable.items() if key in guarded)
-    return GateReport(tuple(rows), unreadable, tuple(key for key in results.tables if key in chosen - guarded))
+    unguarded = []
+    for key in chosen:
+        tolerance = before.tolerance.get(key[1], before.tolerance[DEFAULT])
+        rows += _judge(key, (old, results), tolerance, items)
+        unguarded += [key] if key not in old.tables.keys() | old.unreadable.keys() else []
+    return GateReport(tuple(decide(rows)), tuple(unguarded))
+
+
+def decide(rows: Iterable[GateRow]) -> list[GateRow]:
+    """The rows with their p-values corrected and a verdict for those that have numbers, the worst first.
+
+    Fail: the score fell by more than the tolerance, and a fall as large is chance in 5% of such reports at most. Pass:
+    the lower end of its interval is within the tolerance. Cannot tell: neither. Without items: by the tolerance alone.
+    """
+    rows = list(rows)
+    tested = [index for index, row in enumerate(rows) if row.p is not None]
+    for index, p in zip(tested, holm([float(rows[index].p or 0) for index in tested]), strict=True):
+        rows[index] = replace(rows[index], p=p)
+    rows = [row if row.difference is None else _decided(row) for row in rows]
+    return sorted(rows, key=lambda row: (_ORDER.index(row.verdict), *row.key[:2], row.language != "mean", row.language))
+
+
+def _decided(row: GateRow) -> GateRow:
+    assert row.difference is not None
+    fell = row.difference < -row.tolerance - _NOISE
+    if fell and (row.p is None or row.p < ALPHA):
+        return replace(row, verdict=Verdict.FAIL, reason="fell")
+    if (row.difference if row.low is None else row.low) >= -row.tolerance - _NOISE:
+        return replace(row, verdict=Verdict.PASS, reason="kept up")
+    return replace(row, verdict=Verdict.CANNOT_TELL, reason="may be chance, too few items to tell")
 
 
 def _judge(
-    table: TaskScores | None, entry: Mapping[str, Any], key: tuple[str, str], tolerance: float
+    key: tuple[str, str], sides: tuple[Results, Results], tolerance: float, items: tuple[Items, Items]
 ) -> Iterator[GateRow]:
-    expected = {language: float(value) for language, value in {"mean": entry["mean"], **entry["languages"]}.items()}
-    if not all(map(isfinite, (tolerance, *expected.values()))):
-        raise ValueError(f"{key} has numbers that are none")
-    values = _percent(table) if table else {}
-    if not values or (table and table.dataset_revision != entry["dataset_revision"]):
-        verdict = Verdict.DATA_CHANGED if values else Verdict.MISSING
-        yield GateRow(*key, "mean", expected["mean"], None, tolerance, verdict)
+    old, new = (side.tables.get(key) for side in sides)
+    wrong = impossible_scores(new) if new else {}
+
+    def rows(why: Mapping[str, tuple[Verdict, str]]) -> Iterator[GateRow]:
+        yield from (GateRow(*key, name, tolerance, *said) for name, said in why.items())
+
+    bad = {subset: (Verdict.FAIL, f"impossible score: {reason}") for subset, reason in wrong.items()}
+    unknown: str | None = None
+    if key in sides[0].unreadable:
+        unknown = f"the old result cannot be read: {sides[0].unreadable[key]}"
+    elif key in sides[1].unreadable:
+        unknown = f"the new result cannot be read: {sides[1].unreadable[key]}"
+    elif old and not new:
+        unknown = "missing: no new result"
+    elif old and new and old.dataset_revision != new.dataset_revision:
+        unknown = f"other text: revision {old.dataset_revision} before, {new.dataset_revision} now"
+    if unknown:
+        yield from rows({**bad, "mean": (Verdict.CANNOT_TELL, unknown)})
         return
-    pairs = language_pairs(values) or {}
-    values = {
-        subset: value
-        for subset, value in values.items()
-        if all(one.replace("_", "-") in expected for one in pairs.get(subset, ())) and (pairs or subset in expected)
+    if not old or not new:
+        yield from rows(bad)
+        return
+    values = old.values(), new.values()
+    never = impossible_scores(old)
+    common = [subset for subset in values[0] if subset in values[1] and not {subset} & (wrong.keys() | never.keys())]
+    for subset in {**values[0], **never}:
+        if subset not in common and subset not in bad:
+            what = f"impossible score before: {never[subset]}" if subset in never else "missing: no new score"
+            bad[subset] = (Verdict.CANNOT_TELL, what)
+    yield from rows(_blame(bad, common))
+    yield from _compared(key, common, values, tolerance, _gaps((old, new), items, common))
+
+
+def _blame(bad: Mapping[str, tuple[Verdict, str]], common: Sequence[str]) -> dict[str, tuple[Verdict, str]]:
+    """Of pairs without a comparison: the languages that have no other pair, then the pairs that no such one explains.
+
+    So one broken language is one row, and not all languages that are paired with it.
+    """
+    pairs = language_pairs([*bad, *common])
+    if not pairs:
+        return dict(bad)
+    alive = {language for subset in common for language in pairs[subset]}
+    blamed: dict[str, tuple[Verdict, str]] = {}
+    lost = {subset: sum(language not in alive for language in pairs[subset]) for subset in bad}
+    for subset, said in bad.items():
+        names = [_name(language) for language in pairs[subset] if language not in alive] if lost[subset] else [subset]
+        for name in names:
+            blamed[name] = min(blamed.get(name, said), said, key=lambda one: _ORDER.index(one[0]))
+    return blamed
+
+
+def _name(language: str) -> str:
+    return language.replace("_", "-")
+
+
+def _gaps(tables: tuple[TaskScores, TaskScores], items: tuple[Items, Items], subsets: Sequence[str]) -> dict[str, Any]:
+    """Subset -> (n,) shares of the items in its difference, as fractions; only where both sides have the same items."""
+    before, after = (reader.outcomes(table) for reader, table in zip(items, tables, strict=True))
+    return {
+        subset: (after[subset].astype(np.float64) - before[subset]) / len(after[subset])
+        for subset in subsets
+        if subset in before and subset in after and len(before[subset]) == len(after[subset]) > 0
     }
-    found = by_language(values)
-    whole = (
-        bool(values) and len(values) == entry.get("subsets", len(values)) and found.keys() >= entry["languages"].keys()
-    )
-    if whole:
-        found["mean"] = fmean(values.values())
-    elif language_pairs(values):  # means over other pairs than the baseline's cannot be compared
-        found = {}
-    for language, value in expected.items():
-        if language in found:
-            fall = value - found[language]
-            verdict = Verdict.REGRESSION if fall > tolerance + _NOISE else Verdict.OK
-            verdict = Verdict.IMPROVED if -fall > tolerance + _NOISE else verdict
-            yield GateRow(*key, language, value, found[language], tolerance, verdict)
-        else:
-            yield GateRow(*key, language, value, None, tolerance, Verdict.MISSING)
 
 
-def _percent(table: TaskScores) -> dict[str, float]:
-    return {subset: 100 * value for subset, value in table.values().items()}
+def _compared(
+    key: tuple[str, str],
+    subsets: Sequence[str],
+    values: tuple[Mapping[str, float], Mapping[str, float]],
+    tolerance: float,
+    gaps: Mapping[str, Any],
+) -> Iterator[GateRow]:
+    if not subsets:
+        return
+    for name, shares in weights(subsets).items():
+        old, new = (100 * sum(share * side[subset] for subset, share in shares.items()) for side in values)
+        row = GateRow(*key, name, tolerance, Verdict.CANNOT_TELL, "", old, new)
+        if shares.keys() <= gaps.keys():
+            total = np.zeros(max(len(gaps[subset]) for subset in shares))
+            for subset, share in shares.items():
+                total[: len(gaps[subset])] += 100 * share * gaps[subset]
+            margin = _Z * standard_error(total)
+            row = replace(row, low=new - old - margin, high=new - old + margin, p=fall_p(total))
+        yield row

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import warnings
 
 import pytest
 
@@ -14,24 +13,6 @@ from xalign_models import __version__
 from xalign_models.cli import main
 from xalign_models.cli.app import language_codes
 from xalign_models.cli.models import overrides
-
-
-@pytest.fixture
-def xalign(workdir, monkeypatch, capfd):
-    """Runs a command in this process: (exit status, standard output, lines of standard error)."""
-
-    def run(*arguments):
-        capfd.readouterr()
-        monkeypatch.setattr(sys, "argv", ["xalign", *map(str, arguments)])
-        formatwarning = warnings.formatwarning
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        warnings.formatwarning = formatwarning
-        os.environ.pop("XALIGN_OWN", None)  # --data sets it
-        captured = capfd.readouterr()
-        return exit_.value.code or 0, captured.out, captured.err.splitlines()
-
-    return run
 
 
 @pytest.fixture
@@ -261,46 +242,6 @@ def test_fit_run_and_leaderboard(xalign, workdir, tiny_model, own):
     )
     assert one_error(xalign("leaderboard", "--benchmark", "nope"), "nope", "XAlign(parallel)", "XAlign(LUSIFER, te)")
     assert one_error(xalign("run", "-m", "model", "-t", "OwnParallel", "--layer", "1"), "saved model", "layer")
-
-
-@pytest.fixture
-def two_models(workdir):
-    """Results of two models on the tasks T and U, and a baseline of them."""
-
-    def write(model, task, score):
-        folder = workdir / "results" / f"xalign__plain__{model}" / "r1"
-        folder.mkdir(parents=True, exist_ok=True)
-        scores = {"test": [{"hf_subset": "de", "languages": ["deu-Latn"], "main_score": score}]}
-        (folder / f"{task}.json").write_text(json.dumps({"dataset_revision": "1", "scores": scores}))
-
-    for model in ("a", "LaBSE"):
-        for task in ("T", "U"):
-            write(model, task, 0.5)
-    return write
-
-
-def test_the_gates_status_is_of_what_is_chosen(xalign, workdir, two_models):
-    assert one_error(xalign("gate"), "No baseline", "xalign gate --update")
-    assert xalign("gate", "--update") == (0, "wrote results/baseline.json\n", [])
-    assert xalign("gate") == (0, "Gate passed (ok: 8).\n", [])
-    two_models("a", "T", 0.3)
-    (workdir / "results" / "xalign__plain__LaBSE" / "r1" / "U.json").unlink()
-    for arguments, status, verdicts in (
-        ((), 1, ["regression"] * 2 + ["missing"] + ["ok"] * 4),
-        (("-m", "plain__a"), 1, ["regression"] * 2 + ["ok"] * 2),
-        (("-m", "plain__a", "-t", "U"), 0, ["ok"] * 2),
-        (("-m", "LaBSE"), 2, ["missing", "ok", "ok"]),
-        (("-m", "LaBSE,plain__a", "-t", "U"), 2, ["missing", "ok", "ok"]),
-    ):
-        found, out, err = xalign("gate", *arguments, "--json")
-        report = json.loads(out)
-        assert (found, report["exit_code"], err) == (status, status, [])
-        assert [row["verdict"] for row in report["rows"]] == verdicts
-        assert xalign("gate", *arguments)[0] == status
-    assert "FAILED: scores fell (regression: 2, ok: 2)" in xalign("gate", "-m", "plain__a")[1]
-    for wrong in (("-m", "nope"), ("-t", "nope"), ("-m", "plain__a", "-t", "T,nope"), ("--update", "-m", "nope")):
-        assert one_error(xalign("gate", *wrong), "'nope'; there are some of")
-    assert xalign("gate", "--update", "-m", "plain__a", "-t", "T")[0] == xalign("gate", "-m", "plain__a")[0] == 0
 
 
 def test_some_failing_gives_status_1_and_the_table_of_the_rest(xalign, tiny_model, own):

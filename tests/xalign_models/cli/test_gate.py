@@ -1,0 +1,108 @@
+"""The gate's command: its exit statuses, what it refuses, and what it leaves for others to read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from xml.etree import ElementTree as ET
+
+import pytest
+
+
+@pytest.fixture
+def put(workdir):
+    """Writes results of two languages: of German, and of French, which stays."""
+
+    def write(model="a", task="T", score=0.5, name="de"):
+        folder = workdir / "results" / f"xalign__plain__{model}" / "r1"
+        folder.mkdir(parents=True, exist_ok=True)
+        entries = [
+            {"hf_subset": subset, "languages": ["deu-Latn"], "main_score": value}
+            for subset, value in ((name, score), ("fr", 0.5))
+        ]
+        (folder / f"{task}.json").write_text(json.dumps({"dataset_revision": "1", "scores": {"test": entries}}))
+
+    for model in ("a", "LaBSE"):
+        for task in ("T", "U"):
+            write(model, task)
+    return write
+
+
+@pytest.fixture
+def old(put, workdir):
+    shutil.copytree(workdir / "results", workdir / "old" / "results")
+    return "old"
+
+
+def refused(result, *parts) -> bool:
+    status, out, (line,) = result
+    assert (status, out) == (2, "")
+    assert line.startswith("error: ")
+    assert all(part in line for part in parts), line
+    return True
+
+
+def test_the_status_is_of_what_is_chosen(xalign, put, workdir) -> None:
+    assert refused(xalign("gate"), "No baseline", "xalign gate --update")
+    assert xalign("gate", "--update") == (0, "wrote results/baseline.json\n", [])
+    assert xalign("gate") == (0, "Gate passed (pass: 12).\n", [])
+    put(score=0.3)
+    (workdir / "results" / "xalign__plain__LaBSE" / "r1" / "U.json").unlink()
+    for arguments, status, verdicts in (
+        ((), 1, ["fail"] * 2 + ["cannot tell"] + ["pass"] * 7),
+        (("-m", "plain__a"), 1, ["fail"] * 2 + ["pass"] * 4),
+        (("-m", "plain__a", "-t", "U"), 0, ["pass"] * 3),
+        (("-m", "LaBSE"), 3, ["cannot tell"] + ["pass"] * 3),
+    ):
+        found, out, err = xalign("gate", *arguments, "--json")
+        report = json.loads(out)
+        assert (found, report["exit_code"], err) == (status, status, [])
+        assert [row["verdict"] for row in report["rows"]] == verdicts
+        assert xalign("gate", *arguments)[0] == status
+    assert "Gate FAILED (fail: 2, pass: 4)" in xalign("gate", "-m", "plain__a")[1]
+    assert xalign("gate", "--update", "-m", "plain__a", "-t", "T")[0] == xalign("gate", "-m", "plain__a")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("-m", "nope"), ("model 'nope'; there are some of",)),
+        (("-t", "T,Floors"), ("task 'Floors'; there are some of T, U",)),
+        (("--tolerance", "-1"), ("--tolerance", "default", "greater than or equal to 0", "not -1")),
+        (("--tolerance", "T=inf"), ("--tolerance: T", "finite", "not inf")),
+        (("--tolerance", "T=much"), ("--tolerance: T", "valid number", "not 'much'")),
+        (("--tolerance", "Floors=1"), ("tolerance) 'Floors'; there are some of T, U",)),
+        (("--tolerance", "plain__a=1"), ("tolerance) 'plain__a'",)),
+        (("--against", "nowhere"), ("No baseline at nowhere",)),
+        (("--against", "results/xalign__plain__a"), ("No results under",)),
+        (("--update",), ("old is a folder",)),
+        (("--throughput", "a", "b"), ("leave out --against",)),
+        (("--junit", "nowhere/gate.xml"), ("nowhere/gate.xml",)),
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_one_line_and_2(xalign, old, arguments, parts) -> None:
+    first = () if "--against" in arguments else ("--against", old)
+    assert refused(xalign("gate", *first, *arguments), *parts)
+
+
+def test_against_old_results(xalign, put, old) -> None:
+    assert xalign("gate", "--against", old)[0] == 0
+    put(score=0.48)
+    assert xalign("gate", "--against", old)[0] == 1
+    assert xalign("gate", "--against", old, "--tolerance", "5,T=1.9")[0] == 1
+    assert xalign("gate", "--against", old, "--tolerance", "1", "--tolerance", "T=2")[0] == 0
+    put(score=float("inf"))
+    assert xalign("gate", "--against", old)[0] == 1
+
+
+def test_other_tools_read_it(xalign, put, old, workdir, monkeypatch) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(workdir / "summary.md"))
+    put(score=0.3)
+    (workdir / "results" / "xalign__plain__LaBSE" / "r1" / "U.json").unlink()
+    status, out, err = xalign("gate", "--against", old, "--junit", "gate.xml", "--json")
+    assert status == json.loads(out)["exit_code"] == 1
+    assert [line[:20] for line in err] == ["::error title=T mean", "::error title=T de::", "::warning title=U me"]
+    root = ET.parse(workdir / "gate.xml").getroot()
+    assert (root.attrib["tests"], root.attrib["failures"], root.attrib["errors"]) == ("10", "2", "1")
+    assert "| fail | `xalign/plain__a` | `T` | `de` | `fell: 50.00 to 30.00" in (workdir / "summary.md").read_text()

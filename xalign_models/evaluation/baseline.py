@@ -1,0 +1,185 @@
+"""``results/baseline.json``: scores that are to be kept up, and by how much one may fall; validated when it is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from xalign_models.errors import ResultsError
+from xalign_models.evaluation.impossible import impossible_scores
+from xalign_models.evaluation.leaderboard import choose, choose_models
+from xalign_models.evaluation.results import MAIN, Results, TaskScores, read_results
+from xalign_models.paths import atomic_write_text
+
+Valid = TypeVar("Valid")
+Points = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False, strict=True)]
+Percent = Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False, strict=True)]
+
+DEFAULT = "default"
+TOLERANCE = 1.0
+"""Points that a score may fall where nothing else is said."""
+_TOLERANCES = TypeAdapter(dict[str, Points])
+
+
+class Entry(BaseModel):
+    """A result: the revision of its text, and its main score in percent by subset."""
+
+    model_config = ConfigDict(extra="forbid")
+    dataset_revision: str | None
+    scores: dict[str, Percent] = Field(min_length=1)
+
+
+class Baseline(BaseModel):
+    """The whole file: tolerance in points, ``default`` or by task; results by model and task."""
+
+    model_config = ConfigDict(extra="forbid")
+    tolerance: dict[str, Points]
+    scores: dict[str, dict[str, Entry]]
+
+
+@dataclass(frozen=True)
+class Before:
+    """What new results are compared with.
+
+    Attributes:
+        results: The old scores; outcomes item by item lie beside them if this was a folder of results.
+        tolerance: Points by task, and ``default``.
+    """
+
+    results: Results
+    tolerance: Mapping[str, float]
+
+
+def read_before(path: Path, tolerances: Collection[str] = ()) -> Before:
+    """Old results: a folder that ``xalign run`` wrote, or a baseline file.
+
+    Args:
+        path: The folder or the file.
+        tolerances: ``POINTS`` or ``TASK=POINTS``; they go before the file's own.
+
+    Raises:
+        ResultsError: There is nothing there, or it is malformed; or a tolerance is.
+    """
+    given = parse_tolerances(tolerances)
+    if path.is_dir():
+        return Before(read_results(path), {DEFAULT: TOLERANCE, **given})
+    baseline = read_baseline(path)
+    tables = {
+        (model, task): TaskScores(
+            model=model,
+            revision="",
+            task=task,
+            dataset_revision=entry.dataset_revision,
+            trained_on=False,
+            baseline=None,
+            date=datetime.now(UTC),
+            folder=path.parent / "baseline",
+            entries=tuple(("", subset, (), {MAIN: percent / 100}) for subset, percent in entry.scores.items()),
+        )
+        for model, tasks in baseline.scores.items()
+        for task, entry in tasks.items()
+    }
+    return Before(Results(path, tables, {}), {DEFAULT: TOLERANCE, **baseline.tolerance, **given})
+
+
+def parse_tolerances(texts: Collection[str]) -> dict[str, float]:
+    """``POINTS`` and ``TASK=POINTS`` as points by task, the former being of ``default``.
+
+    Raises:
+        ResultsError: One is not a number from 0 to 100.
+    """
+    parts = [text.rpartition("=") for text in texts]
+    numbers = {name or DEFAULT: _number(points) for name, _, points in parts}
+    return _valid(_TOLERANCES.validate_python, numbers, "--tolerance")
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def read_baseline(path: Path) -> Baseline:
+    """The baseline at ``path``.
+
+    Raises:
+        ResultsError: It is missing or not a baseline; the message names the first field that is wrong.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise ResultsError(f"No baseline at {path}; `xalign gate --update` makes one of the results at hand.") from None
+    except OSError as error:
+        raise ResultsError(f"The baseline {path} cannot be read ({error.strerror}); restore it.") from None
+    return _valid(Baseline.model_validate_json, content, str(path))
+
+
+def _valid(validate: Callable[[Any], Valid], value: object, name: str) -> Valid:
+    try:
+        return validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = " / ".join(map(str, first["loc"]))
+        found = "" if isinstance(first["input"], dict | bytes) else f", not {first['input']!r:.60}"
+        raise ResultsError(
+            f"{name}{': ' if where else ''}{where}: {first['msg']}{found}. "
+            "A tolerance is 0 to 100 points; `xalign gate --update` makes a baseline anew."
+        ) from None
+
+
+def make_baseline(
+    results: Results, models: Collection[str] | None = None, tasks: Collection[str] | None = None
+) -> Baseline:
+    """The baseline of results at hand.
+
+    Args:
+        results: The results that are to be kept up.
+        models: Names, with or without ``xalign/``, directories or hub ids; None is all.
+        tasks: Names; None is all.
+
+    Raises:
+        ResultsError: A name has no results, or one of the chosen results is unreadable or has an impossible score.
+    """
+    chosen = set(choose_models(results.models, models)), set(choose(results.tasks, tasks, "task"))
+    broken = [
+        str(path) for (model, task), path in results.unreadable.items() if {model} <= chosen[0] and task in chosen[1]
+    ]
+    scores: dict[str, dict[str, Entry]] = {}
+    for (model, task), table in results.tables.items():
+        if model not in chosen[0] or task not in chosen[1]:
+            continue
+        broken += [f"{model} on {task}, {subset}: {reason}" for subset, reason in impossible_scores(table).items()]
+        if values := table.values():
+            percent = {subset: round(100 * value, 4) for subset, value in sorted(values.items()) if abs(value) <= 1}
+            scores.setdefault(model, {})[task] = Entry(dataset_revision=table.dataset_revision, scores=percent)
+    if broken:
+        more = f" and {len(broken) - 3} more" if len(broken) > 3 else ""
+        raise ResultsError(f"No baseline of unusable results: {'; '.join(broken[:3])}{more}; `xalign run` them again.")
+    return Baseline(tolerance={DEFAULT: TOLERANCE}, scores=scores)
+
+
+def write_baseline(path: Path, baseline: Baseline, tolerance: Mapping[str, float]) -> None:
+    """Write a baseline; tolerances, and scores of other models and tasks, that the file has are kept.
+
+    Args:
+        path: Where to.
+        baseline: The new scores.
+        tolerance: Given now; they go before those that the file has.
+
+    Raises:
+        ResultsError: The file that is there is not a baseline.
+    """
+    old = read_baseline(path) if path.exists() else Baseline(tolerance={}, scores={})
+    scores = {
+        model: dict(sorted({**old.scores.get(model, {}), **baseline.scores.get(model, {})}.items()))
+        for model in sorted(old.scores.keys() | baseline.scores.keys())
+    }
+    merged = Baseline(tolerance={**baseline.tolerance, **old.tolerance, **tolerance}, scores=scores)
+    atomic_write_text(path, json.dumps(merged.model_dump(), indent=0, ensure_ascii=False) + "\n")

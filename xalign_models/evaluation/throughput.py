@@ -1,0 +1,106 @@
+"""The throughput gate: speeds relative to a reference that was timed in turns with them, before and after."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from xalign_models.errors import ResultsError
+from xalign_models.evaluation.baseline import DEFAULT
+from xalign_models.evaluation.gate import GateReport, GateRow, Verdict, decide
+from xalign_models.evaluation.leaderboard import choose
+
+TOLERANCE = 10.0
+"""Percent that a speed may fall where nothing else is said."""
+_SAME = ("device", "dtype", "threads", "against")
+
+
+def compare_throughput(old: Path, new: Path, tolerance: Mapping[str, float]) -> GateReport:
+    """Speed of each benchmark relative to its reference, new over old, in percent of the old one.
+
+    Times on two machines, or on one that does other things, cannot be compared. So every benchmark times its
+    alternative in turns with itself, and the ratios of the two are compared: of processor time, or of the clock where
+    a GPU does the work. Where both files have a ratio per round, a fall must also be beyond the rounds' spread (Welch's
+    test on the logarithms, corrected for all benchmarks).
+
+    Args:
+        old: What ``pytest benchmarks --benchmark-json=FILE`` wrote before.
+        new: The same now.
+        tolerance: Percent that a speed may fall, by module (``test_align``) or ``default``.
+
+    Raises:
+        ResultsError: A file is not pytest-benchmark's, none of its benchmarks has a ratio, or a name is unknown.
+    """
+    before, after = _read(old), _read(new)
+    choose(sorted({module for module, _ in {**before, **after}}), tolerance.keys() - {DEFAULT}, "module")
+    allowed = {DEFAULT: TOLERANCE, **tolerance}
+    rows = [
+        _row(key, info, after.get(key), allowed.get(key[0], allowed[DEFAULT])) for key, info in sorted(before.items())
+    ]
+    return GateReport(tuple(decide(rows)), tuple(key for key in after if key not in before))
+
+
+def _read(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """(module, benchmark) -> what it noted, of those that have an alternative."""
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))["benchmarks"]
+        found = {
+            (entry["fullname"].split("::")[0].rpartition("/")[2].removesuffix(".py"), entry["name"]): entry[
+                "extra_info"
+            ]
+            for entry in entries
+            if "ratio" in entry["extra_info"]
+        }
+    except OSError as error:
+        raise ResultsError(f"{path} cannot be read ({error.strerror}); write it with --benchmark-json.") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        found = {}
+    if not found:
+        raise ResultsError(f"{path} has no benchmark with a ratio; write it with pytest benchmarks --benchmark-json.")
+    return found
+
+
+def _row(key: tuple[str, str], old: Mapping[str, Any], new: Mapping[str, Any] | None, tolerance: float) -> GateRow:
+    unknown = GateRow("throughput", *key, tolerance, Verdict.CANNOT_TELL, "missing: the benchmark did not run")
+    if new is None:
+        return unknown
+    differing = [
+        f"{field} {old.get(field)} before, {new.get(field)} now" for field in _SAME if old.get(field) != new.get(field)
+    ]
+    if differing:
+        return replace(unknown, reason=f"not comparable: {', '.join(differing)}")
+    before, after = (_ratios(info) for info in (old, new))
+    if not _possible(after):
+        return replace(unknown, verdict=Verdict.FAIL, reason="impossible ratio")
+    if not _possible(before):
+        return replace(unknown, reason="impossible ratio before")
+    row = replace(unknown, old=100.0, new=100 * median(after) / median(before))
+    if min(len(before), len(after)) < 3:
+        return row
+    from scipy.stats import ttest_ind
+
+    test = ttest_ind(np.log(after), np.log(before), equal_var=False, alternative="less")
+    interval = test.confidence_interval(0.95)  # one-sided: the upper bound; the lower one is as far from the middle
+    middle = float(np.mean(np.log(after)) - np.mean(np.log(before)))
+    if not math.isfinite(interval.high):  # no spread at all
+        return row
+    low, high = (100 * math.expm1(middle + sign * (interval.high - middle)) for sign in (-1, 1))
+    return replace(row, low=low, high=high, p=float(test.pvalue))
+
+
+def _ratios(info: Mapping[str, Any]) -> list[Any]:
+    """The reference's time over ours, a round each where they were kept: above 1, ours is faster."""
+    kind = "processor_ratio" if info.get("device") == "cpu" and "processor_ratio" in info else "ratio"
+    rounds = info.get(f"{kind}s")
+    return rounds if isinstance(rounds, list) and rounds else [info[kind]]
+
+
+def _possible(ratios: list[Any]) -> bool:
+    return all(isinstance(ratio, int | float) and math.isfinite(ratio) and ratio > 0 for ratio in ratios)
