@@ -23,7 +23,8 @@ def log_path(folder: Path | None, task: str, remove: bool = False) -> Path | Non
     """The file of the ranks of an unfinished run, beside the items; None where no items are kept."""
     path = None if folder is None else Path(folder) / f".{task}.ranks"
     if remove and path is not None:
-        path.unlink(missing_ok=True)
+        for name in (path, path.with_name(f"{path.name}.lock")):
+            name.unlink(missing_ok=True)
     return path
 
 
@@ -68,7 +69,6 @@ def scored_pairs(
         forward, backward = (one.astype(small) for one in found)
         kept.append(pair, forward, backward)
         yield from _directions(pair, (forward, backward), subsets)
-    kept.close()
 
 
 def _directions(pair: tuple[str, str], both: tuple[AnyRanks, ...], subsets: set[str]) -> Iterator[tuple[str, AnyRanks]]:

@@ -10,7 +10,11 @@ class XAlignError(Exception):
 def one_line(error: BaseException) -> str:
     """What went wrong, on one line; an error that is not ours says its kind."""
     line = " ".join(str(error).split())[:500]
-    return line if line and isinstance(error, XAlignError | OSError) else f"{type(error).__name__}: {line}".rstrip(": ")
+    return (
+        line
+        if line and isinstance(error, XAlignError | OSError | ValueError)
+        else f"{type(error).__name__}: {line}".rstrip(": ")
+    )
 
 
 class LanguageError(XAlignError):

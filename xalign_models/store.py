@@ -1,16 +1,20 @@
 """The encode-once store: raw backbone vectors, shared by every alignment, task, language pair and process.
 
 One LMDB environment; one named database per encoder *namespace* (the fingerprint of all that turns a prompted text into
-a vector). A key is the 128-bit BLAKE2 hash of (prompt, text), a value the float32 vector. LMDB transactions are atomic
-and durable, so a process killed at any moment loses at most the vectors that it had not handed over yet, and readers
-never wait for writers.
+a vector). A key is the 128-bit BLAKE2 hash of (prompt, text), a value the float32 vector and a checksum of both. LMDB
+transactions are atomic and durable, so a process killed at any moment loses at most the vectors that it had not handed
+over yet, and readers never wait for writers. A vector that is damaged on disk is never used: it is encoded again.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import struct
+import subprocess
+import sys
 import time
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,14 +25,28 @@ from typing import Self
 
 import lmdb
 import numpy as np
+from filelock import FileLock
 
 from xalign_models.errors import ModelError
+from xalign_models.files import set_aside
 from xalign_models.paths import cache_dir
 
 logger = logging.getLogger(__name__)
 
+_FORM = "2:"  # begins the name of a database whose values have checksums
+_CHECK = 4  # bytes
 _META = b"__used__"  # database: namespace -> time of last use, the order in which a full store forgets
 _GIB = 1 << 30
+_MAGIC = (0xBEEFC0DE).to_bytes(4, "little")
+_PAGE = 65_536  # bytes of the longest page
+_READ_ALL = """
+import sys, lmdb
+with lmdb.open(sys.argv[1], readonly=True, lock=False, max_dbs=1024) as env:
+    with env.begin() as outer:
+        for name in list(outer.cursor().iternext(values=False)):
+            for key, value in outer.cursor(env.open_db(name, outer, create=False)):
+                bytes(value)
+"""
 
 
 @dataclass(frozen=True)
@@ -83,6 +101,7 @@ class EmbeddingStore:
         self._databases: dict[str, lmdb._Database] = {}
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            _set_aside_if_damaged(self.path)
             self._env = lmdb.open(str(self.path), map_size=self.max_bytes, max_dbs=1024, max_readers=1024)
         except (lmdb.Error, OSError) as error:
             raise ModelError(
@@ -111,7 +130,7 @@ class EmbeddingStore:
             self._env.set_mapsize(0)
         if namespace not in self._databases:
             try:
-                self._databases[namespace] = self._env.open_db(namespace.encode(), create=create)
+                self._databases[namespace] = self._env.open_db((_FORM + namespace).encode(), create=create)
             except lmdb.NotFoundError:
                 return None
         return self._databases[namespace]
@@ -121,17 +140,26 @@ class EmbeddingStore:
             transaction.put(namespace.encode(), str(time.time()).encode())
 
     def get(self, namespace: str, keys: Sequence[bytes]) -> list[np.ndarray | None]:
-        """The stored vectors, None where there is none; each (d,) float32 and read-only."""
+        """The stored vectors, None where there is none or it is damaged; each (d,) float32 and read-only."""
         first = namespace not in self._databases
-        database = self._database(namespace, create=False)
-        if database is None:
+        try:
+            database = self._database(namespace, create=False)
+            if database is None:
+                return [None] * len(keys)
+            if first:
+                with suppress(lmdb.Error):  # the store or its disk is full or read-only: reading goes on
+                    self._touch(namespace)
+            with self._env.begin(db=database) as transaction:
+                values = [transaction.get(one) for one in keys]
+        except lmdb.Error as error:
+            self._stop(namespace, f"is damaged ({error})", "Run `xalign verify --clean`")
             return [None] * len(keys)
-        if first:
-            with suppress(lmdb.Error):  # the store or its disk is full: reading goes on
-                self._touch(namespace)
-        with self._env.begin(db=database) as transaction:
-            values = [transaction.get(one) for one in keys]
-        return [None if value is None else np.frombuffer(value, dtype=np.float32) for value in values]
+        vectors = [None if value is None else unpack(key, value) for key, value in zip(keys, values, strict=True)]
+        if len({len(vector) for vector in vectors if vector is not None}) > 1:  # which of them is right?
+            vectors = [None] * len(keys)
+        if bad := sum(value is not None for value in values) - sum(vector is not None for vector in vectors):
+            logger.warning("The store at %s: %d damaged vectors of %s are encoded again.", self.path, bad, namespace)
+        return vectors
 
     def put(self, namespace: str, keys: Sequence[bytes], vectors: np.ndarray) -> None:
         """Write vectors, (n, d), in one durable transaction; a full store makes room, or takes none as a full disk."""
@@ -152,8 +180,8 @@ class EmbeddingStore:
             database = self._database(namespace, create=True)
             with self._env.begin(write=True, db=database) as transaction:
                 transaction.put(namespace.encode(), str(time.time()).encode(), db=self._used)
-                for one, row in zip(keys, rows, strict=True):
-                    transaction.put(one, row.tobytes())
+                for key, row in zip(keys, rows, strict=True):
+                    transaction.put(key, pack(key, row))
         except lmdb.MapFullError:
             return False
         return True
@@ -200,6 +228,57 @@ class EmbeddingStore:
                 self._full.clear()
                 dropped += one.vectors
         return dropped
+
+
+def pack(key: bytes, row: np.ndarray) -> bytes:
+    """A vector as a value of the store: float32, and the checksum of key and vector."""
+    data = row.tobytes()
+    return data + zlib.crc32(data, zlib.crc32(key)).to_bytes(_CHECK, "little")
+
+
+def unpack(key: bytes, value: bytes) -> np.ndarray | None:
+    """The inverse of :func:`pack`; None where the checksum is another."""
+    data = memoryview(value)[:-_CHECK]
+    if len(data) % 4 or not data or zlib.crc32(data, zlib.crc32(key)) != int.from_bytes(value[-_CHECK:], "little"):
+        return None
+    return np.frombuffer(data, dtype=np.float32)
+
+
+def _set_aside_if_damaged(path: Path) -> None:
+    """Rename a store that ends before its last page: reading a page that is not there would kill the process.
+
+    LMDB may leave pages at the end unwritten that nothing refers to, so a short file is read in a process of its own.
+    """
+    file = path / "data.mdb"
+    if _is_long_enough(file):
+        return
+    with FileLock(path / ".repair.lock"):
+        if not _is_long_enough(file) and not _is_readable(path):
+            set_aside(file, f"The store at {path} is damaged or cut off.")
+
+
+def _is_long_enough(file: Path) -> bool:
+    try:
+        size = file.stat().st_size
+        with file.open("rb") as opened:
+            begin = opened.read(_PAGE + 4096)
+    except OSError:
+        return True  # there is none yet, or lmdb says what is wrong
+    if size == 0:
+        return True
+    metas = []
+    for offset in (0, int.from_bytes(begin[40:44], "little") or 4096):  # two, written in turns; the newer one holds
+        meta = begin[offset + 16 : offset + 152]
+        if len(meta) == 136 and meta[:4] == _MAGIC:
+            last_page, transaction = struct.unpack("<QQ", meta[120:])
+            metas.append((transaction, (last_page + 1) * int.from_bytes(meta[24:28], "little")))
+    return bool(metas) and size >= max(metas)[1]
+
+
+def _is_readable(path: Path) -> bool:
+    return (
+        subprocess.run([sys.executable, "-c", _READ_ALL, str(path)], capture_output=True, check=False).returncode == 0
+    )
 
 
 def open_store(path: Path | None = None, max_bytes: int | None = None) -> EmbeddingStore:

@@ -309,3 +309,71 @@ def test_a_size_that_is_none_is_named(path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("XALIGN_STORE_GB", value)
     with pytest.raises(ModelError, match=f"XALIGN_STORE_GB={value}"):
         EmbeddingStore(path)
+
+
+@pytest.mark.parametrize("damage", ["bit", "length", "other key"])
+def test_a_damaged_vector_is_never_used_and_said_aloud(
+    path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with EmbeddingStore(path) as store:
+        store.put("one", keys(3), vectors(3))
+        database = store._env.open_db(b"2:one")
+        with store._env.begin(write=True, db=database) as transaction:
+            value = bytearray(transaction.get(keys(3)[1]))
+            value[17] ^= 4
+            other = bytes(transaction.get(keys(3)[2]))
+            bad = {"bit": bytes(value), "length": bytes(value[:-8]), "other key": other}[damage]
+            transaction.put(keys(3)[1], bad)
+        assert [row is None for row in store.get("one", keys(3))] == [False, True, False]
+        assert "1 damaged vectors of one are encoded again" in caplog.text
+        store.put("one", keys(3)[1:2], vectors(3)[1:2])
+        np.testing.assert_array_equal(np.stack(store.get("one", keys(3))), vectors(3))
+
+
+def test_vectors_of_two_dimensions_are_all_encoded_again(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with EmbeddingStore(path) as store:
+        store.put("one", keys(2), vectors(2))
+        store.put("one", [key("", "short")], vectors(1)[:, :8])
+        assert store.get("one", [*keys(2), key("", "short")]) == [None] * 3
+    assert "3 damaged" in caplog.text
+
+
+@pytest.mark.parametrize("keep", [10, 5_000, 0.3, 0.7])
+def test_a_store_that_is_cut_off_is_set_aside_before_it_is_mapped(path: Path, keep: float) -> None:
+    with EmbeddingStore(path) as store:
+        store.put("one", keys(2_000), vectors(2_000))
+    size = (path / "data.mdb").stat().st_size
+    os.truncate(path / "data.mdb", int(keep if keep > 1 else keep * size))
+    script = (
+        "import sys; from pathlib import Path; from xalign_models.store import EmbeddingStore\n"
+        "with EmbeddingStore(Path(sys.argv[1])) as store:\n"
+        "    for one in store.stats(): store.get(one.namespace, [b'x' * 16])\n"
+        "    print(sum(one.vectors for one in store.stats()))"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr  # -7 is a bus error
+    assert "set aside as data.mdb.damaged" in done.stderr
+
+
+def test_a_file_that_is_no_store_is_set_aside(path: Path) -> None:
+    path.mkdir()
+    (path / "data.mdb").write_bytes(b"garbage" * 10_000)
+    with EmbeddingStore(path) as store:
+        assert store.stats() == []
+    assert (path / "data.mdb.damaged").is_file()
+
+
+def test_a_store_with_unwritten_pages_at_its_end_is_whole(path: Path) -> None:
+    with EmbeddingStore(path) as store:
+        store.put("one", keys(500), vectors(500))
+    size = (path / "data.mdb").stat().st_size
+    with (path / "data.mdb").open("r+b") as file:  # as if the last page had been allocated and given back unwritten
+        page = int.from_bytes(file.read(44)[40:], "little")
+        for offset in (0, page):
+            file.seek(offset + 136)
+            last = int.from_bytes(file.read(8), "little")
+            file.seek(offset + 136)
+            file.write((max(last, size // page - 1) + 1).to_bytes(8, "little"))
+    with EmbeddingStore(path) as store:
+        np.testing.assert_array_equal(np.stack(store.get("one", keys(500))), vectors(500))
+    assert not (path / "data.mdb.damaged").exists()

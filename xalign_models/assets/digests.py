@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from xalign_models.assets.download import sha256_file
+from xalign_models.errors import FileError
+from xalign_models.files import read_json
 from xalign_models.paths import atomic_write_text, cache_dir
 
 _SUFFIXES = frozenset({".bin", ".gguf", ".jinja", ".json", ".jsonl", ".model", ".npz", ".py", ".safetensors", ".txt"})
+_RACY = 2_000_000_000
+"""Nanoseconds in which a file may be changed again without a new time; so young a file is always read."""
 CARD = "xalign.json"
 """What a saved model says of itself; it names the fingerprint, so it takes no part in it."""
 _IGNORED = frozenset({CARD, "MANIFEST.json", "LICENSE-NOTE.txt", "LICENSE.txt"})
@@ -32,24 +39,40 @@ def combine(files: Mapping[str, str]) -> str:
 def directory_fingerprint(directory: Path) -> str:
     """The fingerprint of a local checkpoint directory: it depends on names and contents, not on where it lies.
 
-    Hashes are remembered in the cache by path, size and modification time, so that only changed files are read again.
+    Links are followed. Hashes are remembered in the cache, so that only changed files are read again: by size, both
+    times and inode, since a copy that keeps times (``cp -p``) still has a change time and an inode of its own.
     """
     directory = directory.resolve()
     record = cache_dir() / "fingerprints" / f"{hashlib.sha256(str(directory).encode()).hexdigest()}.json"
     try:
-        known = json.loads(record.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        known = read_json(record)
+    except FileError:
         known = {}
-    current: dict[str, tuple[int, int, str]] = {}
-    for file in sorted(directory.rglob("*")):
-        name = file.relative_to(directory).as_posix()
-        if not (_counts(name) and file.is_file()):
-            continue
+    current: dict[str, list[Any]] = {}
+    settled = time.time_ns() - _RACY
+    for name, file in sorted(_files(directory)):
         stat = file.stat()
-        size, modified, content = known.get(name, (None, None, ""))
-        if (size, modified) != (stat.st_size, stat.st_mtime_ns):
+        state = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]
+        *before, content = known.get(name) or [None]
+        if before != state or stat.st_ctime_ns > settled or not isinstance(content, str):
             content = sha256_file(file)
-        current[name] = (stat.st_size, stat.st_mtime_ns, content)
-    if {name: list(entry) for name, entry in current.items()} != known:
-        atomic_write_text(record, json.dumps(current))
-    return combine({name: content for name, (_, _, content) in current.items()})
+        current[name] = [*state, content]
+    if current != known:
+        with suppress(OSError):  # a cache that cannot be written costs time, nothing else
+            atomic_write_text(record, json.dumps(current))
+    return combine({name: str(entry[-1]) for name, entry in current.items()})
+
+
+def _files(directory: Path) -> Iterator[tuple[str, Path]]:
+    """Files that belong to the model, by relative name; a folder that links lead back to is entered once a branch."""
+    waiting = [(directory, frozenset({directory}))]
+    while waiting:
+        folder, above = waiting.pop()
+        for path in folder.iterdir():
+            name = path.relative_to(directory).as_posix()
+            if path.is_dir():
+                real = path.resolve()
+                if real not in above:
+                    waiting.append((path, above | {real}))
+            elif _counts(name) and path.is_file():
+                yield name, path

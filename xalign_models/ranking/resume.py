@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+import zlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from filelock import FileLock
 
 from xalign_models.ranking.pairs import Pair
 from xalign_models.ranking.ranks import AnyRanks
 
+logger = logging.getLogger(__name__)
+
+_FORM = "2"
+
 
 class RankLog:
-    """Ranks of pairs in a file that is only appended to: an interrupted run goes on at the next pair.
+    """Ranks of pairs in a file that is only appended to: an interrupted run resumes at the next pair.
 
-    A record is one write; half a record, left by a process that died in it, is cut off.
+    Several runs may share the file: each reads and appends under a lock. Every record has a checksum; half a record,
+    left by a process that died in it, is cut off, and a damaged one is computed again.
 
     Args:
         path: The file; None keeps nothing.
@@ -25,44 +32,47 @@ class RankLog:
 
     def __init__(self, path: Path | None, identity: str, shape: tuple[int, int]) -> None:
         self.path = path
-        self._head = hashlib.sha256(f"{identity} {shape}".encode()).digest()
+        self._head = hashlib.sha256(f"{_FORM} {identity} {shape}".encode()).digest()
         name = ("S", 24)
         self._record = np.dtype([
-            ("a", *name), ("b", *name), ("ranks", np.min_scalar_type(shape[1]), (2, *shape)),
+            ("a", *name), ("b", *name), ("ranks", np.min_scalar_type(shape[1]), (2, *shape)), ("check", "<u4"),
         ])  # fmt: skip
-        self._file: Any = None
 
     def read(self) -> dict[Pair, tuple[AnyRanks, AnyRanks]]:
         """What is there: pair to its ranks in both directions."""
         if self.path is None or not self.path.is_file():
             return {}
-        data = self.path.read_bytes()
-        if data[: len(self._head)] != self._head:
-            self.path.unlink()
-            return {}
-        body = memoryview(data)[len(self._head) :]
-        whole = len(body) // self._record.itemsize
-        with self.path.open("r+b") as file:
-            file.truncate(len(self._head) + whole * self._record.itemsize)
+        with _lock(self.path):
+            data = self.path.read_bytes()
+            if data[: len(self._head)] != self._head:
+                self.path.unlink()
+                return {}
+            body = data[len(self._head) :]
+            size = self._record.itemsize
+            whole = len(body) // size
+            if len(body) % size:
+                with self.path.open("r+b") as file:
+                    file.truncate(len(self._head) + whole * size)
         records = np.frombuffer(body, dtype=self._record, count=whole)
-        return {(one["a"].decode(), one["b"].decode()): tuple(one["ranks"]) for one in records}
+        intact = [row for i, row in enumerate(records) if _checksum(body[i * size : (i + 1) * size]) == row["check"]]
+        if len(intact) < whole:
+            logger.warning("%s: %d damaged records; their pairs are computed again.", self.path, whole - len(intact))
+        return {(row["a"].decode(), row["b"].decode()): tuple(row["ranks"]) for row in intact}
 
     def append(self, pair: Pair, forward: AnyRanks, backward: AnyRanks) -> None:
         """One pair's ranks."""
         if self.path is None:
             return
-        if self._file is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("ab", buffering=0)
-            if not self._file.tell():
-                self._file.write(self._head)
-        record = np.array([(*(one.encode() for one in pair), (forward, backward))], dtype=self._record)
-        self._file.write(record.tobytes())
+        record = np.array([(*(code.encode() for code in pair), (forward, backward), 0)], dtype=self._record)
+        record["check"] = _checksum(record.tobytes())
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with _lock(self.path), self.path.open("ab", buffering=0) as file:
+            file.write((b"" if file.tell() else self._head) + record.tobytes())
 
-    def close(self, remove: bool = False) -> None:
-        """Close the file; ``remove`` it when its ranks are kept elsewhere."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        if remove and self.path is not None:
-            self.path.unlink(missing_ok=True)
+
+def _lock(path: Path) -> FileLock:
+    return FileLock(path.with_name(f"{path.name}.lock"))
+
+
+def _checksum(record: bytes) -> int:
+    return zlib.crc32(record[:-4])

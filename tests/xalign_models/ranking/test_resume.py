@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,6 @@ def write(path, identity="text 1"):
     log = RankLog(path, identity, (1, 300))
     for i in range(3):
         log.append(("deu_Latn", f"l{i}_Latn"), *ranks_of(i))
-    log.close()
 
 
 @pytest.mark.parametrize("cut", [0, 1, 1000])
@@ -28,7 +29,6 @@ def test_a_log_cut_anywhere_keeps_its_whole_records_and_goes_on(tmp_path, cut):
     whole = 3 if not cut else 2
     assert list(log.read()) == [("deu_Latn", f"l{i}_Latn") for i in range(whole)]
     log.append(("x", "y"), *ranks_of(9))
-    log.close()
     found = RankLog(path, "text 1", (1, 300)).read()
     assert len(found) == whole + 1
     np.testing.assert_array_equal(found["x", "y"], ranks_of(9))
@@ -43,7 +43,6 @@ def test_a_log_of_something_else_is_begun_anew(tmp_path):
     log = RankLog(path, "text 2", (1, 300))
     assert log.read() == {}
     log.append(("x", "y"), *ranks_of(0))
-    log.close()
     assert list(RankLog(path, "text 2", (1, 300)).read()) == [("x", "y")]
 
 
@@ -51,4 +50,33 @@ def test_no_path_keeps_nothing():
     log = RankLog(None, "", (1, 300))
     log.append(("x", "y"), *ranks_of(0))
     assert log.read() == {}
-    log.close()
+
+
+def test_a_damaged_record_is_computed_again_and_said_aloud(tmp_path, caplog):
+    path = tmp_path / "ranks"
+    write(path)
+    data = bytearray(path.read_bytes())
+    size = (len(data) - 32) // 3
+    data[32 + size + size // 2] ^= 1  # a rank in the middle of the second record
+    path.write_bytes(data)
+    assert list(RankLog(path, "text 1", (1, 300)).read()) == [("deu_Latn", "l0_Latn"), ("deu_Latn", "l2_Latn")]
+    assert "1 damaged" in caplog.text
+
+
+def test_runs_that_begin_at_once_share_a_log(tmp_path):
+    path = tmp_path / "ranks"
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(20):
+            path.unlink(missing_ok=True)
+
+            def run(i):
+                log = RankLog(path, "text 1", (1, 300))
+                log.read()
+                log.append((f"a{i}", "b"), *ranks_of(i))
+                log.read()
+
+            list(pool.map(run, range(8)))
+            found = RankLog(path, "text 1", (1, 300)).read()
+            assert len(found) == 8
+            for i in range(8):
+                np.testing.assert_array_equal(found[f"a{i}", "b"], ranks_of(i))
