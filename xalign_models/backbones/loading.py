@@ -174,7 +174,8 @@ def _file(resolved: assets.ResolvedModel, name: str) -> Path | None:
     from huggingface_hub.errors import EntryNotFoundError
 
     try:
-        return Path(hf_hub_download(resolved.path_or_id, name, revision=resolved.revision))
+        away = assets.hub_is_away()
+        return Path(hf_hub_download(resolved.path_or_id, name, revision=resolved.revision, local_files_only=away))
     except EntryNotFoundError:  # also if it is neither reachable nor cached: loading the weights will say so
         return None
 

@@ -331,7 +331,14 @@ def _snapshot(resolved: ResolvedModel) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(resolved.path_or_id, revision=resolved.revision, allow_patterns=["*.json"]))
+        return Path(
+            snapshot_download(
+                resolved.path_or_id,
+                revision=resolved.revision,
+                allow_patterns=["*.json"],
+                local_files_only=assets.hub_is_away(),
+            )
+        )
     except Exception as error:
         raise AssetError(
             f"{resolved.path_or_id} cannot be had from the hub ({' '.join(str(error).split())[:200]})."

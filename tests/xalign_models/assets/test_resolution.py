@@ -102,10 +102,36 @@ def test_an_unreachable_hub_falls_back_on_its_cache(cache: Path, monkeypatch: py
     )
     assert assets.resolve("org/name").revision == COMMIT
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_, **__: None)
+    assert assets.hub_is_away()
     with pytest.raises(
-        AssetError, match=r"cannot be reached \(ConnectionError: no route\) and org/name is not in its local cache"
+        AssetError, match=r"cannot be reached \(no route second line\) and org/name is not in its local cache"
     ):
         assets.resolve("org/name")
+
+
+def test_a_hub_that_is_away_is_asked_once_for_all_names(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def model_info(_self: object, name: str, **_: object) -> None:
+        asked.append(name)
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
+    for name in ("org/a", "org/b", "org/c"):
+        with pytest.raises(AssetError, match="cannot be reached"):
+            assets.resolve(name)
+    assert asked == ["org/a"]
+
+
+def test_a_mirror_is_used_before_the_hub(cache: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *_, **__: pytest.fail("the hub is asked"))
+    monkeypatch.setenv("XALIGN_MODELS", str(checkpoint.parents[1]))
+    found = assets.resolve("org/model", "main")
+    assert found == assets.resolve("org/model", COMMIT)
+    assert found == dataclasses.replace(assets.resolve(str(checkpoint)), source="local")
+    monkeypatch.setenv("XALIGN_MODELS", str(checkpoint.parents[1] / "nowhere"))
+    with pytest.raises(AssetError, match="XALIGN_MODELS=.*is not a directory"):
+        assets.resolve("org/model")
 
 
 def test_what_cannot_be_resolved_says_why(toy: Asset, checkpoint: Path, register: Callable[..., Asset]) -> None:
