@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xalign_models import __version__
-from xalign_models.cli.app import Device, Json, err, language_codes, out, print_json, print_rows, split_list
+from xalign_models.cli.common import Device, Json, err, language_codes, out, print_json, print_rows, split_list
 from xalign_models.errors import DataError, ModelError, ResultsError
 
 if TYPE_CHECKING:

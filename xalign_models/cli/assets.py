@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from xalign_models.cli.app import Json, out, print_rows, split_list
+from xalign_models.cli.common import Json, out, print_rows, split_list
 from xalign_models.errors import AssetError
 
 group = typer.Typer(help="Weights and corpora that come inside Python packages.", no_args_is_help=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from xalign_models.cli.app import Json, err, out, print_json, print_rows, split_list
+from xalign_models.cli.common import Json, err, out, print_json, print_rows, split_list
 
 
 def add_to(app: typer.Typer) -> None:

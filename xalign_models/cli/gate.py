@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from xalign_models.cli.app import Json, Output, err, out, print_json, split_list
-from xalign_models.cli.leaderboard import Models, Tasks
+from xalign_models.cli.common import Json, Models, Output, Tasks, err, out, print_json, split_list
 from xalign_models.errors import ResultsError
 
 

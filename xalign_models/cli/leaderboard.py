@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xalign_models.cli.app import Json, Output, out, print_json, split_list
+from xalign_models.cli.common import Json, Models, Output, Tasks, out, print_json, split_list
 from xalign_models.errors import ResultsError
 
 if TYPE_CHECKING:
     from xalign_models.evaluation.board import Board
-
-Models = Annotated[list[str] | None, typer.Option("--models", "-m", help="Names, directories or hub ids.")]
-Tasks = Annotated[list[str] | None, typer.Option("--tasks", "-t", help="Names of tasks, ours or mteb's.")]
 
 
 def add_to(app: typer.Typer) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xalign_models.cli.app import Device, Json, err, language_codes, out, print_rows, split_list
+from xalign_models.cli.common import Device, Json, err, language_codes, out, print_rows, split_list
 from xalign_models.cli.training import OVER, Change, _check_output, group
 from xalign_models.errors import DataError, ModelError
 from xalign_models.specs import Dtype

@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from xalign_models.cli.app import Device, Json, language_codes, out, print_rows, split_list
+from xalign_models.cli.common import Device, Json, language_codes, out, print_rows, split_list
 from xalign_models.errors import ModelError
 from xalign_models.specs import Dtype, Pooling
 

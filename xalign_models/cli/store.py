@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from xalign_models.cli.app import Json, out, print_rows
+from xalign_models.cli.common import Json, out, print_rows
 
 group = typer.Typer(help="The vectors that are kept so that nothing is encoded twice.", no_args_is_help=True)
 

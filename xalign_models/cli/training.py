@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from xalign_models.cli.app import Device, language_codes, out, split_list
+from xalign_models.cli.common import Device, language_codes, out, split_list
 from xalign_models.errors import ModelError
 from xalign_models.specs import Dtype
 

@@ -11,7 +11,7 @@ import pytest
 
 from xalign_models import __version__
 from xalign_models.cli import main
-from xalign_models.cli.app import language_codes
+from xalign_models.cli.common import language_codes
 from xalign_models.cli.models import overrides
 
 

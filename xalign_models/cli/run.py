@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from xalign_models.cli.app import Device, Json, Output, err, language_codes, print_json, split_list
-from xalign_models.cli.leaderboard import Models, Tasks, make, show
+from xalign_models.cli.common import Device, Json, Models, Output, Tasks, err, language_codes, print_json, split_list
+from xalign_models.cli.leaderboard import make, show
 from xalign_models.cli.models import Layer, MaxTokens, Pool, Precision, Prompt, overrides
 from xalign_models.errors import DataError, ModelError
 

@@ -1,0 +1,88 @@
+"""What commands share: the two consoles, options, rows, JSON, and lists from options."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from xalign_models.errors import LanguageError
+
+Default = TypeVar("Default")
+out = Console(width=None if sys.stdout.isatty() else 160)
+err = Console(stderr=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps; by default the best there is.")]
+Output = Annotated[str, typer.Option("--output", "-o", help="Root of the results; they lie in its folder results/.")]
+Models = Annotated[list[str] | None, typer.Option("--models", "-m", help="Names, directories or hub ids.")]
+Tasks = Annotated[list[str] | None, typer.Option("--tasks", "-t", help="Names of tasks, ours or mteb's.")]
+
+
+def fail(message: str) -> NoReturn:
+    """One line on standard error, exit status 2."""
+    err.print(f"error: {message}", soft_wrap=True, highlight=False, markup=False)
+    sys.exit(2)
+
+
+def print_json(data: Any) -> None:
+    """``data`` as indented JSON on standard output."""
+    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False, default=str) + "\n")
+
+
+def print_rows(rows: list[dict[str, Any]], as_json: bool, right: tuple[str, ...] = ()) -> None:
+    """Rows as a table; as JSON if asked for; as tab-separated values where the output is no terminal.
+
+    Args:
+        rows: All with the keys of the first, which are the columns' names.
+        as_json: Print JSON.
+        right: Columns that a table aligns at the right.
+    """
+    if as_json:
+        print_json(rows)
+        return
+    lines = (
+        [[*rows[0]], *(["" if value is None else str(value) for value in row.values()] for row in rows)] if rows else []
+    )
+    if not out.is_terminal:
+        sys.stdout.writelines("\t".join(" ".join(cell.split()) for cell in line) + "\n" for line in lines)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in lines[0] if lines else ():
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for line in lines[1:]:
+        table.add_row(*line)
+    out.print(table, highlight=False, markup=False)
+
+
+def split_list(values: list[str] | None) -> list[str]:
+    """Options that may be repeated or hold commas: ``-m a -m b,c`` is a, b, c."""
+    return [part.strip() for value in values or () for part in value.split(",") if part.strip()]
+
+
+def language_codes(values: list[str] | None, default: Default, **words: Default) -> Default | tuple[str, ...]:
+    """``--languages`` as canonical codes, each once.
+
+    Args:
+        values: What was given.
+        default: Where nothing was.
+        **words: What ``all`` or ``core`` is for the command, if it is anything; each stands alone.
+
+    Raises:
+        LanguageError: No language has such a code, or a word is not alone (as a code, ``all`` would be Allar).
+    """
+    from xalign_models.languages import canonical
+
+    given = split_list(values)
+    if not given:
+        return default
+    if len(given) == 1 and given[0] in words:
+        return words[given[0]]
+    if {"all", "core"} & {*given}:
+        alone = "".join(f", or `{word}` alone" for word in words)
+        raise LanguageError(f"--languages {','.join(given)} is not possible; give codes{alone}.")
+    return tuple(dict.fromkeys(canonical(one) for one in given))
