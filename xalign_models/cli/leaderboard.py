@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -50,8 +50,17 @@ def leaderboard(
     benchmark: Annotated[
         str | None, typer.Option(help='Tasks of a benchmark, e.g. "XAlign(parallel)" or "XAlign(LUSIFER, te)".')
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write the board as one page, DIR/index.html, that opens offline.")
+    ] = None,
+    serve: Annotated[bool, typer.Option("--serve", help="With --html: show the page on a local port.")] = False,
 ) -> None:
     """Compare models on tasks, with the difference to each model's unaligned backbone."""
+    if serve and html is None:
+        raise ResultsError("--serve shows the page that --html DIR writes; name a folder.")
+    if html is not None:
+        _write_page(Path(output), html, serve)
+        return
     from xalign_models.evaluation.formats import to_markdown
     from xalign_models.evaluation.leaderboard import detail
     from xalign_models.evaluation.results import read_results
@@ -69,6 +78,33 @@ def leaderboard(
             sys.stdout.write(to_markdown(board, narrow=True))
         else:
             show(board, form)
+
+
+def _write_page(output: Path, folder: Path, serve: bool) -> None:
+    """Write the page and, if asked to, serve it until Ctrl-C."""
+    from xalign_models.evaluation.page import write_page
+    from xalign_models.evaluation.results import read_results
+
+    results = read_results(output)
+    path = write_page(results, folder, _describe(results.tasks))
+    out.print(f"wrote {path}", highlight=False, soft_wrap=True)
+    if serve:
+        from xalign_models.evaluation.page.serving import server
+
+        with server(folder) as serving:
+            out.print(f"http://127.0.0.1:{serving.server_address[1]}/ shows it; Ctrl-C ends.", soft_wrap=True)
+            serving.serve_forever()
+
+
+def _describe(tasks: Collection[str]) -> dict[str, dict[str, Any]]:
+    """By task, the type, domains, description and reference that mteb's metadata have; none of unknown tasks."""
+    from mteb.get_tasks import _TASKS_REGISTRY
+
+    from tasks import TASKS
+
+    known = {**_TASKS_REGISTRY, **{task.metadata.name: task for task in TASKS}}
+    fields = ("type", "domains", "description", "reference")
+    return {name: {field: getattr(known[name].metadata, field) for field in fields} for name in tasks if name in known}
 
 
 def make(

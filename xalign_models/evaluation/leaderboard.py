@@ -262,7 +262,7 @@ def detail(
         legend.append(_FITTED)
     if published:
         tables = [results.tables[head.name, task] for head in heads]
-        found = _published_columns(list(read_published(results.root, task)), tables, metric, set(cells))
+        found = published_columns(list(read_published(results.root, task)), tables, metric, set(cells))
         for column, values in found.items():
             columns.append(column)
             for language, value in values.items():
@@ -306,7 +306,7 @@ def by_language(task: str, values: Mapping[str, float]) -> dict[str, dict[str, f
     return {heading: {one.replace("_", "-"): v for one, v in scores.items()} for heading, scores in found.items()}
 
 
-def _published_columns(
+def published_columns(
     numbers: Sequence[Published], tables: Sequence[TaskScores], metric: str, rows: set[str]
 ) -> dict[str, dict[str, float]]:
     """Column -> row -> percent, for the numbers of our metric whose subset is a row of ours."""

@@ -1,0 +1,97 @@
+"""What the page is given is what was measured, packed without loss beyond a twentieth of a point."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+
+import numpy as np
+import pytest
+
+from xalign_models.evaluation.page.gathering import MISSING, page_data
+from xalign_models.evaluation.results import read_results
+
+PLAIN, LSAR = "xalign/plain__tiny", "xalign/lsar__tiny"
+PAIRS = {f"{a}-{b}": 0.1 * i + 0.01 * j for i, a in enumerate(("deu_Latn", "eng_Latn", "tha_Thai"), 1)
+         for j, b in enumerate(("deu_Latn", "eng_Latn", "tha_Thai"), 1) if a != b}  # fmt: skip
+
+
+def unpacked(data) -> np.ndarray:
+    """As the page does it: low bytes, then high bytes."""
+    raw = np.frombuffer(zlib.decompress(base64.b64decode(data["values"])), dtype=np.uint8)
+    low, high = raw.reshape(2, -1).astype(np.uint16)
+    return (low | high << 8).view(np.int16)
+
+
+def block(data, kind, heading=""):
+    return next(one for one in data["blocks"] if one["kind"] == kind and one["heading"] == heading)
+
+
+def test_scores_by_language_come_back(put, tmp_path) -> None:
+    scores = {"deu-Latn": 0.123, "arb-Arab": 1.0, "zho-Hant": -0.5}
+    languages = {one: [one] for one in scores}
+    put(PLAIN, "T", scores, languages=languages)
+    put(LSAR, "T", {"deu-Latn": 0.456}, baseline=PLAIN, languages=languages)
+    data = page_data(read_results(tmp_path))
+    found = block(data, "languages")
+    labels = [data["labels"][label][0] for label in found["labels"]]
+    values = unpacked(data)[found["at"] :].reshape(2, 3)
+    for name, expected in ((PLAIN, scores), (LSAR, {"deu-Latn": 0.456})):
+        row = found["rows"].index([one["name"] for one in data["rows"]].index(name))
+        for label, value in zip(labels, values[row], strict=True):
+            assert value == (MISSING if label not in expected else pytest.approx(1000 * expected[label], abs=0.5))
+    assert [one[1:4] for one in data["labels"]] == [
+        ["Standard Arabic", "العربية", "rtl"],
+        ["German", "Deutsch", "ltr"],
+        ["Chinese (Traditional)", "中文（繁體）", "ltr"],
+    ]
+
+
+def test_pairs_are_matrices_of_queries_by_candidates(put, tmp_path) -> None:
+    put(PLAIN, "T", PAIRS)
+    data = page_data(read_results(tmp_path))
+    found = block(data, "pairs", "after")
+    matrix = unpacked(data)[found["at"] :][:9].reshape(3, 3)
+    names = [data["labels"][label][0].replace("-", "_") for label in found["labels"]]
+    for i, a in enumerate(names):
+        for j, b in enumerate(names):
+            assert matrix[i, j] == (MISSING if a == b else pytest.approx(1000 * PAIRS[f"{a}-{b}"], abs=0.5))
+    assert [one["heading"] for one in data["blocks"] if one["kind"] == "languages"] == ["Into X", "From X"]
+
+
+def test_a_study_has_its_own_before(put, tmp_path) -> None:
+    folder = put(PLAIN, "T", PAIRS, metric="after_precision_at_5")
+    path = folder / "T.json"
+    result = json.loads(path.read_text())
+    for entry in result["scores"]["test"]:
+        entry["before_precision_at_5"] = entry["main_score"] / 2
+    path.write_text(json.dumps(result))
+    data = page_data(read_results(tmp_path))
+    values = unpacked(data)
+    before, after = (values[block(data, "pairs", heading)["at"] :][1] for heading in ("before", "after"))
+    assert before == pytest.approx(after / 2, abs=1)
+
+
+def test_each_cell_says_where_it_comes_from(put, tmp_path) -> None:
+    folder = put(LSAR, "T", {"eng-Latn": 0.5}, revision="abc", data="text-1")
+    card = json.loads((folder / "xalign.json").read_text())
+    card |= {"hardware": "cpu x", "versions": {"mteb": "2"}, "speed": {"tokens_per_second": 12.5}}
+    (folder / "xalign.json").write_text(json.dumps(card))
+    (folder / "model_meta.json").write_text(json.dumps({"name": LSAR, "n_parameters": 7, "embed_dim": 3}))
+    data = page_data(read_results(tmp_path), {"T": {"domains": ["News"]}})
+    cell = data["cells"][0][0]
+    run = data["runs"][cell[-2]]
+    assert (run["revision"], run["hardware"], run["versions"]) == ("abc", "cpu x", {"mteb": "2"})
+    assert (run["parameters"], run["dimensions"], run["tokens_per_second"]) == (7, 3, 12.5)
+    assert data["data"][cell[-1]] == "text-1"
+    assert data["tasks"] == [{"name": "T", "domains": ["News"]}]
+
+
+def test_damaged_cards_are_no_hindrance(put, tmp_path) -> None:
+    folder = put(LSAR, "T", {"eng-Latn": 0.5})
+    (folder / "model_meta.json").write_text("[]")
+    (folder / "xalign.json").write_text('{"name": "xalign/lsar__tiny", "speed": 3, "versions": null}')
+    run = page_data(read_results(tmp_path))["runs"][0]
+    assert run["versions"] == {}
+    assert run["parameters"] is None

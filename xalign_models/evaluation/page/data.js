@@ -1,0 +1,74 @@
+// What the page holds, decoded: the board at once, scores by language when they are first asked for.
+"use strict";
+const { html, render, useState, useEffect, useMemo, useRef, plot, dot, link, ruleX, line, text, scale } = vendor;
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const FITTED = 1, OTHER_TEXT = 2, BEST = 4, TIED = 8, CHANCE = 16, SURE = 32;
+const MISSING = -32768;
+
+const cellOf = (row, column) => {
+  const cell = DATA.cells[row][column];
+  if (!cell) return null;
+  const [score, difference, low, high, flags, first, last, covered, of, run, data] = cell;
+  return { score, difference, low, high, flags, first, last, covered, of, run, data };
+};
+const system = (row) => row.label.split(" (")[0];
+const points = (value) => (value === null || value === undefined ? "" : (value > 0 ? "+" : value < 0 ? "\u2212" : "±") + Math.abs(value).toFixed(1));
+const percent = (value) => (value === null || value === undefined ? "–" : value.toFixed(1).replace("-", "\u2212"));
+const humps = (name) => name.replace(/([a-z0-9]|[A-Z]{2})(?=[A-Z][a-z])/g, "$1\u200b");
+const unique = (list) => [...new Set(list)].sort();
+
+let decoded = null;
+async function scores() {
+  if (document.readyState === "loading") await new Promise((ready) => addEventListener("DOMContentLoaded", ready));
+  if (!decoded) {
+    const packed = Uint8Array.from(atob(document.getElementById("values").textContent), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+    const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+    const half = bytes.length / 2;
+    decoded = new Int16Array(half);
+    for (let i = 0; i < half; i++) decoded[i] = bytes[i] | (bytes[half + i] << 8);
+  }
+  return decoded;
+}
+// The score in percent of the i-th row and j-th label (or pair) of a block; null where there is none.
+const valueOf = (values, block, i, j) => {
+  const width = block.kind === "pairs" ? block.labels.length ** 2 : block.labels.length;
+  const value = values[block.at + i * width + j];
+  return value === MISSING ? null : value / 10;
+};
+const blocksOf = (task, kind) => DATA.blocks.filter((block) => block.task === task && block.kind === kind);
+
+// A row's mean over a task's headings (such as Into and From) in one language; null where it has none.
+function inLanguage(values, row, task, label, heading) {
+  const found = [];
+  for (const block of blocksOf(task, "languages")) {
+    if (heading && block.heading !== heading) continue;
+    const i = block.rows.indexOf(row), j = block.labels.indexOf(label);
+    if (i >= 0 && j >= 0) {
+      const value = valueOf(values, block, i, j);
+      if (value !== null) found.push(value);
+    }
+  }
+  return found.length ? found.reduce((sum, value) => sum + value, 0) / found.length : null;
+}
+const baselineOf = (row) => DATA.rows.findIndex((other) => other.group === DATA.rows[row].group && other.label === "plain");
+const named = (label) => DATA.labels[label];
+const languageName = (label) => named(label)[1] || named(label)[0];
+
+// View, task and filters live in the address, so that a link shows what its sender saw.
+function useAddress(initial) {
+  const read = () => ({ ...initial, ...Object.fromEntries(new URLSearchParams(location.hash.slice(1))) });
+  const [state, setState] = useState(read);
+  useEffect(() => {
+    const listen = () => setState(read());
+    addEventListener("hashchange", listen);
+    return () => removeEventListener("hashchange", listen);
+  }, []);
+  const change = (fields) => {
+    const next = { ...state, ...fields };
+    const kept = Object.entries(next).filter(([key, value]) => value !== initial[key]);
+    history.replaceState(null, "", "#" + new URLSearchParams(kept));
+    setState(next);
+  };
+  return [state, change];
+}

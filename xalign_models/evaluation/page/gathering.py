@@ -1,0 +1,248 @@
+"""What the page shows, as plain data: the board, scores by language, pairs of languages, provenance, published numbers.
+
+Scores by language are many: they travel as tenths of points in 16 bits, deflated, in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from langcodes import Language
+
+from xalign_models import __version__
+from xalign_models.assets import CARD
+from xalign_models.evaluation.board import Board, Cell
+from xalign_models.evaluation.leaderboard import DIRECTIONS, by_language, leaderboard
+from xalign_models.evaluation.results import Results, TaskScores, language_pairs, read_published
+
+MISSING = -32768
+"""A score that is not there, among 16-bit tenths of points."""
+MOST_LANGUAGES = 40
+"""A task of more languages has no matrix of pairs: nobody could read it."""
+MOST_PAIRS = 500_000
+"""Values in all matrices; those of further tasks are left out, so that the page stays small."""
+_RIGHT_TO_LEFT = {"Arab", "Hebr", "Thaa", "Nkoo", "Syrc", "Adlm", "Rohg"}
+_BEFORE = "before_"
+
+
+@dataclass
+class _Values:
+    """Blocks of scores, one after the other, and the names of their languages, each once."""
+
+    blocks: list[dict[str, Any]] = field(default_factory=list)
+    values: list[np.ndarray[Any, np.dtype[np.int16]]] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+    size: int = 0
+
+    def add(
+        self, rows: Sequence[int], labels: Sequence[str], scores: Iterable[Iterable[float | None]], **about: Any
+    ) -> None:
+        """Add a table of percentages, rows x labels, None being no score."""
+        table = [[MISSING if score is None else round(10 * score) for score in row] for row in scores]
+        block = np.asarray(table, dtype=np.int16).ravel()
+        known = [self.labels.setdefault(label, len(self.labels)) for label in labels]
+        self.blocks.append({**about, "rows": list(rows), "labels": known, "at": self.size})
+        self.values.append(block)
+        self.size += len(block)
+
+    def packed(self) -> str:
+        """All blocks: the low bytes, then the high bytes, deflated, in base64."""
+        whole = np.concatenate(self.values) if self.values else np.zeros(0, np.int16)
+        planes = whole.astype("<i2").view(np.uint8).reshape(-1, 2).T.tobytes()
+        return base64.b64encode(zlib.compress(planes, 9)).decode()
+
+
+def page_data(results: Results, describe: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    """Everything that the page shows, ready for JSON.
+
+    Args:
+        results: From :func:`xalign_models.evaluation.results.read_results`.
+        describe: By task, what is known of it: ``type``, ``domains``, ``description``, ``reference``.
+
+    Raises:
+        ResultsError: There is no readable result.
+    """
+    board = leaderboard(results)
+    position = {row.name: index for index, row in enumerate(board.rows)}
+    tasks = [task for task in results.tasks if any((name, task) in results.tables for name in position)]
+    values, runs = _Values(), _Runs()
+    published = []
+    for number, task in enumerate(tasks):
+        tables = {position[name]: results.tables[name, task] for name in position if (name, task) in results.tables}
+        _add_languages(values, number, task, tables)
+        _add_pairs(values, number, tables)
+        published += _published(number, task, results, values)
+    codes = Counter(label.partition("-")[0] for label in values.labels)
+    several = {"zho"} | {code for code, count in codes.items() if count > 1}
+    return {
+        "made": datetime.now(tz=UTC).isoformat(timespec="minutes"),
+        "version": __version__,
+        "tasks": [{"name": task, **(describe or {}).get(task, {})} for task in tasks],
+        "columns": [_column(column, tasks) for column in board.columns],
+        "rows": [{"group": row.group, "label": row.label, "name": row.name} for row in board.rows],
+        "cells": [_cells(board, results, tasks, index, runs) for index in range(len(board.rows))],
+        "runs": runs.known,
+        "data": list(runs.revisions),
+        "legend": list(board.legend),
+        "labels": [_label(label, several) for label in values.labels],
+        "blocks": values.blocks,
+        "published": published,
+        "values": values.packed(),
+    }
+
+
+def _column(column: str, tasks: Sequence[str]) -> dict[str, Any]:
+    task = next(task for task in tasks if column == task or column in _directions(task))
+    return {"name": column, "task": tasks.index(task)}
+
+
+def _directions(task: str) -> list[str]:
+    return [f"{task} {direction}" for direction in DIRECTIONS.get(task, {})]
+
+
+@dataclass
+class _Runs:
+    """What made the results, each once: a folder of results, and a revision of a data set."""
+
+    known: list[dict[str, Any]] = field(default_factory=list)
+    folders: dict[str, int] = field(default_factory=dict)
+    revisions: dict[str, int] = field(default_factory=dict)
+
+    def of(self, table: TaskScores) -> tuple[int, int]:
+        """Indices of a result's run and of its data revision."""
+        key = str(table.folder)
+        if key not in self.folders:
+            self.folders[key] = len(self.known)
+            self.known.append(_provenance(table))
+        return self.folders[key], self.revisions.setdefault(str(table.dataset_revision), len(self.revisions))
+
+
+def _provenance(table: TaskScores) -> dict[str, Any]:
+    """A run's model revision, versions, hardware and date, and what is known of the model's size and speed."""
+    card, meta = (_read(table.folder / name) for name in (CARD, "model_meta.json"))
+    speed = card.get("speed")
+    return {
+        "revision": table.revision,
+        "date": table.date.isoformat(timespec="minutes"),
+        "hardware": card.get("hardware"),
+        "versions": card.get("versions") or {},
+        "command": card.get("command"),
+        "parameters": meta.get("n_parameters"),
+        "dimensions": meta.get("embed_dim"),
+        "licence": meta.get("license"),
+        "reference": meta.get("reference"),
+        **(speed if isinstance(speed, dict) else {}),
+    }
+
+
+def _read(path: Any) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _cells(board: Board, results: Results, tasks: Sequence[str], index: int, runs: _Runs) -> list[Any]:
+    """A row's cells, by column; 0 where there is none."""
+    row = board.rows[index]
+    cells: list[Any] = []
+    for column in board.columns:
+        cell = row.cells.get(column)
+        if cell is None:
+            cells.append(0)
+        else:
+            table = results.tables[row.name, tasks[_column(column, tasks)["task"]]]
+            cells.append([*_numbers(cell), *runs.of(table)])
+    return cells
+
+
+def _numbers(cell: Cell) -> list[Any]:
+    flags = (cell.fitted, cell.other_text, cell.best, cell.tied, cell.significant is False, cell.significant is True)
+    ranks = cell.ranks or (0, 0)
+    ends = [None if value is None else round(value, 2) for value in (cell.difference, cell.low, cell.high)]
+    bits = sum(flag << position for position, flag in enumerate(flags))
+    return [round(cell.score, 2), *ends, bits, *ranks, cell.covered or 0, cell.of or 0]
+
+
+def _add_languages(values: _Values, number: int, task: str, tables: Mapping[int, TaskScores]) -> None:
+    """A block for each heading, such as Into X: models x languages."""
+    found = {row: by_language(task, table.values()) for row, table in tables.items()}
+    for heading in dict.fromkeys(heading for scores in found.values() for heading in scores):
+        rows = [row for row, scores in found.items() if heading in scores]
+        labels = sorted({label for row in rows for label in found[row][heading]} - {"mean"})
+        scores = ([_percent(found[row][heading].get(label)) for label in labels] for row in rows)
+        values.add(rows, labels, scores, task=number, kind="languages", heading=heading)
+
+
+def _percent(score: float | None) -> float | None:
+    return None if score is None else 100 * score
+
+
+def _add_pairs(values: _Values, number: int, tables: Mapping[int, TaskScores]) -> None:
+    """Matrices, a row per model: queries x candidates, and the same before a rotation where the task has both."""
+    pairs = language_pairs({subset for table in tables.values() for subset in table.values()}) or {}
+    labels = sorted({language for pair in pairs.values() for language in pair})
+    wanted = len(tables) * len(labels) ** 2
+    if not 2 < len(labels) <= MOST_LANGUAGES or values.size + wanted > MOST_PAIRS:
+        return
+    shown = [label.replace("_", "-") for label in labels]
+    for heading, metric in (("after", "main_score"), ("before", _before(tables))):
+        scores = {row: table.values(metric) for row, table in tables.items() if metric and table.values(metric)}
+        if scores:
+            rows = list(scores)
+            matrices = ([_percent(scores[row].get(f"{a}-{b}")) for a in labels for b in labels] for row in rows)
+            values.add(rows, shown, matrices, task=number, kind="pairs", heading=heading)
+
+
+def _before(tables: Mapping[int, TaskScores]) -> str:
+    """The metric that stands for the main score before a rotation: ``before_precision_at_5``; empty without one."""
+    for table in tables.values():
+        main = table.values()
+        for metric in sorted(table.metrics):
+            if metric.startswith("after_") and table.values(metric) == main:
+                return _BEFORE + metric.removeprefix("after_")
+    return ""
+
+
+def _published(number: int, task: str, results: Results, values: _Values) -> list[dict[str, Any]]:
+    from xalign_models.evaluation.leaderboard import published_columns
+
+    tables = [table for (_, name), table in results.tables.items() if name == task]
+    rows = {"mean"}.union(*(scores for table in tables for scores in by_language(task, table.values()).values()))
+    columns = published_columns(list(read_published(results.root, task)), tables, "main_score", rows)
+    return [
+        {
+            "task": number,
+            "column": column,
+            "mean": scores.get("mean"),
+            "scores": [
+                [values.labels.setdefault(label, len(values.labels)), round(score, 2)]
+                for label, score in scores.items()
+                if label != "mean"
+            ],
+        }
+        for column, scores in columns.items()
+    ]
+
+
+def _label(label: str, several: Collection[str]) -> list[str]:
+    """Code, English name, own name, direction and language tag of a language; other labels have no name.
+
+    The names say the script where it is one of ``several`` languages that are here in more than one script.
+    """
+    code, _, script = label.partition("-")
+    if not (len(code) == 3 and len(script) == 4):
+        return [label]
+    language = Language.get(label if code in several else code)
+    right = "rtl" if script in _RIGHT_TO_LEFT else "ltr"
+    name = language.display_name().removesuffix(" (individual language)")
+    return [label, name, language.autonym(), right, language.to_tag()]

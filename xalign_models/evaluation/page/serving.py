@@ -1,0 +1,22 @@
+"""A folder on a local port, for browsers that open no files."""
+
+from __future__ import annotations
+
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: the terminal shows the address."""
+
+
+def server(folder: Path, port: int = 0) -> ThreadingHTTPServer:
+    """A server of the folder's files to this machine alone; ``serve_forever`` starts it.
+
+    Args:
+        folder: What is served.
+        port: 0 is any that is free; ``server_address`` says which.
+    """
+    return ThreadingHTTPServer(("127.0.0.1", port), partial(_Quiet, directory=str(folder)))

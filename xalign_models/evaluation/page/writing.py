@@ -1,0 +1,73 @@
+"""The board as one page that opens from a file: no request to any host, nothing of a name acts on it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from xalign_models.errors import ResultsError
+from xalign_models.evaluation.page.gathering import page_data
+from xalign_models.evaluation.results import Results
+from xalign_models.paths import atomic_write_text
+
+SCRIPTS = ("bundle/vendor.js", "data.js", "parts.js", "views.js", "app.js")
+"""In this order: the libraries, the data, and what shows them."""
+
+
+def write_page(results: Results, folder: Path, describe: Mapping[str, Mapping[str, Any]] | None = None) -> Path:
+    """Write ``<folder>/index.html``.
+
+    Args:
+        results: From :func:`xalign_models.evaluation.results.read_results`.
+        folder: Made if it is not there.
+        describe: By task, what is known of it: ``type``, ``domains``, ``description``, ``reference``.
+
+    Returns:
+        The page.
+
+    Raises:
+        ResultsError: There is no readable result, or the folder cannot be written.
+    """
+    page = render(page_data(results, describe))
+    path = folder / "index.html"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        atomic_write_text(path, page)
+    except OSError as error:
+        raise ResultsError(f"Cannot write {path}: {error.strerror}; choose another folder.") from None
+    return path
+
+
+def render(data: Mapping[str, Any]) -> str:
+    """The whole page. Its policy admits the scripts below by their digests, and no connection at all.
+
+    Args:
+        data: From :func:`xalign_models.evaluation.page.gathering.page_data`.
+    """
+    source = files(__package__)
+    scripts = [source.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS]
+    digests = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
+    # In JSON, < is only ever part of a string: so escaped, no name can end the element that holds the data.
+    text = json.dumps(
+        {key: value for key, value in data.items() if key != "values"}, ensure_ascii=False, separators=(",", ":")
+    ).replace("<", "\\u003c")
+    parts = {
+        "policy": f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data:",
+        "style": source.joinpath("page.css").read_text(encoding="utf-8"),
+        "data": text.encode("utf-8", "backslashreplace").decode(),
+        "licences": source.joinpath("bundle/LICENSES.txt").read_text(encoding="utf-8"),
+        "values": data["values"],
+        "scripts": "".join(f"<script>{script}</script>\n" for script in scripts),
+    }
+    template = source.joinpath("page.html").read_text(encoding="utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
