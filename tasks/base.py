@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from xalign_models import corpora
 from xalign_models.corpora import Corpus
 from xalign_models.errors import DataError, ModelError, XAlignError
-from xalign_models.evaluation.cache import save_items
+from xalign_models.evaluation.items import save_items
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol

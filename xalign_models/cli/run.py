@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -46,7 +46,10 @@ def run(
     max_tokens: MaxTokens = None,
     prompt: Prompt = None,
     device: Device = None,
-    items: Annotated[bool, typer.Option(help="Keep outcomes item by item beside the scores.")] = True,
+    items: Annotated[
+        Literal["none", "outcomes", "full"],
+        typer.Option(help="What to keep of single items: what significance tests need, or ranks and all."),
+    ] = "outcomes",
     engine: Annotated[str, typer.Option(help="local, or ray: on the workers of a Ray cluster.")] = "local",
     address: Annotated[str | None, typer.Option(help="Ray: of a running cluster; else one is started here.")] = None,
     cpus_per_task: Annotated[int, typer.Option(help="Ray: cores and threads of a piece of work.")] = 1,

@@ -20,8 +20,9 @@ import numpy as np
 from xalign_models.cluster.cluster import RETRIES, Cluster, use_threads
 from xalign_models.cluster.grid import MOST, Unit, units
 from xalign_models.errors import DataError, XAlignError, one_line
-from xalign_models.evaluation.cache import SafeResultCache, hardware, save_items
-from xalign_models.evaluation.run import Outcome, languages_of, make_task, run_one, write_card
+from xalign_models.evaluation.cache import SafeResultCache, hardware
+from xalign_models.evaluation.items import Level, full_folder, save_items
+from xalign_models.evaluation.run import Outcome, languages_of, make_task, remove_items, run_one
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.registry import find_spec, load_encoder, namespace
 from xalign_models.paths import cache_dir
@@ -77,7 +78,7 @@ def run(
     *,
     setup: Setup,
     languages: Collection[str] | None,
-    items: bool = True,
+    items: Level = "outcomes",
     overrides: dict[str, Any] | None = None,
     most: int = MOST,
 ) -> Iterator[Outcome]:
@@ -93,7 +94,7 @@ def run(
         cluster: Where, and the resources of a unit.
         setup: Called in every worker first: it makes the tasks known to mteb.
         languages: Canonical codes, or None for all.
-        items: Keep outcomes item by item beside the scores.
+        items: What to keep of single items, as for :func:`xalign_models.evaluation.run.run`.
         overrides: Fields of the backbones' specs.
         most: Subsets of a unit whose texts are encoded already.
 
@@ -150,7 +151,7 @@ class _Book:
     """What is to be done, what waits for what, and what is there: all that the driver has to remember."""
 
     def __init__(
-        self, cache: SafeResultCache, tasks: Sequence[AbsTask], names: dict[str, str], items: bool, most: int
+        self, cache: SafeResultCache, tasks: Sequence[AbsTask], names: dict[str, str], items: Level, most: int
     ) -> None:
         self.cache, self.tasks, self.names, self.items, self.most = cache, tasks, names, items, most
         self._faces: dict[str, Face] = {}
@@ -217,10 +218,13 @@ class _Book:
         else:
             meta = face.encoder.mteb_model_meta
             before = self._result(face.encoder, task)
+            full = full_folder(self.cache.path_of(unit.task, meta).parent)
+            if scored.items:
+                save_items(full, unit.task, scored.items)
+            self.cache.hardware = face.hardware
             self.cache.save_to_cache(before.merge(scored.result) if before else scored.result, meta)
-            if self.items and scored.items:
-                save_items(self.cache.path_of(unit.task, meta).parent / "items", unit.task, scored.items)
-            write_card(self.cache, meta, face.hardware)
+            if self.items != "full":
+                remove_items(full, unit.task)
         self._open[key].remove(unit)
         if not self._open[key]:
             yield self._outcome(unit.model, task, fresh=True)
@@ -258,7 +262,7 @@ def _look(setup: Setup, models: Sequence[str], cluster: Cluster, given: dict[str
     return faces
 
 
-def _score(setup: Setup, unit: Unit, cluster: Cluster, given: dict[str, Any], items: bool) -> Scored:
+def _score(setup: Setup, unit: Unit, cluster: Cluster, given: dict[str, Any], items: Level) -> Scored:
     """In a worker: score a unit, in a folder of its own that a second attempt on this machine finds again."""
     import mteb
     import ray
@@ -279,8 +283,8 @@ def _score(setup: Setup, unit: Unit, cluster: Cluster, given: dict[str, Any], it
     meta = encoder.mteb_model_meta
     folder = cache_dir() / "units" / digest(meta.name, meta.revision, unit)[:32]
     cache = SafeResultCache(folder)
-    outcome = run_one(encoder, task, cache, items)
-    kept = cache.path_of(unit.task, meta).parent / "items" / f"{unit.task}.npz"
+    outcome = run_one(encoder, task, cache, "none" if items == "none" else "full")
+    kept = full_folder(cache.path_of(unit.task, meta).parent) / f"{unit.task}.npz"
     arrays: dict[str, Any] = {}
     if outcome.result is not None and kept.is_file():
         with np.load(kept) as stored:

@@ -9,69 +9,111 @@ import platform
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from mteb.cache import ResultCache
 from mteb.results import TaskResult
 
 from xalign_models import __version__
-from xalign_models.assets import CARD
 from xalign_models.errors import ResultsError
-from xalign_models.paths import atomic_file, atomic_write_text
+from xalign_models.evaluation.items import full_folder, keep_outcomes, outcomes_path
+from xalign_models.paths import atomic_write_text
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     from mteb.abstasks import AbsTask
     from mteb.models.model_meta import ModelMeta
 
 logger = logging.getLogger(__name__)
 
+SETTINGS, META = "run_settings.jsonl", "model_meta.json"
+_STAGED = ".staged-"
 PACKAGES = ("mteb", "sentence-transformers", "transformers", "torch", "numpy", "scipy", "scikit-learn")
 
 
 class SafeResultCache(ResultCache):
     """Results under ``<root>/results`` in mteb's layout.
 
+    A model's folder has a file of scores per task, ``model_meta.json`` with the model's whole spec in its
+    ``loader_kwargs``, ``run_settings.jsonl`` with versions and hardware by task, and ``items/``.
+
+    Args:
+        root: The folder that has ``results/``, or will have it.
+
+    Attributes:
+        hardware: What encodes the results that are saved next; see :func:`hardware`.
+
     Raises:
         ResultsError: The root cannot be written.
     """
 
     def __init__(self, root: Path) -> None:
+        self.hardware = ""
         try:
             super().__init__(root)  # makes the root
             (root / "results").mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ResultsError(f"Cannot write results to {root}: {error.strerror}; choose another --output.") from None
 
+    def get_task_result_path(self, *args: Any, **kwargs: Any) -> Path:
+        """Where mteb puts a result.
+
+        Raises:
+            ResultsError: A name or revision leads out of the results.
+        """
+        path = Path(super().get_task_result_path(*args, **kwargs))
+        for part in path.relative_to(self.cache_path).parts:
+            if part in {".", ".."} or not part.isprintable():
+                raise ResultsError(f"{part!r} is no name for a file of results; give the model or task another one.")
+        return path
+
     def path_of(self, task: str, meta: ModelMeta) -> Path:
         """Where a result lies or will lie."""
-        return Path(self.get_task_result_path(task, meta))
+        return self.get_task_result_path(task, meta)
 
     def save_to_cache(
         self, task_result: TaskResult, model_name: str | ModelMeta, model_revision: str | None = None, **kwargs: Any
     ) -> None:
-        """As mteb does, but written elsewhere and moved: a killed run leaves the old file or the new one, whole."""
-        final = Path(self.get_task_result_path(task_result.task_name, model_name, model_revision)).parent
+        """As mteb does, but written elsewhere and moved, the scores last.
+
+        A run that is killed at any point leaves the old result or none, and what the next run completes.
+        """
+        task = task_result.task_name
+        final = self.get_task_result_path(task, model_name, model_revision).parent
         final.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".staged-", dir=final) as staging:
+        _remove_leftovers(final)
+        entries = [entry for entries in task_result.scores.values() for entry in entries]
+        keep_outcomes(final, task, {entry["hf_subset"]: entry["main_score"] for entry in entries})
+        with tempfile.TemporaryDirectory(prefix=_STAGED, dir=final) as staging:
             staged = ResultCache(staging)
-            directory = Path(staged.get_task_result_path(task_result.task_name, model_name, model_revision)).parent
+            directory = Path(staged.get_task_result_path(task, model_name, model_revision)).parent
             directory.mkdir(parents=True)
-            if (settings := final / "run_settings.jsonl").is_file():
+            if (settings := final / SETTINGS).is_file():
                 shutil.copy(settings, directory)  # mteb merges into it
             named = model_name if isinstance(model_name, str) else _portable(model_name)
             staged.save_to_cache(task_result, named, model_revision, **kwargs)
-            for file in directory.iterdir():
+            self._complete_settings(directory / SETTINGS, task)
+            result = directory / f"{task}.json"
+            result.write_text(compact(json.loads(result.read_text(encoding="utf-8"))), encoding="utf-8")
+            for file in sorted(directory.iterdir(), key=lambda file: file == result):
                 file.replace(final / file.name)
+
+    def _complete_settings(self, path: Path, task: str) -> None:
+        """Add what mteb does not say to a task's lines: the other packages' versions, and the hardware."""
+        entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        for entry in entries:
+            if entry["task"] == task:
+                entry["version"] |= versions()
+                entry |= {"hardware": self.hardware, "subsets": entry.pop("subsets")}  # the long list stays last
+        path.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
 
     def keep_only_usable(self, task: AbsTask, meta: ModelMeta) -> None:
         """Rename a result that is unreadable or of other text, so that the task is run again; nothing is deleted.
 
-        Its outcomes item by item go with it.
+        Its outcomes item by item go with it. A model's metadata that are damaged or missing are written again.
         """
         path = self.path_of(task.metadata.name, meta)
         if not path.is_file():
@@ -82,43 +124,42 @@ class SafeResultCache(ResultCache):
             reason = f"is unreadable ({type(error).__name__})"
         else:
             if revision == task.metadata.revision:
+                _complete_meta(path.parent / META, meta)
                 return
             reason = f"is of data revision {revision}, and the data at hand are {task.metadata.revision}"
         _set_aside(path, reason)
 
-    def write_card(self, meta: ModelMeta, baseline: str | None, where: str) -> None:
-        """Put what made the results beside them: model, spec, training if any, versions, date, and where it was."""
-        made = _portable(meta).loader_kwargs
-        card = {
-            "name": meta.name,
-            "revision": meta.revision,
-            "baseline": baseline,
-            "spec": made.get("spec"),
-            **({"training": training} if (training := made.get("training")) else {}),
-            "versions": {
-                "python": platform.python_version(),
-                "xalign": __version__,
-                **{p: version(p) for p in PACKAGES},
-            },
-            "hardware": where,
-            "date": datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds"),
-        }
-        text = json.dumps(card, indent=2, ensure_ascii=False, default=str) + "\n"
-        atomic_write_text(self.path_of("task", meta).parent / CARD, text)
+
+def versions() -> dict[str, str]:
+    """Versions of Python, of this package and of those that determine scores."""
+    return {"python": platform.python_version(), "xalign": __version__, **{p: version(p) for p in PACKAGES}}
 
 
-def save_items(folder: Path, task: str, items: dict[str, npt.NDArray[Any]]) -> None:
-    """Keep outcomes item by item beside the scores: ``<folder>/<task>.npz``, an array per subset.
+def compact(result: dict[str, Any]) -> str:
+    """A result as JSON with a line per subset, so that a difference shows where it is."""
+    splits = [
+        f"  {json.dumps(split)}: [\n   " + ",\n   ".join(map(json.dumps, entries)) + "\n  ]"
+        for split, entries in result["scores"].items()
+    ]
+    fields = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in result.items() if key != "scores"]
+    return "{\n" + ",\n".join([*fields, ' "scores": {\n' + ",\n".join(splits) + "\n }"]) + "\n}\n"
 
-    Subsets that an earlier run left there are kept.
-    """
-    path = folder / f"{task}.npz"
-    if path.is_file():
-        with np.load(path) as old:
-            items = {**dict(old), **items}
-    with atomic_file(path) as temporary, temporary.open("wb") as handle:
-        arrays: dict[str, Any] = {**items}
-        np.savez_compressed(handle, **arrays)
+
+def _complete_meta(path: Path, meta: ModelMeta) -> None:
+    """Write ``model_meta.json`` if a kill or damage has left a result without it."""
+    try:
+        if json.loads(path.read_text(encoding="utf-8"))["name"] == meta.name:
+            return
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        pass
+    atomic_write_text(path, json.dumps(_portable(meta).to_dict(), default=str, indent=4))
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what a run left there that was killed more than an hour ago while it wrote."""
+    for staged in folder.glob(f"{_STAGED}*"):
+        if time.time() - staged.stat().st_mtime > 3600:
+            shutil.rmtree(staged, ignore_errors=True)
 
 
 def _portable(meta: ModelMeta) -> ModelMeta:
@@ -154,9 +195,9 @@ def _set_aside(path: Path, reason: str) -> None:
     stamp = datetime.datetime.now(tz=datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
     aside = path.with_name(f"{path.name}.aside-{stamp}")
     path.rename(aside)
-    items = path.parent / "items" / f"{path.stem}.npz"
-    if items.is_file():
-        items.rename(items.with_name(f"{items.name}.aside-{stamp}"))
+    for items in (outcomes_path(path.parent, path.stem), full_folder(path.parent) / f"{path.stem}.npz"):
+        if items.is_file():
+            items.rename(items.with_name(f"{items.name}.aside-{stamp}"))
     logger.warning("%s %s; it is kept as %s and the task is run again.", path, reason, aside.name)
 
 

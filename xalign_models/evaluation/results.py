@@ -10,18 +10,26 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from math import isnan
+from math import isfinite
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from xalign_models.assets import CARD
-from xalign_models.errors import DataError, ResultsError
+from xalign_models.errors import DataError, ModelError, ResultsError
+from xalign_models.specs import ModelSpec
 
 logger = logging.getLogger(__name__)
 
 MAIN = "main_score"
-_NO_RESULT = {CARD, "model_meta.json"}
+META = "model_meta.json"
+MOST_NAMED = 5
+"""Files, or scores of a file, that warnings name one by one."""
+_BOUNDS = (
+    (re.compile("(before_|after_)?(precision|recall|ndcg|map|mrr|hit_rate|accuracy|f1|ap)(_|$)"), 0),
+    (re.compile(".*(main_score|spearman|pearson)"), -1),
+)
+"""Metrics and their least value; their greatest is 1. Others may have any finite one."""
+_NOISE = 1e-6  # of scores with six decimals
 _PAIR = re.compile(r"([a-z]{3}_[A-Z][a-z]{3})-([a-z]{3}_[A-Z][a-z]{3})")
 
 
@@ -37,7 +45,7 @@ class TaskScores:
         trained_on: Whether the model's training data name the task.
         baseline: Name of the same backbone, unaligned; None for itself and for models that are not ours.
         date: Of the run; of the file where the run left none.
-        folder: Where the file lies; outcomes item by item are in ``items/<task>.npz`` below it.
+        folder: Where the file lies; outcomes of single items are in ``items/<task>.npz`` below it.
         entries: (split, subset, languages, metric -> value) as in the file, numbers only.
     """
 
@@ -97,100 +105,145 @@ class Results:
 
 
 def read_results(root: Path, *, tasks: Collection[str] | None = None) -> Results:
-    """Read ``<root>/results/<org__name>/<revision>/<Task>.json`` of all models.
+    """Read ``<org__name>/<revision>/<Task>.json`` of all models, as mteb, its public repository and we write them.
 
-    If a model has a task under several revisions, the newest counts, by the date of its ``xalign.json`` or else of the
-    file; a warning names those that do not. A file that cannot be read is skipped with a warning and kept in
-    ``unreadable``.
+    If a model has a task under several revisions, the newest counts, by the date in the file or else the file's; a
+    warning names those that do not. A file that cannot be read is skipped with a warning and kept in ``unreadable``.
+    Scores that are not finite or outside their bounds are left out with a warning.
 
     Args:
-        root: The folder that has ``results/``, or that folder.
+        root: The folder that has ``results/``, that folder, mteb's own cache, or a clone of the public repository.
         tasks: Read only these; None is all.
 
     Raises:
         ResultsError: There are no results at all.
     """
-    folder = root / "results" if (root / "results").is_dir() else root
+    folders = [folder for folder in (root / "results", root / "remote" / "results") if folder.is_dir()] or [root]
     paths = [
         path
+        for folder in folders
         for path in sorted(folder.glob("*/*/*.json"))
-        if path.name not in _NO_RESULT and not path.name.startswith(".") and "__" in path.parts[-3]
+        if path.name not in {META, "xalign.json"} and not path.name.startswith(".") and "__" in path.parts[-3]
     ]
     if not paths:
-        raise ResultsError(f"No results under {folder}; `xalign run` makes them, or name another folder.")
-    cards = {directory: _read_card(directory) for directory in {path.parent for path in paths}}
-    newest: dict[tuple[str, str], Path] = {}
+        raise ResultsError(f"No results under {folders[0]}; `xalign run` makes them, or name another folder.")
+    metas = {folder: _read_meta(folder) for folder in {path.parent for path in paths}}
+    newest: dict[tuple[str, str], _File] = {}
     dropped: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    for path in sorted(paths, key=lambda path: (_date(path, cards[path.parent]), path)):
-        if tasks is not None and path.stem not in tasks:
-            continue
-        key = (cards[path.parent]["name"], path.stem)
+    wanted = [path for path in paths if tasks is None or path.stem in tasks]
+    for file in sorted((_read_file(path, metas[path.parent]) for path in wanted), key=lambda one: (one.date, one.path)):
+        key = (metas[file.path.parent].name, file.path.stem)
         if key in newest:
-            dropped[key[0], newest[key].parent.name, path.parent.name].append(path.stem)
-        newest[key] = path
+            dropped[key[0], newest[key].path.parent.name, file.path.parent.name].append(key[1])
+        newest[key] = file
     for (model, older, newer), names in dropped.items():
         logger.warning(
             "%s: revision %s is ignored for the newer %s on %s; `xalign fit --label` gives a model a name of its own.",
             model, older, newer, ", ".join(names),
         )  # fmt: skip
-    tables, unreadable = {}, {}
-    for key, path in sorted(newest.items()):
-        try:
-            tables[key] = _read_task(path, cards[path.parent])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = f"{type(error).__name__}: {error}".replace("\n", " ")
-            logger.warning("%s is skipped, it is no whole result (%s); `xalign run` makes it anew.", path, reason)
-            unreadable[key] = path
-    return Results(root, tables, unreadable)
+    unreadable = {key: file for key, file in sorted(newest.items()) if isinstance(file.content, str)}
+    for shown, file in enumerate(unreadable.values()):
+        if shown == MOST_NAMED:
+            logger.warning("%d more files are skipped, they are no whole results.", len(unreadable) - shown)
+            break
+        logger.warning(
+            "%s is skipped, it is no whole result (%s); `xalign run` makes it anew.", file.path, file.content
+        )
+    tables = {key: file.content for key, file in sorted(newest.items()) if isinstance(file.content, TaskScores)}
+    return Results(root, tables, {key: file.path for key, file in unreadable.items()})
 
 
-def _read_card(directory: Path) -> dict[str, Any]:
-    """``xalign.json`` and what we need of ``model_meta.json``; a missing or damaged one is as if it were empty."""
-    card: dict[str, Any] = {}
-    for name, keys in (("model_meta.json", ("name", "training_datasets")), (CARD, ("name", "baseline", "date"))):
-        try:
-            data = json.loads((directory / name).read_text(encoding="utf-8"))
-            card |= {key: data[key] for key in keys if data.get(key) is not None}
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError, AttributeError):
-            logger.warning("%s is damaged and left aside; `xalign run` writes it anew.", directory / name)
-    return {"name": directory.parent.name.replace("__", "/", 1), **card}
+@dataclass(frozen=True)
+class _Meta:
+    """What we need of ``model_meta.json``."""
+
+    name: str
+    training_datasets: frozenset[str] = frozenset()
+    baseline: str | None = None
 
 
-def _date(path: Path, card: Mapping[str, Any]) -> datetime:
+@dataclass(frozen=True)
+class _File:
+    """A file of results: its scores, or why they cannot be read."""
+
+    path: Path
+    date: datetime
+    content: TaskScores | str
+
+
+def _read_meta(folder: Path) -> _Meta:
+    """What a model says of itself, as far as it is true; nothing if the file is missing or damaged."""
+    fallback = _Meta(folder.parent.name.replace("__", "/", 1))
     try:
-        return datetime.fromisoformat(card["date"]).astimezone()
-    except (KeyError, TypeError, ValueError):
-        return datetime.fromtimestamp(path.stat().st_mtime).astimezone()
+        data = json.loads((folder / META).read_text(encoding="utf-8"))
+        name, trained = data["name"], data.get("training_datasets") or ()
+        if (
+            not isinstance(name, str)
+            or re.sub("[/ ]", lambda m: {"/": "__", " ": "_"}[m[0]], name) != folder.parent.name
+        ):
+            raise ValueError(f"its name is {name!r}")
+        spec = (data.get("loader_kwargs") or {}).get("spec")
+        baseline = ModelSpec.from_dict(spec).baseline if spec else name
+        return _Meta(name, frozenset(map(str, trained)), None if baseline == name else baseline)
+    except FileNotFoundError:
+        return fallback
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, ModelError) as error:
+        reason = f"{type(error).__name__}: {error}".replace("\n", " ")
+        logger.warning("%s is damaged and left aside (%s); `xalign run` writes it anew.", folder / META, reason)
+        return fallback
 
 
-def _read_task(path: Path, card: Mapping[str, Any]) -> TaskScores:
-    data = json.loads(path.read_text(encoding="utf-8"))
-    entries = tuple(
-        (split, str(entry["hf_subset"]), tuple(entry.get("languages", ())), _numbers(entry))
-        for split, subsets in data["scores"].items()
-        for entry in subsets
-    )
-    return TaskScores(
-        model=card["name"],
+def _read_file(path: Path, meta: _Meta) -> _File:
+    date = datetime.fromtimestamp(path.stat().st_mtime).astimezone()
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data.get("task_name", path.stem) != path.stem:
+            raise ValueError(f"it is of task {data['task_name']!r}")
+        if isinstance(data.get("date"), int | float):
+            date = datetime.fromtimestamp(data["date"]).astimezone()
+        left_out: list[str] = []
+        entries = tuple(
+            (split, _text(entry["hf_subset"]), tuple(map(_text, entry.get("languages", ()))), _numbers(entry, left_out))
+            for split, subsets in data["scores"].items()
+            for entry in subsets
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        return _File(path, date, f"{type(error).__name__}: {error}".replace("\n", " "))
+    if left_out:
+        more = f" and {len(left_out) - MOST_NAMED} more" if len(left_out) > MOST_NAMED else ""
+        logger.warning("%s: no scores, and left out: %s%s.", path, ", ".join(left_out[:MOST_NAMED]), more)
+    table = TaskScores(
+        model=meta.name,
         revision=path.parent.name,
         task=path.stem,
         dataset_revision=data.get("dataset_revision"),
-        trained_on=path.stem in card.get("training_datasets", ()),
-        baseline=card.get("baseline"),
-        date=_date(path, card),
+        trained_on=path.stem in meta.training_datasets,
+        baseline=meta.baseline,
+        date=date,
         folder=path.parent,
         entries=entries,
     )
+    return _File(path, date, table)
 
 
-def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
-    return {
-        key: float(value)
-        for key, value in entry.items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and not isnan(value)
-    }
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not text")
+    return value
+
+
+def _numbers(entry: Mapping[str, Any], left_out: list[str]) -> dict[str, float]:
+    """The scores of a subset; those that are none, of metrics that have bounds, are added to ``left_out``."""
+    numbers: dict[str, float] = {}
+    for key, value in entry.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        lowest = next((least for pattern, least in _BOUNDS if pattern.match(key)), None)
+        if isfinite(value) and (lowest is None or lowest - _NOISE <= value <= 1 + _NOISE):
+            numbers[key] = float(value)
+        elif lowest is not None:
+            left_out.append(f"{key} of {entry['hf_subset']} ({value})")
+    return numbers
 
 
 def language_pairs(subsets: Iterable[str]) -> dict[str, tuple[str, str]] | None:

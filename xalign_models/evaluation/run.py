@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 from xalign_models.device import pick_device
 from xalign_models.errors import DataError, LanguageError, ModelError, one_line
 from xalign_models.evaluation.cache import SafeResultCache, hardware
+from xalign_models.evaluation.items import Level, full_folder
 from xalign_models.languages import canonical
 from xalign_models.models.registry import find_spec, load_encoder
-from xalign_models.specs import ModelSpec
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
-    from mteb.models.model_meta import ModelMeta
     from mteb.results import TaskResult
 
     from xalign_models.models.encoder import XAlignEncoder
@@ -59,7 +59,7 @@ def run(
     languages: Collection[str] | None = CORE,
     device: str | None = None,
     store: EmbeddingStore | None = None,
-    items: bool = True,
+    items: Level = "outcomes",
     overrides: dict[str, Any] | None = None,
 ) -> Iterator[Outcome]:
     """Score every model on every task and write the results under ``output/results``.
@@ -76,7 +76,7 @@ def run(
             LanguageIdentity and others whose protocol fixes the languages are not narrowed.
         device: cpu, cuda or mps.
         store: Where raw vectors are kept.
-        items: Keep outcomes item by item beside the scores.
+        items: What to keep of single items: nothing, what significance tests need, or all that a task knows of them.
         overrides: Fields of the backbones' specs.
 
     Yields:
@@ -96,25 +96,15 @@ def run(
     for model, model_name in zip(models, names, strict=True):
         try:
             encoder = load_encoder(model, device=device, store=store, **fields)
-            meta = encoder.mteb_model_meta
-            if meta.revision is None:
+            if encoder.mteb_model_meta.revision is None:
                 raise ModelError(f"{model} has no revision to store results under.")
         except Exception as error:  # whatever a broken model raises is its own matter, not the others'
             logger.debug("%s cannot be loaded", model_name, exc_info=True)
             yield from (Outcome(model_name, task.metadata.name, None, error=one_line(error)) for task in chosen)
             continue
+        cache.hardware = hardware(encoder.raw.device)
         for task in chosen:
-            outcome = run_one(encoder, task, cache, items)
-            if outcome.fresh:
-                write_card(cache, meta, hardware(encoder.raw.device))
-            yield outcome
-
-
-def write_card(cache: SafeResultCache, meta: ModelMeta, where: str) -> None:
-    """The card beside a model's results; ``where`` is the hardware that made them."""
-    spec = meta.loader_kwargs.get("spec")
-    baseline = ModelSpec.from_dict(spec).baseline if spec else None
-    cache.write_card(meta, None if baseline == meta.name else baseline, where)
+            yield run_one(encoder, task, cache, items)
 
 
 def make_task(name: str, languages: Collection[str] | None) -> AbsTask:
@@ -141,7 +131,7 @@ def make_task(name: str, languages: Collection[str] | None) -> AbsTask:
     return task
 
 
-def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items: bool) -> Outcome:
+def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items: Level) -> Outcome:
     """One model on one task: the subsets that are chosen in the task and not there yet; an error is an outcome."""
     import mteb
 
@@ -149,7 +139,7 @@ def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items
     everything = list(task.hf_subsets)
     by_subset = languages_of(task)
     unfitted = tuple(encoder.unfitted({one for subset in everything for one in by_subset[subset]}))
-    folder = cache.path_of(name, meta).parent / "items" if items else None
+    folder = None if items == "none" else full_folder(cache.path_of(name, meta).parent)
     try:
         if unfitted:
             task.hf_subsets = [subset for subset in everything if not encoder.unfitted(by_subset[subset])]
@@ -164,6 +154,8 @@ def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items
         if result.exceptions:  # mteb's way to say that a private data set cannot be had
             raise DataError(result.exceptions[0].exception)
         fresh = _modified(cache.path_of(name, meta)) != before
+        if folder is not None and items != "full":
+            remove_items(folder, name)
         return Outcome(str(meta.name), name, result.task_results[0], fresh, unfitted)
     except Exception as error:  # of the model, or of mteb's own tasks when the hub cannot be reached
         logger.debug("%s on %s", meta.name, name, exc_info=True)
@@ -178,6 +170,14 @@ def languages_of(task: AbsTask) -> dict[str, set[str]]:
     """Subset to the languages that a model must know for it."""
     shared = getattr(task, "needs", ())
     return {subset: {*shared, *codes} for subset, codes in task.metadata.hf_subsets_to_langscripts.items()}
+
+
+def remove_items(folder: Path, task: str) -> None:
+    """Remove what the task, or one of mteb's own, left in the folder of all items; outcomes have been made of it."""
+    for name in (f"{task}.npz", f"{task}_predictions.json"):
+        (folder / name).unlink(missing_ok=True)
+    with suppress(OSError):  # another run's items are there
+        folder.rmdir()
 
 
 def _modified(path: Path) -> int | None:

@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 import math
-import re
-import zipfile
-import zlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.evaluation.results import MAIN, TaskScores
-
-logger = logging.getLogger(__name__)
-
-Outcomes = dict[str, npt.NDArray[np.bool_ | np.floating]]
+from xalign_models.evaluation.items import TOLERANCE, Outcomes, outcomes_path, read_outcomes
+from xalign_models.evaluation.results import TaskScores
 
 ALPHA = 0.05
-MOST_TESTED = 5000
-"""A result of more subsets is not tested: reading its items would take seconds."""
 
 
 class Items:
     """Outcomes item by item, whose mean is the score.
 
-    Whether the gold was among the first k, whether the label was right, or a number such as a question's AP.
-
     Args:
-        metric: ``precision_at_k`` or ``main_score``, which of ranks is ``precision_at_1``. Others cannot be tested.
+        metric: The score. It can be tested where it is the main score or equals it, as others have no outcomes.
     """
 
     def __init__(self, metric: str) -> None:
-        match = re.fullmatch(r"precision_at_(\d+)", "precision_at_1" if metric == MAIN else metric)
-        self.metric, self.k = metric, int(match[1]) if match else None
+        self.metric = metric
         self._loaded: dict[tuple[str, str], Outcomes] = {}
 
     def gaps(self, table: TaskScores, base: TaskScores, subsets: Sequence[str]) -> npt.NDArray[np.float64] | None:
@@ -54,36 +41,17 @@ class Items:
         return total
 
     def outcomes(self, table: TaskScores) -> Outcomes:
-        """By subset; empty unless there are items that give the scores."""
+        """By subset; those that give the score."""
         key = table.model, table.task
         if key not in self._loaded:
-            self._loaded[key] = self._load(table)
+            values = table.values(self.metric)
+            kept = read_outcomes(outcomes_path(table.folder, table.task))
+            self._loaded[key] = {
+                subset: array
+                for subset, array in kept.items()
+                if subset in values and abs(float(np.mean(array)) - values[subset]) < TOLERANCE
+            }
         return self._loaded[key]
-
-    def _load(self, table: TaskScores) -> Outcomes:
-        path, values = table.folder / "items" / f"{table.task}.npz", table.values(self.metric)
-        if self.k is None or not path.is_file() or len(values) > MOST_TESTED:
-            return {}
-        try:
-            with path.open("rb") as handle, np.load(handle) as file:
-                items = {subset: _outcomes(file[subset], self.k) for subset in sorted(values.keys() & set(file.files))}
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            logger.warning("%s is damaged (%s) and its differences are not tested.", path, type(error).__name__)
-            return {}
-        return {
-            subset: found
-            for subset, found in items.items()
-            if found is not None and abs(np.mean(found) - values[subset]) < 1e-5
-        }
-
-
-def _outcomes(items: npt.NDArray[Any], k: int) -> npt.NDArray[np.bool_ | np.floating] | None:
-    """Of ranks, of pairs of a predicted and a true label, or the numbers themselves; None of anything else."""
-    if items.ndim == 2 and items.shape[1] == 2 and items.dtype.kind == "U":
-        return np.asarray(items[:, 0] == items[:, 1])
-    if items.ndim == 1 and items.dtype.kind in "iu":
-        return np.asarray(items <= k)
-    return items if items.ndim == 1 and items.dtype.kind == "f" else None
 
 
 def sign_flip_test(gaps: npt.NDArray[np.float64]) -> float:

@@ -143,7 +143,7 @@ def test_scores_files_and_vectors_are_the_local_runs(inline, models, workdir):
         assert by_model[one.model] == expected
     assert len({tuple(sorted(one.items())) for one in by_model.values()}) == 3
     files = {path.name for path in (workdir / "out").rglob("*") if path.is_file()}
-    assert files == {"OwnParallel.json", "OwnParallel.npz", "model_meta.json", "run_settings.jsonl", "xalign.json"}
+    assert files == {"OwnParallel.json", "OwnParallel.npz", "model_meta.json", "run_settings.jsonl"}
     assert not list((workdir / "cache" / "units").iterdir())
 
 

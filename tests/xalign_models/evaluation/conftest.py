@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+
+from xalign_models.evaluation.items import full_folder, keep_outcomes, save_items
+from xalign_models.specs import BackboneSpec, ModelSpec
 
 Put = Callable[..., Path]
 
 
 def codes(subset: str) -> list[str]:
     return [one.replace("_", "-") for one in subset.split("-")]
+
+
+def spec_of(baseline: str) -> dict[str, Any]:
+    """The spec of a model that has this unaligned one."""
+    return ModelSpec(BackboneSpec(baseline.removeprefix("xalign/plain__"), "some/model")).to_dict()
 
 
 @pytest.fixture
@@ -36,20 +44,21 @@ def put(tmp_path: Path) -> Put:
         metric: str = "precision_at_1",
     ) -> Path:
         folder = tmp_path / "results" / model.replace("/", "__", 1) / revision
-        (folder / "items").mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         entries = [
             {metric: value, "main_score": value, "hf_subset": subset, "mteb_version": "2",
              "languages": (languages or {}).get(subset, codes(subset))}
             for subset, value in scores.items()
         ]  # fmt: skip
-        result = {"task_name": task, "dataset_revision": data, "evaluation_time": 1.0, "scores": {"test": entries}}
+        when = datetime.fromisoformat(date).timestamp() if date else None
+        result = {"task_name": task, "dataset_revision": data, "date": when, "scores": {"test": entries}}
         (folder / f"{task}.json").write_text(json.dumps(result))
-        (folder / "model_meta.json").write_text(json.dumps({"name": model, "training_datasets": list(trained)}))
-        if date:
-            card = {"name": model, "revision": revision, "baseline": baseline, "spec": {}, "date": date}
-            (folder / "xalign.json").write_text(json.dumps(card))
+        arguments = {"spec": spec_of(baseline)} if baseline else {}
+        meta = {"name": model, "training_datasets": list(trained), "loader_kwargs": arguments}
+        (folder / "model_meta.json").write_text(json.dumps(meta))
         if ranks:
-            np.savez_compressed(folder / "items" / f"{task}.npz", **ranks)
+            save_items(full_folder(folder), task, ranks)
+            keep_outcomes(folder, task, scores)
         return folder
 
     return write

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import mteb
-import numpy as np
 import pytest
 from mteb.results import TaskResult
 
 from tasks.own_parallel import OwnParallel
-from xalign_models.assets import CARD
 from xalign_models.errors import ResultsError
-from xalign_models.evaluation.cache import SafeResultCache, hardware
+from xalign_models.evaluation.cache import SafeResultCache, compact, hardware
+from xalign_models.evaluation.items import full_folder, read_outcomes
 
 
 @pytest.fixture
@@ -21,7 +22,8 @@ def scored(workdir, planted, make_encoder):
     task = OwnParallel(path=planted.write(workdir / "own", range(20), ("deu", "eng")))
     encoder, cache = make_encoder(planted()), SafeResultCache(workdir / "out")
     meta = encoder.mteb_model_meta
-    items = cache.path_of("OwnParallel", meta).parent / "items"
+    items = full_folder(cache.path_of("OwnParallel", meta).parent)
+    cache.hardware = hardware("cpu")
     mteb.evaluate(encoder, task, cache=cache, prediction_folder=items, show_progress_bar=False)
     return cache, task, meta
 
@@ -34,7 +36,8 @@ def test_the_layout_is_mtebs(scored, workdir):
     cache, _, meta = scored
     assert cache.path_of("OwnParallel", meta) == workdir / "out/results/test__planted/1/OwnParallel.json"
     assert names(workdir / "out/results/test__planted/1") == [
-        "OwnParallel.json", "items/OwnParallel.npz", "model_meta.json", "run_settings.jsonl",
+        "OwnParallel.json", "items/OwnParallel.npz", "items/full/OwnParallel.npz", "model_meta.json",
+        "run_settings.jsonl",
     ]  # fmt: skip
     assert mteb.ResultCache(workdir / "out").load_task_result("OwnParallel", meta).scores["test"]
 
@@ -67,10 +70,9 @@ def test_a_result_of_other_text_is_set_aside_with_its_items(scored, workdir, pla
     cache.keep_only_usable(other, meta)
     assert not path.exists()
     assert len(list(path.parent.glob("OwnParallel.json.aside-*"))) == 1
-    (items,) = (path.parent / "items").iterdir()
-    assert items.name.startswith("OwnParallel.npz.aside-")
-    with np.load(items.open("rb")) as kept:
-        assert len(kept["deu_Latn-eng_Latn"]) == 20
+    outcomes, full = sorted(path.parent.glob("items/**/*.aside-*"), key=lambda path: len(path.parts))
+    assert [one.name.partition(".aside")[0] for one in (outcomes, full)] == ["OwnParallel.npz"] * 2
+    assert len(read_outcomes(outcomes)["deu_Latn-eng_Latn"]) == 20
 
 
 def test_saving_replaces_whole_files_and_merges_the_settings(scored, monkeypatch):
@@ -98,15 +100,79 @@ def test_saving_replaces_whole_files_and_merges_the_settings(scored, monkeypatch
     assert settings.strip() in (path.parent / "run_settings.jsonl").read_text()
 
 
-def test_the_card_says_what_made_the_results(scored, workdir):
+@pytest.mark.parametrize("at", range(3))
+def test_a_kill_while_files_are_moved_leaves_no_scores_without_what_made_them(scored, monkeypatch, at):
     cache, _, meta = scored
-    meta = meta.model_copy(update={"loader_kwargs": {"spec": {"backbone": {"name": "x"}}}})
-    cache.write_card(meta, "xalign/plain__x", hardware("cpu"))
-    card = json.loads((workdir / "out/results/test__planted/1" / CARD).read_text())
-    assert (card["name"], card["revision"], card["baseline"]) == ("test/planted", "1", "xalign/plain__x")
-    assert card["spec"] == {"backbone": {"name": "x"}}
-    assert card["versions"]["mteb"] == mteb.__version__
-    assert card["hardware"].startswith("cpu ")
+    result = cache.load_task_result("OwnParallel", meta)
+    result.task_name, folder = "Another", cache.path_of("Another", meta).parent
+    original, moved = Path.replace, []
+
+    def killed(self, target):
+        moved.append(target.name)
+        if len(moved) == at + 1:
+            raise KeyboardInterrupt
+        return original(self, target)
+
+    (folder / "model_meta.json").unlink()
+    monkeypatch.setattr(Path, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        cache.save_to_cache(result, meta)
+    monkeypatch.undo()
+    assert moved[-1] == "Another.json" or at < 2
+    assert not (folder / "Another.json").exists()
+    cache.save_to_cache(result, meta)
+    assert {"Another.json", "model_meta.json"} <= set(names(folder))
+
+
+def test_lost_metadata_are_written_again_where_the_result_is_whole(scored):
+    cache, task, meta = scored
+    path = cache.path_of("OwnParallel", meta).with_name("model_meta.json")
+    whole = path.read_text()
+    for damage in (None, "", "[]", whole[:50], '{"name": "other/model"}'):
+        path.unlink() if damage is None else path.write_text(damage)
+        cache.keep_only_usable(task, meta)
+        assert json.loads(path.read_text()) == json.loads(whole)
+
+
+def test_what_a_killed_run_left_half_written_is_removed_later(scored):
+    cache, _, meta = scored
+    folder = cache.path_of("OwnParallel", meta).parent
+    old, new = folder / ".staged-old", folder / ".staged-new"
+    for staged in (old, new):
+        (staged / "results").mkdir(parents=True)
+    os.utime(old, (0, 0))
+    cache.save_to_cache(cache.load_task_result("OwnParallel", meta), meta)
+    assert not old.exists()
+    assert new.exists()  # another run may be writing there
+
+
+def test_a_line_per_subset_and_versions_and_hardware_by_task(scored):
+    cache, _, meta = scored
+    path = cache.path_of("OwnParallel", meta)
+    lines = path.read_text().splitlines()
+    assert len([line for line in lines if "hf_subset" in line]) == 2
+    (entry,) = map(json.loads, (path.parent / "run_settings.jsonl").read_text().splitlines())
+    assert {"python", "xalign", "mteb", "numpy", "torch"} <= entry["version"].keys()
+    assert entry["hardware"].startswith("cpu ")
+
+
+def test_the_compact_form_is_the_same_json(scored):
+    cache, _, meta = scored
+    plain = json.loads(cache.path_of("OwnParallel", meta).read_text())
+    odd = {**plain, "scores": {'sp"lit': [{"hf_subset": "é", "main_score": 0.1}], "empty": []}, "none": [None]}
+    for document in (plain, odd, {"scores": {}}):
+        assert json.loads(compact(document)) == document
+
+
+@pytest.mark.parametrize("revision", ["../../elsewhere", "..", "a\nb"])
+def test_a_revision_does_not_lead_out_of_the_results(scored, workdir, revision):
+    cache, _, meta = scored
+    before = sorted(workdir.rglob("*"))
+    with pytest.raises(ResultsError, match="is no name for a file"):
+        cache.path_of("OwnParallel", meta.model_copy(update={"revision": revision}))
+    with pytest.raises(ResultsError, match="is no name for a file"):
+        cache.save_to_cache(cache.load_task_result("OwnParallel", meta), "test/planted", revision)
+    assert sorted(workdir.rglob("*")) == before
 
 
 def test_results_do_not_say_where_files_and_directories_lie(scored, workdir):
@@ -129,11 +195,10 @@ def test_results_do_not_say_where_files_and_directories_lie(scored, workdir):
     trained = {f"file:{workdir}/some/x.jsonl", "FloresPrecision"}
     placed = meta.model_copy(update={"loader_kwargs": arguments, "training_datasets": trained})
     cache.save_to_cache(TaskResult.from_disk(path), placed)
-    cache.write_card(placed, None, hardware("cpu"))
-    written, card = (json.loads((path.parent / name).read_text()) for name in ("model_meta.json", CARD))
+    written = json.loads((path.parent / "model_meta.json").read_text())
     expected = {"backbone": {"model": list(named.values()), "prompts": [["default", 1]]}}
-    assert [written["loader_kwargs"]["spec"], card["spec"]] == [expected] * 2
-    assert card["training"] == {"text": {"file:x.jsonl": "abc"}}
+    assert written["loader_kwargs"]["spec"] == expected
+    assert written["loader_kwargs"]["training"] == {"text": {"file:x.jsonl": "abc"}}
     assert sorted(written["training_datasets"]) == ["FloresPrecision", "file:x.jsonl"]
     assert placed.loader_kwargs["spec"] is spec  # it can still be loaded
     assert workdir.name not in "".join(file.read_text() for file in path.parent.glob("*.json*"))

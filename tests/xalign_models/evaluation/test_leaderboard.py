@@ -15,6 +15,7 @@ from scipy.stats import binomtest
 
 from xalign_models.errors import ResultsError
 from xalign_models.evaluation.formats import to_json, to_markdown
+from xalign_models.evaluation.items import write_outcomes
 from xalign_models.evaluation.leaderboard import detail, leaderboard
 from xalign_models.evaluation.results import read_results
 from xalign_models.evaluation.significance import sign_flip_test
@@ -264,7 +265,7 @@ def test_items_that_do_not_give_the_scores_are_not_used(put, tmp_path, damage: s
     if damage == "cut":
         path.write_bytes(path.read_bytes()[:60])
     else:
-        np.savez(path, en=ranks_of(np.arange(100) < 60) if damage == "stale" else np.zeros((100, 2)))
+        write_outcomes(path, {"en": np.arange(100) < 60 if damage == "stale" else np.zeros(100)})
     assert cells(leaderboard(read_results(tmp_path)))[LSAR]["T"].significant is None
 
 

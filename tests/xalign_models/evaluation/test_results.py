@@ -64,7 +64,7 @@ def test_newest_revision_counts_for_each_task(put, tmp_path, caplog) -> None:
     assert "xalign fit --label" in first
 
 
-def test_without_a_card_the_files_time_counts(put, tmp_path) -> None:
+def test_without_a_date_the_files_time_counts(put, tmp_path) -> None:
     late = put("org/foreign", "T", {"en": 0.2}, revision="b", date=None)
     early = put("org/foreign", "T", {"en": 0.1}, revision="c", date=None)
     os.utime(early / "T.json", (1e9, 1e9))
@@ -73,7 +73,19 @@ def test_without_a_card_the_files_time_counts(put, tmp_path) -> None:
     assert read_results(tmp_path).tables["org/foreign", "T"].revision == "b"
 
 
-@pytest.mark.parametrize("content", ["", '{"task_name": "T", "scores": {"te', "[]", "{}", '{"scores": [1]}', "\udcff"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        '{"task_name": "T", "scores": {"te',
+        "[]",
+        "[" * 100_000,
+        '{"task_name": "U", "scores": {}}',
+        "{}",
+        '{"scores": [1]}',
+        "\udcff",
+    ],
+)
 def test_a_damaged_file_is_skipped_and_named(put, tmp_path, caplog, content: str) -> None:
     put(PLAIN, "T", {"en": 0.4}, revision="old", date="2026-01-01T00:00:00Z")
     folder = put(PLAIN, "T", {"en": 0.5})
@@ -89,12 +101,58 @@ def test_a_damaged_file_is_skipped_and_named(put, tmp_path, caplog, content: str
     assert "\n" not in warning
 
 
-def test_a_damaged_card_is_as_none(put, tmp_path) -> None:
-    folder = put(PLAIN, "T", {"en": 0.4}, baseline="x")
-    (folder / "xalign.json").write_text("{")
-    (folder / "model_meta.json").write_text("[]")
-    table = read_results(tmp_path).tables[PLAIN, "T"]
+@pytest.mark.parametrize(
+    "content",
+    ["[]", "{", "", '{"name": 1}', "[" * 100_000, '{"name": "xalign/../../other"}', '{"name": "xalign/lsar__tiny"}'],
+)
+def test_metadata_that_are_damaged_or_another_models_are_as_none(put, tmp_path, caplog, content: str) -> None:
+    folder = put("xalign/centered__tiny", "T", {"en": 0.4}, baseline=PLAIN, trained=("T",))
+    assert read_results(tmp_path).tables["xalign/centered__tiny", "T"].baseline == PLAIN
+    assert not caplog.records
+    (folder / "model_meta.json").write_text(content)
+    table = read_results(tmp_path).tables["xalign/centered__tiny", "T"]
     assert (table.baseline, table.trained_on) == (None, False)
+    assert [record.getMessage().count("model_meta.json is damaged") for record in caplog.records] == [1]
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "kept"),
+    [
+        ("main_score", 1.0000005, True), ("main_score", -0.3, True), ("main_score", 55.2, False),
+        ("precision_at_5", -0.1, False), ("after_precision_at_1", 1.2, False), ("cosine_spearman", -0.9, True),
+        ("cosine_spearman", -1.1, False), ("ndcg_at_10", float("inf"), False), ("sentences", 2009, True),
+    ],
+)  # fmt: skip
+def test_scores_outside_their_bounds_are_named_and_left_out(put, tmp_path, caplog, metric, value, kept) -> None:
+    folder = put(PLAIN, "T", {"en": 0.4, "de": 0.5})
+    data = json.loads((folder / "T.json").read_text())
+    data["scores"]["test"][1][metric] = value
+    (folder / "T.json").write_text(json.dumps(data))
+    table = read_results(tmp_path).tables[PLAIN, "T"]
+    assert ("de" in table.values(metric)) == kept
+    assert "en" in table.values()
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == [] if kept else len(messages) == 1 and f"{metric} of de ({value})" in messages[0]
+
+
+def test_the_public_repository_and_mtebs_cache_are_read_too(put, tmp_path) -> None:
+    put("org/own", "T", {"en": 0.4})
+    (tmp_path / "remote").mkdir()
+    put("org/public", "T", {"en": 0.6})
+    (tmp_path / "remote" / "results").mkdir()
+    (tmp_path / "results" / "org__public").rename(tmp_path / "remote" / "results" / "org__public")
+    (tmp_path / "remote" / "paths.json").write_text("{}")
+    assert read_results(tmp_path).models == ["org/own", "org/public"]
+    assert read_results(tmp_path / "remote").models == ["org/public"]
+
+
+def test_many_files_of_an_older_form_are_counted(put, tmp_path, caplog) -> None:
+    folder = put(PLAIN, "T", {"en": 0.4})
+    for number in range(20):
+        (folder / f"Old{number}.json").write_text('{"test": {"en": {}}, "mteb_dataset_name": "Old"}')
+    assert len(read_results(tmp_path).unreadable) == 20
+    assert len(caplog.records) == 6
+    assert "15 more files are skipped" in caplog.text
 
 
 def test_no_numbers_are_left_out(put, tmp_path) -> None:

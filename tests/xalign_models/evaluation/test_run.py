@@ -16,6 +16,7 @@ import pytest
 from tasks import register_with_mteb
 from xalign_models.errors import DataError, LanguageError, ModelError, ResultsError
 from xalign_models.evaluation import run as running
+from xalign_models.evaluation.items import read_outcomes
 from xalign_models.models import registry
 from xalign_models.specs import AlignmentSpec
 from xalign_models.store import open_store
@@ -85,10 +86,10 @@ def test_what_is_scored_is_not_scored_again(own, tiny_model, counts, workdir):
     assert scores(second) == scores(first)
     assert counts() == encoded == 90
     (folder,) = (workdir / "out" / "results" / "xalign__plain__tiny").iterdir()
-    card = json.loads((folder / "xalign.json").read_text())
-    assert card["name"] == first.model == "xalign/plain__tiny"
-    assert card["baseline"] is None
-    assert (folder / "items" / "OwnParallel.npz").is_file()
+    meta = json.loads((folder / "model_meta.json").read_text())
+    assert meta["name"] == first.model == "xalign/plain__tiny"
+    assert {len(array) for array in read_outcomes(folder / "items" / "OwnParallel.npz").values()} == {30}
+    assert not (folder / "items" / "full").exists()
 
 
 def test_models_of_one_backbone_share_its_vectors(own, tiny_model, aligned, counts):
@@ -103,8 +104,17 @@ def test_models_of_one_backbone_share_its_vectors(own, tiny_model, aligned, coun
 
 
 def test_without_items_none_are_kept(own, tiny_model, workdir):
-    run([str(tiny_model)], items=False)
+    run([str(tiny_model)], items="none")
     assert not list((workdir / "out").rglob("items"))
+
+
+def test_all_items_are_kept_where_asked_and_give_the_outcomes(own, tiny_model, workdir):
+    run([str(tiny_model)], items="full")
+    (folder,) = (workdir / "out").rglob("items")
+    outcomes = read_outcomes(folder / "OwnParallel.npz")
+    with np.load(folder / "full" / "OwnParallel.npz") as ranks:
+        assert set(ranks.files) == set(outcomes) == PAIRS
+        assert all(((ranks[one] == 1) == outcomes[one]).all() for one in PAIRS)
 
 
 def test_a_truncated_result_is_set_aside_and_run_again(own, tiny_model, workdir):
@@ -126,8 +136,7 @@ def test_changed_text_is_scored_anew(own, tiny_model, write_text):
     assert second.fresh
     assert second.result.dataset_revision != first.result.dataset_revision
     (items,) = own.parent.rglob("OwnParallel.npz")
-    with np.load(items) as ranks:
-        assert {len(ranks[one]) for one in ranks.files} == {25}
+    assert {len(array) for array in read_outcomes(items).values()} == {25}
 
 
 def test_languages_that_are_not_fitted_are_left_out_and_named(own, aligned, tiny_model):

@@ -1,0 +1,137 @@
+"""Outcomes of single items beside the scores: what a significance test needs, in a few bits an item.
+
+A task writes all that it knows of its items, such as ranks, to ``items/full/<Task>.npz``, an array per subset.
+``items/<Task>.npz`` keeps of them only the outcomes in [0, 1] whose mean is the main score: whether an item was hit, or
+its average precision. A zip member has a checksum, so that damage is noticed; nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import logging
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from xalign_models.paths import atomic_file
+
+logger = logging.getLogger(__name__)
+
+Outcomes = dict[str, npt.NDArray[np.bool_ | np.floating]]
+
+Level = Literal["none", "outcomes", "full"]
+"""What a run keeps of single items: nothing, what a significance test needs, or all that the task knows."""
+KS = (1, 5, 10)
+"""Ranks up to one of these may be what the main score counts."""
+TOLERANCE = 1e-5
+"""Between the mean of the outcomes and the score, which keeps six decimals."""
+_STEPS = 65535  # of an outcome that is not a hit or a miss
+DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
+
+
+def full_folder(folder: Path) -> Path:
+    """Where a model's folder of results has all that tasks know of their items."""
+    return folder / "items" / "full"
+
+
+def outcomes_path(folder: Path, task: str) -> Path:
+    """Where a model's folder of results has a task's outcomes."""
+    return folder / "items" / f"{task}.npz"
+
+
+def save_items(folder: Path, task: str, items: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Keep all that is known of a task's items: ``<folder>/<task>.npz``, an array per subset.
+
+    Subsets that an earlier run left there are kept, unless the file is damaged.
+    """
+    path = folder / f"{task}.npz"
+    arrays: dict[str, Any] = {**_load(path), **items}
+    with atomic_file(path) as temporary, temporary.open("wb") as handle:
+        np.savez_compressed(handle, **arrays)
+
+
+def keep_outcomes(folder: Path, task: str, scores: Mapping[str, float]) -> None:
+    """Write the outcomes of a task whose items are in ``items/full``, beside those of subsets that are there already.
+
+    Args:
+        folder: A model's folder of results.
+        task: The task's name.
+        scores: Main score by subset; a subset whose items do not give it is left out.
+    """
+    items = _load(full_folder(folder) / f"{task}.npz")
+    outcomes = {subset: outcomes_of(array, scores[subset]) for subset, array in items.items() if subset in scores}
+    new = {subset: array for subset, array in outcomes.items() if array is not None}
+    if new:
+        write_outcomes(outcomes_path(folder, task), {**read_outcomes(outcomes_path(folder, task)), **new})
+
+
+def outcomes_of(items: npt.NDArray[Any], score: float) -> npt.NDArray[np.bool_ | np.floating] | None:
+    """The outcomes (n,) whose mean is ``score``; None if the items do not give them.
+
+    Args:
+        items: Ranks (..., n) from 1, of which the last row counts; (n, 2) predicted and true labels; or numbers (n,).
+        score: The mean that they must have.
+    """
+    candidates: list[npt.NDArray[Any]] = []
+    if items.dtype.kind in "iu":
+        ranks = items.reshape(-1, items.shape[-1])[-1]
+        candidates = [ranks <= k for k in KS]
+    elif items.dtype.kind == "U" and items.ndim == 2 and items.shape[1] == 2:
+        candidates = [items[:, 0] == items[:, 1]]
+    elif items.dtype.kind in "bf" and items.ndim == 1 and items.min(initial=0) >= 0 and items.max(initial=0) <= 1:
+        candidates = [items]
+    return next((one for one in candidates if len(one) and abs(float(np.mean(one)) - score) < TOLERANCE), None)
+
+
+def write_outcomes(path: Path, outcomes: Outcomes) -> None:
+    """Write outcomes in [0, 1] by subset: hits as bits, others in 16 bits each."""
+    subsets = sorted(outcomes)
+    arrays: dict[str, Any] = {
+        "subsets": np.array(subsets),
+        "lengths": np.array([len(outcomes[subset]) for subset in subsets], dtype=np.uint32),
+    }
+    flat = np.concatenate([outcomes[subset] for subset in subsets])
+    if flat.dtype == np.bool_:
+        arrays["hits"] = np.packbits(flat)
+    else:
+        arrays["values"] = np.rint(flat * _STEPS).astype("<u2")
+    with atomic_file(path) as temporary, temporary.open("wb") as handle:
+        np.savez_compressed(handle, **arrays)
+
+
+def read_outcomes(path: Path) -> Outcomes:
+    """Outcomes by subset; empty where there are none or the file is damaged, which is said in one line."""
+    if not (arrays := _load(path)):
+        return {}
+    try:
+        lengths = arrays["lengths"].astype(int)
+        total = int(lengths.sum())
+        flat: npt.NDArray[Any] = (
+            np.unpackbits(arrays["hits"])[:total].astype(np.bool_) if "hits" in arrays else arrays["values"] / _STEPS
+        )
+        if len(flat) != total:
+            raise ValueError("lengths do not add up")
+        return dict(zip(arrays["subsets"].tolist(), np.split(flat, np.cumsum(lengths)[:-1]), strict=True))
+    except DAMAGED as error:
+        _warn(path, error)
+        return {}
+
+
+def _load(path: Path) -> dict[str, npt.NDArray[Any]]:
+    if not path.is_file():
+        return {}
+    try:
+        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except DAMAGED as error:
+        _warn(path, error)
+        return {}
+
+
+def _warn(path: Path, error: Exception) -> None:
+    reason = f"{type(error).__name__}: {error}".replace("\n", " ")
+    logger.warning("%s is damaged (%s) and not used; differences of its model are not tested.", path, reason)
