@@ -60,6 +60,7 @@ class IsomorphismStudy(RankedTask):
         reference="https://github.com/facebookresearch/flores",
         license="cc-by-sa-4.0",
         main_score=MAIN,
+        adapted_from=["FloresBitextMining"],
     )
 
     def stamp(self, fingerprint: str) -> None:

@@ -57,6 +57,7 @@ class Orthogonality(CorpusTask):
         main_score="orthogonality",
         reference="https://tatoeba.org",
         license="cc-by-2.0",
+        adapted_from=["Tatoeba"],
     )
 
     def evaluate(

@@ -74,6 +74,7 @@ def register_with_mteb() -> None:
         if task.metadata.name not in get_tasks._TASKS_REGISTRY:
             get_tasks._TASKS_REGISTRY[task.metadata.name] = task
             get_tasks.TASK_LIST = (*get_tasks.TASK_LIST, task)
+    get_tasks._SIMILAR_TASKS.update(get_tasks._create_similar_tasks(get_tasks.TASK_LIST))  # for zero-shot marks
     get_tasks._TASKS_REGISTRY.update({task.metadata.name: task for task in REPLACED})
     for name, members in BENCHMARKS.items():
         attribute = name.upper().replace("(", "_").replace(")", "")

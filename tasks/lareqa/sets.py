@@ -44,6 +44,7 @@ class XQuADR(LAReQA):
         main_score="map",
         reference="https://arxiv.org/abs/2004.05484",
         license="cc-by-sa-4.0",
+        adapted_from=["XQuADRetrieval"],
     )
 
     def files(self) -> dict[str, tuple[Path, ...]]:
@@ -83,6 +84,7 @@ class MLQAR(LAReQA):
         main_score="map",
         reference="https://arxiv.org/abs/2004.05484",
         license="cc-by-sa-3.0",
+        adapted_from=["MLQARetrieval"],
     )
 
     def files(self) -> dict[str, tuple[Path, ...]]:

@@ -22,6 +22,26 @@ def test_each_task_is_found_and_well_described(task):
     assert task.metadata.dataset["revision"]
 
 
+def test_a_model_trained_on_a_tasks_source_has_seen_the_task():
+    e5 = mteb.get_model_meta("intfloat/multilingual-e5-small")
+    assert e5.is_zero_shot_on([mteb.get_task("XQuAD-R")]) is False
+    assert e5.is_zero_shot_on([mteb.get_task("MLQA-R")]) is True
+    sources = {name: [t.metadata.name for t in TASKS if name in (t.metadata.adapted_from or ())] for name in (
+        "FloresBitextMining", "Tatoeba", "XQuADRetrieval", "MLQARetrieval")}  # fmt: skip
+    assert list(sources.values()) == [
+        ["FloresPrecision", "IsomorphismStudy", "IsomorphismStudyRaw"],
+        ["Tatoeba36", "LanguageIdentity", "Orthogonality"], ["XQuAD-R"], ["MLQA-R"],
+    ]  # fmt: skip
+    without = {t.metadata.name for t in TASKS if not t.metadata.adapted_from}
+    assert without == {
+        "LazRetrieval",
+        "ProductSearchStandIn",
+        "GettextPrecision",
+        "OwnParallel",
+        "AmazonReviewsZeroShot",
+    }
+
+
 def test_benchmarks_are_found():
     for name, members in BENCHMARKS.items():
         assert [task.metadata.name for task in mteb.get_benchmark(name).tasks] == list(members)

@@ -13,7 +13,8 @@ from collections.abc import Collection
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.evaluation.significance import ALPHA, Outcomes
+from xalign_models.evaluation.items import Outcomes
+from xalign_models.evaluation.significance import ALPHA
 
 Z = 1.959964
 """Two-sided 95% quantile of the normal distribution."""
