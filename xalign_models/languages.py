@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from functools import cache
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache, lru_cache
 
 import langcodes
 
@@ -55,13 +57,16 @@ _INDIVIDUAL = {
 }  # fmt: skip
 # Where the likely script of CLDR is not the one the corpora use.
 _SCRIPTS = {"kor": "Hang", "tzm": "Tfng", "arb": "Arab", "uig": "Arab", "pbt": "Arab", "snd": "Arab", "crh": "Latn"}
-_REGION_SCRIPTS = {("zho", "CN"): "Hans", ("zho", "SG"): "Hans", ("zho", "TW"): "Hant", ("zho", "HK"): "Hant"}
+_REGION_SCRIPTS = {("zho", "CN"): "Hans", ("zho", "SG"): "Hans", ("zho", "TW"): "Hant", ("zho", "HK"): "Hant",
+                   ("zho", "MO"): "Hant", ("srp", "ME"): "Latn"}  # fmt: skip
 _LAZADA = {
     "bd": "ben-Beng", "id": "ind-Latn", "my": "zsm-Latn", "pk": "urd-Arab",
     "th": "tha-Thai", "ph": "tgl-Latn", "vn": "vie-Latn",
 }  # fmt: skip
 _ISO_639_1_OF = {"nob": "no", "pbt": "ps", "quy": "qu", "tgl": "tl", "twi": "tw", "zho": "zh"}
-_SHAPE = re.compile(r"^(?P<language>[A-Za-z]{2,3})(?:[-_](?P<script>[A-Za-z]{4}))?(?:[-_](?P<region>[A-Z]{2}))?$")
+_SHAPE = re.compile(
+    r"^(?P<language>[A-Za-z]{2,3})(?:[-_](?P<script>[A-Za-z]{4}))?(?:[-_](?P<region>[A-Za-z]{2}|\d{3}))?$"
+)
 
 
 def _unknown(code: str, known: tuple[str, ...], scheme: str) -> LanguageError:
@@ -98,12 +103,49 @@ def canonical(code: str) -> str:
     script = match["script"] and match["script"].title()
     if script and f"{language}-{script}" not in FLORES_200 and not _is_script(script):
         raise _unknown(code, FLORES_200, "")
-    return f"{language}-{script or _likely_script(language, match['region'])}"
+    return f"{language}-{script or _likely_script(language, (match['region'] or '').upper())}"
 
 
-def _likely_script(language: str, region: str | None) -> str:
+def match(code: str, known: Sequence[str]) -> str:
+    """The one of ``known`` codes that a code means: ``de``, ``deu`` and ``de-DE`` are ``deu-Latn`` where that is known.
+
+    Args:
+        code: In any form that :func:`canonical` takes, or exactly as in ``known``, which may be any strings.
+        known: What there is.
+
+    Returns:
+        One of ``known``; the code itself where nothing in it fits.
+
+    Raises:
+        LanguageError: The code names no script, and the language is known in several, none of them the usual one.
+    """
+    return code if code in known else _match(code, tuple(known))
+
+
+@lru_cache(maxsize=4096)
+def _match(code: str, known: tuple[str, ...]) -> str:
+    try:
+        wanted = canonical(code)
+    except LanguageError:
+        return code
+    by_code: dict[str, str] = {}
+    for name in known:
+        with suppress(LanguageError):
+            by_code.setdefault(canonical(name), name)
+    if wanted in by_code:
+        return by_code[wanted]
+    form = _SHAPE.match(code.strip())
+    if form is None or form["script"] or (form["region"] and wanted[:3] == "zho"):
+        return code
+    others = [name for canon, name in by_code.items() if canon[:3] == wanted[:3]]
+    if len(others) > 1:
+        raise LanguageError(f"Language code {code!r} is ambiguous here: say which of {', '.join(sorted(others))}.")
+    return others[0] if others else code
+
+
+def _likely_script(language: str, region: str) -> str:
     if (language, region) in _REGION_SCRIPTS:
-        return _REGION_SCRIPTS[language, str(region)]
+        return _REGION_SCRIPTS[language, region]
     if language in _SCRIPTS:
         return _SCRIPTS[language]
     flores = [code for code in FLORES_200 if code.startswith(f"{language}-")]

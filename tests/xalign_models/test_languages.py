@@ -15,6 +15,7 @@ from xalign_models.languages import (
     from_ntrex,
     from_sts17,
     from_tatoeba,
+    match,
     to_flores,
     to_iso639_1,
 )
@@ -98,7 +99,9 @@ def test_bibliographic_codes_are_their_language(code: str, language: str) -> Non
 @pytest.mark.parametrize(
     ("code", "expected"),
     [("de", "deu-Latn"), ("pt-BR", "por-Latn"), ("zh-TW", "zho-Hant"), ("zh_Hant", "zho-Hant"), ("sr-Latn", "srp-Latn"),
-     ("my", "mya-Mymr"), ("no", "nob-Latn"), (" fa ", "pes-Arab")],
+     ("my", "mya-Mymr"), ("no", "nob-Latn"), (" fa ", "pes-Arab"), ("pt-br", "por-Latn"), ("PT_br", "por-Latn"),
+     ("de-DE", "deu-Latn"), ("zh-CN", "zho-Hans"), ("zh-tw", "zho-Hant"), ("zh-Hant-hk", "zho-Hant"),
+     ("es-419", "spa-Latn")],
 )  # fmt: skip
 def test_bcp_47_codes(code: str, expected: str) -> None:
     assert canonical(code) == expected
@@ -143,3 +146,24 @@ def test_names_say_the_script_where_there_are_several() -> None:
     assert display_name("deu-Latn") == "German"
     assert display_name("zho-Hant") == "Chinese (Traditional)"
     assert display_name("ace-Arab") == "Acehnese (Arabic)"
+
+
+@pytest.mark.parametrize("code", ["de", "deu", "ger", "de-DE", "de_de", "deu_Latn", "deu-Latn"])
+def test_a_code_in_any_form_is_the_known_one(code: str) -> None:
+    assert match(code, ("eng-Latn", "deu-Latn")) == "deu-Latn"
+    assert match(code, ("en", "de")) == "de"
+
+
+def test_what_is_known_by_any_string_is_that_string() -> None:
+    assert match("klingon", ("klingon", "de")) == "klingon"
+    assert match("klingon", ("de", "en")) == "klingon"
+    assert match("de", ("de", "deu-Latn")) == "de"
+
+
+def test_a_code_without_a_script_takes_the_one_that_is_known_and_is_ambiguous_among_several() -> None:
+    assert match("sr", ("srp-Latn", "eng-Latn")) == "srp-Latn"
+    assert match("sr", ("srp-Latn", "srp-Cyrl")) == "srp-Cyrl"
+    assert match("srp-Cyrl", ("srp-Latn", "eng-Latn")) == "srp-Cyrl"  # which is not known: its caller says so
+    assert match("zh-CN", ("zho-Hant",)) == "zh-CN"
+    with pytest.raises(LanguageError, match="'ks' is ambiguous here: say which of kas-Latn, kas-Xsux"):
+        match("ks", ("kas-Latn", "kas-Xsux"))

@@ -24,6 +24,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from xalign_models.errors import AlignmentError, LanguageError
+from xalign_models.languages import match
 from xalign_models.paths import atomic_file, atomic_write_text
 
 Array = npt.NDArray[np.float64]
@@ -261,13 +262,13 @@ def rows_by_language(
         )
     groups: dict[str, slice | list[int]] = {}
     if isinstance(language, str):
-        groups[language] = slice(None)
+        groups[match(language, fitted)] = slice(None)
     elif len(language) != count:
         raise AlignmentError(f"{len(language)} languages for {count} rows; pass one per row, or one string for all.")
     else:
         members: dict[str, list[int]] = {}
-        for row, one in enumerate(language):
-            members.setdefault(one, []).append(row)
+        for row, code in enumerate(language):
+            members.setdefault(match(code, fitted), []).append(row)
         groups |= members
     if unknown := sorted(map(str, groups.keys() - set(fitted))):
         raise LanguageError(f"{method} is not fitted for {', '.join(unknown)}; {known}")

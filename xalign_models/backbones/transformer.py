@@ -21,6 +21,7 @@ from xalign_models.backbones.templates import SLOT, prompted
 from xalign_models.backbones.weights import require_fit, require_types
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.files import read_json
+from xalign_models.languages import match
 
 
 class CheckedTransformer(Transformer):
@@ -112,8 +113,8 @@ class LanguageTransformer(CheckedTransformer):
         return features
 
     def _prompt_of(self, language: str | None) -> str:
-        if language in self.prompts:
-            return self.prompts[language]
+        if language is not None and (known := match(language, tuple(self.prompts))) in self.prompts:
+            return self.prompts[known]
         raise LanguageError(
             f"There is no prompt in {language or 'the language of a text that does not say which'}; "
             f"there is one in {', '.join(sorted(self.prompts))}. The English one does for every language."

@@ -129,3 +129,20 @@ def test_alignments_do_not_import_torch():
 
     code = "import sys, xalign_models.alignments; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("code", ["de", "deu", "de-DE", "deu_Latn"])
+def test_a_language_is_the_same_in_every_form(code):
+    from xalign_models.alignments.centered import Centered
+
+    rng = np.random.default_rng(0)
+    alignment = Centered().fit(
+        {one: rng.standard_normal((20, 4)) + i for i, one in enumerate(("deu-Latn", "eng-Latn"))}
+    )
+    rows = torch.from_numpy(rng.standard_normal((3, 4)))
+    module = Aligned.of(alignment)
+    expected = module({"sentence_embedding": rows}, lang="deu-Latn")["sentence_embedding"]
+    for features in ({"lang": [code] * 3}, {"lang": ["deu-Latn", code, code]}):
+        torch.testing.assert_close(module({"sentence_embedding": rows, **features})["sentence_embedding"], expected)
+    torch.testing.assert_close(module({"sentence_embedding": rows}, lang=code)["sentence_embedding"], expected)
+    np.testing.assert_allclose(alignment.transform(rows.numpy(), code), expected.numpy(), atol=1e-6)
