@@ -68,7 +68,7 @@ class Shape:
 
 
 SHAPES = {
-    "multilingual-e5-small": Shape(BertConfig, (384, 12, 12, 12, 1536, 250_037)),
+    "multilingual-e5-small-q4": Shape(BertConfig, (384, 12, 12, 12, 1536, 250_037)),
     "XLM-R-base": Shape(XLMRobertaConfig, (768, 12, 12, 12, 3072, 250_002)),
     "XLM-R-large": Shape(XLMRobertaConfig, (1024, 24, 16, 16, 4096, 250_002)),
     "Qwen3-Embedding-0.6B": Shape(Qwen3Config, (1024, 28, 16, 8, 3072, 151_669), (("head_dim", 128),)),

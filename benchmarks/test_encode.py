@@ -114,20 +114,20 @@ def test_repeated_texts(device, compare, note, say, tmp_path):
 
 
 def embedded_model(device: str) -> list[nn.Module]:
-    """multilingual-e5-small, where it is installed."""
+    """multilingual-e5-small-q4, where it is installed."""
     try:
         from xalign_models import assets
         from xalign_models.backbones.loading import load_modules
         from xalign_models.models.catalogue import BACKBONES
     except ImportError as error:
         pytest.skip(f"{error.name} is not installed")
-    if assets.where("multilingual-e5-small") is None:
-        pytest.skip("the asset is not installed; run: xalign assets install multilingual-e5-small")
-    return list(load_modules(BACKBONES["multilingual-e5-small"], device))
+    if assets.where("multilingual-e5-small-q4") is None:
+        pytest.skip("the asset is not installed; run: xalign assets install multilingual-e5-small-q4")
+    return list(load_modules(BACKBONES["multilingual-e5-small-q4"], device))
 
 
 def test_embedded_model(device, compare, note, say):
-    """The real multilingual-e5-small on interface strings in twelve languages."""
+    """The real multilingual-e5-small-q4 on interface strings in twelve languages."""
     modules = embedded_model(device)
     from xalign_models import assets, corpora
 
@@ -135,14 +135,14 @@ def test_embedded_model(device, compare, note, say):
         pytest.skip("the asset is not installed; run: xalign assets install gettext")
     columns = corpora.load("gettext:test")
     texts = list(dict.fromkeys(text for one in columns.languages for text in columns.texts(one)[:8]))
-    Sides(modules, device, texts, "query: ").compare(compare, note, say, "multilingual-e5-small")
+    Sides(modules, device, texts, "query: ").compare(compare, note, say, "multilingual-e5-small-q4")
 
 
 def test_real_corpus(device, compare, note, say, pytestconfig):
-    """The real multilingual-e5-small on single sentences, news sentences and paragraphs in ten languages."""
+    """The real multilingual-e5-small-q4 on single sentences, news sentences and paragraphs in ten languages."""
     texts = real_texts(pytestconfig.getoption("--bench-texts"))
     sides = Sides(embedded_model(device), device, texts, "query: ")
-    sides.compare(compare, note, say, "multilingual-e5-small, real corpus")
+    sides.compare(compare, note, say, "multilingual-e5-small-q4, real corpus")
 
 
 @pytest.mark.gpu
@@ -207,7 +207,7 @@ def test_shape(cuda, benchmark, note, say, profile, tmp_path, name, length, laye
 
 
 def test_tokenizer(benchmark, note, say, pytestconfig):
-    """What the host does for the real multilingual-e5-small: tokenise, sort and pack."""
+    """What the host does for the real multilingual-e5-small-q4: tokenise, sort and pack."""
     first = embedded_model("cpu")[0]
     texts = real_texts(pytestconfig.getoption("--bench-texts"))
     made = benchmark.pedantic(

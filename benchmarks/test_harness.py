@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from xalign_models.models.building import build, fitted, load_encoder, raw_encoder
+
 pytest.importorskip("mteb", reason="mteb is not installed")  # GPU machines have torch and its like alone
 import mteb
 
@@ -17,11 +19,11 @@ from benchmarks.board import PlainEncoder, board, our_task, plain_task, without_
 from xalign_models import assets, corpora
 from xalign_models.errors import DataError
 from xalign_models.languages import canonical
-from xalign_models.models import catalogue, registry
+from xalign_models.models import catalogue
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.store import EmbeddingStore, open_store
 
-BACKBONE = "multilingual-e5-small"
+BACKBONE = "multilingual-e5-small-q4"
 
 
 def models() -> list[ModelSpec]:
@@ -67,10 +69,10 @@ def test_eight_models(columns, benchmark, note, say, stores, monkeypatch):
     assert len(specs) == len({spec.name for spec in specs}) == 8
     fit_store, store = stores
     # Both sides get the same fitted alignments, and neither is timed while it fits or loads weights.
-    monkeypatch.setattr(registry, "_default_store", lambda: fit_store)
+    monkeypatch.setattr("xalign_models.store.open_store", lambda: fit_store)
     for spec in specs:
-        registry.fitted(spec, registry.raw_encoder(spec.backbone, "cpu", fit_store))
-    encoders = [registry.load_encoder(spec, device="cpu", store=store) for spec in specs]
+        fitted(spec, raw_encoder(spec.backbone, "cpu", fit_store))
+    encoders = [load_encoder(spec, device="cpu", store=store) for spec in specs]
     _ = encoders[0].raw.modules  # one copy of the weights, which all eight share
 
     def ours() -> list[dict[str, float]]:
@@ -84,7 +86,7 @@ def test_eight_models(columns, benchmark, note, say, stores, monkeypatch):
 
     plain_seconds, plain_scores, plain_sentences = 0.0, [], 0
     for spec, encoder in zip(specs, encoders, strict=True):
-        plain = PlainEncoder(registry.build(spec, device="cpu"), encoder.mteb_model_meta)
+        plain = PlainEncoder(build(spec, device="cpu"), encoder.mteb_model_meta)
         start = time.perf_counter()
         plain_scores.append(evaluate(plain, plain_task(columns), "accuracy"))
         plain_seconds += time.perf_counter() - start
@@ -134,14 +136,13 @@ def test_whole_leaderboard(pytestconfig, benchmark, note, say, threads, tmp_path
     assert len(specs) == len({spec.name for spec in specs}) == 8
     try:
         events = board(languages, pairs, rows)
-        ready = [registry.load_encoder(spec, device="cpu", store=open_store()) for spec in specs]  # fits, not timed
+        ready = [load_encoder(spec, device="cpu", store=open_store()) for spec in specs]  # fits, not timed
     except DataError as error:
         pytest.skip(str(error))
     with EmbeddingStore(tmp_path / "board", 1 << 30) as store:
-        encoders = [registry.load_encoder(spec, device="cpu", store=store) for spec in specs]
+        encoders = [load_encoder(spec, device="cpu", store=store) for spec in specs]
         plains = [
-            PlainEncoder(registry.build(spec, device="cpu"), one.mteb_model_meta)
-            for spec, one in zip(specs, ready, strict=True)
+            PlainEncoder(build(spec, device="cpu"), one.mteb_model_meta) for spec, one in zip(specs, ready, strict=True)
         ]
         _ = encoders[0].raw.modules
         seconds = np.zeros((len(events), 2))

@@ -95,7 +95,7 @@ def test_shape(device, compare, note, say, tmp_path, name):
     run(modules, device, mixed_texts(4096), prompt, compare, note, say, f"{name}, random weights")
 
 
-@pytest.mark.parametrize("name", ["smollm2-135m", "gemma-3-270m"])
+@pytest.mark.parametrize("name", ["smollm2-135m-q4", "gemma-3-270m-q4"])
 def test_embedded_model(device, compare, note, say, name):
     """The real models on interface strings in twelve languages."""
     try:

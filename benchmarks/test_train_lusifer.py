@@ -39,7 +39,7 @@ SHAPES = {
                     num_key_value_heads=2, intermediate_size=1024, pad_token_id=0, bos_token_id=2, eos_token_id=3),
     ),
     "small": (
-        "multilingual-e5-small + SmolLM2-135M, random weights",
+        "multilingual-e5-small-q4 + SmolLM2-135M, random weights",
         BertConfig(vocab_size=N, hidden_size=384, num_hidden_layers=12, num_attention_heads=12, intermediate_size=1536),
         LlamaConfig(vocab_size=49152, hidden_size=576, num_hidden_layers=30, num_attention_heads=9,
                     num_key_value_heads=3, intermediate_size=1536, pad_token_id=0, bos_token_id=2, eos_token_id=3),

@@ -67,7 +67,7 @@ def register_with_mteb() -> None:
     import mteb.benchmarks.benchmarks as known
     from mteb.benchmarks.benchmark import Benchmark
 
-    from xalign_models.models.registry import register_models
+    from xalign_models.models.mteb import register_models
 
     get_tasks: Any = sys.modules["mteb.get_tasks"]
     for task in TASKS:

@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from xalign_models.models.registry import list_models, load
+    from xalign_models.alignments import LIR, LSAR, AffineMap, Centered, Procrustes
+    from xalign_models.evaluation.frame import evaluate
+    from xalign_models.models.api import as_mteb, fit
+    from xalign_models.models.building import load
+    from xalign_models.models.names import list_models
+    from xalign_models.models.saving import save
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "list_models", "load"]
+_PLACES = {
+    "alignments": ("AffineMap", "Centered", "LIR", "LSAR", "Procrustes"),
+    "evaluation.frame": ("evaluate",),
+    "models": ("as_mteb", "fit", "list_models", "load", "save"),
+}
+_MODULES = {name: module for module, names in _PLACES.items() for name in names}
+
+__all__ = [
+    "LIR",
+    "LSAR",
+    "AffineMap",
+    "Centered",
+    "Procrustes",
+    "__version__",
+    "as_mteb",
+    "evaluate",
+    "fit",
+    "list_models",
+    "load",
+    "save",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"list_models", "load"}:
-        from xalign_models.models import registry
-
-        return getattr(registry, name)
+    if name in _MODULES:  # imported when asked for, so that `import xalign_models` is cheap
+        return getattr(import_module(f"xalign_models.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

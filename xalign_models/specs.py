@@ -36,7 +36,7 @@ class BackboneSpec:
     """An encoder before any alignment.
 
     Attributes:
-        name: Its part of a model's name, e.g. ``multilingual-e5-small``.
+        name: Its part of a model's name, e.g. ``multilingual-e5-small-q4``.
         model: Asset name, local directory or hub id.
         revision: Hub revision; None is the asset's or the hub's default.
         layer: Index of the hidden state that is pooled: 0 is the embeddings, k the output of the k-th layer; None is

@@ -50,7 +50,7 @@ class Request:
             ModelError: No such model.
             XAlignError: Weights or fit text are missing.
         """
-        from xalign_models.models.registry import load_encoder
+        from xalign_models.models.building import load_encoder
 
         return load_encoder(name, device=self.device, store=self.store)
 

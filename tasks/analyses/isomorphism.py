@@ -16,7 +16,7 @@ from tasks.isomorphism import STAGES
 from xalign_models.errors import LanguageError, ResultsError
 from xalign_models.evaluation.results import TaskScores, read_results
 from xalign_models.languages import canonical, display_name, to_flores, to_iso639_1
-from xalign_models.models.registry import name_of
+from xalign_models.models.names import name_of
 
 if TYPE_CHECKING:
     import pandas as pd

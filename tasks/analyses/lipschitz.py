@@ -37,7 +37,7 @@ def analyse(request: Request) -> Findings:
     sentences = load_sentences(request, ROWS)
     tables, drawn = [], {}
     for name in request.named():
-        from xalign_models.models.registry import load_encoder
+        from xalign_models.models.building import load_encoder
 
         encoder = load_encoder(name, device=request.device)  # not into the store: no one asks for these texts again
         model = str(encoder.mteb_model_meta.name).removeprefix("xalign/").removeprefix("plain__")

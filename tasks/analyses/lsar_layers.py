@@ -17,8 +17,8 @@ from xalign_models.backbones import loading
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import LanguageError
 from xalign_models.languages import display_name
+from xalign_models.models.building import fitted, raw_encoder
 from xalign_models.models.catalogue import ALIGNMENTS
-from xalign_models.models.registry import fitted, raw_encoder
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from xalign_models.alignments import LIR
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import LanguageError
 from xalign_models.languages import display_name
-from xalign_models.models.registry import fitted
+from xalign_models.models.building import fitted
 from xalign_models.specs import AlignmentSpec, ModelSpec
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tasks.analyses.base import Findings, Request, labelled, read_published
 from tasks.analyses.sentences import PUBLISHED, load_sentences
 from xalign_models.backbones import loading
 from xalign_models.errors import ModelError
-from xalign_models.models.registry import find_spec
+from xalign_models.models.names import find_spec
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

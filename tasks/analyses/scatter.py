@@ -18,7 +18,7 @@ from xalign_models import corpora
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import canonical, display_name, is_canonical
 from xalign_models.models.catalogue import ALIGNMENTS
-from xalign_models.models.registry import find_spec
+from xalign_models.models.names import find_spec
 from xalign_models.ranking.ranks import normalise
 from xalign_models.specs import ModelSpec
 

@@ -18,8 +18,9 @@ from xalign_models.backbones.raw import RawEncoder
 from xalign_models.corpora import ENGLISH, Corpus
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.languages import display_name
+from xalign_models.models.building import fitted, raw_encoder
 from xalign_models.models.catalogue import ALIGNMENTS
-from xalign_models.models.registry import find_spec, fitted, raw_encoder
+from xalign_models.models.names import find_spec
 from xalign_models.ranking.ranks import gold_ranks, normalise, precision_at
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 

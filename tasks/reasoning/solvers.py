@@ -13,7 +13,7 @@ from tasks.reasoning.xcsqa import Question
 from xalign_models.backbones import loading
 from xalign_models.corpora import ENGLISH
 from xalign_models.generation.language_model import LanguageModel
-from xalign_models.models.registry import find_spec
+from xalign_models.models.names import find_spec
 from xalign_models.training.lira.module import LiRA
 
 MOST_TOKENS = 320

@@ -11,8 +11,8 @@ from datasets import Dataset, DatasetDict
 
 from tasks.tatoeba36 import Tatoeba36
 from tasks.with_languages import BelebeleRetrieval, MLQARetrieval
-from xalign_models.models import registry
-from xalign_models.specs import AlignmentSpec
+from xalign_models import models
+from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.store import EmbeddingStore, open_store
 
 CODES = ("deu", "eng")
@@ -76,11 +76,11 @@ def test_exact_counts(make, workdir, make_model, write_text, monkeypatch):
     model = make_model(workdir / "numbers", vocab_size=105)
     task, distinct, naive = make(monkeypatch)
     seen: Counter[bytes] = Counter()
-    backbone = registry.find_spec(str(model)).backbone
+    backbone = models.find_spec(str(model)).backbone
     fit = write_text(workdir / "fit", 20, ("deu", "eng", "fra"))
     alignments = [None, *(AlignmentSpec(one, one, corpora=(f"own:{fit}",)) for one in ("centered", "lsar"))]
-    specs = [registry.ModelSpec(backbone, one) for one in alignments]
-    encoders = [registry.load_encoder(one, device="cpu", store=open_store()) for one in specs]
+    specs = [ModelSpec(backbone, one) for one in alignments]
+    encoders = [models.load_encoder(one, device="cpu", store=open_store()) for one in specs]
     before = [one.raw.counts.encoded for one in encoders]  # of the fit
     put = EmbeddingStore.put
 

@@ -44,7 +44,7 @@ def test_a_spec_survives_json(spec: ModelSpec) -> None:
 
 
 def test_names_follow_the_grammar() -> None:
-    backbone = BackboneSpec("e5", "multilingual-e5-small")
+    backbone = BackboneSpec("e5", "multilingual-e5-small-q4")
     aligned = ModelSpec(backbone, AlignmentSpec("lir-15", "lir", (("k", 15),)))
     assert aligned.name == "xalign/lir-15__e5"
     assert ModelSpec(backbone, aligned.alignment, "ntrex").name == "xalign/lir-15__e5__ntrex"

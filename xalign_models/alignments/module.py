@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from functools import cache
+from typing import Any, Literal, Self
 
 import torch
 from sentence_transformers.base.modules.module import Module
@@ -11,14 +12,16 @@ from torch import Tensor
 
 from xalign_models.alignments.base import FORMAT, Alignment, rows_by_language
 from xalign_models.errors import AlignmentError, LanguageError
+from xalign_models.languages import canonical
 
 
 class Aligned(Module):
     """Maps ``features["sentence_embedding"]`` by the language of each row: ``y = x W_l - (x C_l) C_l^T + b_l``.
 
     The language of each row is ``features["lang"]`` (a list, put there by the first module from inputs
-    ``{"text": ..., "lang": ...}``), or for all rows the encode keyword ``lang``. Maps are held in float32 whatever the
-    model's dtype; half-precision embeddings are mapped in float32 and returned in their own dtype.
+    ``{"text": ..., "lang": ...}``), or for all rows the encode keyword ``lang``, or else ``default_lang``. Any code of
+    a language does. Maps are held in float32 whatever the model's dtype; half-precision embeddings are mapped in
+    float32 and returned in their own dtype.
 
     Args:
         method: Name of the alignment, for messages and provenance.
@@ -27,12 +30,15 @@ class Aligned(Module):
         shapes: Shapes of the factors present: "weight" (L, d, d), "basis" (L, d, k), "shift" (L, d).
         fingerprint: Of the alignment the maps come from.
         format: Version of this saved form.
+        default_lang: Language of texts that come without one; ``auto`` identifies it, None is an error.
+        unknown: What becomes of a text in a language that was not fitted: ``error``, or ``unaligned``, its raw vector.
 
     Raises:
-        AlignmentError: Another format version.
+        AlignmentError: Another format version, or ``unknown`` is neither.
+        LanguageError: ``default_lang`` is no language.
     """
 
-    config_keys = ["method", "dim", "languages", "shapes", "fingerprint", "format"]
+    config_keys = ["method", "dim", "languages", "shapes", "fingerprint", "format", "default_lang", "unknown"]
     forward_kwargs = {"lang"}
 
     weight: Tensor | None
@@ -47,9 +53,15 @@ class Aligned(Module):
         shapes: Mapping[str, Sequence[int]],
         fingerprint: str = "",
         format: int = FORMAT,
+        default_lang: str | None = None,
+        unknown: Literal["error", "unaligned"] = "error",
     ) -> None:
         """Take the shapes; ``of`` and ``load`` fill in the maps."""
         super().__init__()
+        if unknown not in {"error", "unaligned"}:
+            raise AlignmentError(f"unknown={unknown!r}; choose error or unaligned.")
+        self.default_lang = default_lang if default_lang in {None, "auto"} else canonical(str(default_lang))
+        self.unknown = unknown
         if format != FORMAT:
             raise AlignmentError(
                 f"the saved alignment has format {format!r}, this version reads {FORMAT}; save it again."
@@ -87,7 +99,7 @@ class Aligned(Module):
 
         Args:
             features: May hold "lang", one language per row; it goes before the keyword.
-            lang: One language for all rows.
+            lang: One language for all rows, as any code.
             **kwargs: Not looked at.
 
         Raises:
@@ -103,15 +115,49 @@ class Aligned(Module):
             raise AlignmentError(
                 f"embeddings of dimension {given.shape[-1]}, but {self.method} was fitted on {self.dim}."
             )
-        languages = features.get("lang")
-        groups = rows_by_language(lang if languages is None else languages, len(given), self.languages, self.method)
+        codes = self._codes(features.get("lang"), lang, len(given))
         with torch.autocast(given.device.type, enabled=False):
             x = given.to(torch.promote_types(given.dtype, torch.float32))
-            out = torch.empty_like(x)
-            for index, rows in groups:
-                out[rows] = self._map(x[rows], index)
+            out = x.clone()
+            known = [row for row, code in enumerate(codes or ()) if code in (self.languages or ())]
+            if codes is not None and self.unknown == "unaligned":
+                codes, x = [codes[row] for row in known], x[known]
+            else:
+                known = list(range(len(given)))
+            for index, rows in rows_by_language(codes, len(x), self.languages, self.method):
+                chosen = known if isinstance(rows, slice) else [known[row] for row in rows]
+                out[chosen] = self._map(x[rows], index)
         features["sentence_embedding"] = out.to(given.dtype)
         return features
+
+    def _codes(self, by_row: Sequence[str | None] | None, lang: str | None, count: int) -> Any:
+        """The canonical language of each row; None where one map serves all."""
+        if self.languages is None:
+            return None
+        fallback = lang or self.default_lang
+        codes = [code or fallback for code in by_row or [None] * count]
+        if "auto" in codes:
+            raise LanguageError(
+                f'lang="auto" needs a backbone that hands on its texts; give the language, fitted ones are '
+                f"{', '.join(self.languages)}."
+            )
+        return [None if code is None else _canonical(code) for code in codes]
+
+    def folded(self, lang: str | None = None) -> tuple[Tensor, Tensor]:
+        """The one affine map of a language, ``y = x W + b``: W (d, d) and b (d,), float32.
+
+        Args:
+            lang: The language, where there is a map for each.
+
+        Raises:
+            LanguageError: A language is needed or not fitted.
+        """
+        codes = self._codes([lang], None, 1)
+        ((index, _),) = rows_by_language(codes, 1, self.languages, self.method)
+        eye = torch.eye(self.dim, dtype=torch.float64)
+        zero = torch.zeros(1, self.dim, dtype=torch.float64)
+        shift = self._map(zero, index)
+        return (self._map(eye, index) - shift).float(), shift[0].float()
 
     def _map(self, x: Tensor, index: int) -> Tensor:
         y = x
@@ -155,3 +201,12 @@ class Aligned(Module):
         module = cls(**cls.load_config(model_name_or_path, **hub))
         loaded: Self = cls.load_torch_weights(model_name_or_path, model=module, **hub)
         return loaded
+
+
+@cache
+def _canonical(code: str) -> str:
+    """The canonical form of a code; one that is no language's is as it was given, for the message that names it."""
+    try:
+        return canonical(code)
+    except LanguageError:
+        return code

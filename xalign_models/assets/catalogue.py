@@ -55,7 +55,7 @@ _GEMMA_PARTS = (
 
 _ASSETS = (
     Asset(
-        name="multilingual-e5-small",
+        name="multilingual-e5-small-q4",
         kind="encoder",
         description="multilingual-e5-small, 117M parameters, 384-d: 4-bit weights written out as a BertModel",
         source="https://huggingface.co/intfloat/multilingual-e5-small",
@@ -77,7 +77,7 @@ _ASSETS = (
         size=488_000_000,
     ),
     Asset(
-        name="smollm2-135m",
+        name="smollm2-135m-q4",
         kind="causal-lm",
         description="SmolLM2-135M-Instruct, English: Q4_1 weights written out as a causal LM checkpoint",
         source="https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct",
@@ -87,7 +87,7 @@ _ASSETS = (
         size=542_000_000,
     ),
     Asset(
-        name="gemma-3-270m",
+        name="gemma-3-270m-q4",
         kind="causal-lm",
         description="Gemma 3 270M base, multilingual: Q4_K_M weights written out as a causal LM checkpoint",
         source="https://huggingface.co/google/gemma-3-270m",

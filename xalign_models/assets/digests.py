@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -36,11 +37,15 @@ def combine(files: Mapping[str, str]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def directory_fingerprint(directory: Path) -> str:
+def directory_fingerprint(directory: Path, without: str = "") -> str:
     """The fingerprint of a local checkpoint directory: it depends on names and contents, not on where it lies.
 
     Links are followed. Hashes are remembered in the cache, so that only changed files are read again: by size, both
     times and inode, since a copy that keeps times (``cp -p``) still has a change time and an inode of its own.
+
+    Args:
+        directory: The checkpoint.
+        without: Pattern of names that are left out, e.g. ``*_Aligned/*``.
     """
     directory = directory.resolve()
     record = cache_dir() / "fingerprints" / f"{hashlib.sha256(str(directory).encode()).hexdigest()}.json"
@@ -60,7 +65,7 @@ def directory_fingerprint(directory: Path) -> str:
     if current != known:
         with suppress(OSError):  # a cache that cannot be written costs time, nothing else
             atomic_write_text(record, json.dumps(current))
-    return combine({name: str(entry[-1]) for name, entry in current.items()})
+    return combine({name: str(entry[-1]) for name, entry in current.items() if not fnmatchcase(name, without)})
 
 
 def _files(directory: Path) -> Iterator[tuple[str, Path]]:

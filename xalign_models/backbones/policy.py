@@ -33,6 +33,7 @@ _PUBLISHED = {
 _CHECKED = "xalign_models.backbones.transformer:CheckedTransformer"
 _OURS = (
     "xalign_models.alignments.module.Aligned",
+    "xalign_models.backbones.pointer.Pointer",
     "xalign_models.backbones.prompt_eol.PromptEOL",
     "xalign_models.backbones.transformer.LanguageTransformer",
     "xalign_models.backbones.use.USEMultilingual",
@@ -79,7 +80,8 @@ _NEVER = {".dill", ".joblib", ".pickle", ".pkl"}
 _PICKLES = {".bin", ".ckpt", ".pt", ".pth", *_NEVER}
 _SETTINGS = re.compile(r".*config.*\.json|.*\.index\.json|(modules|special_tokens_map|chat_template)\.json")
 _TRANSFORMER_KEYS = {
-    "base", "do_lower_case", "document_length", "max_seq_length", "modality_config", "module_output_name",
+    "base", "default_lang", "do_lower_case", "document_length", "max_seq_length", "modality_config",
+    "module_output_name",
     "pool_special_tokens", "processing_kwargs", "prompts", "query_expansion", "query_length", "tokenizer_name_or_path",
     "transformer_task", "unpad_inputs",
 }  # fmt: skip

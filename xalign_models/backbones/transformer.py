@@ -16,6 +16,7 @@ from xalign_models import assets
 from xalign_models.backbones.adapters import load_adapter
 from xalign_models.backbones.checkpoint import open_transformer
 from xalign_models.backbones.grouping import similar_lengths
+from xalign_models.backbones.inputs import split_inputs
 from xalign_models.backbones.packing import keep_content, packed_attention, unshare
 from xalign_models.backbones.templates import SLOT, prompted
 from xalign_models.backbones.weights import require_fit, require_types
@@ -65,10 +66,11 @@ class LanguageTransformer(CheckedTransformer):
         prompts: Prompt by canonical language code, for inputs that come without a prompt of the call's.
         base: The checkpoint that LoRA weights belong to, ``{"model", "revision", "fingerprint", "dtype"}``: a saved
             module has only those weights, and finds the others by it.
+        default_lang: Language of texts that come without one; ``auto`` identifies it.
         **kwargs: Those of sentence-transformers' Transformer.
     """
 
-    config_keys: list[str] = [*Transformer.config_keys, "pool_special_tokens", "prompts", "base"]
+    config_keys: list[str] = [*Transformer.config_keys, "pool_special_tokens", "prompts", "base", "default_lang"]
 
     def __init__(
         self,
@@ -76,6 +78,7 @@ class LanguageTransformer(CheckedTransformer):
         pool_special_tokens: bool = True,
         prompts: Mapping[str, str] | None = None,
         base: Mapping[str, str | None] | None = None,
+        default_lang: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -85,6 +88,7 @@ class LanguageTransformer(CheckedTransformer):
         self.base = dict(base) if base else None
         self.pool_special_tokens = pool_special_tokens
         self.prompts = dict(prompts or {})
+        self.default_lang = default_lang
         self._writable: set[str] = set()
 
     @classmethod
@@ -92,6 +96,7 @@ class LanguageTransformer(CheckedTransformer):
         """The same module, weights and all, as one of ours (in place: nothing is loaded again)."""
         module.__class__ = cls
         module.pool_special_tokens, module.prompts, module.base, module._writable = True, {}, None, set()
+        module.default_lang = None
         return module  # type: ignore[no-any-return]
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
@@ -101,8 +106,7 @@ class LanguageTransformer(CheckedTransformer):
             LanguageError: The prompts are by language, and an input has none or one without a prompt.
             ModelError: The tokenizer cannot write a prompt, or a prompt alone is longer than the limit.
         """
-        languages = [one.get("lang") if isinstance(one, dict) else None for one in inputs]
-        texts = [one["text"] if isinstance(one, dict) and "text" in one else one for one in inputs]
+        texts, languages = split_inputs(inputs, kwargs.pop("lang", None) or self.default_lang)
         if not prompt and self.prompts:
             texts = [self.fill(self._prompt_of(code), text) for code, text in zip(languages, texts, strict=True)]
         elif prompt and SLOT in prompt:

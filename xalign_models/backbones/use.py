@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn.functional import layer_norm, normalize, pad, relu
 
 from xalign_models.assets.use import CHUNKS
+from xalign_models.backbones.inputs import split_inputs
 from xalign_models.errors import ModelError
 
 _LEFT_CONTEXT = {2: 0, 3: 1, 5: 2}  # n-gram width -> how many of its tokens lie left of the centre
@@ -61,8 +62,7 @@ class USEMultilingual(InputModule):
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Tokenise texts, or ``{"text": ..., "lang": ...}``."""
-        texts = [one["text"] if isinstance(one, dict) else one for one in inputs]
-        languages = [one.get("lang") if isinstance(one, dict) else None for one in inputs]
+        texts, languages = split_inputs(inputs, kwargs.get("lang"))
         rows = [torch.tensor(one.ids) for one in self.tokenizer.encode_batch([(prompt or "") + text for text in texts])]
         features: dict[str, Any] = {
             "input_ids": torch.nn.utils.rnn.pad_sequence(rows, batch_first=True),

@@ -159,7 +159,7 @@ def lira(
 
     Translations that are missing are made first. Interrupted, the same command goes on from its last checkpoint.
     """
-    from xalign_models.models import registry
+    from xalign_models import models
     from xalign_models.training.lira import run
     from xalign_models.training.lira.config import Ablation, load_config
     from xalign_models.training.processes import is_main_process
@@ -175,7 +175,7 @@ def lira(
         )
     label = {Stages.ARCA: read.arca_label, Stages.UNTRAINED: "plain"}.get(stage, read.label)
     name = run.lasr_name(read, source) if source else (label, run.names(read.design))
-    output = output or registry.directory_of("__".join(name))
+    output = output or models.directory_of("__".join(name))
     _check_output(output)
     if stage is Stages.UNTRAINED:
         spec = run.untrained(read, output, device)

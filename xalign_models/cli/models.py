@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -120,10 +119,13 @@ def tasks(json: Json = False) -> None:
 
 
 def fit(
-    method: Annotated[str, typer.Argument(help="centered, lir, lsar, procrustes or affine.")],
+    method: Annotated[str, typer.Argument(help="A registered alignment: centered, lir, lsar, procrustes, affine, ...")],
     backbone: Annotated[str, typer.Option(help="Registered backbone, directory or hub id.")],
-    corpus: Annotated[list[str], typer.Option(help="Fit text: lingua, newstest, ntrex, tatoeba_pairs, own:DIR, ...")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write the model to.")],
+    corpus: Annotated[
+        list[str] | None,
+        typer.Option(help="Fit text: ntrex, lingua, own:DIR, ...; by default that of the registered model."),
+    ] = None,
     param: Annotated[list[str] | None, typer.Option(help="NAME=VALUE of the method, e.g. --param k=15.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Rows per language and corpus.")] = None,
     languages: Annotated[list[str] | None, typer.Option(help="Language codes; by default `all` of the corpus.")] = None,
@@ -131,6 +133,16 @@ def fit(
         str | None,
         typer.Option(help="First part of the model's name; by default the method and its parameters' values."),
     ] = None,
+    adapter: Annotated[bool, typer.Option("--adapter", help="Write the maps and a pointer to the backbone.")] = False,
+    standalone: Annotated[
+        bool, typer.Option("--standalone", help="Write stock modules, which load where xalign is not installed.")
+    ] = False,
+    default_lang: Annotated[
+        str | None, typer.Option(help="Language of texts that come without one, or `auto`.")
+    ] = None,
+    unknown: Annotated[
+        str, typer.Option(help="Texts in languages that were not fitted: error or unaligned.")
+    ] = "error",
     layer: Layer = None,
     pooling: Pool = None,
     dtype: Precision = None,
@@ -139,35 +151,35 @@ def fit(
     device: Device = None,
 ) -> None:
     """Fit an alignment to a backbone and write both as one sentence-transformers directory."""
-    import json
+    from xalign_models.models import api
+    from xalign_models.models.saving import save
 
-    from xalign_models.alignments import METHODS
-    from xalign_models.models import registry
-    from xalign_models.specs import AlignmentSpec, ModelSpec
-
-    if method not in METHODS:
-        raise ModelError(f"Unknown method {method!r}; known ones are {', '.join(METHODS)}.")
     if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / "modules.json").is_file()):
         raise ModelError(f"--output {output} is there and is no model; choose a new directory.")
-    params = []
-    for one in param or ():
-        name, separator, value = one.partition("=")
-        if not separator:
-            raise ModelError(f"--param {one!r} is not NAME=VALUE.")
-        try:
-            params.append((name, json.loads(value)))
-        except ValueError:
-            params.append((name, value))
-    corpora = tuple(split_list(corpus))
-    if label is not None and not re.fullmatch(r"(?!.*__)[\w.-]+", label):
-        raise ModelError(f"--label {label!r}: letters, digits, '.', '-' and single '_' can be part of a model's name.")
-    label = label or "-".join([method, *(str(value) for _, value in params)])
-    alignment = AlignmentSpec(label, method, tuple(params), corpora, limit, language_codes(languages, None, all=None))
-    found = registry.find_spec(backbone, **overrides(layer, pooling, dtype, max_tokens, prompt))
-    if found.alignment:
-        raise ModelError(f"--backbone {backbone} is aligned already; give its backbone, {found.backbone.name}.")
-    base = found.backbone
-    data = "-".join(Path(one.partition(":")[2]).name or one if one.startswith("own") else one for one in corpora)
-    spec = ModelSpec(base, alignment, data.replace(":", "-").replace("__", "_"))
-    registry.save(registry.build(spec, device=device), output)
-    out.print(f"{spec.name}: {output}", highlight=False, soft_wrap=True)
+    model = api.fit(
+        method,
+        backbone=backbone,
+        corpus=split_list(corpus),
+        languages=language_codes(languages, None, all=None),
+        limit=limit,
+        label=label,
+        device=device,
+        default_lang=default_lang,
+        unknown=unknown,
+        overrides=overrides(layer, pooling, dtype, max_tokens, prompt),
+        **dict(_parameter(given) for given in param or ()),
+    )
+    save(model, output, adapter=adapter, standalone=standalone, lang=default_lang)
+    out.print(f"{model.xalign_spec.name}: {output}", highlight=False, soft_wrap=True)
+
+
+def _parameter(given: str) -> tuple[str, Any]:
+    import json
+
+    name, separator, value = given.partition("=")
+    if not separator:
+        raise ModelError(f"--param {given!r} is not NAME=VALUE.")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value

@@ -17,7 +17,7 @@ from xalign_models.errors import DataError, ModelError
 EMBEDDED_MODELS = (
     "all-MiniLM-L6-v2",
     *(
-        f"xalign/{method}__multilingual-e5-small{data}"
+        f"xalign/{method}__multilingual-e5-small-q4{data}"
         for method, data in (
             ("plain", ""),
             *((method, "__gettext") for method in ("centered", "lir-1", "lsar", "procrustes", "affine")),

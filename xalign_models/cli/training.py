@@ -54,7 +54,7 @@ def contrastive(
 
     Interrupted, the same command goes on from its last checkpoint.
     """
-    from xalign_models.models import registry
+    from xalign_models import models
     from xalign_models.training.contrastive.config import PAPER_LANGUAGES, ContrastiveConfig
     from xalign_models.training.contrastive.run import train
     from xalign_models.training.processes import is_main_process
@@ -65,7 +65,7 @@ def contrastive(
         max_steps=max_steps, batch_size=batch_size, accumulation=accumulation, cached=cached, learning_rate=lr,
         rank=rank, tau=tau, seed=seed, dtype=dtype,
     )  # fmt: skip
-    spec = train(registry.find_spec(backbone), config, output, device)
+    spec = train(models.find_spec(backbone), config, output, device)
     if is_main_process():
         out.print(f"{spec.name}: {output}", highlight=False, soft_wrap=True)
 

@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 from xalign_models.cluster.cluster import RETRIES, Cluster, use_threads
 from xalign_models.errors import ModelError
 from xalign_models.limits import at_least
-from xalign_models.models.registry import load_encoder
+from xalign_models.models.building import load_encoder
 from xalign_models.paths import atomic_file, atomic_write_text
 from xalign_models.specs import digest
 

@@ -23,8 +23,10 @@ from xalign_models.errors import DataError, XAlignError, one_line
 from xalign_models.evaluation.cache import SafeResultCache, hardware
 from xalign_models.evaluation.items import Level, full_folder, save_items
 from xalign_models.evaluation.run import Outcome, languages_of, make_task, remove_items, run_one
+from xalign_models.models.building import load_encoder
 from xalign_models.models.encoder import XAlignEncoder
-from xalign_models.models.registry import find_spec, load_encoder, namespace
+from xalign_models.models.identity import namespace
+from xalign_models.models.names import find_spec
 from xalign_models.paths import cache_dir
 from xalign_models.specs import digest
 from xalign_models.store import open_store

@@ -12,6 +12,17 @@ from __future__ import annotations
 from xalign_models.corpora.base import ENGLISH, Corpus, file_digest, read_lines
 from xalign_models.corpora.embedded import GETTEXT_LANGUAGES, gettext
 from xalign_models.corpora.own_text import own
-from xalign_models.corpora.registry import CORPORA, load
+from xalign_models.corpora.registry import CORPORA, load, trained_tasks
 
-__all__ = ["CORPORA", "ENGLISH", "GETTEXT_LANGUAGES", "Corpus", "file_digest", "gettext", "load", "own", "read_lines"]
+__all__ = [
+    "CORPORA",
+    "ENGLISH",
+    "GETTEXT_LANGUAGES",
+    "Corpus",
+    "file_digest",
+    "gettext",
+    "load",
+    "own",
+    "read_lines",
+    "trained_tasks",
+]

@@ -48,6 +48,22 @@ def load(name: str, path: Path | None = None, *, local: bool = False) -> Corpus:
     return from_hub(name, publisher, missing)
 
 
+def trained_tasks(name: str) -> tuple[str, ...]:
+    """Mteb's names of the data sets and tasks that hold a corpus' text; nothing is opened.
+
+    Raises:
+        DataError: No corpus has this name.
+    """
+    name, _, part = name.partition(":")
+    if name == "own":
+        return ("OwnParallel",)
+    if name == "gettext":
+        return () if part == "fit" else ("GettextPrecision",)
+    if name not in PUBLISHERS:
+        raise DataError(f"Unknown corpus {name!r}; known ones are {', '.join(CORPORA)}.")
+    return PUBLISHERS[name].trains
+
+
 def _local(folder: str) -> Path | None:
     root = data_dir()
     return root / folder if root else None

@@ -23,7 +23,7 @@ from xalign_models.evaluation.results import (
     read_published,
 )
 from xalign_models.evaluation.significance import ALPHA, Items, sign_flip_test
-from xalign_models.models.registry import name_of
+from xalign_models.models.names import name_of
 
 DIRECTIONS: dict[str, dict[str, str]] = {"Tatoeba36": {"eng→X": "eng_Latn-*", "X→eng": "*-eng_Latn"}}
 """Tasks whose two directions are two columns: their headers and their subsets."""

@@ -15,7 +15,8 @@ from xalign_models.errors import DataError, LanguageError, ModelError, one_line
 from xalign_models.evaluation.cache import SafeResultCache, hardware
 from xalign_models.evaluation.items import Level, full_folder
 from xalign_models.languages import canonical
-from xalign_models.models.registry import find_spec, load_encoder
+from xalign_models.models.building import load_encoder
+from xalign_models.models.names import name_of
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
@@ -41,6 +42,7 @@ class Outcome:
         fresh: Whether anything was computed, rather than found among the results.
         unfitted: Languages left out because the alignment does not know them.
         error: Why there is no result.
+        revision: Of the model.
     """
 
     model: str
@@ -49,10 +51,11 @@ class Outcome:
     fresh: bool = False
     unfitted: tuple[str, ...] = ()
     error: str = ""
+    revision: str | None = None
 
 
 def run(
-    models: Sequence[str],
+    models: Sequence[str | XAlignEncoder],
     tasks: Sequence[str | AbsTask],
     output: Path,
     *,
@@ -68,7 +71,7 @@ def run(
     loaded and a task whose data are missing are outcomes with an error; the others go on.
 
     Args:
-        models: Registered names, directories or hub ids.
+        models: Registered names, directories, hub ids, or encoders.
         tasks: Names that mteb knows (ours after ``tasks.register_with_mteb()``), or tasks with their subsets chosen,
             which ``languages`` does not narrow.
         output: Root of the results.
@@ -89,15 +92,17 @@ def run(
         ResultsError: ``output`` cannot be written.
     """
     fields = overrides or {}
-    names = [find_spec(model, **fields).name for model in models]  # before hours of work: is there such a model?
+    names = [  # before hours of work: is there such a model?
+        name_of(model, **fields) if isinstance(model, str) else str(model.mteb_model_meta.name) for model in models
+    ]
     device = pick_device(device)
     cache = SafeResultCache(output)
     chosen = [make_task(one, languages) if isinstance(one, str) else one for one in tasks]
     for model, model_name in zip(models, names, strict=True):
         try:
-            encoder = load_encoder(model, device=device, store=store, **fields)
+            encoder = load_encoder(model, device=device, store=store, **fields) if isinstance(model, str) else model
             if encoder.mteb_model_meta.revision is None:
-                raise ModelError(f"{model} has no revision to store results under.")
+                raise ModelError(f"{model_name} has no revision to store results under.")
         except Exception as error:  # whatever a broken model raises is its own matter, not the others'
             logger.debug("%s cannot be loaded", model_name, exc_info=True)
             yield from (Outcome(model_name, task.metadata.name, None, error=one_line(error)) for task in chosen)
@@ -156,10 +161,10 @@ def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items
         fresh = _modified(cache.path_of(name, meta)) != before
         if folder is not None and items != "full":
             remove_items(folder, name)
-        return Outcome(str(meta.name), name, result.task_results[0], fresh, unfitted)
+        return Outcome(str(meta.name), name, result.task_results[0], fresh, unfitted, revision=meta.revision)
     except Exception as error:  # of the model, or of mteb's own tasks when the hub cannot be reached
         logger.debug("%s on %s", meta.name, name, exc_info=True)
-        return Outcome(str(meta.name), name, None, unfitted=unfitted, error=one_line(error))
+        return Outcome(str(meta.name), name, None, unfitted=unfitted, error=one_line(error), revision=meta.revision)
     finally:
         task.hf_subsets = everything
         if task.data_loaded:  # mteb leaves what it loaded when a task fails, cut to this model's languages

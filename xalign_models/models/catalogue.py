@@ -11,7 +11,10 @@ from xalign_models.specs import AlignmentSpec, BackboneSpec, Dtype, ModelSpec, P
 
 _E5_PROMPTS = (("default", "query: "), ("query", "query: "), ("document", "passage: "))
 _E5_SMALL = BackboneSpec(
-    "multilingual-e5-small", "multilingual-e5-small", prompts=_E5_PROMPTS, mteb_name="intfloat/multilingual-e5-small"
+    "multilingual-e5-small-q4",
+    "multilingual-e5-small-q4",
+    prompts=_E5_PROMPTS,
+    mteb_name="intfloat/multilingual-e5-small",
 )
 
 MODES: dict[str, tuple[tuple[str, str], ...]] = {
@@ -48,12 +51,14 @@ BACKBONES = {
     spec.name: spec
     for spec in (
         _E5_SMALL,
-        dataclasses.replace(_E5_SMALL, name="multilingual-e5-small-layer6", layer=6),
+        dataclasses.replace(_E5_SMALL, name="multilingual-e5-small-q4-layer6", layer=6),
+        dataclasses.replace(_E5_SMALL, name="multilingual-e5-small", model="intfloat/multilingual-e5-small",
+                            revision="main"),
         BackboneSpec("all-MiniLM-L6-v2", "all-minilm-l6-v2", mteb_name="sentence-transformers/all-MiniLM-L6-v2"),
         BackboneSpec("use-multilingual-v3", "use-multilingual-v3"),
-        BackboneSpec("smollm2-135m", "smollm2-135m", pooling=Pooling.MEAN, max_tokens=512, dtype=Dtype.BFLOAT16),
-        BackboneSpec("gemma-3-270m", "gemma-3-270m", pooling=Pooling.MEAN, max_tokens=512, dtype=Dtype.BFLOAT16),
-        *(mode for name in ("smollm2-135m", "gemma-3-270m") for mode in modes_of(name, name, None)),
+        BackboneSpec("smollm2-135m-q4", "smollm2-135m-q4", pooling=Pooling.MEAN, max_tokens=512, dtype=Dtype.BFLOAT16),
+        BackboneSpec("gemma-3-270m-q4", "gemma-3-270m-q4", pooling=Pooling.MEAN, max_tokens=512, dtype=Dtype.BFLOAT16),
+        *(mode for name in ("smollm2-135m-q4", "gemma-3-270m-q4") for mode in modes_of(name, name, None)),
         BackboneSpec("multilingual-e5-base", "intfloat/multilingual-e5-base", "main", prompts=_E5_PROMPTS,
                      mteb_name="intfloat/multilingual-e5-base"),
         BackboneSpec("multilingual-e5-large", "intfloat/multilingual-e5-large", "main", prompts=_E5_PROMPTS,
@@ -77,11 +82,22 @@ BACKBONES = {
 LUSIFER = (
     BackboneSpec("xlm-roberta-large__mistral-7b", "FacebookAI/xlm-roberta-large", "main", max_tokens=512,
                  dtype=Dtype.BFLOAT16, tuned="lusifer", llm="mistralai/Mistral-7B-v0.1"),
-    BackboneSpec("multilingual-e5-small__smollm2-135m", "multilingual-e5-small", max_tokens=512, dtype=Dtype.BFLOAT16,
-                 tuned="lusifer", llm="smollm2-135m"),
+    BackboneSpec("multilingual-e5-small-q4__smollm2-135m-q4", "multilingual-e5-small-q4", max_tokens=512,
+                 dtype=Dtype.BFLOAT16, tuned="lusifer", llm="smollm2-135m-q4"),
 )  # fmt: skip
 """What `xalign train lusifer` makes, the paper's model and a small one; by their encoder until they are trained."""
 
+CITATIONS = {
+    "affine": "Vasilyev, Isono, Bohannon (2023): Linear Cross-Lingual Mapping of Sentence Embeddings",
+    "centered": "Libovický, Rosa, Fraser (2020): On the Language Neutrality of Pre-trained Multilingual "
+    "Representations",
+    "lir": "Yang, Yang, Cer, Darve (2021): A Simple and Effective Method To Eliminate the Self Language Bias in "
+    "Multilingual Representations",
+    "lsar": "Xie, Zhao, Yu, Li (2022): Discovering Low-rank Subspaces for Language-agnostic Multilingual "
+    "Representations",
+    "procrustes": "Representational Isomorphism and Alignment of Multilingual Large Language Models",
+}
+"""Method -> the paper that it comes from."""
 MONOLINGUAL = ("lingua", "newstest")
 LANGUAGES = tuple(
     """afr-Latn arb-Arab ben-Beng bul-Cyrl deu-Latn ell-Grek eng-Latn est-Latn eus-Latn fin-Latn fra-Latn heb-Hebr
@@ -109,6 +125,11 @@ _EMBEDDED = {
 }
 ALIGNMENTS = {"": _METHODS, "gettext": _EMBEDDED}
 """Fit data (the last part of a model's name) -> label -> alignment; ``gettext`` is the embedded corpus' fit half."""
+
+
+def default_fit(method: str) -> AlignmentSpec | None:
+    """The registered fit of a method: its text, rows and languages; None where there is none."""
+    return next((spec for spec in _METHODS.values() if spec.method == method), None)
 
 
 def specs() -> dict[str, ModelSpec]:

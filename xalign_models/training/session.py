@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_models.models import registry
+from xalign_models.models.saving import save
 from xalign_models.specs import ModelSpec
 from xalign_models.training.processes import is_main_process, own_randomness, wait_for_all
 from xalign_models.training.records import LOG, claim, is_trained, json_lines, last_checkpoint, versions
@@ -68,6 +68,6 @@ def train_once(
             "seconds": log[-1]["seconds"] if log else 0.0,
             "versions": versions(),
         }
-        registry.save(model.to("cpu"), output, training=provenance, files={LOG: json_lines(log)})
+        save(model.to("cpu"), output, training=provenance, files={LOG: json_lines(log)})
         shutil.rmtree(folder, ignore_errors=True)
     wait_for_all()

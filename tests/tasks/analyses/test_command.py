@@ -63,7 +63,7 @@ def test_tables_figures_and_what_made_them_are_written(xalign, fake, workdir, ti
     ]  # fmt: skip
     document = json.loads((workdir / "found" / "fake.json").read_text())
     assert document["models"] == [{"name": "xalign/plain__tiny", "revision": document["models"][0]["revision"]}]
-    assert len(document["models"][0]["revision"]) == 16
+    assert len(document["models"][0]["revision"]) == 40
     assert document["data"] == {"text": "abc"}
     assert document["options"]["languages"] == ["deu-Latn", "tha-Thai"]
     assert document["tables"]["scores"][1] == {"language": "Thai", "score": None, "n": 2}

@@ -20,7 +20,7 @@ from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.languages import FLORES_200
 
 PUBLISHED = Path(__file__).parents[3] / "results" / "published"
-SELF, EN = "xalign/plain__gemma-3-270m-self-prompts", "xalign/plain__gemma-3-270m-en-prompts"
+SELF, EN = "xalign/plain__gemma-3-270m-q4-self-prompts", "xalign/plain__gemma-3-270m-q4-en-prompts"
 THREE = ("deu-Latn", "eng-Latn", "fra-Latn")
 # rows: queries in German, English, French; columns: searched
 BEFORE = np.array([[0, 0.1, 0.2], [0.3, 0, 0.4], [0.5, 0.6, 0]])
@@ -68,7 +68,7 @@ def rows(table, model):
 def test_rows_are_queries_columns_are_searched_and_means_are_labelled_as_printed(put, tmp_path):
     put(SELF)
     found = analyse(Request((SELF,), tmp_path, languages=THREE)).tables
-    table = rows(found["precision-at-1"], "plain__gemma-3-270m-self-prompts")
+    table = rows(found["precision-at-1"], "plain__gemma-3-270m-q4-self-prompts")
     assert list(table) == ["DE", "EN", "FR", "From X"]
     assert list(table["DE"])[1:] == ["P@1", "DE", "EN", "FR", "Into X"]
     assert table["DE"]["EN"] == "0.10 / 0.25"
@@ -77,8 +77,8 @@ def test_rows_are_queries_columns_are_searched_and_means_are_labelled_as_printed
     assert table["FR"]["Into X"] == "0.55 / 0.70"  # (0.5 + 0.6) / 2
     assert table["From X"]["EN"] == "0.35 / 0.50"  # (0.1 + 0.6) / 2
     assert table["From X"]["Into X"] == "0.35 / 0.50"
-    assert rows(found["precision-at-5"], "plain__gemma-3-270m-self-prompts")["DE"]["EN"] == "0.20 / 0.35"
-    assert rows(found["precision-at-10"], "plain__gemma-3-270m-self-prompts")["DE"]["EN"] == "0.30 / 0.45"
+    assert rows(found["precision-at-5"], "plain__gemma-3-270m-q4-self-prompts")["DE"]["EN"] == "0.20 / 0.35"
+    assert rows(found["precision-at-10"], "plain__gemma-3-270m-q4-self-prompts")["DE"]["EN"] == "0.30 / 0.45"
     first = found["directions"].iloc[0].to_dict()
     assert list(first.values()) == ["German", "English", 0.2, 0.35]
 
@@ -111,7 +111,7 @@ def test_the_summary_has_both_kinds_of_rows_and_all_published_means(put, tmp_pat
     findings = analyse(Request((SELF, EN), tmp_path))
     table = findings.tables["summary"].set_index(["model", "rows of the fit"])
     assert len(table) == 2 + 1 + 5
-    ours = table.loc["plain__gemma-3-270m-self-prompts", "own length"]
+    ours = table.loc["plain__gemma-3-270m-q4-self-prompts", "own length"]
     assert ours["P@10 after"] - ours["P@1 before"] == pytest.approx(0.35, abs=1e-4)
     assert (ours["P@5 gain"], ours["P@1 gain"]) == (pytest.approx(0.15), pytest.approx(0.15))
     assert list(table.loc["LLaMA2-7B self-prompts (paper)", ""])[3:6] == [0.25, 0.71, 0.46]
@@ -149,11 +149,11 @@ def test_what_is_missing_is_said_with_the_command_that_makes_it(put, tmp_path):
     with pytest.raises(ResultsError, match=r"IsomorphismStudy for any model.*`xalign run -m MODEL"):
         analyse(Request((), tmp_path))
     put(SELF)
-    with pytest.raises(ResultsError, match="for gemma-3-270m-self-prompts under") as caught:
-        analyse(Request(("gemma-3-270m-self-prompts",), tmp_path))  # there are three of the seven languages
+    with pytest.raises(ResultsError, match="for gemma-3-270m-q4-self-prompts under") as caught:
+        analyse(Request(("gemma-3-270m-q4-self-prompts",), tmp_path))  # there are three of the seven languages
     command = shlex.split(str(caught.value).split("`")[1])
     options = ["-t", "IsomorphismStudy", "--languages", ",".join(SEVEN), "-o", str(tmp_path)]
-    assert command == ["xalign", "run", "-m", "gemma-3-270m-self-prompts", *options]
+    assert command == ["xalign", "run", "-m", "gemma-3-270m-q4-self-prompts", *options]
     with pytest.raises(ResultsError, match=rf"for {EN} under"):
         analyse(Request((SELF, EN), tmp_path, languages=THREE))
     with pytest.raises(ModelError, match="no-such"):

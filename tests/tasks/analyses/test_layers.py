@@ -11,7 +11,8 @@ from tasks.analyses.layers import at_every_layer, fill
 from xalign_models.backbones import loading
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.errors import ModelError
-from xalign_models.models.registry import find_spec, raw_encoder
+from xalign_models.models.building import raw_encoder
+from xalign_models.models.names import find_spec
 from xalign_models.specs import BackboneSpec, Pooling
 from xalign_models.store import open_store
 

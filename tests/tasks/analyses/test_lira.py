@@ -62,7 +62,7 @@ def test_norms_are_of_unnormalised_means(tiny_model: Path, given: Sentences, wor
 def test_norms_need_input_embeddings(given: Sentences, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rkhs.loading, "load_modules", lambda *_: (torch.nn.Identity(),))
     with pytest.raises(ModelError, match="has no input embeddings"):
-        ANALYSES["rkhs"].analyse(Request(("smollm2-135m",)))
+        ANALYSES["rkhs"].analyse(Request(("smollm2-135m-q4",)))
 
 
 def test_ratios_are_distances_over_edits(tiny_model: Path, given: Sentences, workdir: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from tasks.analyses import Request, lsar_layers, spaces
 from xalign_models.errors import LanguageError
-from xalign_models.models.registry import find_spec, load_encoder
+from xalign_models.models.building import load_encoder
+from xalign_models.models.names import find_spec
 from xalign_models.specs import AlignmentSpec, ModelSpec
 
 LANGUAGES = ("deu-Latn", "fra-Latn", "tur-Latn")

@@ -53,8 +53,8 @@ def test_bad_requests_say_what_there_is(request_, workdir):
     with pytest.raises(LanguageError, match="--languages: name at least one language besides English"):
         spaces.open_tatoeba(Request(languages=("eng-Latn",)))
     with pytest.raises(ModelError, match="has the alignment procrustes; name a backbone or a model with lsar"):
-        spaces.lsar_spec("xalign/procrustes__multilingual-e5-small")
-    assert spaces.lsar_spec("xalign/lsar__multilingual-e5-small__gettext")[1].corpora == ("gettext:fit",)
+        spaces.lsar_spec("xalign/procrustes__multilingual-e5-small-q4")
+    assert spaces.lsar_spec("xalign/lsar__multilingual-e5-small-q4__gettext")[1].corpora == ("gettext:fit",)
 
 
 def test_accuracy_is_that_of_the_nearest_neighbour():

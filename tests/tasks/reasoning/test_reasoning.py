@@ -95,7 +95,7 @@ def test_files_are_read_and_defects_named(data: Path, caplog: pytest.LogCaptureF
 def test_missing_data_name_the_publisher(workdir: Path) -> None:
     for analysis, message in (("mgsm", "MGSM is missing.*url-nlp"), ("x-csqa", "X-CSQA is missing.*inklab")):
         with pytest.raises(DataError, match=message):
-            ANALYSES[analysis].analyse(Request(("smollm2-135m-last-token",)))
+            ANALYSES[analysis].analyse(Request(("smollm2-135m-q4-last-token",)))
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, tiny_model: Path) -> list[str]:
 
 
 def test_accuracy_is_by_language_beside_the_paper(data: Path, scripted: list[str]) -> None:
-    found = ANALYSES["mgsm"].analyse(Request(("smollm2-135m-last-token",), results=Path(__file__).parents[3]))
+    found = ANALYSES["mgsm"].analyse(Request(("smollm2-135m-q4-last-token",), results=Path(__file__).parents[3]))
     ours = found.tables["accuracy"].set_index("language")["accuracy"]
     assert ours.to_dict() == {"deu-Latn": 50.0, "eng-Latn": 50.0, "average": 50.0}
     assert scripted[0].count("Problem:") == 3 and scripted[0].endswith("Problem: Wie viel ist 2 und 3?\n")
@@ -129,11 +129,11 @@ def test_accuracy_is_by_language_beside_the_paper(data: Path, scripted: list[str
     assert paper.loc["ben-Beng", "Qwen3-8B [paper]"] == 66.4
     assert set(found.data) == {"MGSM deu-Latn", "MGSM eng-Latn"}
     with pytest.raises(LanguageError, match="MGSM has deu-Latn, eng-Latn"):
-        ANALYSES["mgsm"].analyse(Request(("smollm2-135m-last-token",), languages=("tha-Thai",)))
+        ANALYSES["mgsm"].analyse(Request(("smollm2-135m-q4-last-token",), languages=("tha-Thai",)))
 
 
 def test_choices_are_by_the_likeliest_letter(data: Path, scripted: list[str]) -> None:
-    found = ANALYSES["x-csqa"].analyse(Request(("smollm2-135m-last-token",)))
+    found = ANALYSES["x-csqa"].analyse(Request(("smollm2-135m-q4-last-token",)))
     assert found.tables["accuracy"]["accuracy"].iloc[0] == pytest.approx(100 / 3)
     assert "A. Wahl A\nB. Wahl B" in scripted[0] and scripted[0].endswith("Answer:")
 
@@ -164,7 +164,7 @@ def test_a_solver_of_a_lira_shows_the_chosen_translation(data: Path, scripted: l
 
             return Choice()
 
-    solver = Solver("smollm2-135m-last-token", "cpu")
+    solver = Solver("smollm2-135m-q4-last-token", "cpu")
     solver.lira = Lira()  # type: ignore[assignment]
     assert solver.questions(["eins", "zwei"], "deu-Latn") == ["eins\n(In English: second)", "zwei"]
     assert solver.questions(["one"], "eng-Latn") == ["one"]

@@ -273,7 +273,8 @@ class Doubled(Module):
 
 
 def test_a_custom_model_runs_where_the_user_trusts_it_and_its_name_and_spec_say_so(folder, workdir):
-    from xalign_models.models.registry import find_spec, load
+    from xalign_models.models.building import load
+    from xalign_models.models.names import find_spec
 
     (folder / "doubling.py").write_text(CUSTOM)
     module(folder, "doubling.Doubled", path="")

@@ -19,8 +19,9 @@ from xalign_models.backbones.raw import RawEncoder
 from xalign_models.backbones.templates import ENGLISH, SLOT, TEMPLATES, prompted
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.languages import canonical
-from xalign_models.models import registry
+from xalign_models.models.building import build, load, load_encoder
 from xalign_models.models.catalogue import BACKBONES, modes_of
+from xalign_models.models.saving import save
 from xalign_models.specs import BackboneSpec, Dtype, ModelSpec
 
 TEXTS = ["a cat", 'he said "no",\nthen left', "die Katze", "", "a much longer text than all of the others " * 3, "猫"]
@@ -187,7 +188,7 @@ def test_a_chat_template_of_the_tokenizer_changes_nothing(make_lm: Any, tmp_path
 
 def test_self_prompts_take_the_template_of_each_texts_language(make_lm: Any) -> None:
     path = make_lm()
-    model = registry.load_encoder(ModelSpec(spec_of(path, "self-prompts")), device="cpu")
+    model = load_encoder(ModelSpec(spec_of(path, "self-prompts")), device="cpu")
     languages = ["deu-Latn", "eng-Latn", "de", "tha-Thai", "eng_Latn", "zho-Hans"]
     vectors = model.encode_texts(TEXTS, languages)
     for vector, text, language in zip(vectors, TEXTS, languages, strict=True):
@@ -205,13 +206,13 @@ def test_as_a_sentence_transformer_saved_and_loaded_it_prompts_by_itself(
     for mode in ("self-prompts", "en-prompts"):
         spec = ModelSpec(spec_of(path, mode))
         inputs = [{"text": "die Katze", "lang": "deu-Latn"}, {"text": "a cat", "lang": "eng-Latn"}]
-        wanted = registry.load_encoder(spec, device="cpu").encode_texts(
+        wanted = load_encoder(spec, device="cpu").encode_texts(
             ["die Katze", "a cat"], ["deu-Latn", "eng-Latn"], dict(spec.backbone.prompts).get("default", "")
         )
-        model = registry.build(spec, device="cpu")
+        model = build(spec, device="cpu")
         np.testing.assert_allclose(model.encode(inputs), wanted, atol=2e-5)
-        registry.save(model, tmp_path / mode)
-        loaded = registry.load(str(tmp_path / mode), device="cpu")
+        save(model, tmp_path / mode)
+        loaded = load(str(tmp_path / mode), device="cpu")
         np.testing.assert_allclose(loaded.encode(inputs), wanted, atol=2e-5)
         if mode == "self-prompts":
             with pytest.raises(LanguageError, match="language of a text that does not say which"):
@@ -237,7 +238,15 @@ def test_every_template_has_one_slot_and_ends_in_the_quote_that_is_read() -> Non
 
 def test_every_language_model_is_registered_in_three_modes() -> None:
     names = {name.rpartition("-en-prompts")[0] for name in BACKBONES if name.endswith("-en-prompts")}
-    assert names >= {"gemma-3-270m", "smollm2-135m", "llama-2-7b", "llama-2-13b", "tower-7b", "tower-13b", "mistral-7b"}
+    assert names >= {
+        "gemma-3-270m-q4",
+        "smollm2-135m-q4",
+        "llama-2-7b",
+        "llama-2-13b",
+        "tower-7b",
+        "tower-13b",
+        "mistral-7b",
+    }
     assert all(f"{name}-{mode}" in BACKBONES for name in names for mode in ("self-prompts", "last-token"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ from xalign_models import __version__
 from xalign_models.cli import main
 from xalign_models.cli.common import language_codes
 from xalign_models.cli.models import overrides
+from xalign_models.models.names import list_models
 
 
 @pytest.fixture
@@ -42,7 +44,10 @@ def write_bad(folder):
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (("-m", "lzar__multilingual-e5-small"), ("lzar__multilingual-e5-small", "lsar__multilingual-e5-small")),
+        (
+            ("-m", "lzar__multilingual-e5-small-q4"),
+            ("lzar__multilingual-e5-small-q4", "lsar__multilingual-e5-small-q4"),
+        ),
         (("-m", "no/such-model"), ("no/such-model", "hub")),
         (("-t", "FlorsPrecision"), ("FlorsPrecision", "FloresPrecision")),
         (("--benchmark", "nonsense"), ("nonsense", "XAlign(parallel)")),
@@ -214,14 +219,16 @@ def test_all_languages_are_those_of_the_corpus(xalign, workdir, tiny_model, own)
 
 def test_fit_run_and_leaderboard(xalign, workdir, tiny_model, own):
     status, out, err = xalign(*fit("lir", tiny_model, "--param", "k=2", "--languages", "deu,eng"))
-    assert (status, out, err) == (0, "xalign/lir-2__tiny__fit: model\n", [])
+    aligned = out.partition(":")[0]
+    assert (status, err) == (0, [])
+    assert re.fullmatch(r"xalign/lir-2__tiny__fit-[0-9a-f]{6}: model\n", out)
     twice = xalign("fit", "lsar", "--backbone", "model", "--corpus", "own:fit", "-o", "twice")
     assert one_error(twice, "model is aligned already; give its backbone, tiny")
     command = ("run", "-m", f"model,{tiny_model}", "-t", "OwnParallel", "--data", "own=own")
     status, out, err = xalign(*command)
     assert status == 0
     assert err == [
-        "xalign/lir-2__tiny__fit  OwnParallel: scored (not fitted for fra-Latn)",
+        f"{aligned}  OwnParallel: scored (not fitted for fra-Latn)",
         "xalign/plain__tiny  OwnParallel: scored",
     ]  # fmt: skip
     assert "lir-2" in out
@@ -230,11 +237,11 @@ def test_fit_run_and_leaderboard(xalign, workdir, tiny_model, own):
     assert [line.split(": ")[1] for line in err] == [f"{again} (not fitted for fra-Latn)", again]
     status, out, err = xalign("leaderboard", "--json")
     assert (status, err) == (0, [])
-    assert [row["name"] for row in json.loads(out)["rows"]] == ["xalign/plain__tiny", "xalign/lir-2__tiny__fit"]
-    for given, name in (("model", "xalign/lir-2__tiny__fit"), (tiny_model, "xalign/plain__tiny")):  # as `run` was told
+    assert [row["name"] for row in json.loads(out)["rows"]] == ["xalign/plain__tiny", aligned]
+    for given, name in (("model", aligned), (tiny_model, "xalign/plain__tiny")):  # as `run` was told
         assert [row["name"] for row in json.loads(xalign("leaderboard", "-m", given, "--json")[1])["rows"]] == [name]
     assert one_error(
-        xalign("leaderboard", "-m", "multilingual-e5-small"), "No results of model 'multilingual-e5-small'"
+        xalign("leaderboard", "-m", "multilingual-e5-small-q4"), "No results of model 'multilingual-e5-small-q4'"
     )
     assert one_error(xalign("leaderboard", "-m", "nope"), "model 'nope'; there are some of xalign")
     assert one_error(
@@ -266,10 +273,9 @@ def test_store_stats_and_clear(xalign, tiny_model, own):
 def test_lists(xalign):
     from tasks import TASKS
     from xalign_models import assets
-    from xalign_models.models import registry
 
     status, out, err = xalign("models", "--json")
-    assert sorted(one["model"] for one in json.loads(out)) == registry.list_models()
+    assert sorted(one["model"] for one in json.loads(out)) == list_models()
     assert xalign("models", "lsar__LaBSE")[1].count("xalign/") == 2
     status, out, err = xalign("tasks", "--json")
     assert {task.metadata.name for task in TASKS} < {one["task"] for one in json.loads(out)}

@@ -84,7 +84,7 @@ def test_refuses_in_one_line(train, arguments, parts):
 @pytest.mark.parametrize("cached", [False, True])
 def test_two_processes_train_one_model(write_text, launch, workdir, tiny_model, cached):
     """Each reads half of a step's pairs, one of them writes, and every weight that is trained has moved."""
-    from xalign_models.models import registry
+    from xalign_models import models
     from xalign_models.training.contrastive import ContrastiveConfig
     from xalign_models.training.contrastive.objective import add_lora
 
@@ -99,9 +99,9 @@ def test_two_processes_train_one_model(write_text, launch, workdir, tiny_model, 
     assert [entry["rows"] for entry in log] == [8, 8, 8]  # of 16
     # At this tau all candidates are as good: those of a batch, or of the whole step.
     assert log[0]["loss"] == pytest.approx(math.log(16 if cached else 4), abs=0.05)
-    before = registry.build(registry.find_spec(str(tiny_model)), device="cpu")
+    before = models.build(models.find_spec(str(tiny_model)), device="cpu")
     add_lora(before, ContrastiveConfig(rank=4))
-    after = dict(registry.load("model", device="cpu").named_parameters())
+    after = dict(models.load("model", device="cpu").named_parameters())
     trained = {name: one for name, one in before.named_parameters() if one.requires_grad}
     assert trained
     assert not [name for name, one in trained.items() if torch.equal(one, after[name])]

@@ -15,8 +15,10 @@ import pytest
 from tasks import register_with_mteb
 from xalign_models.errors import ModelError
 from xalign_models.evaluation import run as running
-from xalign_models.models import registry
-from xalign_models.specs import AlignmentSpec
+from xalign_models.models.building import build, load_encoder
+from xalign_models.models.names import find_spec
+from xalign_models.models.saving import save
+from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.store import EmbeddingStore, open_store
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'xalign[ray]'")
@@ -44,7 +46,7 @@ def cluster(place, write_text):
     patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     patch.setenv("OMP_NUM_THREADS", "1")
     patch.setenv(
-        "PYTHONPATH", os.pathsep.join([str(Path(registry.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+        "PYTHONPATH", os.pathsep.join([str(Path(models.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     )
     patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     patch.setenv("RAY_worker_niceness", "0")  # else they starve on a busy machine
@@ -59,12 +61,12 @@ def models(cluster, place, tiny_model, write_text):
     """A backbone, and two alignments of it."""
     register_with_mteb()
     text = write_text(place / "fit", 40)
-    backbone = running.find_spec(str(tiny_model)).backbone
+    backbone = find_spec(str(tiny_model)).backbone
     folders = [str(tiny_model)]
     for method in ("centered", "procrustes"):
-        spec = registry.ModelSpec(backbone, AlignmentSpec(method, method, corpora=(f"own:{text}",)))
+        spec = ModelSpec(backbone, AlignmentSpec(method, method, corpora=(f"own:{text}",)))
         folders.append(str(place / method))
-        registry.save(registry.build(spec, device="cpu"), Path(folders[-1]))
+        save(build(spec, device="cpu"), Path(folders[-1]))
     return folders
 
 
@@ -179,7 +181,7 @@ def test_a_corpus_on_two_actors_is_a_shards_encode_bit_for_bit_and_goes_on(clust
     folder = place / "corpus"
     arguments = {"language": "deu", "folder": folder, "cluster": cluster, "actors": 2, "shard": 50}
     paths = on_ray.encode_corpus(models[2], iter(texts), **arguments)
-    encoder = registry.load_encoder(models[2], device="cpu")
+    encoder = load_encoder(models[2], device="cpu")
     assert [len(np.load(path)) for path in paths] == [50] * 4 + [30]
     for i, path in enumerate(paths):
         piece = texts[50 * i : 50 * i + 50]

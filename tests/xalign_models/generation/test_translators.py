@@ -44,7 +44,7 @@ TEXTS = [(f"made-up {i}", language) for language in ("deu-Latn", "tha-Thai") for
 
 @pytest.mark.parametrize(
     "text",
-    ["llm:gemma-3-270m", "llm:org/name?seed=1&temperature=0.8", "mt:facebook/m2m100_418M?beams=4", "reference:ntrex",
+    ["llm:gemma-3-270m-q4", "llm:org/name?seed=1&temperature=0.8", "mt:facebook/m2m100_418M?beams=4", "reference:ntrex",
      "reference:ntrex+tatoeba_pairs", "corrupted:ntrex?seed=2", "file:some/path.jsonl?llm=1"],
 )  # fmt: skip
 def test_specs_are_written_as_they_are_read(text: str) -> None:

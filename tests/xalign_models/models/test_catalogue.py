@@ -34,8 +34,8 @@ def test_lusifer_models_name_both_their_parts():
         "xalign/lusifer__xlm-roberta-large__mistral-7b": (
             "FacebookAI/xlm-roberta-large", "mistralai/Mistral-7B-v0.1", "xalign/plain__xlm-roberta-large",
         ),
-        "xalign/lusifer__multilingual-e5-small__smollm2-135m": (
-            "multilingual-e5-small", "smollm2-135m", "xalign/plain__multilingual-e5-small",
+        "xalign/lusifer__multilingual-e5-small-q4__smollm2-135m-q4": (
+            "multilingual-e5-small-q4", "smollm2-135m-q4", "xalign/plain__multilingual-e5-small-q4",
         ),
     }  # fmt: skip
 
@@ -60,11 +60,11 @@ def test_specs_survive_json():
 
 
 def test_get_spec():
-    name = "lsar__multilingual-e5-small"
+    name = "lsar__multilingual-e5-small-q4"
     assert catalogue.get_spec(name) == catalogue.get_spec(f"xalign/{name}")
     with pytest.raises(
-        ModelError, match=r"'lzar__multilingual-e5-small'.*Did you mean xalign/lsar__multilingual-e5-small"
+        ModelError, match=r"'lzar__multilingual-e5-small-q4'.*Did you mean xalign/lsar__multilingual-e5-small-q4"
     ):
-        catalogue.get_spec("lzar__multilingual-e5-small")
+        catalogue.get_spec("lzar__multilingual-e5-small-q4")
     with pytest.raises(ModelError, match=r"Unknown model '@@@'.*`xalign models` lists them"):
         catalogue.get_spec("@@@")

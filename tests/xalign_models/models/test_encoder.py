@@ -9,9 +9,10 @@ from datasets import Dataset
 from mteb.types import PromptType
 from torch.utils.data import DataLoader
 
+from xalign_models import models
 from xalign_models.alignments import METHODS
 from xalign_models.errors import LanguageError
-from xalign_models.models import fitting, registry
+from xalign_models.models import fitting
 from xalign_models.specs import AlignmentSpec, ModelSpec
 
 ROTATED = {"deu": np.linalg.qr(np.random.default_rng(9).standard_normal((16, 16))).Q}
@@ -99,21 +100,21 @@ def test_mock_run_and_sentence_transformers_agree(workdir, tiny_model, write_tex
     """Every kind of model passes mteb's mock tasks, and gives the vectors of its saved SentenceTransformer."""
     text = write_text(workdir / "fit", 40)
     alignment = method and AlignmentSpec(method, method, corpora=(f"own:{text}",))
-    backbone = registry.find_spec(str(tiny_model), prompts=(("default", "w1 "),)).backbone
+    backbone = models.find_spec(str(tiny_model), prompts=(("default", "w1 "),)).backbone
     spec = ModelSpec(backbone, alignment)
-    encoder = registry.load_encoder(spec, device="cpu")
+    encoder = models.load_encoder(spec, device="cpu")
     result = mteb.mock_run(encoder)
     assert result.all_passed, [one.exception for one in result.task_results.values() if hasattr(one, "exception")]
     assert sum(one is not None for one in result.task_results.values()) >= 20
 
-    model = registry.build(spec, device="cpu")
-    registry.save(model, workdir / "saved")
+    model = models.build(spec, device="cpu")
+    models.save(model, workdir / "saved")
     texts = ["w3 w4", "w5", "", "w6 w7 w8 w9 w10 w11", "w3"]
     languages = ["deu-Latn", "eng-Latn", "fra-Latn", "eng-Latn", "fra-Latn"]
     inputs = [{"text": text, "lang": lang} for text, lang in zip(texts, languages, strict=True)]
     expected = encoder.encode_texts(texts, languages)
     np.testing.assert_array_equal(encoder.encode_texts(texts, languages, prompt="w1 "), expected)
     assert np.abs(encoder.encode_texts(texts, languages, prompt="") - expected).max() > 1e-3
-    for one in (model, registry.load(str(workdir / "saved"), device="cpu")):
+    for one in (model, models.load(str(workdir / "saved"), device="cpu")):
         np.testing.assert_allclose(one.encode(inputs, batch_size=2), expected, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-6)

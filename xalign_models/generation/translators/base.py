@@ -64,7 +64,7 @@ class TranslatorSpec:
         kind, separator, model = head.partition(":")
         if not separator or not model or kind not in tuple(Kind):
             raise ModelError(
-                f"--translators {text!r}: write {', '.join(f'{one}:NAME' for one in Kind)}, e.g. llm:gemma-3-270m, "
+                f"--translators {text!r}: write {', '.join(f'{one}:NAME' for one in Kind)}, e.g. llm:gemma-3-270m-q4, "
                 "mt:facebook/m2m100_418M, reference:ntrex or file:translations.jsonl."
             )
         known, options = _OPTIONS[Kind(kind)], []

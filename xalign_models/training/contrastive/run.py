@@ -6,12 +6,11 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_models import corpora
+from xalign_models import corpora, models
 from xalign_models.backbones import loading
 from xalign_models.configuration import to_mapping
 from xalign_models.corpora import Corpus
 from xalign_models.errors import ModelError
-from xalign_models.models import registry
 from xalign_models.specs import ModelSpec
 from xalign_models.training.contrastive.config import ContrastiveConfig
 from xalign_models.training.contrastive.pairs import training_pairs
@@ -52,7 +51,7 @@ def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str 
     pairs = training_pairs(corpus, config)
 
     def build() -> SentenceTransformer:
-        model = registry.build(loaded, device="cpu")  # the trainer moves it to the device of its process
+        model = models.build(loaded, device="cpu")  # the trainer moves it to the device of its process
         add_lora(model, config)
         return model
 

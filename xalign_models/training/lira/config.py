@@ -72,8 +72,8 @@ class Design:
         paths: Which streams the fusion reads.
     """
 
-    multilingual: str = "multilingual-e5-small"
-    english: str = "smollm2-135m"
+    multilingual: str = "multilingual-e5-small-q4"
+    english: str = "smollm2-135m-q4"
     dtype: Dtype | None = None
     translators: tuple[str, ...] = ()
     slots: int | None = None

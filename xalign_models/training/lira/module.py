@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers.base.modules.input_module import InputModule
 
+from xalign_models import models
 from xalign_models.backbones import loading
 from xalign_models.backbones.adapters import add_lora
 from xalign_models.backbones.transformer import LanguageTransformer
@@ -21,7 +22,6 @@ from xalign_models.errors import ModelError
 from xalign_models.generation.critics import Scores, make_critic
 from xalign_models.generation.translators import Translations, TranslatorSpec, make_translator
 from xalign_models.languages import BEYOND_FLORES, FLORES_200, canonical
-from xalign_models.models import registry
 from xalign_models.specs import BackboneSpec
 from xalign_models.training.lira.candidates import Candidates, CandidateSource, at_k
 from xalign_models.training.lira.config import Design
@@ -86,7 +86,7 @@ class LiRA(InputModule):
             XAlignError: A checkpoint cannot be had, or is none that can take its place.
         """
         names = {"multilingual": design.multilingual, "english": design.english}
-        specs = {part: registry.find_spec(name) for part, name in names.items()}
+        specs = {part: models.find_spec(name) for part, name in names.items()}
         if aligned := [part for part, spec in specs.items() if spec.alignment]:
             raise ModelError(f"{aligned[0]} {names[aligned[0]]}: it is aligned; name its backbone.")
         backbones = {part: spec.backbone for part, spec in specs.items()}

@@ -9,11 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from xalign_models import assets
+from xalign_models import assets, models
 from xalign_models.backbones import loading
 from xalign_models.configuration import to_mapping
 from xalign_models.errors import ModelError
-from xalign_models.models import registry
 from xalign_models.specs import BackboneSpec, ModelSpec
 from xalign_models.training.lira.config import Ablation, ArcaConfig, Design, LasrConfig, LiraConfig
 from xalign_models.training.lira.data import Split, foreign_texts, rated, searches
@@ -179,7 +178,7 @@ def variant(source: Path, output: Path, label: str, *, pass_at: int | None = Non
     model = _model(module)
     model.xalign_spec = spec
     training = {**card["training"], "variant": {"label": label, "pass_at": pass_at, "online": module.online}}
-    registry.save(model, output, training=training)
+    models.save(model, output, training=training)
     return spec
 
 
@@ -210,7 +209,7 @@ def lasr_name(config: LiraConfig, source: Path) -> tuple[str, str]:
 
 def names(design: Design) -> str:
     """Of the two backbones, as they stand in a model's name."""
-    return "__".join(registry.find_spec(one).backbone.name for one in (design.multilingual, design.english))
+    return "__".join(models.find_spec(one).backbone.name for one in (design.multilingual, design.english))
 
 
 def _train(
@@ -310,6 +309,6 @@ def _identity(fields: Mapping[str, Any], design: Design | None, *texts: Split) -
     backbones = {}
     if design is not None:
         for part in ("multilingual", "english"):
-            spec = registry.find_spec(getattr(design, part)).backbone
+            spec = models.find_spec(getattr(design, part)).backbone
             backbones[part] = loading.fingerprint(spec)
     return {**fields, "backbones": backbones, "text": {k: v for one in texts for k, v in one.fingerprints.items()}}

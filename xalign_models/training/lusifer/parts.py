@@ -119,7 +119,7 @@ def is_decoder_only(config: Any) -> bool:
 def _check_decoder(found: ResolvedModel, base: Base) -> None:
     config = open_config(found)
     if config.is_encoder_decoder:
-        raise ModelError(f"llm {base['model']} is an encoder-decoder; give a decoder-only model, e.g. smollm2-135m.")
+        raise ModelError(f"llm {base['model']} is an encoder-decoder; give a decoder-only model, e.g. smollm2-135m-q4.")
     if not is_decoder_only(config):
         raise ModelError(f"llm {base['model']} is an encoder ({config.model_type}); give a decoder-only model.")
 

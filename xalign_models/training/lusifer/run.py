@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_models import assets
+from xalign_models import assets, models
 from xalign_models.backbones import loading
 from xalign_models.errors import ModelError
-from xalign_models.models import registry
 from xalign_models.specs import ModelSpec
 from xalign_models.training.lusifer import build
 from xalign_models.training.lusifer.config import LusiferConfig
@@ -60,7 +59,7 @@ def train(
             f"batch_size {stage.batch_size} cannot be shared by {process_count()} processes, {together} rows at a "
             "time; launch a number that divides it."
         )
-    output = output or registry.directory_of(ModelSpec(config.backbone(number, Path())).name)
+    output = output or models.directory_of(ModelSpec(config.backbone(number, Path())).name)
     spec = ModelSpec(config.backbone(number, output))
     begun = _start(config, number, start)
     data = stages.read(config, number, device)
@@ -100,7 +99,7 @@ def _start(config: LusiferConfig, number: int, start: Path | None) -> Path | Non
             raise ModelError(f"--start {start}: stage {stage.label!r} begins with an untrained connector.")
         return None
     if start is None:
-        start = registry.directory_of(f"{stage.start}__{config.backbone(number, Path()).name}")
+        start = models.directory_of(f"{stage.start}__{config.backbone(number, Path()).name}")
     made = _card(start).get("config")
     if made is None:
         raise ModelError(

@@ -12,7 +12,7 @@ import pytest
 
 from xalign_models.cli.app import main
 from xalign_models.errors import DataError
-from xalign_models.models.registry import directory_of, find_spec, trained_specs
+from xalign_models.models.names import directory_of, find_spec, trained_specs
 from xalign_models.training.lira.recording import Recorder, corpus_texts, file_texts, training_texts
 
 

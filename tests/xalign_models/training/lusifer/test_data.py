@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from xalign_models.errors import DataError, ModelError
-from xalign_models.models import registry
 from xalign_models.training.lusifer.config import Data
 from xalign_models.training.lusifer.data import hub
 from xalign_models.training.lusifer.data.base import draw
@@ -194,7 +193,7 @@ def planted_encoder(workdir, monkeypatch):
         raw=SimpleNamespace(device="cpu"), prompts={"query": "Q: ", "document": "P: "}, encode_texts=encode_texts,
         mteb_model_meta=SimpleNamespace(revision="1"),
     )  # fmt: skip
-    monkeypatch.setattr(registry, "load_encoder", lambda *_, **__: encoder)
+    monkeypatch.setattr("xalign_models.models.building.load_encoder", lambda *_, **__: encoder)
     return seen
 
 

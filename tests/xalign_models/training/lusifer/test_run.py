@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from tests.xalign_models.training.lusifer.conftest import WORDS, write_llm
+from xalign_models import models
 from xalign_models.errors import AssetError, DataError, ModelError
-from xalign_models.models import registry
 from xalign_models.training import session
 from xalign_models.training.lusifer import build, run, stages
 from xalign_models.training.lusifer.config import load_config
@@ -52,14 +52,14 @@ def read_log(directory):
 def test_two_stages_make_a_model(train, workdir):
     spec, first = train(1)
     assert spec.name == "xalign/tiny-one__tiny"
-    assert first == registry.directory_of("tiny-one__tiny")
+    assert first == models.directory_of("tiny-one__tiny")
     tuned, second = train(2)
-    assert tuned.name == registry.find_spec("xalign/tiny-two__tiny").name == "xalign/tiny-two__tiny"
-    model = registry.load("xalign/tiny-two__tiny", device="cpu")
+    assert tuned.name == models.find_spec("xalign/tiny-two__tiny").name == "xalign/tiny-two__tiny"
+    model = models.load("xalign/tiny-two__tiny", device="cpu")
     vectors = model.encode(TEXTS)
     assert vectors.shape == (3, 24)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    assert np.abs(vectors - registry.load(str(first), device="cpu").encode(TEXTS)).max() > 1e-3
+    assert np.abs(vectors - models.load(str(first), device="cpu").encode(TEXTS)).max() > 1e-3
     card = json.loads((second / "xalign.json").read_text())
     assert card["training_datasets"] == ["Multi30k", "SQuAD"]
     assert card["training"]["config"]["stage"]["start"] == "tiny-one"
@@ -67,7 +67,7 @@ def test_two_stages_make_a_model(train, workdir):
     assert [entry["step"] for entry in log] == list(range(1, len(log) + 1))
     assert {"loss", "grad_norm", "learning_rate", "epoch", "rows", "tokens", "seconds"} <= log[0].keys()
     assert not [one for one in second.parent.iterdir() if one.name.startswith(".")]
-    encoder = registry.load_encoder("tiny-two__tiny", device="cpu")
+    encoder = models.load_encoder("tiny-two__tiny", device="cpu")
     np.testing.assert_allclose(encoder.encode_texts(TEXTS, [None] * 3), vectors, atol=1e-5)
 
 
@@ -124,9 +124,9 @@ def test_a_trained_model_is_saved_as_it_is(train, built, family, workdir):
     train(2, "model", family=family, stages={2: {"start": None, "max_steps": 2}},
           parameters={"llm": {"llama": 1344, "gemma3_text": 1344}[family]})  # fmt: skip
     ((model, _),) = built
-    np.testing.assert_allclose(registry.load("model", device="cpu").encode(TEXTS), model.encode(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(models.load("model", device="cpu").encode(TEXTS), model.encode(TEXTS), atol=1e-6)
     moved = (workdir / "model").rename(workdir / "elsewhere")
-    np.testing.assert_allclose(registry.load(str(moved), device="cpu").encode(TEXTS), model.encode(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(models.load(str(moved), device="cpu").encode(TEXTS), model.encode(TEXTS), atol=1e-6)
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -136,7 +136,7 @@ def test_a_model_put_together_from_its_checkpoint_is_the_trained_one(train, buil
     _, directory = train(number, stages={number: {"start": None, "max_steps": 2}})
     (trained, before), _ = built
     np.testing.assert_allclose(
-        registry.load(str(directory), device="cpu").encode(TEXTS), trained.encode(TEXTS), atol=1e-6
+        models.load(str(directory), device="cpu").encode(TEXTS), trained.encode(TEXTS), atol=1e-6
     )
     assert any(not torch.equal(one, before[name]) for name, one in trained.named_parameters())
 
@@ -161,7 +161,7 @@ def test_eight_pairs_are_learnt_by_heart(train, roomy):
     assert log[-1]["loss"] < 0.05
     rows = stages.read(load_config(["tiny.yaml"]), 2, "cpu").rows["squad-nqg"]
     assert len(rows) == 8
-    model = registry.load(str(directory), device="cpu")
+    model = models.load(str(directory), device="cpu")
     scores = model.encode([row[0] for row in rows]) @ model.encode([row[1] for row in rows]).T
     assert scores.argmax(axis=1).tolist() == list(range(8))
 
@@ -261,13 +261,13 @@ def test_a_full_disk_at_a_checkpoint(train, workdir, file_limit, monkeypatch):
 
 def test_a_full_disk_at_the_end(train, workdir, file_limit, monkeypatch):
     """The checkpoints stay, and no half of a model is there."""
-    save = registry.save
+    save = models.save
 
     def full(*arguments, **options):
         file_limit(6_000)
         save(*arguments, **options)
 
-    monkeypatch.setattr(registry, "save", full)
+    monkeypatch.setattr(session, "save", full)
     with pytest.raises(ModelError, match="Cannot write .*model"):
         train(1, "model")
     file_limit(resource.RLIM_INFINITY)
@@ -340,13 +340,13 @@ def test_each_alone(train):
         fields = {absent: None, "name": part, "stages": {1: None, 2: {"start": None, "train": [part], "max_steps": 2}}}
         spec, _ = train(2, **fields)
         assert spec.name == f"xalign/tiny-two__{part}"
-        assert np.isfinite(registry.load(spec.name, device="cpu").encode(TEXTS)).all()
+        assert np.isfinite(models.load(spec.name, device="cpu").encode(TEXTS)).all()
 
 
 def test_projection_and_prompts_are_saved(train, workdir):
     train(2, "model", projection=True, parameters={"projection": 2 * (24 * 24 + 24)}, prompts={"default": "w1 "},
           stages={2: {"start": None, "train": ["connector", "projection"], "max_steps": 1}})  # fmt: skip
-    model = registry.load("model", device="cpu")
+    model = models.load("model", device="cpu")
     assert [type(one).__name__ for one in model] == ["Lusifer", "Pooling", "Dense", "Dense", "Normalize"]
     assert model.prompts["default"] == "w1 "
 
@@ -390,9 +390,9 @@ def test_a_number_of_processes_that_does_not_divide_the_batch_is_refused(train, 
 
 
 def test_registered_models_say_how_they_are_trained(workdir):
-    for name in ("xlm-roberta-large__mistral-7b", "multilingual-e5-small__smollm2-135m"):
-        spec = registry.find_spec(f"xalign/lusifer__{name}")
+    for name in ("xlm-roberta-large__mistral-7b", "multilingual-e5-small-q4__smollm2-135m-q4"):
+        spec = models.find_spec(f"xalign/lusifer__{name}")
         assert spec.backbone.llm
         with pytest.raises(ModelError, match="is not trained here: `xalign train lusifer`"):
-            registry.load(f"xalign/lusifer__{name}", device="cpu")
-        assert registry.model_meta(spec).revision is None
+            models.load(f"xalign/lusifer__{name}", device="cpu")
+        assert models.model_meta(spec).revision is None

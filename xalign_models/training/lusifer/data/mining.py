@@ -93,7 +93,7 @@ def mine(rows: Sequence[Row], miner: Miner, device: str | None = None) -> list[R
     from datasets import Dataset
 
     from xalign_models.backbones.loading import pick_device
-    from xalign_models.models.registry import load_encoder
+    from xalign_models.models.building import load_encoder
     from xalign_models.store import open_store
 
     encoder = load_encoder(miner.model, device=pick_device(device), store=open_store())

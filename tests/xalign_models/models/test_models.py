@@ -1,0 +1,370 @@
+"""Models by name and directory: what they are called, that saved ones come back, and that no foreign code runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+
+import mteb
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import xalign_models
+from xalign_models import assets, load, models
+from xalign_models.errors import LanguageError, ModelError
+from xalign_models.models import api
+from xalign_models.specs import AlignmentSpec, ModelSpec
+
+INPUTS = [{"text": text, "lang": lang} for text, lang in
+          (("w1 w2 w3", "deu-Latn"), ("w4", "eng-Latn"), ("", "fra-Latn"), ("w5 w6 w7 w8", "deu-Latn"))]  # fmt: skip
+
+
+@pytest.fixture
+def text(workdir, write_text):
+    return write_text(workdir / "fit", 40)
+
+
+@pytest.fixture
+def spec(tiny_model, text):
+    alignment = AlignmentSpec("lir-2", "lir", (("k", 2),), (f"own:{text}",))
+    return ModelSpec(models.find_spec(str(tiny_model)).backbone, alignment, "fit")
+
+
+@pytest.fixture
+def saved(spec, workdir):
+    models.save(models.build(spec, device="cpu"), workdir / "saved")
+    return workdir / "saved"
+
+
+def test_round_trip(spec, saved):
+    expected = models.build(spec, device="cpu").encode(INPUTS)
+    assert not np.allclose(expected, models.build(ModelSpec(spec.backbone), device="cpu").encode(INPUTS), atol=1e-3)
+    for model in (
+        load(str(saved), device="cpu"),
+        SentenceTransformer(str(saved), device="cpu", trust_remote_code=True),
+    ):
+        np.testing.assert_allclose(model.encode(INPUTS), expected, atol=1e-6)
+    encoder = models.load_encoder(str(saved), device="cpu")
+    found = encoder.encode_texts([one["text"] for one in INPUTS], [one["lang"] for one in INPUTS])
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert encoder.languages == {"deu-Latn", "eng-Latn", "fra-Latn"}
+
+
+def test_loading_and_saving_are_quiet(spec, workdir, capfd):
+    models.save(models.build(spec, device="cpu"), workdir / "saved")
+    models.load_encoder(str(workdir / "saved"), device="cpu").encode_texts(["w1"], ["deu"])
+    captured = capfd.readouterr()
+    assert captured.out == captured.err == ""
+
+
+def test_the_card_of_a_saved_model(spec, saved):
+    card = json.loads((saved / assets.CARD).read_text())
+    assert ModelSpec.from_dict(card["spec"]) == spec
+    meta = models.load_encoder(str(saved), device="cpu").mteb_model_meta
+    assert meta.name == card["name"] == spec.name == "xalign/lir-2__tiny__fit"
+    assert meta.revision == assets.directory_fingerprint(saved)[:40]
+    assert meta.training_datasets is None, "nothing says what the backbone was trained on"
+    assert meta.loader_kwargs["fitted_on"] == ["OwnParallel"]
+
+
+def test_the_spec_of_a_saved_model_is_that_of_its_card(spec, saved, workdir):
+    assert models.find_spec(str(saved)) == spec
+    assert models.model_meta(str(saved)) == models.load_encoder(str(saved), device="cpu").mteb_model_meta
+    plain = ModelSpec(spec.backbone)
+    models.save(models.build(plain, device="cpu"), workdir / "plain")
+    assert models.find_spec("plain") == plain
+
+
+def test_an_aligned_model_is_no_backbone(saved):
+    """Not even one whose card no longer holds."""
+    config = saved / "config_sentence_transformers.json"
+    config.write_text(config.read_text() + "\n")
+    twice = ModelSpec(models.find_spec(str(saved)).backbone)
+    with pytest.raises(ModelError, match="saved is aligned already; give its backbone"):
+        models.build(twice, device="cpu").encode(["w1"])
+
+
+def test_an_edited_directory_is_known_by_its_content(spec, saved):
+    original = models.load_encoder(str(saved), device="cpu")
+    config = saved / "config_sentence_transformers.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "prompts": {"default": "w9 "}}))
+    edited = models.load_encoder(str(saved), device="cpu")
+    assert edited.mteb_model_meta.name.startswith("local/saved-")
+    assert edited.mteb_model_meta.revision != original.mteb_model_meta.revision
+    assert edited.raw.namespace != original.raw.namespace
+    assert edited.prompts == {"default": "w9 "}
+
+
+def test_a_saved_plain_model_comes_back(spec, workdir):
+    plain = ModelSpec(spec.backbone)
+    models.save(models.build(plain, device="cpu"), workdir / "plain")
+    expected = models.build(plain, device="cpu").encode(["w1 w2", "w3"])
+    np.testing.assert_allclose(load(str(workdir / "plain"), device="cpu").encode(["w1 w2", "w3"]), expected, atol=1e-6)
+    encoder = models.load_encoder(str(workdir / "plain"), device="cpu")
+    np.testing.assert_allclose(encoder.encode_texts(["w1 w2", "w3"], [None, None]), expected, atol=1e-6)
+    assert encoder.mteb_model_meta.name == plain.name
+
+
+def test_a_saved_model_cannot_be_overridden(saved):
+    for function in (load, models.load_encoder):
+        with pytest.raises(ModelError, match="saved model: its layer cannot be changed"):
+            function(str(saved), device="cpu", layer=1, dtype=None)
+
+
+def test_only_models_of_ours_are_saved_with_a_card(saved, workdir):
+    model = SentenceTransformer(str(saved), device="cpu", trust_remote_code=True)
+    with pytest.raises(ModelError, match="save_pretrained"):
+        models.save(model, workdir / "again")
+
+
+@pytest.mark.parametrize("write", [models.save, lambda model, folder: model.save_pretrained(str(folder))])
+def test_provenance_survives_loading_and_saving(saved, spec, workdir, write):
+    write(load(str(saved), device="cpu"), workdir / "again")
+    assert models.find_spec(str(workdir / "again")) == spec
+    encoders = [models.load_encoder(str(folder), device="cpu") for folder in (saved, workdir / "again")]
+    assert len({encoder.mteb_model_meta.name for encoder in encoders}) == 1
+    readme = (workdir / "again" / "README.md").read_text()
+    assert "German" in readme
+    assert "lir-2" in readme
+
+
+def test_files_can_be_read_by_others(saved):
+    modes = {path.stat().st_mode & 0o777 for path in saved.rglob("*") if path.is_file()}
+    assert modes == {0o644}
+
+
+def test_a_saved_model_reads_its_card_once(saved, monkeypatch):
+    from xalign_models.models import card
+
+    read = []
+    monkeypatch.setattr(card, "_claims", lambda path, original=card._claims: (read.append(path), original(path))[1])
+    for function in (load, models.load_encoder, models.model_meta, models.name_of, models.namespace):
+        read.clear()
+        function(str(saved))
+        assert len(read) == 1, function
+
+
+def test_maps_that_do_not_fit_their_card_are_refused(saved):
+    (path,) = saved.glob("*_Aligned/model.safetensors")
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(ModelError, match="maps are not those"):
+        load(str(saved), device="cpu")
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"name": "xalign/plain__all-MiniLM-L6-v2"},
+        {"name": "../../outside/model"},
+        {"name": "xalign/.."},
+        {"backbone": "0" * 64, "revision": "1" * 40},
+        {"revision": "../../x"},
+    ],
+)
+def test_a_forged_card_names_nothing_that_is_not_its_own(saved, claims):
+    """Results and stored vectors go by the content of the files, and no registered name is taken."""
+    genuine = models.load_encoder(str(saved), device="cpu")
+    path = saved / assets.CARD
+    path.write_text(json.dumps({**json.loads(path.read_text()), **claims}))
+    forged = models.load_encoder(str(saved), device="cpu")
+    assert forged.raw.namespace == genuine.raw.namespace
+    assert claims.get("backbone") not in {forged.raw.namespace}
+    assert forged.mteb_model_meta.revision == genuine.mteb_model_meta.revision
+    assert forged.mteb_model_meta.name not in models.list_models()
+    assert ".." not in forged.mteb_model_meta.name
+
+
+def test_any_code_of_a_language_will_do(saved):
+    model = load(str(saved), device="cpu")
+    expected = model.encode([{"text": "w1 w2", "lang": "deu-Latn"}])
+    for code in ("de", "deu", "de-DE", "deu_Latn", "ger"):
+        np.testing.assert_allclose(model.encode([{"text": "w1 w2", "lang": code}]), expected, atol=1e-6)
+        np.testing.assert_allclose(model.encode(["w1 w2"], lang=code), expected, atol=1e-6)
+    with pytest.raises(LanguageError, match="fitted languages"):
+        model.encode(["w1 w2"], lang="ja")
+
+
+def test_language_handling_is_saved(tiny_model, text, workdir):
+    fields = {"backbone": str(tiny_model), "corpus": f"own:{text}", "device": "cpu"}
+    model = xalign_models.fit("centered", default_lang="de", unknown="unaligned", **fields)
+    models.save(model, workdir / "handled")
+    plain = models.build(ModelSpec(model.xalign_spec.backbone), device="cpu").encode(["w1 w2"])
+    for loaded in (
+        load("handled", device="cpu"),
+        SentenceTransformer("handled", device="cpu", trust_remote_code=True),
+    ):
+        expected = loaded.encode(["w1 w2"], lang="deu-Latn")
+        np.testing.assert_allclose(loaded.encode(["w1 w2"]), expected, atol=1e-6)
+        np.testing.assert_allclose(loaded.encode(["w1 w2"], lang="ja"), plain, atol=1e-6)
+        mixed = loaded.encode([{"text": "w1 w2", "lang": code} for code in ("ja", "de")])
+        np.testing.assert_allclose(mixed, np.concatenate([plain, expected]), atol=1e-6)
+
+
+def test_languages_are_identified(tiny_model, text, workdir):
+    pytest.importorskip("py3langid", reason="needs xalign[langid]")
+    model = xalign_models.fit(
+        "centered", default_lang="auto", backbone=str(tiny_model), corpus=f"own:{text}", device="cpu"
+    )
+    sentence = "Das ist ein deutscher Satz, den niemand für einen englischen halten wird."
+    np.testing.assert_allclose(model.encode([sentence]), model.encode([sentence], lang="de"), atol=1e-6)
+    np.testing.assert_allclose(model.encode([sentence], lang="auto"), model.encode([sentence]), atol=1e-6)
+
+
+def test_two_fits_never_share_a_name(tiny_model, text, workdir, write_text):
+    other = write_text(workdir / "other" / "fit", 40, seed=1)
+    fields = {"backbone": str(tiny_model)}
+    specs = [
+        api.fit_spec("lir", k=2, corpus=f"own:{text}", **fields),
+        api.fit_spec("lir", k=2, corpus=f"own:{text}", limit=20, **fields),
+        api.fit_spec("lir", k=2, corpus=f"own:{text}", languages=["deu", "eng"], **fields),
+        api.fit_spec("lir", k=2, corpus=f"own:{other}", **fields),
+        api.fit_spec("lir", k=3, corpus=f"own:{text}", **fields),
+    ]
+    assert len({spec.name for spec in specs}) == len(specs)
+    assert api.fit_spec("lir", k=2, corpus=f"own:{text}", **fields) == specs[0]
+
+
+def test_an_adapter_is_a_map_and_a_pointer(monkeypatch, tiny_model, text, workdir):
+    monkeypatch.setattr("xalign_models.models.saving._is_of_this_machine", lambda model: False)
+    model = xalign_models.fit("lsar", backbone=str(tiny_model), corpus=f"own:{text}", device="cpu")
+    models.save(model, workdir / "whole")
+    models.save(model, workdir / "small", adapter=True)
+    sizes = [sum(path.stat().st_size for path in (workdir / name).rglob("*")) for name in ("small", "whole")]
+    assert not list((workdir / "small").rglob("tokenizer*"))
+    assert sizes[0] < sizes[1] / 2
+    texts = [row["text"] for row in INPUTS]
+    for loaded in (
+        load("small", device="cpu"),
+        SentenceTransformer("small", device="cpu", trust_remote_code=True),
+    ):
+        np.testing.assert_allclose(loaded.encode(texts), model.encode(texts), atol=1e-6)
+    encoder = models.load_encoder("small", device="cpu")
+    np.testing.assert_allclose(encoder.encode_texts(texts, [None] * len(texts)), model.encode(texts), atol=1e-6)
+    assert encoder.raw.namespace == models.namespace(str(tiny_model)), "vectors are shared with the backbone"
+
+
+@pytest.mark.parametrize(("method", "lang"), [("lsar", None), ("procrustes", "de"), ("centered", "fr")])
+def test_a_standalone_model_needs_no_xalign(tiny_model, text, workdir, method, lang):
+    model = xalign_models.fit(method, backbone=str(tiny_model), corpus=f"own:{text}", device="cpu")
+    models.save(model, workdir / "stock", standalone=True, lang=lang)
+    assert "xalign" not in (workdir / "stock" / "modules.json").read_text()
+    texts = [row["text"] for row in INPUTS]
+    stock = SentenceTransformer(str(workdir / "stock"), device="cpu")
+    np.testing.assert_allclose(stock.encode(texts), model.encode(texts, lang=lang), atol=1e-6)
+
+
+def test_a_model_in_memory_as_mteb_wants_it(tiny_model, text, workdir):
+    model = xalign_models.fit("centered", backbone=str(tiny_model), corpus=f"own:{text}", device="cpu")
+    encoder = xalign_models.as_mteb(model)
+    found = encoder.encode_texts([row["text"] for row in INPUTS], [row["lang"] for row in INPUTS])
+    np.testing.assert_allclose(found, model.encode(INPUTS), atol=1e-6)
+    stock = SentenceTransformer(str(tiny_model), device="cpu")
+    before = xalign_models.as_mteb(stock)
+    stock[1].pooling_mode = ("cls",)
+    after = xalign_models.as_mteb(stock)
+    assert before.mteb_model_meta.revision != after.mteb_model_meta.revision
+    assert before.raw.namespace != after.raw.namespace
+
+
+def test_the_public_names_are_seen():
+    assert {"load", "fit", "save", "evaluate", "list_models", "as_mteb", "LSAR"} <= set(dir(xalign_models))
+    for name in xalign_models.__all__:
+        assert getattr(xalign_models, name) is not None
+
+
+def _module(folder, kind):
+    path = folder / "modules.json"
+    modules = json.loads(path.read_text())
+    path.write_text(json.dumps([*modules, {"idx": 9, "name": "9", "path": "1_Pooling", "type": kind}]))
+
+
+def _config(folder, name, **fields):
+    path = folder / name
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda folder: (folder / "1_Pooling" / "evil.py").write_text("raise SystemExit"),
+        lambda folder: _module(folder, "os.path.join"),
+        lambda folder: _module(folder, "xalign_models_evil.Module"),
+        lambda folder: _module(folder, "sentence_transformers.models.Router"),
+        lambda folder: _config(folder, "config.json", auto_map={"AutoModel": "evil.Model"}),
+        lambda folder: _config(folder, "tokenizer_config.json", auto_map={"AutoTokenizer": "a/b--evil.Tokenizer"}),
+        lambda folder: _config(folder, "1_Pooling/config.json", activation_function="antigravity.geohash"),
+    ],
+)
+def test_foreign_code_is_refused(saved, spoil):
+    spoil(saved)
+    for function in (load, models.load_encoder):
+        with pytest.raises(ModelError, match="code of its own"):
+            function(str(saved), device="cpu")
+
+
+def test_the_revision_follows_all_that_determines_the_vectors(spec, text, workdir, write_text):
+    base = models.revision(spec)
+    backbone, alignment = spec.backbone, spec.alignment
+    changed = {
+        "layer": dataclasses.replace(spec, backbone=dataclasses.replace(backbone, layer=1)),
+        "tokens": dataclasses.replace(spec, backbone=dataclasses.replace(backbone, max_tokens=5)),
+        "prompts": dataclasses.replace(spec, backbone=dataclasses.replace(backbone, prompts=(("default", "w1 "),))),
+        "params": dataclasses.replace(spec, alignment=dataclasses.replace(alignment, params=(("k", 3),))),
+        "method": dataclasses.replace(spec, alignment=dataclasses.replace(alignment, method="centered", params=())),
+        "plain": ModelSpec(backbone),
+    }
+    found = {what: models.revision(one) for what, one in changed.items()}
+    weights = shutil.copytree(backbone.model, workdir / "elsewhere" / "renamed")
+    moved = dataclasses.replace(spec, backbone=dataclasses.replace(backbone, name="x", model=str(weights)))
+    assert models.revision(moved) == base  # the same weights in another place under another name
+    data = (weights / "model.safetensors").read_bytes()
+    (weights / "model.safetensors").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    found["weights"] = models.revision(moved)
+    write_text(text, 40, seed=1)
+    found["text"] = models.revision(spec)
+    assert len({base, *found.values()}) == 1 + len(found)
+
+
+def test_find_spec(tiny_model, workdir):
+    for name in ("xalign/lsar__multilingual-e5-small-q4", "lsar__multilingual-e5-small-q4"):
+        assert models.find_spec(name).alignment.method == "lsar"
+    for name in ("multilingual-e5-small-q4", "intfloat/multilingual-e5-small", str(tiny_model), "smollm2-135m-q4"):
+        assert models.find_spec(name).alignment is None
+    layered = models.find_spec(str(tiny_model), layer=1, pooling="cls", dtype=None)
+    assert (layered.backbone.layer, layered.name) == (1, "xalign/plain__tiny-layer1-poolingcls")
+    (workdir / "a__b c").mkdir()
+    assert models.find_spec("a__b c").name == "xalign/plain__a_b-c"
+    with pytest.raises(ModelError, match="Did you mean xalign/lsar__multilingual-e5-small-q4"):
+        models.find_spec("lsar_multilingual-e5-small-q4")
+    with pytest.raises(ModelError, match="--layer -1"):
+        models.find_spec(str(tiny_model), layer=-1)
+
+
+def test_registered_models_say_what_they_are():
+    from tasks import register_with_mteb
+
+    register_with_mteb()
+    assert models.list_models() == sorted(models.list_models())
+    for name in models.list_models():
+        assert mteb.get_model_meta(name).name == name
+    meta = mteb.get_model_meta("xalign/procrustes__multilingual-e5-small-q4")
+    known = mteb.get_model_meta("intfloat/multilingual-e5-small")
+    assert (meta.embed_dim, meta.license, meta.adapted_from) == (384, known.license, known.name)
+    assert meta.training_datasets >= {*known.training_datasets, "NTREXPrecision"}
+
+
+@pytest.mark.slow
+def test_mteb_loads_a_registered_model():
+    if assets.where("all-minilm-l6-v2") is None:
+        pytest.skip("the asset all-minilm-l6-v2 is not installed: xalign assets install all-minilm-l6-v2")
+    from tasks import register_with_mteb
+
+    register_with_mteb()
+    model = mteb.get_model("xalign/plain__all-MiniLM-L6-v2", device="cpu")
+    assert model.mteb_model_meta.revision == models.revision(models.find_spec("all-MiniLM-L6-v2"))
+    vectors = model.encode_texts(["A cat sat.", "A cat was sitting.", "Shares fell."], [None] * 3)
+    similar = vectors @ vectors.T
+    assert similar[0, 1] > 0.7 > 0.3 > similar[0, 2]

@@ -1,0 +1,72 @@
+"""Scores as a data frame: the Python way to what ``xalign run`` does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xalign_models.evaluation.run import Outcome, run
+from xalign_models.languages import canonical
+from xalign_models.models.api import as_mteb
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from mteb.abstasks import AbsTask
+    from sentence_transformers import SentenceTransformer
+
+
+def evaluate(
+    models: str | SentenceTransformer | Sequence[str | SentenceTransformer],
+    tasks: str | AbsTask | Sequence[str | AbsTask],
+    *,
+    languages: Collection[str] | None = None,
+    output: str | Path = ".",
+    device: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> pd.DataFrame:
+    """Score models on tasks; what is among the results already is not computed again.
+
+    Args:
+        models: Names, directories, hub ids or SentenceTransformers.
+        tasks: Names that mteb or a plug-in knows, or tasks.
+        languages: Codes; a subset is scored if all its languages are among them. None is all.
+        output: Root of the results, which lie in its folder ``results``.
+        device: cpu, cuda or mps; by default the best there is.
+        overrides: Fields of the backbones' specs.
+
+    Returns:
+        A row per model, task, split and subset: ``model, revision, task, split, subset, languages, score`` (the task's
+        main score, a fraction) and ``error``, the reason where a model could not be scored on a task.
+
+    Raises:
+        ModelError: A model or the device does not exist.
+        DataError: A task does not exist.
+    """
+    import pandas as pd
+
+    from xalign_models.store import open_store
+
+    def listed(values: Any) -> list[Any]:
+        return list(values) if isinstance(values, list | tuple) else [values]
+
+    codes = None if languages is None else [canonical(code) for code in languages]
+    ready = [model if isinstance(model, str) else as_mteb(model, device=device) for model in listed(models)]
+    outcomes = run(
+        ready, listed(tasks), Path(output), languages=codes, device=device, store=open_store(),
+        overrides=dict(overrides or {}),
+    )  # fmt: skip
+    rows = [row for outcome in outcomes for row in _rows(outcome)]
+    return pd.DataFrame(rows, columns=["model", "revision", "task", "split", "subset", "languages", "score", "error"])
+
+
+def _rows(outcome: Outcome) -> Iterator[dict[str, Any]]:
+    row = {"model": outcome.model, "revision": outcome.revision, "task": outcome.task, "error": outcome.error}
+    if outcome.result is None:
+        yield {**row, "split": None, "subset": None, "languages": (), "score": None}
+        return
+    for split, subsets in outcome.result.scores.items():
+        for scores in subsets:
+            languages = tuple(scores.get("languages", ()))
+            score = scores["main_score"]
+            yield {**row, "split": split, "subset": scores["hf_subset"], "languages": languages, "score": score}

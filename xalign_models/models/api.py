@@ -1,0 +1,183 @@
+"""What Python users call: fit an alignment, and hand a model to mteb. The command line is a skin over these."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xalign_models import alignments
+from xalign_models.backbones import loading
+from xalign_models.errors import AlignmentError, ModelError
+from xalign_models.languages import canonical
+from xalign_models.models import catalogue, fitting
+from xalign_models.models.building import build, encoder_of, load_encoder
+from xalign_models.models.names import find_spec, is_label, slug
+from xalign_models.specs import AlignmentSpec, ModelSpec, digest
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from xalign_models.models.encoder import XAlignEncoder
+
+
+def fit(
+    method: str,
+    *,
+    backbone: str,
+    corpus: str | Sequence[str] | None = None,
+    languages: Collection[str] | None = None,
+    limit: int | None = None,
+    label: str | None = None,
+    device: str | None = None,
+    default_lang: str | None = None,
+    unknown: str = "error",
+    overrides: Mapping[str, Any] | None = None,
+    **params: Any,
+) -> SentenceTransformer:
+    """Fit an alignment to a backbone.
+
+    Args:
+        method: A registered alignment, e.g. ``lsar``.
+        backbone: A registered backbone, a directory or a hub id.
+        corpus: Names of corpora, e.g. ``ntrex`` or ``own:DIR``; by default the text and the number of rows that the
+            registered model of this method is fitted on.
+        languages: Codes to fit; by default all that the text has.
+        limit: Rows per language and corpus; None is all.
+        label: First part of the model's name; by default the method and its parameters' values.
+        device: cpu, cuda or mps; by default the best there is.
+        default_lang: Language of texts that come without one, or ``auto``.
+        unknown: ``error`` or ``unaligned``: what becomes of a text in a language that was not fitted.
+        overrides: Fields of the backbone's spec, e.g. ``{"layer": 6}``.
+        **params: The method's hyperparameters.
+
+    Returns:
+        The model, with its spec in ``xalign_spec``; ``xalign_models.save`` writes it.
+
+    Raises:
+        ModelError: No such backbone, or one that is aligned already, or a bad label.
+        AlignmentError: No such method or parameter, or the method cannot be fitted on the text.
+        XAlignError: Weights or fit text are missing.
+    """
+    spec = fit_spec(
+        method, backbone=backbone, corpus=corpus, languages=languages, limit=limit, label=label,
+        overrides=overrides, **params,
+    )  # fmt: skip
+    model = build(spec, device=device)
+    set_language_handling(model, default_lang, unknown)
+    return model
+
+
+def fit_spec(
+    method: str,
+    *,
+    backbone: str,
+    corpus: str | Sequence[str] | None = None,
+    languages: Collection[str] | None = None,
+    limit: int | None = None,
+    label: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    **params: Any,
+) -> ModelSpec:
+    """The spec of what :func:`fit` makes, under a name that no other fit has unless a label names it.
+
+    Raises:
+        ModelError: No such backbone, or one that is aligned already, or a bad label.
+        AlignmentError: No such method or parameter.
+    """
+    alignments.make(method, **params)
+    if label is not None and not is_label(label):
+        raise ModelError(f"--label {label!r}: letters, digits, '.', '-' and single '_' can be part of a model's name.")
+    base = find_spec(backbone, **(overrides or {}))
+    if base.alignment:
+        raise ModelError(f"--backbone {backbone} is aligned already; give its backbone, {base.backbone.name}.")
+    corpora = (corpus,) if isinstance(corpus, str) else tuple(corpus or ())
+    if not corpora:
+        default = catalogue.default_fit(method)
+        if default is None:
+            raise AlignmentError(f"{method} has no default text; name a corpus, e.g. --corpus ntrex.")
+        corpora, limit = default.corpora, limit or default.limit
+        languages = languages or default.languages
+    codes = None if languages is None else tuple(dict.fromkeys(canonical(code) for code in languages))
+    values = [str(value) for value in params.values()]
+    alignment = AlignmentSpec(
+        label or slug("-".join([method, *values])), method, tuple(params.items()), corpora, limit, codes
+    )
+    spec = ModelSpec(base.backbone, alignment)
+    registered = catalogue.specs().get(spec.name)
+    if registered is not None and registered.alignment == alignment:
+        return spec
+    text = "-".join(Path(name.partition(":")[2]).name or name if name.startswith("own") else name for name in corpora)
+    unique = "" if label else f"-{fitting.fingerprint(alignment)[:6]}"  # a label is the user's own name
+    return dataclasses.replace(spec, data=f"{slug(text)}{unique}")
+
+
+def set_language_handling(model: SentenceTransformer, default_lang: str | None, unknown: str) -> None:
+    """Put ``default_lang`` and ``unknown`` into a model's modules, with which they are saved.
+
+    Raises:
+        AlignmentError: ``unknown`` is neither ``error`` nor ``unaligned``.
+        LanguageError: ``default_lang`` is neither a language nor ``auto``.
+    """
+    from xalign_models.alignments.module import Aligned
+
+    if unknown not in {"error", "unaligned"}:
+        raise AlignmentError(f"unknown={unknown!r}; choose error or unaligned.")
+    code = default_lang if default_lang in {None, "auto"} else canonical(str(default_lang))
+    for module in model:
+        if isinstance(module, Aligned):
+            module.default_lang, module.unknown = code, unknown  # type: ignore[assignment]
+        elif hasattr(module, "default_lang"):
+            module.default_lang = code
+
+
+def as_mteb(model: str | SentenceTransformer, *, device: str | None = None) -> XAlignEncoder:
+    """A model as the encoder that mteb wants, which hands every text's language on to the alignment.
+
+    Args:
+        model: A name, a directory, a hub id, or a SentenceTransformer, whose own modules are used.
+        device: cpu, cuda or mps; by default the best there is, or where a SentenceTransformer is.
+
+    Raises:
+        ModelError: No such model.
+        XAlignError: Weights or fit text are missing.
+    """
+    if isinstance(model, str):
+        return load_encoder(model, device=device)
+    from mteb.models.model_meta import ModelMeta, ScoringFunction
+
+    from xalign_models.models.metadata import meta_of
+    from xalign_models.models.names import Located
+
+    identity = _identity(model)
+    spec = getattr(model, "xalign_spec", None)
+    if spec is not None:
+        meta = meta_of(Located(spec)).model_copy(update={"revision": identity})
+    else:
+        fields = {"name": f"local/model-{identity[:6]}", "revision": identity}
+        meta = ModelMeta.create_empty({**fields, "similarity_fn_name": ScoringFunction.COSINE})
+    return encoder_of(model, identity, meta, loading.pick_device(device or model.device.type))
+
+
+def _identity(model: SentenceTransformer) -> str:
+    """40 hex digits of all that determines a model's vectors: modules, their settings, weights, tokenizer, prompts."""
+    import torch
+
+    content = hashlib.sha256(digest(model.prompts, model.default_prompt_name, model.max_seq_length).encode())
+    for module in model:
+        settings = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
+        config = getattr(getattr(module, "auto_model", None), "config", None)
+        content.update(digest(type(module).__qualname__, settings, config.to_dict() if config else {}).encode())
+        tokenizer: Any = getattr(module, "tokenizer", None)
+        backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+        if hasattr(backend, "to_str"):
+            content.update(backend.to_str().encode())
+        elif hasattr(tokenizer, "get_vocab"):
+            content.update(digest(tokenizer.get_vocab()).encode())
+        for name, tensor in sorted(module.state_dict().items()):
+            values = tensor.detach().cpu().contiguous()
+            content.update(f"{name}{tuple(values.shape)}{values.dtype}".encode())
+            content.update(values.view(torch.uint8).numpy().tobytes() if values.numel() else b"")
+    return content.hexdigest()[:40]

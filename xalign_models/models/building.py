@@ -1,0 +1,169 @@
+"""From a name, a directory or a spec to a model that runs: a SentenceTransformer, or an mteb encoder."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from xalign_models.backbones import loading
+from xalign_models.models import fitting
+from xalign_models.models.identity import fit_spec, namespace
+from xalign_models.models.names import Located, locate
+from xalign_models.specs import BackboneSpec, ModelSpec, digest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+    from sentence_transformers import SentenceTransformer
+    from torch import nn
+
+    from xalign_models.alignments import Alignment
+    from xalign_models.backbones.raw import RawEncoder
+    from xalign_models.models.encoder import XAlignEncoder
+    from xalign_models.store import EmbeddingStore
+
+
+def load(model: str, *, device: str | None = None, **overrides: Any) -> SentenceTransformer:
+    """A model as an ordinary SentenceTransformer.
+
+    Give it texts, or ``{"text": ..., "lang": "de"}`` where the alignment depends on the language. A directory's
+    modules are loaded only if they are sentence-transformers' or ours: code that a directory brings along is not run.
+
+    Args:
+        model: A registered name, a directory, or a hub id.
+        device: cpu, cuda or mps; by default the best there is.
+        **overrides: Fields of the backbone's spec, e.g. ``layer=6``.
+
+    Raises:
+        ModelError: No such model, or a directory with modules of others.
+        XAlignError: Weights or fit text are missing.
+    """
+    from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
+
+    located = locate(model, **overrides)
+    if not located.saved or located.card is None:
+        assert located.spec is not None
+        return build(located.spec, device=device)
+    opened = loading.open_directory(located.card.directory, loading.pick_device(device))
+    return AlignedSentenceTransformer.adopt(opened, located.spec, dict(located.card.claims))
+
+
+def build(spec: ModelSpec, *, device: str | None = None) -> SentenceTransformer:
+    """The SentenceTransformer of a spec; its alignment is fitted now unless an earlier fit is in the cache.
+
+    Raises:
+        XAlignError: Weights or fit text are missing.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
+    from xalign_models.store import open_store
+
+    device = loading.pick_device(device)
+    alignment = fitted(spec, raw_encoder(spec.backbone, device, open_store()))
+    modules = [*loading.load_modules(spec.backbone, device), *_tail(alignment)]  # the caller may change them
+    prompts = loading.prompts(spec.backbone)
+    model = SentenceTransformer(
+        modules=modules,
+        device=device,
+        prompts=prompts,
+        default_prompt_name="default" if "default" in prompts else None,
+        similarity_fn_name="cosine",
+    )
+    return AlignedSentenceTransformer.adopt(model, spec)
+
+
+def load_encoder(
+    model: str | ModelSpec, *, device: str | None = None, store: EmbeddingStore | None = None, **overrides: Any
+) -> XAlignEncoder:
+    """A model as an mteb encoder.
+
+    Args:
+        model: A name, a directory (of any sentence-transformers model or of a saved aligned one), a hub id, or a spec.
+        device: cpu, cuda or mps; by default the best there is.
+        store: Where raw vectors are kept; None encodes anew.
+        **overrides: Fields of the backbone's spec; a saved model's are fixed.
+
+    Raises:
+        ModelError: No such model, or overrides for a saved one.
+        XAlignError: Weights or fit text are missing.
+    """
+    from xalign_models.models.encoder import XAlignEncoder
+    from xalign_models.models.metadata import meta_of
+
+    device = loading.pick_device(device)
+    located = locate(model, **overrides) if isinstance(model, str) else Located(model)
+    if located.saved and located.card is not None:
+        opened = loading.open_directory(located.card.directory, device)
+        return encoder_of(opened, namespace(located), meta_of(located), device, store)
+    spec = located.spec
+    assert spec is not None
+    raw = raw_encoder(spec.backbone, device, store)
+    alignment = fitted(spec, raw)
+    languages = alignment.languages_ if alignment is not None and alignment.language_dependent else None
+    return XAlignEncoder(raw, _tail(alignment), loading.prompts(spec.backbone), languages, meta_of(located))
+
+
+def encoder_of(
+    model: SentenceTransformer, raw_namespace: str, meta: Any, device: str, store: EmbeddingStore | None = None
+) -> XAlignEncoder:
+    """A SentenceTransformer as an mteb encoder: what comes before its alignment or normalisation gives raw vectors.
+
+    Args:
+        model: Any; its own modules are used.
+        raw_namespace: Fingerprint of what determines the raw vectors.
+        meta: mteb's ModelMeta.
+        device: Where the backbone runs.
+        store: Where raw vectors are kept; None encodes anew.
+    """
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    from xalign_models.alignments.module import Aligned
+    from xalign_models.backbones.pointer import Pointer
+    from xalign_models.backbones.raw import RawEncoder
+    from xalign_models.models.encoder import XAlignEncoder
+
+    modules: list[Any] = list(model)
+    if isinstance(modules[0], Pointer):
+        modules[:1] = modules[0].inner
+    tail_starts = (i for i, module in enumerate(modules) if isinstance(module, Aligned | Normalize))
+    start = next(tail_starts, len(modules))
+    tail = [module.to("cpu") for module in modules[start:]]
+    if not any(isinstance(module, Normalize) for module in tail[-1:]):
+        tail.append(Normalize())
+    raw = RawEncoder(raw_namespace, lambda: modules[:start], device, store)
+    aligned = next((module for module in tail if isinstance(module, Aligned)), None)
+    languages = None if aligned is None or aligned.unknown == "unaligned" else aligned.languages
+    prompts = {key: prompt for key, prompt in model.prompts.items() if prompt}
+    return XAlignEncoder(raw, tail, prompts, languages, meta)
+
+
+def raw_encoder(spec: BackboneSpec, device: str, store: EmbeddingStore | None = None) -> RawEncoder:
+    """What gives the backbone's raw vectors."""
+    from xalign_models.backbones.raw import RawEncoder
+
+    return RawEncoder(loading.fingerprint(spec), partial(loading.shared_modules, spec, device), device, store)
+
+
+def fitted(spec: ModelSpec, raw: RawEncoder) -> Alignment | None:
+    """The alignment of a spec, fitted now or taken from the cache of fits; None for a plain backbone."""
+    if spec.alignment is None:
+        return None
+    prompts = loading.prompts(spec.backbone)
+    chosen = [prompts] if loading.prompt_languages(prompts) else [prompts.get("default", "")]
+
+    def encode(texts: Sequence[str], language: str, *, progress: str | None = None) -> npt.NDArray[np.float32]:
+        return raw.encode(texts, loading.prompt_in(prompts, language), progress)
+
+    return fitting.fit_cached(fit_spec(spec), digest(raw.namespace, *chosen), encode)
+
+
+def _tail(alignment: Alignment | None) -> list[nn.Module]:
+    """What follows the raw vectors: the alignment, if any, and the normalisation."""
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    from xalign_models.alignments.module import Aligned
+
+    return [Normalize()] if alignment is None else [Aligned.of(alignment), Normalize()]

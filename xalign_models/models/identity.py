@@ -1,0 +1,67 @@
+"""What identifies a model's vectors: revisions of results and namespaces of the store."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from xalign_models import corpora
+from xalign_models.backbones import loading
+from xalign_models.backbones.pointer import pointed
+from xalign_models.models import fitting
+from xalign_models.models.card import read_card
+from xalign_models.models.names import Located, locate
+from xalign_models.specs import AlignmentSpec, ModelSpec, digest
+
+
+def revision(spec: ModelSpec) -> str:
+    """40 hex digits of everything that determines the model's vectors.
+
+    Raises:
+        XAlignError: The weights or the fit text are not there.
+    """
+    parts: list[Any] = [loading.fingerprint(spec.backbone), loading.prompts(spec.backbone)]
+    if spec.alignment:
+        parts.append(fitting.fingerprint(fit_spec(spec)))
+    return digest(*parts)[:40]
+
+
+def namespace(model: str | Located, **overrides: Any) -> str:
+    """Fingerprint of a model's raw vectors: models that have it in common share their vectors.
+
+    It comes from the content of the files; a card has no say in it.
+
+    Args:
+        model: As :func:`~xalign_models.models.names.locate` takes it, or what that gave.
+        **overrides: Fields of the backbone's spec.
+
+    Raises:
+        XAlignError: No such model, or its weights are missing.
+    """
+    located = locate(model, **overrides) if isinstance(model, str) else model
+    if located.saved and located.card is not None:
+        base = pointed(located.card.directory)
+        return loading.fingerprint(base) if base else located.card.backbone
+    assert located.spec is not None
+    return loading.fingerprint(located.spec.backbone)
+
+
+def fit_spec(spec: ModelSpec) -> AlignmentSpec:
+    """The spec's alignment, of the languages alone that have a prompt where prompts are by language."""
+    assert spec.alignment is not None
+    languages = loading.prompt_languages(loading.prompts(spec.backbone))
+    if languages is None:
+        return spec.alignment
+    have = fitting.fit_languages(spec.alignment, fitting.load_corpora(spec.alignment))
+    return dataclasses.replace(spec.alignment, languages=tuple(code for code in have if code in languages))
+
+
+def trained_on(spec: ModelSpec) -> set[str]:
+    """Mteb's names of the data that a model was trained or fitted on here, apart from its published weights."""
+    named: set[str] = set()
+    if spec.backbone.tuned and Path(spec.backbone.model).is_dir():
+        named |= read_card(Path(spec.backbone.model)).training_datasets or set()
+    if spec.alignment:
+        named |= {task for corpus in spec.alignment.corpora for task in corpora.trained_tasks(corpus)}
+    return named

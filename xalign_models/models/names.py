@@ -1,0 +1,151 @@
+"""From what a user calls a model to its spec: no weights are opened, no text, no network."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xalign_models import assets
+from xalign_models.errors import ModelError
+from xalign_models.models import catalogue
+from xalign_models.models.card import Card, is_name, read_card
+from xalign_models.paths import cache_dir
+from xalign_models.specs import BackboneSpec, ModelSpec, digest
+
+
+@dataclass(frozen=True)
+class Located:
+    """What a user's word for a model stands for.
+
+    Attributes:
+        spec: The backbone and the alignment; None for a saved model without a card.
+        card: Of the directory, where the model is one.
+    """
+
+    spec: ModelSpec | None
+    card: Card | None = None
+
+    @property
+    def saved(self) -> bool:
+        """Whether the directory's own modules are the model."""
+        return self.card is not None and self.card.saved
+
+    @property
+    def name(self) -> str:
+        """The name that the model's results are kept under.
+
+        A directory never takes the name of a registered model: what its card says could be anything.
+        """
+        if not self.saved or self.card is None:
+            assert self.spec is not None
+            return self.spec.name
+        short = self.card.content[:6]
+        claimed = str(self.card.claims.get("name", ""))
+        if not is_name(claimed):
+            return f"local/{slug(self.card.directory.resolve().name)}-{short}"
+        return f"{claimed}__{short}" if claimed in catalogue.specs() else claimed
+
+
+def list_models() -> list[str]:
+    """Names of the registered models, sorted."""
+    return sorted(catalogue.specs())
+
+
+def locate(model: str, **overrides: Any) -> Located:
+    """What a name, directory or hub id stands for; a directory's card is read here, and only here.
+
+    Args:
+        model: ``xalign/lsar__multilingual-e5-small-q4``, the name of a backbone, a directory, or ``org/name``.
+        **overrides: Fields of the backbone's spec that replace its own, e.g. ``layer=6``; None leaves a field alone.
+
+    Raises:
+        ModelError: No such model, or overrides for a saved one.
+    """
+    given = {field: value for field, value in overrides.items() if value is not None}
+    located = _located(model)
+    if not given:
+        return located
+    if located.saved or located.spec is None:
+        raise ModelError(f"{model} is a saved model: its {', '.join(given)} cannot be changed; fit it anew.")
+    parts = {field: digest(value)[:6] if field == "prompts" else value for field, value in sorted(given.items())}
+    suffix = slug("-".join(f"{field}{value}".replace("_", "") for field, value in parts.items()))
+    spec = located.spec
+    backbone = dataclasses.replace(spec.backbone, name=f"{spec.backbone.name}-{suffix}", **given)
+    return dataclasses.replace(located, spec=dataclasses.replace(spec, backbone=backbone))
+
+
+def _located(model: str) -> Located:
+    if model in catalogue.BACKBONES:
+        return Located(ModelSpec(catalogue.BACKBONES[model]))
+    if Path(model).is_dir():
+        return _in_directory(Path(model))
+    is_hub_id = "/" in model and not model.startswith("xalign/") and "__" not in model
+    if is_hub_id or model in {asset.name for asset in assets.list_assets()}:
+        return Located(ModelSpec(BackboneSpec(slug(model), model)))
+    if (trained := directory_of(model)).is_dir():
+        card = read_card(trained)
+        if card.trained:
+            return Located(card.spec, card)
+    return Located(catalogue.get_spec(model))
+
+
+def _in_directory(directory: Path) -> Located:
+    card = read_card(directory)
+    if card.spec is not None or card.saved:
+        return Located(card.spec, card)
+    return Located(ModelSpec(BackboneSpec(slug(directory.resolve().name), str(directory.resolve()))), card)
+
+
+def find_spec(model: str, **overrides: Any) -> ModelSpec:
+    """The spec of a registered name, of a directory that ``save`` wrote, or of any other backbone, unaligned.
+
+    Args:
+        model: As :func:`locate` takes it.
+        **overrides: Fields of the backbone's spec that replace its own, e.g. ``layer=6``; None leaves a field alone.
+
+    Raises:
+        ModelError: No such model, or overrides for a saved one.
+    """
+    located = locate(model, **overrides)
+    if located.spec is not None:
+        return located.spec
+    directory = Path(model).resolve()  # a saved model without a card: refused where its backbone is loaded
+    return ModelSpec(BackboneSpec(slug(directory.name), str(directory)))
+
+
+def name_of(model: str, **overrides: Any) -> str:
+    """The name that a model's results are kept under.
+
+    Args:
+        model: As :func:`locate` takes it.
+        **overrides: Fields of the backbone's spec.
+
+    Raises:
+        ModelError: No such model, or overrides for a saved one.
+    """
+    return locate(model, **overrides).name
+
+
+def directory_of(name: str) -> Path:
+    """Where a model of this name lies that was trained without saying where."""
+    return cache_dir() / "models" / name.removeprefix("xalign/")
+
+
+def trained_specs() -> dict[str, ModelSpec]:
+    """The models that lie where :func:`directory_of` finds them, by name."""
+    cards = [read_card(folder) for folder in sorted(directory_of("").glob("*")) if folder.is_dir()]
+    specs = {f"xalign/{card.directory.name}": card.spec for card in cards if card.trained}
+    return {name: spec for name, spec in specs.items() if spec is not None and spec.name == name}
+
+
+def is_label(text: str) -> bool:
+    """Whether a text may be the first part of a model's name."""
+    return re.fullmatch(r"(?!.*__)[\w.-]+", text) is not None
+
+
+def slug(text: str) -> str:
+    """A text as a part of a model's name: letters, digits, ``.``, ``-`` and single ``_``."""
+    return re.sub(r"__+", "_", re.sub(r"[^\w.-]+", "-", text).strip("-")) or "model"

@@ -1,0 +1,103 @@
+"""The card and the README that a saved model carries: what it is, what it was fitted on, how it is used."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xalign_models import assets
+from xalign_models.models.card import maps_fingerprint
+from xalign_models.models.identity import trained_on
+from xalign_models.paths import atomic_write_text
+from xalign_models.specs import ModelSpec, Pooling
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sentence_transformers import SentenceTransformer
+
+    from xalign_models.alignments.module import Aligned
+
+
+def write_card(
+    model: Any, directory: Path, *, training: dict[str, Any] | None = None, called: str = "", readme: bool = True
+) -> None:
+    """Put ``xalign.json`` and README.md into a directory that holds a model.
+
+    Args:
+        model: With ``xalign_spec`` and ``xalign_claims``.
+        directory: Where it was written.
+        training: How the weights were trained, for a model that has just been.
+        called: The name of the directory, where it is still under another.
+        readme: Write README.md.
+    """
+    spec: ModelSpec | None = model.xalign_spec
+    claims = dict(getattr(model, "xalign_claims", None) or {})
+    if spec is not None:
+        claims["name"] = claims.get("name") or spec.name
+        if training is not None:  # its weights are these files
+            own = dataclasses.replace(
+                spec.backbone, model=called or directory.name, layer=None, pooling=Pooling.PUBLISHED
+            )
+            spec = dataclasses.replace(spec, backbone=own)
+            claims |= {"training": training, "training_datasets": sorted(training["datasets"])}
+        elif "training_datasets" not in claims:
+            claims["training_datasets"] = sorted(trained_on(spec) or ())
+        claims["spec"] = spec.to_dict()
+    claims["maps"] = maps_fingerprint(directory)
+    claims["content"] = assets.directory_fingerprint(directory)
+    atomic_write_text(directory / assets.CARD, json.dumps(claims, indent=2, ensure_ascii=False) + "\n")
+    if readme:
+        (directory / "README.md").write_text(_readme(model, spec, claims, called or directory.name), encoding="utf-8")
+
+
+def split(model: SentenceTransformer) -> tuple[list[Any], int, Aligned | None]:
+    """The modules, where the backbone ends, and the alignment, if any."""
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    from xalign_models.alignments.module import Aligned
+
+    modules: list[Any] = list(model)
+    starts = (i for i, module in enumerate(modules) if isinstance(module, Aligned | Normalize))
+    aligned = next((module for module in modules if isinstance(module, Aligned)), None)
+    return modules, next(starts, len(modules)), aligned
+
+
+def _readme(model: Any, spec: ModelSpec | None, claims: Mapping[str, Any], called: str) -> str:
+    """A model card in the hub's form: what it is, its languages, its text, and how to use it."""
+    from xalign_models.languages import display_name
+
+    _, _, aligned = split(model)
+    languages = list(aligned.languages or ()) if aligned is not None else []
+    front = ["---", "library_name: sentence-transformers", "pipeline_tag: sentence-similarity"]
+    if languages:
+        front += ["language:", *(f"- {code.split('-')[0]}" for code in languages)]
+    if spec is not None and "/" in spec.backbone.model:
+        front += [f"base_model: {spec.backbone.model}"]
+    front += ["tags:", "- sentence-transformers", "- xalign", "- cross-lingual", "---"]
+    name = str(claims.get("name") or called)
+    lines = [f"# {name}", "", _sentence(spec, claims), ""]
+    if languages:
+        lines += [f"Languages: {', '.join(f'{display_name(code)} (`{code}`)' for code in languages)}.", ""]
+    example = '[{"text": "Good morning", "lang": "eng-Latn"}]' if languages else '["Good morning"]'
+    lines += ["```python", "import xalign_models  # pip install xalign", "", f'model = xalign_models.load("{called}")']
+    lines += [f"vectors = model.encode({example})", "```", ""]
+    return "\n".join([*front, "", *lines])
+
+
+def _sentence(spec: ModelSpec | None, claims: Mapping[str, Any]) -> str:
+    if spec is None:
+        return "A cross-lingually aligned text encoder, saved by xalign."
+    if "training" in claims:
+        return (
+            f"`{spec.backbone.tuned}` of {spec.backbone.name}, trained by xalign; `xalign.json` says on what and how."
+        )
+    if spec.alignment is None:
+        return f"The backbone `{spec.backbone.model}`, saved by xalign."
+    rows = f", at most {spec.alignment.limit} rows per language and corpus" if spec.alignment.limit else ""
+    return (
+        f"The backbone `{spec.backbone.model}` with the alignment `{spec.alignment.label}`, fitted on "
+        f"{', '.join(spec.alignment.corpora)}{rows}. `xalign.json` has all parameters. The backbone's licence holds."
+    )

@@ -1,0 +1,122 @@
+"""Saved models: ordinary sentence-transformers directories with a card, whole, as a map alone, or without xalign."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xalign_models.backbones import loading
+from xalign_models.errors import ModelError
+from xalign_models.models.provenance import split, write_card
+from xalign_models.paths import atomic_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sentence_transformers import SentenceTransformer
+
+
+def save(
+    model: SentenceTransformer,
+    directory: str | Path,
+    training: dict[str, Any] | None = None,
+    files: Mapping[str, str] | None = None,
+    *,
+    adapter: bool = False,
+    standalone: bool = False,
+    lang: str | None = None,
+) -> None:
+    """Write a model as an ordinary sentence-transformers directory with our card in it.
+
+    A directory that is there is replaced as a whole, at the end.
+
+    Args:
+        model: From :func:`~xalign_models.models.building.build` or ``load``; for one that was trained
+            ``spec.backbone.tuned`` says how.
+        directory: Where to write.
+        training: What the weights were trained on and how, for the card; ``datasets`` names mteb's tasks.
+        files: More files, by name, such as a training's log.
+        adapter: Write the maps and a pointer to the backbone, without its weights.
+        standalone: Write stock modules only, so that sentence-transformers loads it where xalign is not installed.
+        lang: With ``standalone``: the language of all texts, where the alignment depends on it.
+
+    Raises:
+        ModelError: The model has no spec, or its maps cannot be written so.
+    """
+    from safetensors import SafetensorError
+    from sentence_transformers import SentenceTransformer
+
+    directory = Path(directory)
+    if getattr(model, "xalign_spec", None) is None:
+        raise ModelError("Only models that xalign made or loaded can be saved with their card; use save_pretrained.")
+    if adapter and standalone:
+        raise ModelError("--adapter and --standalone exclude each other: one needs xalign to load, the other does not.")
+    chosen = _with_pointer(model) if adapter else _without_xalign(model, lang) if standalone else model
+    try:
+        with atomic_directory(directory) as temporary:
+            with loading.quiet():
+                SentenceTransformer.save_pretrained(chosen, str(temporary), create_model_card=False)
+            for name, content in (files or {}).items():
+                (temporary / name).write_text(content, encoding="utf-8")
+            write_card(chosen, temporary, training=training, called=directory.resolve().name)
+            for path in temporary.rglob("*"):
+                path.chmod(0o755 if path.is_dir() else 0o644)
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(f"Cannot write {directory}: {reason}; make room or choose another directory.") from None
+
+
+def _with_pointer(model: SentenceTransformer) -> SentenceTransformer:
+    """The same model, whose backbone is saved as a pointer."""
+    from xalign_models.backbones.pointer import Pointer
+
+    modules, start, _ = split(model)
+    spec = model.xalign_spec.backbone
+    if _is_of_this_machine(spec.model):
+        raise ModelError(
+            f"--adapter needs a backbone that others have too; {spec.model} is a directory of this machine."
+        )
+    return _copied(model, [Pointer(spec, modules[:start]), *modules[start:]])
+
+
+def _is_of_this_machine(model: str) -> bool:
+    return Path(model).is_dir()
+
+
+def _without_xalign(model: SentenceTransformer, lang: str | None) -> SentenceTransformer:
+    """The same model of stock modules: the map becomes a dense layer."""
+    import torch
+    from sentence_transformers.base.modules.dense import Dense
+    from sentence_transformers.sentence_transformer.modules import Transformer
+
+    modules, start, aligned = split(model)
+    first = modules[0]
+    by_language = bool(getattr(first, "prompts", None)) or not getattr(first, "pool_special_tokens", True)
+    if not isinstance(first, Transformer) or by_language:
+        raise ModelError(
+            f"--standalone: {type(first).__name__} does what no stock module does; save it with --adapter."
+        )
+    stock = Transformer.__new__(Transformer)
+    stock.__dict__ = {**first.__dict__}
+    tail = modules[start:]
+    if aligned is not None:
+        weight, shift = aligned.folded(lang)
+        dense = Dense(aligned.dim, aligned.dim, bias=True, activation_function=torch.nn.Identity())
+        dense.linear.weight.data, dense.linear.bias.data = weight.T.contiguous().float(), shift.float()
+        tail = [dense if module is aligned else module for module in tail]
+    return _copied(model, [stock, *modules[1:start], *tail])
+
+
+def _copied(model: SentenceTransformer, modules: list[Any]) -> SentenceTransformer:
+    from sentence_transformers import SentenceTransformer
+
+    from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
+
+    copied = SentenceTransformer(
+        modules=modules,
+        prompts=model.prompts,
+        default_prompt_name=model.default_prompt_name,
+        similarity_fn_name=model.similarity_fn_name,
+        device=str(model.device),
+    )
+    return AlignedSentenceTransformer.adopt(copied, model.xalign_spec, model.xalign_claims)

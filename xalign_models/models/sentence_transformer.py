@@ -1,0 +1,43 @@
+"""A SentenceTransformer that knows its spec, and writes it with its weights however it is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self, cast
+
+from sentence_transformers import SentenceTransformer
+
+from xalign_models.models.provenance import write_card
+from xalign_models.specs import ModelSpec
+
+
+class AlignedSentenceTransformer(SentenceTransformer):
+    """sentence-transformers' own class with provenance: ``save_pretrained`` and ``push_to_hub`` keep the card.
+
+    Attributes:
+        xalign_spec: The backbone and the alignment; None for a directory without a card.
+        xalign_claims: What the card says beside the spec, e.g. how the weights were trained.
+    """
+
+    xalign_spec: ModelSpec | None
+    xalign_claims: Mapping[str, Any]
+
+    @classmethod
+    def adopt(cls, model: SentenceTransformer, spec: ModelSpec | None, claims: Mapping[str, Any] | None = None) -> Self:
+        """The same model, modules and all, as one of ours (in place: nothing is loaded again)."""
+        model.__class__ = cls
+        model.xalign_spec, model.xalign_claims = spec, dict(claims or {})
+        return cast(Self, model)
+
+    def save_pretrained(self, path: str, *args: Any, create_model_card: bool = True, **kwargs: Any) -> None:
+        """Write the directory as sentence-transformers does, with our model card and ``xalign.json`` in it.
+
+        Args:
+            path: Directory; made if it is not there.
+            *args: sentence-transformers' own.
+            create_model_card: Write README.md.
+            **kwargs: sentence-transformers' own.
+        """
+        super().save_pretrained(path, *args, create_model_card=False, **kwargs)
+        write_card(self, Path(path), readme=create_model_card)
