@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -157,7 +157,7 @@ def derive(imported: Imported, metadata: Iterable[Mapping[str, Any]], kinds: Map
     for entry in metadata:
         known = merged[entry["name"]]
         known.update({key: value for key, value in entry.items() if value is not None and key not in known})
-    models = {name: _model(name, merged[name], tasks) for name in names}
+    models = {name: describe(name, merged[name], tasks) for name in names}
     several = [codes for entry in merged.values() if len(codes := _languages(entry)) >= SEVERAL]
     named = Counter(code for codes in several for code in {code[:3] for code in codes})
     return Atlas(models, tuple(columns), dict(sorted(named.items())), len(several), SOURCE)
@@ -171,7 +171,9 @@ def _languages(entry: Mapping[str, Any]) -> set[str]:
     return {code for text in codes if (code := language_code(text))}
 
 
-def _model(name: str, entry: Mapping[str, Any], tasks: set[str]) -> PublishedModel:
+def describe(name: str, entry: Mapping[str, Any], tasks: Collection[str]) -> PublishedModel:
+    """A model by its entry in mteb's registry, which may lack anything; ``tasks`` are those of the table."""
+
     def whole(key: str) -> int | None:
         value = entry.get(key)
         return int(value) if isinstance(value, int | float) and 0 < value < math.inf else None
@@ -186,7 +188,7 @@ def _model(name: str, entry: Mapping[str, Any], tasks: set[str]) -> PublishedMod
         licence=entry.get("license"),
         open_weights=entry.get("open_weights"),
         languages=len(_languages(entry)),
-        trained_on=None if declared is None else tuple(sorted(tasks & {*declared})),
+        trained_on=None if declared is None else tuple(sorted({*tasks} & {*declared})),
     )
 
 

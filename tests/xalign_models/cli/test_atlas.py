@@ -1,4 +1,4 @@
-"""``xalign import mteb-results``: a report, the same as JSON, and results that our own commands read."""
+"""``xalign import mteb-results`` and ``xalign choose``: reports, the same as JSON, and errors of one line."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from xalign_models.cli.app import app
-from xalign_models.cli.atlas import add_to
-from xalign_models.errors import ResultsError
-
-if not any(group.name == "import" for group in app.registered_groups):
-    add_to(app)
+from xalign_models.errors import ResultsError, XAlignError
 
 
 def xalign(*arguments: object):
@@ -52,3 +48,39 @@ def test_a_wrong_path_is_one_error(tmp_path):
     result = xalign("import", "mteb-results", tmp_path / "nowhere")
     assert isinstance(result.exception, ResultsError)
     assert "nowhere" in str(result.exception)
+
+
+def test_choose_prints_ties_evidence_and_guesses():
+    result = xalign("choose", "--languages", "de,nb", "--task", "bitext", "--max-params", "600M", "--license", "mit")
+    assert result.exit_code == 0
+    assert "cannot be told from the first (*)." in result.stdout
+    assert "NorwegianCourtsBitextMining@" in result.stdout
+
+
+def test_choose_as_json_has_all_models_and_their_limits():
+    arguments = ("--languages", "sw", "--max-params", "0.6B", "--license", "permissive", "--dim", "768", "--json")
+    report = json.loads(xalign("choose", *arguments).stdout)
+    assert report["wish"]["max_parameters"] == 600_000_000
+    assert len(report["candidates"]) > 20
+    for candidate in report["candidates"]:
+        assert candidate["low"] <= candidate["score"] <= candidate["high"]
+        assert candidate["about"]["parameters"] <= 600_000_000
+        assert candidate["about"]["dimension"] <= 768
+        assert candidate["about"]["licence"] in {"mit", "apache-2.0", "apache-2", "cc-by-4.0", "bsd-3-clause"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ((), "--languages"),
+        (("--languages", "sw", "--max-params", "big"), "--max-params big"),
+        (("--languages", "sw", "--task", "chat"), "--task chat"),
+        (("--languages", "sw", "--max-params", "1"), "--max-params"),
+        (("--languages", "sw", "--results", "nowhere"), "nowhere"),
+    ],
+)
+def test_a_wrong_wish_is_one_error(arguments, part, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    error = xalign("choose", *arguments).exception
+    assert isinstance(error, XAlignError)
+    assert part in str(error)

@@ -1,0 +1,121 @@
+"""Whether `xalign choose` chooses well: leave one task out, choose without it, look where the choice stands on it.
+
+``python -m benchmarks.choose_holdout`` prints a line per held-out task and the share of successes. A success: the best
+model of the held-out task is one that ``choose`` cannot tell from its first, among the models that were scored there.
+Tasks of the same text are held out together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from xalign_models.atlas import Atlas, load_atlas
+from xalign_models.atlas.choose import Wish, choose, task_scores
+from xalign_models.errors import XAlignError
+from xalign_models.languages import canonical
+
+SETS = (
+    "sw,te,yo", "de,fr,es", "hi,bn,ta", "zh,ja,ko", "ar,fa,ur", "ru,uk,pl", "fi,et,hu", "id,ms,tl", "vi,th,km",
+    "am,so,om", "ha,ig,yo", "zu,xh,sn", "ka,hy,az", "kk,ky,uz", "is,da,nb", "cy,ga,eu", "ro,el,bg", "he,tr,ar",
+    "gu,pa,mr", "sw",
+)  # fmt: skip
+SAME_TEXT = (
+    {"STS22", "STS22.v2"}, {"BUCC", "BUCC.v2"}, {"IN22ConvBitextMining", "IN22GenBitextMining"},
+    {"SIB200ClusteringS2S", "SIB200Classification"},
+)  # fmt: skip
+FEWEST = 10
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """A choice held against a task that it has not seen."""
+
+    languages: str
+    task: str
+    candidates: int
+    tied: int
+    success: bool
+    lost: float
+    better: float
+
+
+def held_out(atlas: Atlas, *, by_kind: bool) -> Iterator[HeldOut]:
+    """Each set of languages with each task that has at least half of them; ``by_kind`` asks for the task's kind."""
+    for codes in SETS:
+        languages = tuple(canonical(code) for code in codes.split(","))
+        done: set[str] = set()
+        for task in dict.fromkeys(column.task for column in atlas.columns):
+            group = next((tasks for tasks in SAME_TEXT if task in tasks), {task})
+            if task in done:
+                continue
+            done |= group
+            scored = [
+                (column, scores)
+                for column in atlas.columns
+                if column.task in group
+                and 2 * len({*languages} & {*column.languages}) >= len(languages)
+                and (scores := task_scores(column, languages)) is not None
+            ]
+            if not scored:
+                continue
+            column, scores = max(scored, key=lambda pair: np.isfinite(pair[1]).sum())
+            truth = {
+                model: score for model, score in zip(column.models, scores.tolist(), strict=True) if score == score
+            }
+            try:
+                choice = choose(atlas, Wish(languages, column.kind if by_kind else None), without=sorted(group))
+            except XAlignError:
+                continue
+            ranked = [candidate for candidate in choice.candidates if candidate.model in truth]
+            if len(ranked) < FEWEST or not ranked[0].tied:  # nobody who is tied with the first was scored there
+                continue
+            first, best = ranked[0], max(ranked, key=lambda candidate: truth[candidate.model])
+            yield HeldOut(
+                codes, column.label, len(ranked), sum(candidate.tied for candidate in ranked), best.tied,
+                logistic(truth[best.model]) - logistic(truth[first.model]),
+                float(np.mean([truth[candidate.model] > truth[first.model] for candidate in ranked])),
+            )  # fmt: skip
+
+
+def logistic(value: float) -> float:
+    return float(1 / (1 + np.exp(-value)))
+
+
+def summary(rows: list[HeldOut]) -> dict[str, float]:
+    """The figures of a run: cases, share of successes, and medians of what else matters."""
+    return {
+        "cases": len(rows),
+        "success": float(np.mean([row.success for row in rows])),
+        "tied": float(np.median([row.tied for row in rows])),
+        "candidates": float(np.median([row.candidates for row in rows])),
+        "points_lost": 100 * float(np.median([row.lost for row in rows])),
+        "better_share": float(np.median([row.better for row in rows])),
+        "by_chance": float(np.mean([row.tied / row.candidates for row in rows])),
+    }
+
+
+def main() -> None:
+    atlas = load_atlas()
+    for by_kind in (True, False):
+        rows = list(held_out(atlas, by_kind=by_kind))
+        for row in rows if by_kind else ():
+            print(
+                f"{row.languages:10s} {row.task:40s} {'yes' if row.success else 'no ':3s} tied {row.tied:3d} of "
+                f"{row.candidates:3d}, {100 * row.lost:5.1f} points below the best"
+            )
+        found = summary(rows)
+        print(
+            f"\n{'the kind of the held-out task asked for' if by_kind else 'no kind asked for'}: "
+            f"the best of the held-out task is tied with the first in {found['success']:.1%} of {found['cases']} cases "
+            f"({len(SETS)} sets of languages);\n"
+            f"median tie group {found['tied']:.0f} of {found['candidates']:.0f} models (a random model is in it with "
+            f"{found['by_chance']:.0%});\nthe first is {found['points_lost']:.1f} points below the best, and "
+            f"{found['better_share']:.1%} of the models are better (medians)"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Measured results stand beside published ones where they are the same thing, and apart where they are not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xalign_models.atlas.derive import columns_of
+from xalign_models.atlas.imported import read_public
+from xalign_models.atlas.measured import with_measured
+from xalign_models.atlas.table import Atlas
+
+PAIRS = {"deu_Latn-eng_Latn": 0.9, "fra_Latn-eng_Latn": 0.7}
+
+
+def published(write_result, tmp_path) -> Atlas:
+    write_result("org/model", PAIRS)
+    atlas = Atlas({}, tuple(columns_of(read_public(tmp_path).results, {"NTREXBitextMining": "bitext"})), {}, 0, {})
+    (tmp_path / "results").rename(tmp_path / "published")
+    return atlas
+
+
+def test_the_same_text_and_metric_share_a_column(write_result, tmp_path):
+    atlas = published(write_result, tmp_path)
+    write_result("xalign/lsar__e5", {"deu_Latn-eng_Latn": 0.8})
+    (column,) = with_measured(atlas, tmp_path).columns
+    assert column.models == ("org/model", "xalign/lsar__e5")
+    german, french = (column.languages.index(code) for code in ("deu-Latn", "fra-Latn"))
+    assert column.scores[:, german, 2].tolist() == [0.9, 0.8]
+    assert np.isnan(column.scores[1, french]).all()
+    assert np.isnan(column.scores[1, column.languages.index("eng-Latn")]).all()  # its mean is of fewer languages
+
+
+def test_another_metric_or_text_has_a_column_of_its_own(write_result, tmp_path):
+    atlas = published(write_result, tmp_path)
+    write_result("xalign/a__e5", PAIRS, metric="precision_at_1")
+    write_result("xalign/b__e5", PAIRS, text="d2")
+    columns = with_measured(atlas, tmp_path).columns
+    assert [(column.metric, column.dataset_revision, column.measured) for column in columns] == [
+        ("f1", "d1", False), ("precision_at_1", "d1", True), ("f1", "d2", True),
+    ]  # fmt: skip
+
+
+def test_a_published_model_keeps_its_published_scores(write_result, tmp_path):
+    atlas = published(write_result, tmp_path)
+    write_result("org/model", dict.fromkeys(PAIRS, 0.1))
+    (column,) = with_measured(atlas, tmp_path).columns
+    assert column.models == ("org/model",)
+    assert np.nanmax(column.scores) == 0.9

@@ -1,0 +1,80 @@
+"""The user's own results beside the published ones: in the same column where text, split and metric are the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xalign_models.atlas.derive import columns_of, describe
+from xalign_models.atlas.imported import PublicResult, read_public
+from xalign_models.atlas.table import Atlas, Column
+
+_KINDS = {
+    "precision_at_1": "bitext", "f1": "bitext", "ndcg_at_10": "retrieval", "map": "retrieval",
+    "cosine_spearman": "sts", "accuracy": "classification", "v_measure": "classification",
+}  # fmt: skip
+
+
+def with_measured(atlas: Atlas, root: Path) -> Atlas:
+    """The atlas with the results below a root.
+
+    A measured model joins a published column where task, revision of the text, split, metric and the number of subsets
+    behind each mean agree; otherwise it stands in a column of its own.
+
+    Raises:
+        ResultsError: There are no results.
+    """
+    results = read_public(root).results
+    kinds = {result.task: _KINDS[result.metric] for result in results if result.metric in _KINDS}
+    kinds |= {column.task: column.kind for column in atlas.columns}
+    tasks = {column.task for column in atlas.columns}
+    published = {_key(column): place for place, column in enumerate(atlas.columns)}
+    columns = list(atlas.columns)
+    for column in columns_of(results, kinds, measured=True):
+        place = published.get(_key(column))
+        if place is None:
+            columns.append(column)
+        else:
+            columns[place] = join(columns[place], column)
+    models = {result.model: describe(result.model, _metadata(root, result), tasks) for result in results}
+    return replace(atlas, columns=tuple(columns), models={**models, **atlas.models})
+
+
+def _key(column: Column) -> tuple[str, ...]:
+    return column.task, column.dataset_revision, column.split, column.metric
+
+
+def join(published: Column, measured: Column) -> Column:
+    """The published column with the measured models that it does not have; only cells of as many subsets count."""
+    new = [row for row, model in enumerate(measured.models) if model not in published.row]
+    scores = np.full((len(new), len(published.languages), measured.scores.shape[2]), np.nan)
+    for place, language in enumerate(published.languages):
+        if language in measured.languages:
+            own = measured.languages.index(language)
+            same = published.counts[place] == measured.counts[own]
+            scores[:, place] = np.where(same, measured.scores[new, own], np.nan)
+
+    def both(name: str) -> tuple[str, ...]:
+        return (*getattr(published, name), *(getattr(measured, name)[row] for row in new))
+
+    return replace(
+        published,
+        models=both("models"),
+        revisions=both("revisions"),
+        versions=both("versions"),
+        scores=np.concatenate([published.scores, scores]),
+    )
+
+
+def _metadata(root: Path, result: PublicResult) -> dict[str, Any]:
+    folder = root / "results" if (root / "results").is_dir() else root
+    path = folder / result.model.replace("/", "__", 1) / result.revision / "model_meta.json"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

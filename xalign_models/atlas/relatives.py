@@ -1,0 +1,38 @@
+"""The nearest language that has scores, by family and script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xalign_models.errors import AssetError, LanguageError
+from xalign_models.typology import family
+
+
+def nearest(language: str, known: Sequence[str]) -> str | None:
+    """The language of ``known`` that is likeliest to fare as ``language`` does: a guess.
+
+    The same language in another script comes first, then the same family and script, the same family, the same script.
+    Where several are as near, the first counts. Without URIEL's families the script decides.
+
+    Returns:
+        None if nothing is shared.
+    """
+    own = _family(language)
+
+    def closeness(other: str) -> int:
+        script = other[4:] == language[4:]
+        if other[:3] == language[:3]:
+            return 4
+        if own is not None and own == _family(other):
+            return 3 if script else 2
+        return 1 if script and language[4:] != "Latn" else 0
+
+    best = max(known, key=closeness, default=None)
+    return best if best is not None and closeness(best) else None
+
+
+def _family(language: str) -> str | None:
+    try:
+        return family(language)
+    except (LanguageError, AssetError):
+        return None

@@ -1,0 +1,225 @@
+"""How even a model's languages are: alignment read off published scores, with languages as the units of chance.
+
+Formulas are in ``docs/atlas.md``. All values are differences or means of scores between -1 and 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from xalign_models.atlas.table import KINDS, Atlas, Column, Floats
+
+DRAWS = 1000
+"""Bootstrap samples of languages, or of models, behind an interval."""
+INTERVAL = (0.025, 0.975)
+ENGLISH = "eng-Latn"
+STATISTICS = (
+    "level", "english_centricity", "asymmetry", "gap", "spread", "script_spread", "worst_tenth", "evenness",
+    "low_resource_gap",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """A column's scores by language other than English, of the models that have all of them.
+
+    Attributes:
+        models: Names, one per row.
+        languages: Canonical codes, one per column.
+        level: (models, languages) mean of both directions with English; of one language alone where the column has no
+            pairs with English.
+        centricity: Level less the mean of both directions with the other languages; NaN where there are none.
+        asymmetry: English into the language less the language into English; NaN where a pair has no direction.
+        gap: Mean of the same-language scores of the language and of English, less the level; NaN without them.
+        low_resource: (languages,) whether few multilingual models name the language.
+    """
+
+    models: tuple[str, ...]
+    languages: tuple[str, ...]
+    level: Floats
+    centricity: Floats
+    asymmetry: Floats
+    gap: Floats
+    low_resource: npt.NDArray[np.bool_]
+
+    @property
+    def scripts(self) -> npt.NDArray[np.str_]:
+        """(languages,) the script of each language, four letters."""
+        return np.array([language.split("-")[1] for language in self.languages])
+
+
+def levels(atlas: Atlas, column: Column) -> Levels:
+    """Scores by language of the models that have every language of the column."""
+    places = [place for place, language in enumerate(column.languages) if language != ENGLISH]
+    same, into, leaving = (column.scores[:, :, KINDS.index(kind)] for kind in ("same", "english_into", "english_from"))
+    paired = [place for place in places if column.counts[place, 1:3].any()]
+    chosen = paired or [place for place in places if column.counts[place, KINDS.index("same")] > 0]
+    level = (column.mean("english_into", "english_from") if paired else same)[:, chosen]
+    rows = np.flatnonzero(np.isfinite(level).all(axis=1))
+    level = level[rows]
+    picked = np.ix_(rows, np.array(chosen, dtype=np.intp))
+    nothing = np.full_like(level, np.nan)
+    gap = nothing
+    if paired and ENGLISH in column.languages:
+        gap = (same[picked] + same[rows, column.languages.index(ENGLISH)][:, None]) / 2 - level
+    return Levels(
+        models=tuple(column.models[row] for row in rows),
+        languages=tuple(column.languages[place] for place in chosen),
+        level=level,
+        centricity=level - column.mean("other_into", "other_from")[picked] if paired else nothing,
+        asymmetry=nothing if column.kind == "sts" or not paired else into[picked] - leaving[picked],
+        gap=gap,
+        low_resource=np.array([atlas.low_resource(column.languages[place]) for place in chosen]),
+    )
+
+
+def summarise(of: Levels, sample: npt.NDArray[np.int64] | None = None) -> dict[str, Floats]:
+    """Each statistic (models,) over all languages, or over a sample of them (indices, with repetition)."""
+    chosen = np.arange(len(of.languages)) if sample is None else sample
+    level, low, scripts = of.level[:, chosen], of.low_resource[chosen], of.scripts[chosen]
+    tenth = max(1, round(len(chosen) / 10))
+    mean, worst = level.mean(axis=1), np.sort(level, axis=1)[:, :tenth].mean(axis=1)
+    by_script = np.stack([level[:, scripts == script].mean(axis=1) for script in np.unique(scripts)])
+    named, rare = level[:, ~low], level[:, low]
+    told_apart = rare.size and named.size
+    return {
+        "level": mean,
+        "english_centricity": _mean(of.centricity[:, chosen]),
+        "asymmetry": _mean(of.asymmetry[:, chosen]),
+        "gap": _mean(of.gap[:, chosen]),
+        "spread": level.std(axis=1),
+        "script_spread": by_script.std(axis=0),
+        "worst_tenth": worst,
+        "evenness": np.where(mean > 0, worst / np.where(mean > 0, mean, 1), np.nan),
+        "low_resource_gap": named.mean(axis=1) - rare.mean(axis=1) if told_apart else np.full(len(of.models), np.nan),
+    }
+
+
+def _mean(values: Floats) -> Floats:
+    """Mean (models,) over the languages that the column can say it of; NaN where a model lacks one of them."""
+    sayable = ~np.isnan(values).all(axis=0)
+    return values[:, sayable].mean(axis=1) if sayable.any() else np.full(len(values), np.nan)
+
+
+def with_intervals(of: Levels, *, draws: int = DRAWS, seed: int = 0) -> dict[str, tuple[Floats, Floats, Floats]]:
+    """Each statistic (models,) with the ends of its 95% interval; languages are resampled with replacement."""
+    rng = np.random.default_rng(seed)
+    samples = [summarise(of, rng.integers(0, len(of.languages), len(of.languages))) for _ in range(draws)]
+    result = {}
+    for name, value in summarise(of).items():
+        low, high = _quantiles(np.stack([sample[name] for sample in samples]))
+        result[name] = (value, low, high)
+    return result
+
+
+def _quantiles(draws: Floats) -> tuple[Floats, Floats]:
+    """The 95% interval of each column; NaN where any draw is missing in all rows."""
+    low, high = np.full(draws.shape[1:], np.nan), np.full(draws.shape[1:], np.nan)
+    known = np.isfinite(draws).any(axis=0)
+    low[known], high[known] = np.nanquantile(draws[:, known], INTERVAL, axis=0)
+    return low, high
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A model's place among others.
+
+    Attributes:
+        model: Its name.
+        mean: Its mean over languages.
+        rank: 1 is the best.
+        lowest: Best rank that chance allows, at 95%.
+        highest: Worst rank that chance allows, at 95%.
+        group: Models of one group cannot be told from the group's first; the best group is 1.
+    """
+
+    model: str
+    mean: float
+    rank: int
+    lowest: int
+    highest: int
+    group: int
+
+
+def rank_groups(models: Sequence[str], level: Floats, *, draws: int = DRAWS, seed: int = 0) -> list[Ranked]:
+    """Rank models by their mean over languages, and group those that chance could have ordered otherwise.
+
+    A group begins with the best model that is not yet in one; a model joins while the 95% interval of its paired
+    difference to that first model contains 0.
+
+    Args:
+        models: Names (models,).
+        level: Scores (models, languages), without gaps.
+        draws: Bootstrap samples of languages.
+        seed: Of the samples.
+    """
+    count = level.shape[1]
+    order = np.argsort(-level.mean(axis=1), kind="stable")
+    weights = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=draws) / count
+    means = weights @ level[order].T
+    ranks = (-means).argsort(axis=1, kind="stable").argsort(axis=1, kind="stable") + 1
+    lowest, highest = np.quantile(ranks, INTERVAL, axis=0, method="nearest")
+    result: list[Ranked] = []
+    group, first = 0, 0
+    for place, row in enumerate(order):
+        if not group or np.quantile(means[:, first] - means[:, place], INTERVAL[0]) > 0:
+            group, first = group + 1, place
+        mean = float(level[row].mean())
+        result.append(Ranked(models[row], mean, place + 1, int(lowest[place]), int(highest[place]), group))
+    return result
+
+
+@dataclass(frozen=True)
+class Association:
+    """Spearman's rank correlation over models with its 95% interval; models are resampled with replacement."""
+
+    rho: float
+    low: float
+    high: float
+    models: int
+
+
+def association(x: Floats, y: Floats, *, draws: int = DRAWS, seed: int = 0) -> Association | None:
+    """How two properties of models go together; None of fewer than five models that have both."""
+    known = np.isfinite(x) & np.isfinite(y)
+    x, y = x[known], y[known]
+    if len(x) < 5:
+        return None
+    rng = np.random.default_rng(seed)
+    samples = np.array([_spearman(x[sample], y[sample]) for sample in rng.integers(0, len(x), (draws, len(x)))])
+    low, high = np.nanquantile(samples, INTERVAL)
+    return Association(float(_spearman(x, y)), float(low), float(high), len(x))
+
+
+def _spearman(x: Floats, y: Floats) -> float:
+    from scipy.stats import rankdata
+
+    a, b = rankdata(x), rankdata(y)
+    a, b = a - a.mean(), b - b.mean()
+    scale = np.sqrt((a @ a) * (b @ b))
+    return float(a @ b / scale) if scale else float("nan")
+
+
+PROPERTIES: Mapping[str, Callable[[Atlas, str], float]] = {
+    "parameters": lambda atlas, model: _number(atlas.models[model].parameters),
+    "dimension": lambda atlas, model: _number(atlas.models[model].dimension),
+    "release_year": lambda atlas, model: _year(atlas.models[model].release_date),
+    "languages": lambda atlas, model: _number(atlas.models[model].languages or None),
+}
+"""What evenness is held against, by model; NaN where the registry does not say."""
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else float(value)
+
+
+def _year(date: str | None) -> float:
+    """``2024-07-01`` -> about 2024.5; a month is a twelfth."""
+    if not date:
+        return float("nan")
+    year, month, *_ = [*map(int, date.split("-")), 1]
+    return year + (month - 1) / 12
