@@ -1,6 +1,7 @@
 """Analyses: what tables and figures show that one score cannot. One analysis, one file."""
 
 from tasks.analyses import (
+    atlas,
     deviation,
     isomorphism,
     linear_mapping,
@@ -35,6 +36,7 @@ _ALL: tuple[Analysis, ...] = (  # each: Analysis("name", "What it shows.", modul
     Analysis("selection", "Whether LiRA's actor picks a reference among corruptions of it.", selection.analyse),
     Analysis("mgsm", "Accuracy of models that write on MGSM.", reasoning.analyse_mgsm),
     Analysis("x-csqa", "Accuracy of models that write on X-CSQA.", reasoning.analyse_xcsqa),
+    Analysis("atlas", "How even the languages of published models are, by mteb's public results.", atlas.analyse),
     Analysis("scatter", "A multilingual pool in the plane (PCA, t-SNE), before and after.", scatter.analyse),
 )
 ANALYSES: dict[str, Analysis] = {one.name: one for one in _ALL}

@@ -16,6 +16,8 @@ from xalign_models.atlas.table import KINDS, Atlas, Column, Floats
 DRAWS = 1000
 """Bootstrap samples of languages, or of models, behind an interval."""
 INTERVAL = (0.025, 0.975)
+MULTILINGUAL = 0.5
+"""A model at or above this level on a task is called multilingual there; below, evenness is evenness of failure."""
 ENGLISH = "eng-Latn"
 STATISTICS = (
     "level", "english_centricity", "asymmetry", "gap", "spread", "script_spread", "worst_tenth", "evenness",
@@ -83,7 +85,8 @@ def summarise(of: Levels, sample: npt.NDArray[np.int64] | None = None) -> dict[s
     level, low, scripts = of.level[:, chosen], of.low_resource[chosen], of.scripts[chosen]
     tenth = max(1, round(len(chosen) / 10))
     mean, worst = level.mean(axis=1), np.sort(level, axis=1)[:, :tenth].mean(axis=1)
-    by_script = np.stack([level[:, scripts == script].mean(axis=1) for script in np.unique(scripts)])
+    membership = (scripts[:, None] == np.unique(scripts)).astype(np.float64)
+    by_script = level @ (membership / membership.sum(axis=0))
     named, rare = level[:, ~low], level[:, low]
     told_apart = rare.size and named.size
     return {
@@ -92,7 +95,7 @@ def summarise(of: Levels, sample: npt.NDArray[np.int64] | None = None) -> dict[s
         "asymmetry": _mean(of.asymmetry[:, chosen]),
         "gap": _mean(of.gap[:, chosen]),
         "spread": level.std(axis=1),
-        "script_spread": by_script.std(axis=0),
+        "script_spread": by_script.std(axis=1),
         "worst_tenth": worst,
         "evenness": np.where(mean > 0, worst / np.where(mean > 0, mean, 1), np.nan),
         "low_resource_gap": named.mean(axis=1) - rare.mean(axis=1) if told_apart else np.full(len(of.models), np.nan),
@@ -118,9 +121,10 @@ def with_intervals(of: Levels, *, draws: int = DRAWS, seed: int = 0) -> dict[str
 
 def _quantiles(draws: Floats) -> tuple[Floats, Floats]:
     """The 95% interval of each column; NaN where any draw is missing in all rows."""
-    low, high = np.full(draws.shape[1:], np.nan), np.full(draws.shape[1:], np.nan)
+    low, high = np.full((2, *draws.shape[1:]), np.nan)
     known = np.isfinite(draws).any(axis=0)
-    low[known], high[known] = np.nanquantile(draws[:, known], INTERVAL, axis=0)
+    if known.any():
+        low[known], high[known] = np.nanquantile(draws[:, known], INTERVAL, axis=0)
     return low, high
 
 
@@ -190,18 +194,18 @@ def association(x: Floats, y: Floats, *, draws: int = DRAWS, seed: int = 0) -> A
     if len(x) < 5:
         return None
     rng = np.random.default_rng(seed)
-    samples = np.array([_spearman(x[sample], y[sample]) for sample in rng.integers(0, len(x), (draws, len(x)))])
-    low, high = np.nanquantile(samples, INTERVAL)
-    return Association(float(_spearman(x, y)), float(low), float(high), len(x))
+    sample = rng.integers(0, len(x), (draws, len(x)))
+    low, high = np.nanquantile(_spearman(x[sample], y[sample]), INTERVAL)
+    return Association(float(_spearman(x[None], y[None])[0]), float(low), float(high), len(x))
 
 
-def _spearman(x: Floats, y: Floats) -> float:
+def _spearman(x: Floats, y: Floats) -> Floats:
+    """Rank correlation of each row (draws,); NaN where a row has one value alone."""
     from scipy.stats import rankdata
 
-    a, b = rankdata(x), rankdata(y)
-    a, b = a - a.mean(), b - b.mean()
-    scale = np.sqrt((a @ a) * (b @ b))
-    return float(a @ b / scale) if scale else float("nan")
+    a, b = (ranks - ranks.mean(axis=1, keepdims=True) for ranks in (rankdata(x, axis=1), rankdata(y, axis=1)))
+    with np.errstate(invalid="ignore"):
+        return np.asarray((a * b).sum(axis=1) / np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1)))
 
 
 PROPERTIES: Mapping[str, Callable[[Atlas, str], float]] = {
@@ -223,3 +227,13 @@ def _year(date: str | None) -> float:
         return float("nan")
     year, month, *_ = [*map(int, date.split("-")), 1]
     return year + (month - 1) / 12
+
+
+def multilingual(of: Levels) -> npt.NDArray[np.bool_]:
+    """(models,) whether a model's level reaches ``MULTILINGUAL``."""
+    return np.asarray(of.level.mean(axis=1) >= MULTILINGUAL)
+
+
+def properties(atlas: Atlas, of: Levels, name: str) -> Floats:
+    """(models,) what the registry says, NaN where it says nothing."""
+    return np.array([PROPERTIES[name](atlas, model) for model in of.models])

@@ -1,0 +1,179 @@
+"""How even the languages of published models are: the packaged table of mteb's public results, read as statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.analyses.base import Findings, Request
+from xalign_models.atlas import Atlas, Column, load_atlas
+from xalign_models.atlas.statistics import (
+    MULTILINGUAL,
+    PROPERTIES,
+    STATISTICS,
+    Levels,
+    association,
+    levels,
+    multilingual,
+    properties,
+    rank_groups,
+    summarise,
+    with_intervals,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TASKS = (
+    "NTREXBitextMining",
+    "IN22GenBitextMining",
+    "BelebeleRetrieval",
+    "MLQARetrieval",
+    "STS17",
+    "SIB200ClusteringS2S",
+)
+LARGE = 1e9
+FEWEST = 10
+
+
+def analyse(request: Request) -> Findings:
+    """Statistics of evenness, how they go with size, dimension and date, rank groups, and findings.
+
+    Raises:
+        XAlignError: The families of languages cannot be had.
+    """
+    import pandas as pd
+
+    from tasks.analyses import atlas_figures
+
+    atlas = load_atlas()
+    columns = [(column, of) for column, of in _columns(atlas) if len(of.models) >= FEWEST]
+    frames = {
+        "findings": pd.DataFrame({"finding": findings().keys(), "value": findings().values()}),
+        "associations": pd.DataFrame(row for column, of in columns for row in _associations(atlas, column, of)),
+        "ranks": pd.DataFrame(
+            {"column": column.label, **vars(ranked)}
+            for column, of in columns
+            for ranked in rank_groups(of.models, of.level)
+        ),
+        "statistics": pd.concat([_statistics(column, of) for column, of in columns], ignore_index=True),
+    }
+    source = atlas.source
+    notes = (
+        f"Source: {source['address']} at {source['commit'][:7]} ({source['date']}, {source['licence']}).",
+        "A column is one task, one revision of its text and one metric; models of different columns are not compared.",
+        f"Only models with every language of a column count. Multilingual: a level of {MULTILINGUAL:.0%} or more.",
+        "Intervals of statistics resample languages, those of associations resample models; both are 95%.",
+    )
+    return Findings(frames, atlas_figures.draw(atlas), notes, {"public results": source["commit"]})
+
+
+def _columns(atlas: Atlas) -> Iterator[tuple[Column, Levels]]:
+    return ((column, levels(atlas, column)) for column in atlas.columns if column.task in TASKS)
+
+
+def _statistics(column: Column, of: Levels) -> pd.DataFrame:
+    import pandas as pd
+
+    parts = []
+    for name, (value, low, high) in with_intervals(of).items():
+        columns = {"statistic": name, "value": value, "low": low, "high": high}
+        parts.append(pd.DataFrame({"column": column.label, "model": of.models, **columns}))
+    return pd.concat(parts).dropna(subset="value")
+
+
+def _associations(atlas: Atlas, column: Column, of: Levels) -> Iterator[dict[str, object]]:
+    statistics = summarise(of)
+    for whom, chosen in (("all", np.full(len(of.models), True)), ("multilingual", multilingual(of))):
+        for name in STATISTICS:
+            for about in PROPERTIES:
+                found = association(properties(atlas, of, about)[chosen], statistics[name][chosen])
+                if found is not None:
+                    yield {"column": column.label, "models": whom, "statistic": name, "property": about} | {
+                        "rho": found.rho, "low": found.low, "high": found.high, "count": found.models
+                    }  # fmt: skip
+
+
+@cache
+def findings() -> dict[str, float]:
+    """The numbers behind the page's findings, by name: points, counts, rank correlations."""
+    atlas = load_atlas()
+    return {**_english(atlas), **_directions(atlas), **_size(atlas), **_rare(atlas), **_small(atlas), **_breadth(atlas)}
+
+
+def _english(atlas: Atlas) -> dict[str, float]:
+    """What is lost without English, on a text where every language is paired with every other."""
+    of = levels(atlas, atlas.column("IN22GenBitextMining"))
+    lost = 100 * summarise(of)["english_centricity"][multilingual(of)]
+    return {
+        "english.models": len(lost), "english.median": float(np.median(lost)), "english.least": float(lost.min()),
+        "english.most": float(lost.max()), "english.positive": int((lost > 0).sum()),
+    }  # fmt: skip
+
+
+def _directions(atlas: Atlas) -> dict[str, float]:
+    """English questions with passages in a language, less the opposite."""
+    of = levels(atlas, atlas.column("BelebeleRetrieval"))
+    gain = 100 * summarise(of)["asymmetry"][multilingual(of)]
+    return {
+        "directions.models": len(gain), "directions.median": float(np.median(gain)),
+        "directions.least": float(gain.min()), "directions.positive": int((gain > 0).sum()),
+    }  # fmt: skip
+
+
+def _size(atlas: Atlas) -> dict[str, float]:
+    """Whether the cross-lingual gap closes with size."""
+    of = levels(atlas, atlas.column("BelebeleRetrieval"))
+    chosen = multilingual(of)
+    size, gap = properties(atlas, of, "parameters")[chosen], 100 * summarise(of)["gap"][chosen]
+    return {
+        **_correlation("size", size, gap),
+        "size.large": float(np.median(gap[size >= LARGE])), "size.small": float(np.median(gap[size < LARGE])),
+        "size.large_models": int((size >= LARGE).sum()), "size.small_models": int((size < LARGE).sum()),
+    }  # fmt: skip
+
+
+def _rare(atlas: Atlas) -> dict[str, float]:
+    """What languages cost that few models name, and whether size helps."""
+    of = levels(atlas, atlas.column("NTREXBitextMining"))
+    chosen = multilingual(of)
+    gap = 100 * summarise(of)["low_resource_gap"][chosen]
+    return {
+        "rare.models": len(gap), "rare.languages": int(of.low_resource.sum()), "rare.median": float(np.median(gap)),
+        "rare.least": float(gap.min()), **_correlation("rare.size", properties(atlas, of, "parameters")[chosen], gap),
+        **_correlation("rare.date", properties(atlas, of, "release_year")[chosen], gap),
+    }  # fmt: skip
+
+
+def _small(atlas: Atlas, name: str = "intfloat/multilingual-e5-small") -> dict[str, float]:
+    """How a small model of 2023 stands among models fifty times its size."""
+    of = levels(atlas, atlas.column("NTREXBitextMining"))
+    size, level = properties(atlas, of, "parameters"), 100 * summarise(of)["level"]
+    own = level[of.models.index(name)]
+    large = level[size >= 7e9]
+    return {
+        "small.level": float(own), "small.large_models": len(large), "small.beaten": int((large < own).sum()),
+        "small.parameters": size[of.models.index(name)] / 1e6,
+    }  # fmt: skip
+
+
+def _breadth(atlas: Atlas) -> dict[str, float]:
+    """Whether evenness goes with the number of languages that a model names, or with its date or size."""
+    of = levels(atlas, atlas.column("NTREXBitextMining"))
+    chosen = multilingual(of)
+    evenness = summarise(of)["evenness"][chosen]
+    found: dict[str, float] = {}
+    for about in ("languages", "parameters", "release_year", "dimension"):
+        found |= _correlation(f"breadth.{about}", properties(atlas, of, about)[chosen], evenness)
+    return found
+
+
+def _correlation(name: str, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> dict[str, float]:
+    found = association(x, y)
+    if found is None:
+        return {}
+    return {f"{name}.rho": found.rho, f"{name}.low": found.low, f"{name}.high": found.high, f"{name}.n": found.models}
