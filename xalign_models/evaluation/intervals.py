@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xalign_models.evaluation.items import Outcomes
+from xalign_models.evaluation.paired import holm, standard_error
 from xalign_models.evaluation.significance import ALPHA
 
 Z = 1.959964
@@ -39,8 +40,7 @@ def shares(outcomes: Outcomes, subsets: Collection[str]) -> npt.NDArray[np.float
 def half_width(gaps: npt.NDArray[np.float64]) -> float:
     """Half the width of the 95% interval of the sum of paired differences.
 
-    The normal limit of the bootstrap over sentences: the sum of n differences has the variance
-    ``n / (n - 1) * sum (g_i - mean g)^2``.
+    The normal limit of the bootstrap over sentences.
 
     Args:
         gaps: (n,) each sentence's share in the difference; see
@@ -49,8 +49,7 @@ def half_width(gaps: npt.NDArray[np.float64]) -> float:
     Returns:
         In the unit of ``gaps``; infinite for fewer than two sentences.
     """
-    n = len(gaps)
-    return Z * math.sqrt(n / (n - 1) * float(np.square(gaps - gaps.mean()).sum())) if n > 1 else math.inf
+    return Z * standard_error(gaps) if len(gaps) > 1 else math.inf
 
 
 def rank_intervals(shares: npt.NDArray[np.float64]) -> list[tuple[int, int]]:
@@ -75,12 +74,10 @@ def rank_intervals(shares: npt.NDArray[np.float64]) -> list[tuple[int, int]]:
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.where(np.abs(ahead) > 1e-12, np.abs(ahead) / np.sqrt(variances), 0.0)
     rows, columns = np.triu_indices(models, k=1)
-    p_values = np.array([math.erfc(value / math.sqrt(2)) for value in z[rows, columns]])
+    p_values = [math.erfc(value / math.sqrt(2)) for value in z[rows, columns]]
     sure = np.zeros((models, models), dtype=bool)
-    for position, index in enumerate(np.argsort(p_values, kind="stable")):
-        if p_values[index] * (len(p_values) - position) >= ALPHA:
-            break
-        sure[rows[index], columns[index]] = sure[columns[index], rows[index]] = True
+    sure[rows, columns] = np.array(holm(p_values)) < ALPHA
+    sure |= sure.T
     better = (sure & (ahead < 0)).sum(axis=1)
     worse = (sure & (ahead > 0)).sum(axis=1)
     return [(1 + int(above), models - int(below)) for above, below in zip(better, worse, strict=True)]

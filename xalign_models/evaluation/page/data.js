@@ -8,8 +8,8 @@ const MISSING = -32768;
 const cellOf = (row, column) => {
   const cell = DATA.cells[row][column];
   if (!cell) return null;
-  const [score, difference, low, high, flags, first, last, covered, of, run, data] = cell;
-  return { score, difference, low, high, flags, first, last, covered, of, run, data };
+  const [score, difference, low, high, flags, first, last, covered, of, model, machine, data, minutes] = cell;
+  return { score, difference, low, high, flags, first, last, covered, of, model: DATA.models[model], machine: DATA.machines[machine], data, minutes };
 };
 const system = (row) => row.label.split(" (")[0];
 const points = (value) => (value === null || value === undefined ? "" : (value > 0 ? "+" : value < 0 ? "\u2212" : "±") + Math.abs(value).toFixed(1));

@@ -12,16 +12,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from langcodes import Language
 
 from xalign_models import __version__
-from xalign_models.assets import CARD
 from xalign_models.evaluation.board import Board, Cell
 from xalign_models.evaluation.leaderboard import DIRECTIONS, by_language, leaderboard
-from xalign_models.evaluation.results import Results, TaskScores, language_pairs, read_published
+from xalign_models.evaluation.results import META, Results, TaskScores, language_pairs, read_published
 
 MISSING = -32768
 """A score that is not there, among 16-bit tenths of points."""
@@ -73,7 +73,7 @@ def page_data(results: Results, describe: Mapping[str, Mapping[str, Any]] | None
     board = leaderboard(results)
     position = {row.name: index for index, row in enumerate(board.rows)}
     tasks = [task for task in results.tasks if any((name, task) in results.tables for name in position)]
-    values, runs = _Values(), _Runs()
+    values, sources = _Values(), _Sources()
     published = []
     for number, task in enumerate(tasks):
         tables = {position[name]: results.tables[name, task] for name in position if (name, task) in results.tables}
@@ -88,9 +88,10 @@ def page_data(results: Results, describe: Mapping[str, Mapping[str, Any]] | None
         "tasks": [{"name": task, **(describe or {}).get(task, {})} for task in tasks],
         "columns": [_column(column, tasks) for column in board.columns],
         "rows": [{"group": row.group, "label": row.label, "name": row.name} for row in board.rows],
-        "cells": [_cells(board, results, tasks, index, runs) for index in range(len(board.rows))],
-        "runs": runs.known,
-        "data": list(runs.revisions),
+        "cells": [_cells(board, results, tasks, index, sources) for index in range(len(board.rows))],
+        "models": [json.loads(model) for model in sources.models],
+        "machines": [json.loads(machine) for machine in sources.machines],
+        "data": list(sources.data),
         "legend": list(board.legend),
         "labels": [_label(label, several) for label in values.labels],
         "blocks": values.blocks,
@@ -108,50 +109,56 @@ def _directions(task: str) -> list[str]:
     return [f"{task} {direction}" for direction in DIRECTIONS.get(task, {})]
 
 
-@dataclass
-class _Runs:
-    """What made the results, each once: a folder of results, and a revision of a data set."""
+class _Sources:
+    """What made the results, each once: models with their revisions, machines with their versions, data revisions."""
 
-    known: list[dict[str, Any]] = field(default_factory=list)
-    folders: dict[str, int] = field(default_factory=dict)
-    revisions: dict[str, int] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.models: dict[str, int] = {}
+        self.machines: dict[str, int] = {}
+        self.data: dict[str, int] = {}
+        self._folders: dict[Path, tuple[str, dict[str, str]]] = {}
 
-    def of(self, table: TaskScores) -> tuple[int, int]:
-        """Indices of a result's run and of its data revision."""
-        key = str(table.folder)
-        if key not in self.folders:
-            self.folders[key] = len(self.known)
-            self.known.append(_provenance(table))
-        return self.folders[key], self.revisions.setdefault(str(table.dataset_revision), len(self.revisions))
+    def of(self, table: TaskScores) -> tuple[int, int, int, int]:
+        """A result's model, machine and data revision, by their indices, and its date in minutes since 1970."""
+        if table.folder not in self._folders:
+            self._folders[table.folder] = json.dumps(_model(table)), _machines(table.folder)
+        model, machines = self._folders[table.folder]
+        machine = machines.get(table.task, "{}")
+        return (
+            self.models.setdefault(model, len(self.models)),
+            self.machines.setdefault(machine, len(self.machines)),
+            self.data.setdefault(str(table.dataset_revision), len(self.data)),
+            round(table.date.timestamp() / 60),
+        )
 
 
-def _provenance(table: TaskScores) -> dict[str, Any]:
-    """A run's model revision, versions, hardware and date, and what is known of the model's size and speed."""
-    card, meta = (_read(table.folder / name) for name in (CARD, "model_meta.json"))
-    speed = card.get("speed")
+def _model(table: TaskScores) -> dict[str, Any]:
+    """A model's revision, and what its metadata say of its size, licence and source."""
+    meta = next(iter(_lines(table.folder / META)), {})
+    fields = {"parameters": "n_parameters", "dimensions": "embed_dim", "licence": "license", "reference": "reference"}
+    return {"revision": table.revision, **{name: meta.get(field) for name, field in fields.items()}}
+
+
+def _machines(folder: Path) -> dict[str, str]:
+    """By task, the hardware, the versions and the speed of its run, as JSON; of several runs, the last."""
+    fields = ("hardware", "version", "tokens_per_second", "fit_seconds")
     return {
-        "revision": table.revision,
-        "date": table.date.isoformat(timespec="minutes"),
-        "hardware": card.get("hardware"),
-        "versions": card.get("versions") or {},
-        "command": card.get("command"),
-        "parameters": meta.get("n_parameters"),
-        "dimensions": meta.get("embed_dim"),
-        "licence": meta.get("license"),
-        "reference": meta.get("reference"),
-        **(speed if isinstance(speed, dict) else {}),
+        str(entry.get("task")): json.dumps({field: entry.get(field) for field in fields})
+        for entry in _lines(folder / "run_settings.jsonl")
     }
 
 
-def _read(path: Any) -> dict[str, Any]:
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file of JSON, which may have one in each line; none if it is missing or damaged."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}
+        text = path.read_text(encoding="utf-8")
+        objects = [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else [json.loads(text)]
+    except (OSError, ValueError, RecursionError):
+        return []
+    return [one for one in objects if isinstance(one, dict)]
 
 
-def _cells(board: Board, results: Results, tasks: Sequence[str], index: int, runs: _Runs) -> list[Any]:
+def _cells(board: Board, results: Results, tasks: Sequence[str], index: int, sources: _Sources) -> list[Any]:
     """A row's cells, by column; 0 where there is none."""
     row = board.rows[index]
     cells: list[Any] = []
@@ -161,7 +168,7 @@ def _cells(board: Board, results: Results, tasks: Sequence[str], index: int, run
             cells.append(0)
         else:
             table = results.tables[row.name, tasks[_column(column, tasks)["task"]]]
-            cells.append([*_numbers(cell), *runs.of(table)])
+            cells.append([*_numbers(cell), *sources.of(table)])
     return cells
 
 

@@ -70,7 +70,7 @@ function Detail({ at, close, label, values }) {
   const [row, column] = at;
   const cells = (column < 0 ? DATA.columns.map((_, index) => index) : [column]).filter((index) => cellOf(row, index));
   const first = cells.length ? cellOf(row, cells[0]) : null;
-  const run = first && DATA.runs[first.run], task = DATA.tasks[DATA.columns[cells[0] ?? 0].task];
+  const task = DATA.tasks[DATA.columns[cells[0] ?? 0].task];
   const facts = !first ? [] : [
     ...(column < 0 ? [] : [
       ["Score, mean of all languages", `${percent(first.score)} %`],
@@ -82,11 +82,11 @@ function Detail({ at, close, label, values }) {
       ["Data revision", DATA.data[first.data]],
       ["Task", task.description || task.name],
     ]),
-    ["Model revision", run.revision], ["Date", run.date], ["Hardware", run.hardware],
-    ["Versions", Object.entries(run.versions).map(([name, version]) => `${name} ${version}`).join(", ")],
-    ["Parameters", run.parameters && run.parameters.toLocaleString("en")], ["Dimensions", run.dimensions], ["Licence", run.licence],
-    ["Tokens per second", run.tokens_per_second], ["Fit, seconds", run.fit_seconds],
-    ["Command", html`<code>${run.command || `xalign run -m ${DATA.rows[row].name}${column < 0 ? "" : ` -t ${task.name}`}`}</code>`],
+    ["Model revision", first.model.revision], ["Date", new Date(first.minutes * 60000).toISOString().slice(0, 16).replace("T", " ") + " UTC"], ["Hardware", first.machine.hardware],
+    ["Versions", Object.entries(first.machine.version || {}).filter(([, version]) => version).map(([name, version]) => `${name} ${version}`).join(", ")],
+    ["Parameters", first.model.parameters && first.model.parameters.toLocaleString("en")], ["Dimensions", first.model.dimensions], ["Licence", first.model.licence],
+    ["Tokens per second", first.machine.tokens_per_second], ["Fit, seconds", first.machine.fit_seconds],
+    ["Command", html`<code>xalign run -m ${DATA.rows[row].name}${column < 0 ? "" : ` -t ${task.name}`}</code>`],
   ];
   return html`<dialog ref=${dialog} onClose=${close} onClick=${(event) => event.target === dialog.current && dialog.current.close()}>
     <form method="dialog"><h2><bdi>${DATA.rows[row].name}</bdi>${column < 0 ? "" : html` · <bdi>${DATA.columns[column].name}</bdi>`}</h2><button autofocus>Close</button></form>
@@ -174,12 +174,14 @@ function PairsView({ rows, task, state, change, values }) {
 
 const COSTS = { parameters: "parameters", dimensions: "dimensions of the vector", tokens_per_second: "tokens per second, measured", fit_seconds: "seconds to fit, measured" };
 function TradeView({ rows, column, state, change }) {
-  const known = (cost) => rows.filter((row) => { const cell = cellOf(row, column); return cell && DATA.runs[cell.run][cost] > 0; });
+  // What a model costs on this task; what was not measured for it is its unaligned backbone's.
+  const costOf = (row, cost) => [row, baselineOf(row)].map((one) => (one < 0 ? null : cellOf(one, column))).map((cell) => cell && (cell.model[cost] || cell.machine[cost])).find((value) => value > 0);
+  const known = (cost) => rows.filter((row) => cellOf(row, column) && costOf(row, cost));
   const cost = known(state.cost).length ? state.cost : Object.keys(COSTS).find((one) => known(one).length);
   const choices = Object.entries(COSTS).map(([key, shown]) => [key, `${shown} (${known(key).length} models)`]);
   if (!cost) return html`<p>No model in this choice says how large or how fast it is.</p>`;
   const less = cost !== "tokens_per_second";
-  const spots = known(cost).map((row) => { const cell = cellOf(row, column); return { row, x: DATA.runs[cell.run][cost], y: cell.score }; });
+  const spots = known(cost).map((row) => { return { row, x: costOf(row, cost), y: cellOf(row, column).score }; });
   const frontier = [];
   for (const spot of [...spots].sort((a, b) => (less ? a.x - b.x : b.x - a.x) || b.y - a.y))
     if (!frontier.length || spot.y > frontier.at(-1).y) frontier.push(spot);

@@ -74,24 +74,25 @@ def test_a_study_has_its_own_before(put, tmp_path) -> None:
 
 
 def test_each_cell_says_where_it_comes_from(put, tmp_path) -> None:
-    folder = put(LSAR, "T", {"eng-Latn": 0.5}, revision="abc", data="text-1")
-    card = json.loads((folder / "xalign.json").read_text())
-    card |= {"hardware": "cpu x", "versions": {"mteb": "2"}, "speed": {"tokens_per_second": 12.5}}
-    (folder / "xalign.json").write_text(json.dumps(card))
+    folder = put(LSAR, "T", {"eng-Latn": 0.5}, revision="abc", data="text-1", date="2026-11-21T10:00:00+00:00")
+    settings = {"task": "T", "hardware": "cpu x", "version": {"mteb": "2"}, "tokens_per_second": 12.5}
+    (folder / "run_settings.jsonl").write_text(json.dumps({"task": "U"}) + "\n" + json.dumps(settings) + "\n")
     (folder / "model_meta.json").write_text(json.dumps({"name": LSAR, "n_parameters": 7, "embed_dim": 3}))
     data = page_data(read_results(tmp_path), {"T": {"domains": ["News"]}})
-    cell = data["cells"][0][0]
-    run = data["runs"][cell[-2]]
-    assert (run["revision"], run["hardware"], run["versions"]) == ("abc", "cpu x", {"mteb": "2"})
-    assert (run["parameters"], run["dimensions"], run["tokens_per_second"]) == (7, 3, 12.5)
-    assert data["data"][cell[-1]] == "text-1"
+    model, machine, text, minutes = data["cells"][0][0][-4:]
+    assert data["models"][model].items() >= {"revision": "abc", "parameters": 7, "dimensions": 3}.items()
+    assert data["machines"][machine]["hardware"] == "cpu x"
+    assert data["machines"][machine]["version"] == {"mteb": "2"}
+    assert data["machines"][machine]["tokens_per_second"] == 12.5
+    assert data["data"][text] == "text-1"
+    assert minutes * 60 == 1795255200
     assert data["tasks"] == [{"name": "T", "domains": ["News"]}]
 
 
-def test_damaged_cards_are_no_hindrance(put, tmp_path) -> None:
+@pytest.mark.parametrize("damage", ["", "[]", "{", '{"task": "T"}\n{'])
+def test_missing_and_damaged_settings_are_no_hindrance(put, tmp_path, damage: str) -> None:
     folder = put(LSAR, "T", {"eng-Latn": 0.5})
-    (folder / "model_meta.json").write_text("[]")
-    (folder / "xalign.json").write_text('{"name": "xalign/lsar__tiny", "speed": 3, "versions": null}')
-    run = page_data(read_results(tmp_path))["runs"][0]
-    assert run["versions"] == {}
-    assert run["parameters"] is None
+    (folder / "run_settings.jsonl").write_text(damage)
+    data = page_data(read_results(tmp_path))
+    assert data["machines"] == [{}]
+    assert data["models"][0]["parameters"] is None
