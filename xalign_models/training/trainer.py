@@ -112,6 +112,10 @@ class _Reader(transformers.TrainerCallback):
         control.should_evaluate = not every or state.global_step % every != 0
 
 
+def _state_of(checkpoint: Path) -> transformers.TrainerState:
+    return transformers.TrainerState.load_from_json(str(checkpoint / transformers.trainer.TRAINER_STATE_NAME))
+
+
 class Trainer(SentenceTransformerTrainer):
     """The trainer, whose checkpoints hold the trained weights alone, and which stops at a loss that is not finite.
 
@@ -190,6 +194,10 @@ class Trainer(SentenceTransformerTrainer):
             ModelError: The loss is not finite, or a checkpoint cannot be written; the last one is kept.
         """
         checkpoint = last_checkpoint(self._folder)
+        if checkpoint and (state := _state_of(checkpoint)).global_step >= state.max_steps > 0:
+            self._load_from_checkpoint(str(checkpoint))  # the trainer would take one step more within an epoch
+            self.model.eval()
+            return list(state.log_history)
         again = any(getattr(one, "is_activation_checkpointing", False) for one in self._inner.modules())
         with nullcontext() if again else onednn.Linear():  # activations are computed again in another thread
             self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)

@@ -226,3 +226,12 @@ def test_killed_after_the_last_step_nothing_is_trained_again(fit, seen):
     assert not seen
     assert len(log) == 10
     assert all(torch.equal(trained(again)[name], one) for name, one in trained(whole).items())
+
+
+def test_a_training_that_was_killed_after_its_last_checkpoint_takes_no_further_step(fit):
+    within_an_epoch = dataclasses.replace(QUICK, max_steps=2)
+    model, log = fit(config=within_an_epoch)
+    again, log_again = fit(config=within_an_epoch)  # the checkpoint of the last step is still there
+    assert [entry["step"] for entry in log_again] == [entry["step"] for entry in log]
+    for (name, one), other in zip(model.named_parameters(), again.parameters(), strict=True):
+        assert torch.equal(one, other), name

@@ -1,0 +1,191 @@
+"""Whatever is killed at any moment is completed by the same command, with the same outcome.
+
+``python -m tests.chaos --kills 200`` kills so often; the number here is small.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import random
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from tests.chaos.killing import Ended, Job, command, fresh, run
+from tests.xalign_models.training.lira.conftest import byte_tokenizer, lira_config, lira_text, make_writer, writer
+from tests.xalign_models.training.lusifer.conftest import checkpoints, english, write_config
+
+__all__ = [
+    "byte_tokenizer",
+    "checkpoints",
+    "english",
+    "lira_config",
+    "lira_text",
+    "make_writer",
+    "write_config",
+    "writer",
+]
+
+KILLS = int(os.environ.get("XALIGN_KILLS", "14"))
+SEED = int(os.environ.get("XALIGN_CHAOS_SEED", "0"))
+NAMES = ("run", "fit", "assets", "translate", "contrastive", "lusifer", "lira")
+_TEMPORARY = re.compile(r"(^|/)\.|\.part$|\.aside-|\.lock$")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded() -> None:
+    """Import once what every command would: the processes are forked from this one."""
+    import mteb  # noqa: F401
+    import peft  # noqa: F401
+
+    import xalign_models.cli.analysis
+    import xalign_models.training.contrastive.training
+    import xalign_models.training.lira.run
+    import xalign_models.training.lusifer.run  # noqa: F401
+    from tasks import register_with_mteb
+
+    register_with_mteb()
+
+
+def weights(folder: Path) -> dict[str, np.ndarray]:
+    """All tensors below a folder, and the log's steps."""
+    found = {
+        f"{path.relative_to(folder)}:{name}": array
+        for path in sorted(folder.rglob("*.safetensors"))
+        for name, array in load_file(path).items()
+    }
+    for path in sorted(folder.rglob("*log.jsonl")):
+        found[str(path.relative_to(folder))] = np.array([json.loads(line)["step"] for line in path.open()])
+    return found
+
+
+def digests(folder: Path) -> dict[str, np.ndarray]:
+    """Every file's content."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not _TEMPORARY.search(str(path.name))]
+    return {
+        str(path.relative_to(folder)): np.frombuffer(hashlib.sha256(path.read_bytes()).digest(), np.uint8)
+        for path in paths
+    }
+
+
+def scores(folder: Path) -> dict[str, np.ndarray]:
+    """Main scores and outcomes item by item, and which files are beside them."""
+    from xalign_models.evaluation.results import MAIN, read_results
+    from xalign_models.evaluation.significance import Items
+
+    found: dict[str, np.ndarray] = {}
+    for (model, task), table in read_results(folder).tables.items():
+        for subset, value in table.values().items():
+            found[f"{model} {task} {subset}"] = np.array(value)
+        for subset, items in Items(MAIN).outcomes(table).items():
+            found[f"{model} {task} {subset} items"] = np.asarray(items, float)
+        files = sorted(path.name for path in table.folder.iterdir() if not _TEMPORARY.search(path.name))
+        found[f"{model} files {files}"] = np.zeros(0)
+    return found
+
+
+def lines(folder: Path) -> dict[str, np.ndarray]:
+    """How often each text was translated, and as what."""
+    found: dict[str, np.ndarray] = {}
+    for path in folder.glob("*.jsonl"):
+        for line in path.open():
+            entry = json.loads(line)
+            key = f"{entry['text']} -> {entry['translation']}"
+            found[key] = found.get(key, np.zeros(1)) + 1
+    return found
+
+
+@pytest.fixture
+def job(request, workdir, tiny_model, write_text, tmp_path_factory, monkeypatch) -> Job:
+    """One of the commands, at its smallest."""
+    name, get = request.param, request.getfixturevalue
+    device = ("--device", "cpu")
+    write_text(workdir / "text", 30)
+    outcome, out = weights, "out"
+    if name == "run":
+        write_text(workdir / "data" / "own", 30)
+        body = command("run", "-m", str(tiny_model), "-t", "OwnParallel", "--data", "own=text", "-o", "out", *device)
+        outcome = scores
+    elif name == "fit":
+        body = command("fit", "lsar", "--backbone", str(tiny_model), "--corpus", "own:text", "-o", "out", *device)
+    elif name == "assets":
+        get("toy")
+        body, outcome, out = command("assets", "install", "toy"), digests, "cache/assets"
+    elif name == "translate":
+        texts = (workdir / "text" / "deu.txt").read_text().splitlines()[:8]
+        (workdir / "de.txt").write_text("\n".join(texts) + "\n")
+        body = command(
+            "translate", "--texts", "de.txt", "--languages", "de", "--translators", f"llm:{get('writer')}",
+            "-o", "out", "--batch-size", "2", *device,
+        )  # fmt: skip
+        outcome = lines
+    elif name == "contrastive":
+        monkeypatch.setattr("xalign_models.training.contrastive.training.CHECKPOINT_STEPS", 2)
+        body = command(
+            "train", "contrastive", "--backbone", str(tiny_model), "--pairs", "own:text", "--languages", "de,fr",
+            "--samples", "20", "--batch-size", "8", "--accumulation", "1", "--rank", "4", "--max-steps", "5",
+            "-o", "out", *device,
+        )  # fmt: skip
+    elif name == "lusifer":
+        get("english")
+        config = get("write_config")(stages={1: {"max_steps": 5}})
+        body = command("train", "lusifer", "--stage", "1", "--config", Path(config).name, "-o", "out", *device)
+    else:
+        get("lira_config")()
+        body = command("train", "lira", "--stage", "all", "--config", "lira.yaml", "-o", "out", *device)
+    template = tmp_path_factory.mktemp("chaos") / "template"
+    shutil.copytree(workdir, template, symlinks=True)
+    return Job(body, lambda folder: outcome(folder / out), template)
+
+
+def moments(whole: Ended, count: int, rng: random.Random) -> list[dict[str, float]]:
+    """Half of them writes, all if there are no more, else spread evenly; the others at random times."""
+    writes = whole.writes or 1
+    at_writes = min(writes, math.ceil(count / 2))
+    points = {round(1 + (writes - 1) * i / max(at_writes - 1, 1)) for i in range(at_writes)}
+    return [
+        *({"at_write": point} for point in sorted(points)),
+        *({"after": rng.uniform(0, whole.seconds)} for _ in range(count - len(points))),
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", NAMES, indirect=True)
+def test_a_killed_command_is_completed_by_the_next(job: Job, tmp_path: Path, request, record_property) -> None:
+    rng = random.Random(SEED)
+    folder = tmp_path / "attempts" / "attempt"
+    folder.parent.mkdir()
+    whole = run(job.body, fresh(job.template, folder))
+    assert whole.status == 0, whole.printed
+    expected = job.outcome(folder)
+    assert expected
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    killed, leftovers = 0, set[str]()
+    for moment in moments(whole, max(1, KILLS // len(NAMES)), rng):
+        fresh(job.template, folder)
+        first = run(job.body, folder, **moment)
+        assert first.status in (-9, 0), f"{moment}: {first.printed}"
+        killed += first.status == -9
+        if "after" in moment and rng.random() < 0.3:  # and once more on the way
+            killed += run(job.body, folder, after=rng.uniform(0, whole.seconds)).status == -9
+        again = run(job.body, folder)
+        assert again.status == 0, f"{moment}: {again.printed}"
+        assert "Traceback" not in again.printed, f"{moment}: {again.printed}"
+        found = job.outcome(folder)
+        assert found.keys() == expected.keys(), f"{moment}: {found.keys() ^ expected.keys()}; {again.printed}"
+        for name, value in expected.items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6, err_msg=f"{moment}: {name}")
+        leftovers |= {re.sub(r"[\w-]{8}(?=\.part$|$)", "*", str(path.relative_to(folder))) for path in folder.rglob("*")
+                      if str(path.relative_to(folder)) not in files and _TEMPORARY.search(path.name)}  # fmt: skip
+    counts = {"writes": whole.writes, "kills": killed, "leftovers": sorted(leftovers)}
+    if log := os.environ.get("XALIGN_CHAOS_LOG"):
+        with Path(log).open("a") as handle:
+            handle.write(json.dumps({"command": request.node.callspec.params["job"], **counts}) + "\n")
+    assert killed
