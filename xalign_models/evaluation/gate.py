@@ -297,7 +297,8 @@ def _name(language: str) -> str:
 
 def _gaps(tables: tuple[TaskScores, TaskScores], items: tuple[Items, Items], subsets: Sequence[str]) -> dict[str, Any]:
     """Subset -> (n,) shares of the items in its difference, as fractions; only where both sides have the same items."""
-    before, after = (reader.outcomes(table) for reader, table in zip(items, tables, strict=True))
+    before = items[0].outcomes(tables[0])
+    after = items[1].outcomes(tables[1]) if before else {}
     return {
         subset: (after[subset].astype(np.float64) - before[subset]) / len(after[subset])
         for subset in subsets
