@@ -57,5 +57,6 @@ def test_a_wrong_number_fails_with_its_line(check, text, reason):
     assert reason in printed
 
 
+@pytest.mark.slow
 def test_the_pages_of_the_repository_claim_what_holds():
     assert claims.main([]) == 0

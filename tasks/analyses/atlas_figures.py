@@ -20,6 +20,7 @@ from xalign_models.atlas.statistics import (
     rank_groups,
     summarise,
 )
+from xalign_models.atlas.table import short_revision
 from xalign_models.typology import family
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def _rare(atlas: Atlas) -> Figure:
             of = levels(atlas, column)
             _against(
                 panel, atlas, of, about, 100 * summarise(of)["low_resource_gap"], color=figures.COLOURS[series],
-                marker=figures.MARKERS[series], label=f"text {column.dataset_revision[:7]}",
+                marker=figures.MARKERS[series], label=f"text {short_revision(column.dataset_revision)}",
             )  # fmt: skip
         panel.set_xlabel(label)
         figures.from_zero(panel)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from xalign_models.atlas.relatives import nearest
+from xalign_models.atlas.relatives import Relative, nearest
 from xalign_models.atlas.table import Atlas, Column, Floats, PublishedModel
 from xalign_models.errors import LanguageError, ModelError
 
@@ -106,7 +106,7 @@ class Choice:
         candidates: Ranked models.
         evidence: Labels of the columns that were used.
         coverage: Number of tasks, of the asked kind, that have scores for each language.
-        guessed: Language without any score -> the language that stands in for it.
+        guessed: Language without any score -> the relative that stands in for it.
         missing: Languages without any score and without a relative.
         notes: What a reader must know, a sentence each.
     """
@@ -114,7 +114,7 @@ class Choice:
     candidates: tuple[Candidate, ...]
     evidence: tuple[str, ...]
     coverage: dict[str, int]
-    guessed: dict[str, str] = field(default_factory=dict)
+    guessed: dict[str, Relative] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -142,9 +142,13 @@ def choose(atlas: Atlas, wish: Wish, *, without: Sequence[str] = ()) -> Choice:
                 missing.append(language)
             else:
                 guessed[language] = relative
-    languages = [guessed.get(language, language) for language in wish.languages if language not in missing]
+    languages = [
+        guessed[language].language if language in guessed else language
+        for language in wish.languages
+        if language not in missing
+    ]
     if not languages:
-        raise LanguageError(f"No task has scores for {', '.join(missing)} or a language of the same family and script.")
+        raise LanguageError(f"No task has scores for {', '.join(missing)} or a relative; name other languages.")
     observed = [(column, scores) for column in columns if (scores := task_scores(column, languages)) is not None]
     models = sorted({model for column, _ in observed for model in column.models})
     table = np.full((len(observed), len(models)), np.nan)
@@ -153,7 +157,10 @@ def choose(atlas: Atlas, wish: Wish, *, without: Sequence[str] = ()) -> Choice:
         table[row, [place[model] for model in column.models]] = scores
     table, apart = _connected(table)
     if apart:
-        notes.append(f"{apart} models share no task with the others for these languages and are not ranked.")
+        notes.append(
+            f"{apart} models share no task with the others for these languages and are not ranked. "
+            "Scoring one published model on your tasks ties them to the rest."
+        )
     about = [atlas.models.get(model, PublishedModel(model)) for model in models]
     admitted = np.array([wish.admits(model) for model in about])
     chosen = np.flatnonzero(admitted & np.isfinite(table).any(axis=0))

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from xalign_models.atlas.table import short_revision
 from xalign_models.errors import ResultsError
 from xalign_models.paths import atomic_write_text
 
@@ -84,7 +86,7 @@ def read_public(path: Path, *, models: Collection[str] = (), tasks: Collection[s
     if path.is_dir():
         found = _read_folder(path, problems, tasks)
     elif path.suffix == ".parquet" and path.is_file():
-        found = _read_parquet(path)
+        found = _read_parquet(path, problems)
     else:
         raise ResultsError(f"{path} is neither a folder of results nor a .parquet file.")
     wanted = (
@@ -98,29 +100,27 @@ def read_public(path: Path, *, models: Collection[str] = (), tasks: Collection[s
     return Imported(tuple(results), tuple(problems))
 
 
-def _read_parquet(path: Path) -> Iterator[PublicResult]:
+def _read_parquet(path: Path, problems: list[str]) -> Iterator[PublicResult]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         table = pq.read_table(path, columns=list(_COLUMNS))
-    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError, ValueError) as error:
+        scores = table.column("main_score").cast(pa.float64()).to_numpy()
+        text = {column: _encode(table.column(column)) for column in _COLUMNS if column != "main_score"}
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise ResultsError(f"{path} is no table of results with the columns {', '.join(_COLUMNS)}.") from error
-    codes, names = {}, {}
-    for column in _COLUMNS:
-        if column != "main_score":
-            values = table.column(column).combine_chunks()
-            encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
-            # Missing values get the index -1, which is the None at the end of the names.
-            codes[column] = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-            names[column] = [*encoded.dictionary.to_pylist(), None]
-    scores = table.column("main_score").to_numpy().astype(np.float64)
+    codes = {column: encoded for column, (encoded, _) in text.items()}
+    names = {column: values for column, (_, values) in text.items()}
     keys = ("model", "revision", "task", "dataset_revision", "mteb_version")
     order = np.lexsort([codes[key] for key in keys])
     changes = np.any([np.diff(codes[key][order]) != 0 for key in keys], axis=0)
     languages = [tuple((text or "").split()) for text in names["languages"]]
     for part in np.split(order, np.flatnonzero(changes) + 1) if len(order) else ():
         first = {key: names[key][codes[key][part[0]]] for key in keys}
+        if None in (first["model"], first["revision"], first["task"]):
+            problems.append(f"{len(part)} rows left out, without a model, revision or task")
+            continue
         metrics = Counter(names["metric"][code] for code in codes["metric"][part])
         yield PublicResult(
             model=first["model"].replace("__", "/", 1),
@@ -132,13 +132,24 @@ def _read_parquet(path: Path) -> Iterator[PublicResult]:
             metric="f1" if "f1" in metrics else _metric(metrics),
             prompts=None,
             rows=tuple(
-                (names["split"][split], names["subset"][subset], languages[language], score)
+                (str(names["split"][split]), str(names["subset"][subset]), languages[language], score)
                 for split, subset, language, score in zip(
                     codes["split"][part], codes["subset"][part], codes["languages"][part], scores[part].tolist(),
                     strict=True,
                 )
             ),
         )  # fmt: skip
+
+
+def _encode(column: Any) -> tuple[npt.NDArray[np.int32], list[str | None]]:
+    """A column of text as codes and values; a missing value has the code -1, the place of the None at the end."""
+    import pyarrow as pa
+
+    encoded = column.combine_chunks()
+    if not pa.types.is_dictionary(encoded.type):
+        encoded = encoded.cast(pa.string()).dictionary_encode()
+    values = encoded.dictionary.cast(pa.string()).to_pylist()
+    return encoded.indices.cast(pa.int32()).fill_null(-1).to_numpy(zero_copy_only=False), [*values, None]
 
 
 def _metric(counts: Mapping[str | None, int]) -> str:
@@ -157,7 +168,7 @@ def _read_folder(path: Path, problems: list[str], tasks: Collection[str]) -> Ite
             prompts[file.parent] = _prompts(file.parent / "model_meta.json")
         try:
             yield _read_file(file, prompts[file.parent])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             problems.append(f"{'/'.join(file.parts[-3:])}: left out, no whole result ({reason})")
 
@@ -168,11 +179,16 @@ def _read_file(path: Path, prompts: dict[str, str] | None) -> PublicResult:
     metrics: Counter[str | None] = Counter()
     for split, entries in data["scores"].items():
         for entry in entries:
-            score = entry["main_score"]
+            score, languages = entry["main_score"], entry["languages"]
+            if not all(isinstance(code, str) for code in languages):
+                raise TypeError("languages are no codes")
             metrics.update(name for name in METRICS if entry.get(name) == score)
-            rows.append((split, str(entry["hf_subset"]), tuple(entry["languages"]), float(score)))
+            rows.append((split, str(entry["hf_subset"]), tuple(languages), float(score)))
     if not rows:
         raise ValueError("no scores")
+    for key in ("mteb_version", "dataset_revision"):
+        if not isinstance(data.get(key), str | None):
+            raise TypeError(f"{key} is no text")
     return PublicResult(
         model=path.parts[-3].replace("__", "/", 1),
         revision=path.parts[-2],
@@ -260,7 +276,7 @@ def comparable(results: Iterable[PublicResult]) -> list[dict[str, Any]]:
     return [
         {
             "task": task,
-            "dataset_revision": revision[:7] or None,
+            "dataset_revision": short_revision(revision) or None,
             "metric": metric or None,
             "models": len({result.model for result in group}),
             "subsets": len({row[:2] for result in group for row in result.rows}),

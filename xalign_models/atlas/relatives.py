@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xalign_models.errors import AssetError, LanguageError
 from xalign_models.typology import family
 
+_SHARED = ("", "script", "family", "family and script", "language")
 
-def nearest(language: str, known: Sequence[str]) -> str | None:
+
+@dataclass(frozen=True)
+class Relative:
+    """A language that stands in for another.
+
+    Attributes:
+        language: Its canonical code.
+        shares: ``language`` (it has another script), ``family and script``, ``family`` or ``script``.
+    """
+
+    language: str
+    shares: str
+
+
+def nearest(language: str, known: Sequence[str]) -> Relative | None:
     """The language of ``known`` that is likeliest to fare as ``language`` does: a guess.
 
-    The same language in another script comes first, then the same family and script, the same family, the same script.
-    Where several are as near, the first counts. Without URIEL's families the script decides.
+    The same language in another script comes first, then the same family and script, the same family, the same script
+    unless it is Latin. Where several are as near, the first counts. Without URIEL's families the script decides.
 
     Returns:
         None if nothing is shared.
@@ -28,7 +44,7 @@ def nearest(language: str, known: Sequence[str]) -> str | None:
         return 1 if script and language[4:] != "Latn" else 0
 
     best = max(known, key=closeness, default=None)
-    return best if best is not None and closeness(best) else None
+    return Relative(best, _SHARED[closeness(best)]) if best is not None and closeness(best) else None
 
 
 def _family(language: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -110,7 +111,7 @@ class Column:
     @property
     def label(self) -> str:
         """The task, and the revision of its text in short."""
-        return f"{self.task}@{self.dataset_revision[:7]}" if self.dataset_revision else self.task
+        return f"{self.task}@{short_revision(self.dataset_revision)}" if self.dataset_revision else self.task
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +147,11 @@ class Atlas:
     def low_resource(self, language: str) -> bool:
         """Whether fewer than a quarter of the multilingual models name the language."""
         return 4 * self.named.get(language[:3], 0) < self.multilingual
+
+
+def short_revision(revision: str) -> str:
+    """Seven digits of a commit; more of a name."""
+    return revision[:7] if re.fullmatch("[0-9a-f]{40}", revision) else revision[:13]
 
 
 def save(atlas: Atlas, path: Path) -> None:

@@ -92,7 +92,7 @@ def choose(
         return
     print_rows([_row(candidate) for candidate in choice.candidates[:top]], as_json=False, right=_NUMBERS)
     for line in _explain(choice):
-        out.print(f"- {line}", highlight=False, markup=False, soft_wrap=True)
+        err.print(f"- {line}", highlight=False, markup=False, soft_wrap=True)
 
 
 _NUMBERS = ("score", "tasks", "parameters", "dimension")
@@ -111,7 +111,7 @@ def _size(text: str | None) -> int | None:
 def _row(candidate: Candidate) -> dict[str, Any]:
     about = candidate.about
     return {
-        "": "*" if candidate.tied else "",
+        "tied": "*" if candidate.tied else "",
         "model": candidate.model,
         "score": f"{100 * candidate.score:.1f}",
         "95%": f"{100 * candidate.low:.0f}-{100 * candidate.high:.0f}",
@@ -131,9 +131,9 @@ def _explain(choice: Choice) -> list[str]:
     tasks = ", ".join(f"{display_name(language)} {count}" for language, count in choice.coverage.items())
     lines += [f"tasks of this kind that have a language: {tasks}", f"evidence: {', '.join(choice.evidence)}"]
     lines += [
-        f"a guess: nothing is published for {display_name(language)} ({language}); {display_name(other)} ({other}) "
-        "stands in for it, the nearest by family and script."
-        for language, other in choice.guessed.items()
+        f"a guess: nothing is published for {display_name(language)} ({language}); {display_name(relative.language)} "
+        f"({relative.language}), of the same {relative.shares}, stands in for it."
+        for language, relative in choice.guessed.items()
     ]
     lines += [f"nothing is published for {display_name(language)} or a relative of it." for language in choice.missing]
     return [*lines, *choice.notes]

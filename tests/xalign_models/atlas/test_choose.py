@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xalign_models.atlas.choose import PULL, Wish, choose, fit
-from xalign_models.atlas.relatives import nearest
+from xalign_models.atlas.relatives import Relative, nearest
 from xalign_models.atlas.table import Atlas, Column, PublishedModel
 from xalign_models.errors import LanguageError, ModelError
 
@@ -91,7 +91,10 @@ def test_tasks_without_common_models_are_not_compared():
     other = column("Other", np.full(12, 5.0), models=tuple(f"lab/m{number}" for number in range(12)))
     found = choose(atlas(column("Task", QUALITY), other), Wish(("deu-Latn",)))
     assert {candidate.model for candidate in found.candidates} == {*MODELS}
-    assert found.notes == ("12 models share no task with the others for these languages and are not ranked.",)
+    assert found.notes[0].startswith("12 models share no task with the others for these languages and are not ranked.")
+    tie = column("Other", np.full(13, 5.0), models=(*other.models, MODELS[0]))
+    found = choose(atlas(column("Task", QUALITY), tie), Wish(("deu-Latn",)))
+    assert len(found.candidates) == len(MODELS) + 12  # one model of both ties them
 
 
 def test_limits_leave_out_what_is_larger_and_what_is_unknown():
@@ -111,7 +114,7 @@ def test_limits_leave_out_what_is_larger_and_what_is_unknown():
 
 def test_a_language_without_scores_is_guessed_from_a_relative_and_said(families):
     found = choose(atlas(column("Task", QUALITY)), Wish(("ukr-Cyrl", "deu-Latn")))
-    assert found.guessed == {"ukr-Cyrl": "rus-Cyrl"}
+    assert found.guessed == {"ukr-Cyrl": Relative("rus-Cyrl", "family and script")}
     assert found.coverage == {"ukr-Cyrl": 0, "deu-Latn": 1}
 
 
@@ -146,8 +149,10 @@ def families(monkeypatch):
 
 
 def test_the_nearest_shares_family_and_script_before_family(families):
-    assert nearest("ukr-Cyrl", ["deu-Latn", "pol-Latn", "rus-Cyrl"]) == "rus-Cyrl"
-    assert nearest("ukr-Cyrl", ["deu-Latn", "pol-Latn"]) == "pol-Latn"
-    assert nearest("rus-Latn", ["pol-Latn", "rus-Cyrl"]) == "rus-Cyrl"
+    assert nearest("ukr-Cyrl", ["deu-Latn", "pol-Latn", "rus-Cyrl"]) == Relative("rus-Cyrl", "family and script")
+    assert nearest("ukr-Cyrl", ["deu-Latn", "pol-Latn"]) == Relative("pol-Latn", "family")
+    assert nearest("rus-Latn", ["pol-Latn", "rus-Cyrl"]) == Relative("rus-Cyrl", "language")
     assert nearest("swh-Latn", ["deu-Latn"]) is None  # the Latin script alone says nothing
-    assert nearest("kaz-Cyrl", ["deu-Latn", "rus-Cyrl"]) == "rus-Cyrl"  # no family is known: the script decides
+    assert nearest("kaz-Cyrl", ["deu-Latn", "rus-Cyrl"]) == Relative(
+        "rus-Cyrl", "script"
+    )  # no family is known: the script decides

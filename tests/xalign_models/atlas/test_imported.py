@@ -122,6 +122,39 @@ def test_what_is_written_reads_as_our_own_results_do(write_result, tmp_path):
     assert table.values("f1") == SCORES
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]", "{}", '{"scores": []}', '{"scores": {"test": [1]}}', "[" * 100_000, "\x00",
+        '{"scores": {"test": [{"hf_subset": "a", "languages": ["deu-Latn"], "main_score": "high"}]}}',
+        '{"scores": {"test": [{"hf_subset": "a", "languages": [["deu"]], "main_score": 0.5}]}}',
+        '{"scores": {"test": [{"hf_subset": "a", "languages": [], "main_score": 0.5}]}, "dataset_revision": [1]}',
+    ],
+)  # fmt: skip
+def test_whatever_a_file_holds_is_a_line(write_result, tmp_path, content):
+    write_result("org/model", SCORES).write_text(content)
+    imported = read_public(tmp_path)
+    assert not imported.results
+    assert len(imported.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "count"),
+    [("main_score", "high", None), ("model", None, 0), ("subset", None, 1), ("metric", 3, 1)],
+)
+def test_whatever_a_table_holds_is_a_line(tmp_path, column, value, count):
+    columns = "model revision mteb_version task dataset_revision split subset languages main_score metric".split()
+    row = dict(
+        zip(columns, ("a__b", "r", "2.0", "Tatoeba", "d", "test", "s", "deu-Latn eng-Latn", 0.5, "f1"), strict=True)
+    )
+    pd.DataFrame([row | {column: value}]).to_parquet(tmp_path / "table.parquet")
+    if count is None:
+        with pytest.raises(ResultsError, match="no table of results"):
+            read_public(tmp_path / "table.parquet")
+    else:
+        assert len(read_public(tmp_path / "table.parquet").results) == count
+
+
 @pytest.mark.parametrize("name", ["nothing", "text.parquet", "empty"])
 def test_what_is_no_result_is_refused_in_one_line(tmp_path, name):
     (tmp_path / "text.parquet").write_text("no table")

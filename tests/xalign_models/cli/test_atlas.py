@@ -32,7 +32,7 @@ def test_a_report_without_output_writes_nothing(clone):
     result = xalign("import", "mteb-results", clone, "--json")
     report = json.loads(result.stdout)
     assert report["comparable"] == [
-        {"task": "Tatoeba", "dataset_revision": "0123456", "metric": "f1", "models": 2, "subsets": 1, "scores": 2}
+        {"task": "Tatoeba", "dataset_revision": "0123456789", "metric": "f1", "models": 2, "subsets": 1, "scores": 2}
     ]
     assert [line.split(":")[0] for line in report["left_out"]] == ["org__b/r1/STS17.json"]
     assert sorted(clone.parent.rglob("*")) == before
@@ -53,8 +53,11 @@ def test_a_wrong_path_is_one_error(tmp_path):
 def test_choose_prints_ties_evidence_and_guesses():
     result = xalign("choose", "--languages", "de,nb", "--task", "bitext", "--max-params", "600M", "--license", "mit")
     assert result.exit_code == 0
-    assert "cannot be told from the first (*)." in result.stdout
-    assert "NorwegianCourtsBitextMining@" in result.stdout
+    header, first, *_ = result.stdout.splitlines()
+    assert header.split("\t")[:3] == ["tied", "model", "score"]
+    assert first.startswith("*\t")
+    assert "cannot be told from the first (*)." in result.stderr
+    assert "NorwegianCourtsBitextMining@" in result.stderr
 
 
 def test_choose_as_json_has_all_models_and_their_limits():
