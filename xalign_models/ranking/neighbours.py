@@ -5,12 +5,13 @@ All of it is read off the scores that the ranks are counted in.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.ranking.ranks import TIE, Floats, Ranks
+from xalign_models.ranking.ranks import TIE, Floats, Ranks, gold_ranks, scores_of
 
 if TYPE_CHECKING:
     import torch
@@ -36,11 +37,31 @@ NAMES = (
 - ``hubness_skewness``: skewness of how often a candidate is among the K nearest (Radovanovic et al., 2010);
 - ``never_found``: share of candidates that are among the K nearest of no query.
 """
+Measures = npt.NDArray[np.float64]
 _GROUPS = 128  # maxima of so many groups bound the K-th largest score from below
-_BLOCK = 128  # rows of adjusted scores that stay in a CPU's cache
 
 
-def neighbour_measures(scores: torch.Tensor, first: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+def measured_ranks(a: Floats, b: Floats) -> tuple[Ranks, Ranks, Measures]:
+    """:func:`gold_ranks` and :func:`neighbour_measures` (2, 6) of the same scores.
+
+    Args:
+        a: (n, d) float32 unit rows; row i of ``b`` is the counterpart of row i.
+        b: (n, d).
+
+    Returns:
+        (n,) ranks in each direction, and the measures; those are nan beyond :data:`ROWS` rows.
+    """
+    if len(a) > ROWS:
+        return *gold_ranks(a, b), np.full((2, len(NAMES)), np.nan)
+    import torch
+
+    scores = scores_of(np.ascontiguousarray(a), np.ascontiguousarray(b))
+    forward, backward = gold_ranks(a, b, scores=scores)
+    first = np.stack([forward, backward]) == 1
+    return forward, backward, neighbour_measures(torch.from_numpy(scores)[None], first[None])[0]
+
+
+def neighbour_measures(scores: torch.Tensor, first: npt.NDArray[np.bool_]) -> Measures:
     """:data:`NAMES` of pairs of languages, in both directions.
 
     Args:
@@ -51,116 +72,137 @@ def neighbour_measures(scores: torch.Tensor, first: npt.NDArray[np.bool_]) -> np
         (k, 2, 6): rows as queries, columns as queries.
     """
     measures = np.empty((len(scores), 2, len(NAMES)))
+    own = np.arange(scores.shape[1])
+    for pair, matrix in zip(measures, scores, strict=True):
+        sides = _on_cpu(matrix.numpy()) if matrix.device.type == "cpu" else _on_accelerator(matrix)
+        for direction, (hits, _, counts) in zip(pair, sides, strict=True):
+            direction[:2] = hits
+            direction[4:] = _skewness(counts), (counts == 0).mean()
+        pair[:, 3] = (sides[1][1][sides[0][1]] == own).mean()
     measures[..., 2] = first.all(axis=1).mean(axis=1)[:, None]
-    for pair, matrix in enumerate(scores):
-        (near, best, counts), (near_c, best_c, counts_c) = _neighbourhoods(matrix)
-        measures[pair, :, :2] = _adjusted(matrix, near, near_c)
-        measures[pair, :, 3] = (best_c[best] == np.arange(len(best))).mean()
-        for direction, occurrences in enumerate((counts, counts_c)):
-            measures[pair, direction, 4:] = _skewness(occurrences), (occurrences == 0).mean()
     return measures
 
 
-Neighbourhood = tuple[npt.NDArray[np.floating], Ranks, Ranks]
+Side = tuple[list[float], Ranks, Ranks]
+"""Of a direction: P@1 by each of _SCORES, each query's nearest (n,), how often each candidate is among the K (n,)."""
 
 
-def _neighbourhoods(scores: torch.Tensor) -> tuple[Neighbourhood, Neighbourhood]:
-    """By row, then by column: mean of the K nearest (n,), the nearest (n,), how often each is among the K (n,)."""
-    k = min(K, len(scores))
-    if scores.device.type == "cpu":
-        matrix = scores.numpy()
-        return _by_row(matrix, k), _by_column(matrix, k)
-    several = []
-    for dim in (1, 0):
-        top = scores.topk(k, dim=dim)
-        indices = top.indices.cpu().numpy()
-        counts = np.bincount(indices.ravel(), minlength=len(scores))
-        several.append((top.values.mean(dim).cpu().numpy(), indices.take(0, axis=dim), counts))
-    return several[0], several[1]
+def _csls(scores: Any, of: Any, to: Any) -> Any:
+    """CSLS less what is equal for all candidates of a query, halved."""
+    return scores - to / 2
 
 
-def _by_row(scores: Floats, k: int) -> Neighbourhood:
-    least = _kth_largest(_pooled(scores.T).T, k)
-    flat = np.flatnonzero(scores >= least[:, None])
-    rows, columns = np.divmod(flat, scores.shape[1])
-    return _nearest(rows, columns, scores.ravel()[flat], k, scores.shape[1])
+def _margin(scores: Any, of: Any, to: Any) -> Any:
+    return scores / (of.clip(TIE) + to.clip(TIE))
 
 
-def _by_column(scores: Floats, k: int) -> Neighbourhood:
-    least = _kth_largest(np.ascontiguousarray(_pooled(scores).T), k)
-    flat = np.flatnonzero(scores >= least)
-    rows, columns = np.divmod(flat, scores.shape[1])
-    order = np.argsort(columns.astype(np.min_scalar_type(scores.shape[1])), kind="stable")
-    return _nearest(columns[order], rows[order], scores.ravel()[flat[order]], k, len(scores))
+_SCORES = (_csls, _margin)
+
+
+def _on_cpu(scores: Floats) -> tuple[Side, Side]:
+    """Both directions from the few scores that can be among the K of a row or column: no sort of all of them."""
+    n = len(scores)
+    bounds = tuple(
+        _kth_largest(np.ascontiguousarray(pooled), min(K, n)) for pooled in (_pooled(scores.T).T, _pooled(scores).T)
+    )
+    mask = scores >= bounds[0][:, None]
+    mask |= scores >= bounds[1]
+    flat = np.flatnonzero(mask)
+    rows, columns = np.divmod(flat, n)
+    order = np.argsort(columns.astype(np.min_scalar_type(n)), kind="stable")
+    lists = [(rows, columns, scores.ravel()[flat])]
+    lists.append((columns[order], rows[order], lists[0][2][order]))
+    near = [_nearest(*few, bound, min(K, n)) for few, bound in zip(lists, bounds, strict=True)]
+    means = [mean for mean, _, _ in near]
+    matrices = scores, scores.T
+    return tuple(  # type: ignore[return-value]  # two of them
+        (
+            [_first_by(score, matrices[i], lists[i], bounds[i], means[i], means[1 - i]) for score in _SCORES],
+            *near[i][1:],
+        )
+        for i in range(2)
+    )
 
 
 def _pooled(scores: Floats) -> Floats:
     """Maxima of disjoint groups of rows, (at most 128, m): halves are laid over each other until so few are left."""
     while (n := len(scores)) > _GROUPS:
         half = -(-n // 2)
-        maxima = scores[:half].copy()
+        maxima = scores[:half].copy(order="K")
         np.maximum(maxima[: n - half], scores[half:], out=maxima[: n - half])
         scores = maxima
     return scores
 
 
 def _kth_largest(rows: Floats, k: int) -> Floats:
-    found: Floats = np.partition(rows, rows.shape[1] - k, axis=1)[:, -k]
-    return found
+    return np.partition(rows, rows.shape[1] - k, axis=1)[:, -k].copy()  # comparisons with a strided one are slow
 
 
-def _nearest(of: Ranks, other: Ranks, scores: Floats, k: int, others: int) -> Neighbourhood:
-    """A neighbourhood of candidates: scores of ``other`` for each of the sorted ``of``, k or more of each."""
-    counts = np.bincount(of)
-    table = np.full((len(counts), counts.max()), -np.inf, dtype=np.float32)
+def _nearest(of: Ranks, to: Ranks, scores: Floats, bound: Floats, k: int) -> tuple[Floats, Ranks, Ranks]:
+    """Mean of the k largest scores (n,), the largest's candidate (n,), how often each candidate is among the k (n,)."""
+    n = len(bound)
+    above = np.flatnonzero(scores >= bound[of])
+    of, to, scores = of[above], to[above], scores[above]
+    counts = np.bincount(of, minlength=n)
+    table = np.full((n, counts.max()), -np.inf, dtype=np.float32)
     table[of, np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)] = scores
     table.sort(axis=1)
-    within = scores >= table[of, -k]
-    best = np.empty(len(counts), dtype=np.int64)
+    best = np.empty(n, dtype=np.int64)
     at_top = scores == table[of, -1]
-    best[of[at_top]] = other[at_top]
-    return table[:, -k:].mean(axis=1), best, np.bincount(other[within], minlength=others)
+    best[of[at_top]] = to[at_top]
+    return table[:, -k:].mean(axis=1), best, np.bincount(to[scores >= table[of, -k]], minlength=n)
 
 
-def _adjusted(scores: torch.Tensor, near: npt.NDArray[np.floating], near_c: npt.NDArray[np.floating]) -> Floats:
-    """P@1 by CSLS and by ratio margin, ((2, 2): rows then columns as queries); ties count against the model."""
-    import torch
+def _first_by(
+    score: Callable[..., Floats], matrix: Floats, few: tuple[Ranks, Ranks, Floats], bound: Floats, r: Floats, c: Floats
+) -> float:
+    """Share of queries whose counterpart has the highest adjusted score; ties count against the model.
 
+    Args:
+        score: Adjusts a score, rising in it.
+        matrix: Scores (n, n), queries in rows.
+        few: Query, candidate and score of the highest scores, by query.
+        bound: (n,) what all other scores of a query are below.
+        r: (n,) mean of each query's neighbourhood.
+        c: (n,) mean of each candidate's.
+    """
+    of, to, scores = few
+    own = score(matrix.diagonal(), r, c) - TIE
+    adjusted = score(scores, r[of], c[to])
+    adjusted[of == to] = -np.inf
+    best = np.maximum.reduceat(adjusted, np.searchsorted(of, np.arange(len(own))))
+    others = np.maximum(score(bound, r, c.min()), score(bound, r, c.max()))
+    open_ = np.flatnonzero((best < own) & (others >= own))
+    if len(open_):  # what is below the bound decides
+        dense = score(matrix[open_], r[open_, None], c)
+        dense[np.arange(len(open_)), open_] = -np.inf
+        best[open_] = dense.max(axis=1)
+    return float((best < own).mean())
+
+
+def _on_accelerator(scores: torch.Tensor) -> tuple[Side, Side]:
     n = len(scores)
-    r, c = (torch.as_tensor(side, dtype=torch.float32, device=scores.device) for side in (near, near_c))
-    r_positive, c_positive = r.clamp(min=TIE), c.clamp(min=TIE)
-    buffer = torch.empty((min(_BLOCK, n), n), device=scores.device)
-    by_row, by_column = (torch.full((2, n), -torch.inf, device=scores.device) for _ in range(2))
-    gold = scores.diagonal()
-    for start in range(0, n, _BLOCK):
-        rows = slice(start, min(start + _BLOCK, n))
-        block, out = scores[rows], buffer[: rows.stop - start]
-        own = out.diagonal(start)  # the golds, left out of the maxima
-        torch.sub(block, c / 2, out=out)
-        own.fill_(-torch.inf)
-        by_row[0, rows] = out.amax(1)
-        torch.sub(block, r[rows, None] / 2, out=out)
-        own.fill_(-torch.inf)
-        by_column[0] = torch.maximum(by_column[0], out.amax(0))
-        torch.add(r_positive[rows, None], c_positive, out=out)
-        torch.div(block, out, out=out)
-        own.fill_(-torch.inf)
-        by_row[1, rows] = out.amax(1)
-        by_column[1] = torch.maximum(by_column[1], out.amax(0))
-    margin = gold / (r_positive + c_positive)
-    golds = torch.stack([gold - c / 2, margin]), torch.stack([gold - r / 2, margin])
-    hits = torch.stack(
-        [(best < own - TIE).float().mean(1) for best, own in zip((by_row, by_column), golds, strict=True)]
-    )
-    found: Floats = hits.cpu().numpy()
-    return found
+    tops = [matrix.topk(min(K, n), dim=1) for matrix in (scores, scores.T)]
+    means = [top.values.mean(dim=1) for top in tops]
+    sides = []
+    for i, matrix in enumerate((scores, scores.T)):
+        hits = []
+        for score in _SCORES:
+            adjusted = score(matrix, means[i][:, None], means[1 - i])
+            own = adjusted.diagonal().clone() - TIE
+            adjusted.diagonal().fill_(-np.inf)
+            hits.append(float((adjusted.amax(dim=1) < own).double().mean()))
+        indices = tops[i].indices.cpu().numpy()
+        sides.append((hits, indices[:, 0], np.bincount(indices.ravel(), minlength=n)))
+    return sides[0], sides[1]
 
 
 def _skewness(counts: Ranks) -> float:
     """Third standardised moment, 0 where all counts are equal."""
     deviation = counts - counts.mean()
-    spread = np.sqrt((deviation**2).mean())
-    return float((deviation**3).mean() / spread**3) if spread else 0.0
+    squares = deviation * deviation
+    spread = np.sqrt(squares.mean())
+    return float((squares * deviation).mean() / spread**3) if spread else 0.0
 
 
 def mutual_neighbours(a: Floats, b: Floats) -> tuple[Ranks, Ranks]:
