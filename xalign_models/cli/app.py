@@ -11,7 +11,19 @@ from typing import Annotated
 import typer
 
 from xalign_models import __version__
-from xalign_models.cli import analysis, assets, atlas, gate, leaderboard, lira, models, run, store, training
+from xalign_models.cli import (
+    analysis,
+    assets,
+    atlas,
+    gate,
+    leaderboard,
+    lira,
+    models,
+    publishing,
+    run,
+    store,
+    training,
+)
 from xalign_models.cli.common import err, fail, out
 from xalign_models.errors import XAlignError
 
@@ -22,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _module in (models, assets, run, leaderboard, gate, store, training, lira, analysis, atlas):
+for _module in (models, assets, run, leaderboard, gate, store, training, lira, analysis, atlas, publishing):
     _module.add_to(app)
 _INTERRUPTED = 130  # typer's exit status for a keyboard interrupt
 

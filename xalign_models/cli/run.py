@@ -102,6 +102,7 @@ def run(
                 "model": outcome.model,
                 "task": outcome.task,
                 "scored": outcome.result is not None,
+                "scores": _main_scores(outcome.result),
                 "fresh": outcome.fresh,
                 "unfitted": list(outcome.unfitted),
                 "error": outcome.error,
@@ -113,6 +114,14 @@ def run(
         show(make({one["model"] for one in scored}, {one["task"] for one in scored}, Path(output), benchmark))
     if failed:
         raise typer.Exit(2 if len(failed) == len(outcomes) else 1)
+
+
+def _main_scores(result: Any) -> dict[str, dict[str, float]]:
+    """The main score by split and subset; empty where the task was not scored."""
+    return {
+        split: {entry["hf_subset"]: entry["main_score"] for entry in entries}
+        for split, entries in (result.scores if result else {}).items()
+    }
 
 
 def _set_data(data: list[str] | None) -> None:

@@ -1,0 +1,75 @@
+"""The public repository's rules: a folder that keeps them all has no problem, and each broken rule is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from xalign_models.errors import ResultsError
+from xalign_models.evaluation.submission import problems
+
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def good(tmp_path) -> Path:
+    folder = tmp_path / "results" / "org__name" / REVISION
+    folder.mkdir(parents=True)
+    (folder / "model_meta.json").write_text(json.dumps({"name": "org/name", "revision": REVISION}))
+    entry = {"main_score": 0.5, "hf_subset": "default", "languages": ["eng-Latn"]}
+    result = {
+        "task_name": "STS12", "dataset_revision": "d", "mteb_version": "2.26.0", "evaluation_time": 1.0,
+        "scores": {"test": [entry]},
+    }  # fmt: skip
+    (folder / "STS12.json").write_text(json.dumps(result))
+    (folder / "run_settings.jsonl").write_text(
+        json.dumps({"task": "STS12", "splits": ["test"], "subsets": ["default"]}) + "\n"
+    )
+    return folder
+
+
+def change(path: Path, **fields) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def test_what_keeps_the_rules_passes(good, tmp_path) -> None:
+    assert problems(tmp_path) == problems(tmp_path / "results") == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda folder: (folder / "model_meta.json").unlink(), "model_meta.json is missing"),
+        (lambda folder: (folder / "model_meta.json").write_text("["), "no model's metadata"),
+        (lambda folder: change(folder / "model_meta.json", name="name"), "no organisation"),
+        (lambda folder: change(folder / "model_meta.json", name="org/other"), "another than the folder's"),
+        (lambda folder: change(folder / "model_meta.json", revision="1"), "another than the folder's"),
+        (lambda folder: change(folder / "STS12.json", mteb_version="1.12.3"), "1.12.3; 2 or newer"),
+        (lambda folder: change(folder / "STS12.json", task_name="STS13"), "of the task 'STS13'"),
+        (lambda folder: (folder / "STS12.json").write_text("{"), "no result that mteb can read"),
+        (lambda folder: (folder / "run_settings.jsonl").unlink(), "missing or damaged"),
+        (
+            lambda folder: (folder / "run_settings.jsonl").write_text(""),
+            "does not cover 1 of its scores, such as test/",
+        ),
+        (lambda folder: (folder.parent / "README.md").write_text(""), "a file where only folders"),
+        (lambda folder: shutil.copytree(folder, folder.parent / ("f" * 40)), "STS12 is there under 2 revisions"),
+        (lambda folder: folder.rename(folder.parent / "0123456789abcdef"), "the revision has 16 characters"),
+    ],
+)
+def test_each_broken_rule_is_named(good, tmp_path, damage, reason: str) -> None:
+    damage(good)
+    if reason.startswith("the revision has"):
+        change(good.parent / "0123456789abcdef" / "model_meta.json", revision="0123456789abcdef")
+    found = problems(tmp_path)
+    assert found
+    assert any(reason in line for line in found), found
+    assert all(line.startswith("org__name") for line in found)
+
+
+def test_nothing_to_check_is_an_error(tmp_path) -> None:
+    with pytest.raises(ResultsError, match="No results"):
+        problems(tmp_path)

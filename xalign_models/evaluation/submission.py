@@ -1,0 +1,110 @@
+"""What mteb's public results repository demands of results, checked here before they are sent there.
+
+https://github.com/embeddings-benchmark/results checks each pull request: names and revisions of folders, metadata,
+result files that mteb can read, settings that cover every score, and no task twice.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from xalign_models.errors import ResultsError
+
+_LEAST_MTEB = 2
+"""Major version of mteb that results must be made with."""
+META, SETTINGS = "model_meta.json", "run_settings.jsonl"
+
+
+def problems(root: Path) -> list[str]:
+    """Why the repository would refuse results, a line for each reason; empty if it would not.
+
+    Args:
+        root: The folder that has ``results/``, or that folder.
+
+    Raises:
+        ResultsError: There are no results.
+    """
+    folder = root / "results" if (root / "results").is_dir() else root
+    models = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    if not models:
+        raise ResultsError(f"No results under {folder}; `xalign run` makes them, or name another folder.")
+    return [line for model in models for line in _of_model(model)]
+
+
+def _of_model(model: Path) -> Iterator[str]:
+    revisions: dict[str, list[str]] = defaultdict(list)
+    for revision in sorted(path for path in model.iterdir() if not path.name.startswith(".")):
+        where = f"{model.name}/{revision.name}"
+        if not revision.is_dir():
+            yield f"{where}: a file where only folders of revisions may be"
+            continue
+        yield from _of_meta(where, model, revision)
+        settings = _settings(revision / SETTINGS)
+        for path in sorted(revision.glob("*.json")):
+            if path.name != META:
+                revisions[path.stem].append(revision.name)
+                yield from _of_result(f"{where}/{path.name}", path, settings)
+    for task, names in revisions.items():
+        if len(names) > 1:
+            yield f"{model.name}: {task} is there under {len(names)} revisions, {', '.join(names)}; keep one"
+
+
+def _of_meta(where: str, model: Path, revision: Path) -> Iterator[str]:
+    try:
+        meta = json.loads((revision / META).read_text(encoding="utf-8"))
+        name, number = str(meta["name"]), str(meta["revision"])
+    except FileNotFoundError:
+        yield f"{where}: {META} is missing"
+        return
+    except (ValueError, KeyError, TypeError) as error:
+        yield f"{where}/{META} is no model's metadata ({type(error).__name__})"
+        return
+    if "/" not in name:
+        yield f"{where}/{META}: the name {name!r} has no organisation; org/name is wanted"
+    if name.replace("/", "__").replace(" ", "_") != model.name:
+        yield f"{where}/{META}: the name {name!r} is another than the folder's"
+    if number != revision.name:
+        yield f"{where}/{META}: the revision {number!r} is another than the folder's"
+    if not re.fullmatch(r"[0-9a-f]{40}|.", number):
+        yield f"{where}: the revision has {len(number)} characters; 40 hexadecimal digits, or one character, are wanted"
+
+
+def _settings(path: Path) -> set[tuple[str, str, str]] | None:
+    """(task, split, subset) that the settings cover; None if there are none that can be read."""
+    try:
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return {
+            (entry["task"], split, subset)
+            for entry in lines
+            for split in entry["splits"]
+            for subset in entry["subsets"]
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _of_result(where: str, path: Path, settings: set[tuple[str, str, str]] | None) -> Iterator[str]:
+    from mteb.results import TaskResult
+
+    try:
+        result: Any = TaskResult.from_disk(path)
+    except Exception as error:  # whatever a damaged file makes mteb raise
+        yield f"{where} is no result that mteb can read ({type(error).__name__})"
+        return
+    if result.task_name != path.stem:
+        yield f"{where} is of the task {result.task_name!r}"
+    if not (version := re.match(r"\d+", str(result.mteb_version))) or int(version[0]) < _LEAST_MTEB:
+        yield f"{where}: made with mteb {result.mteb_version}; {_LEAST_MTEB} or newer is wanted"
+    if settings is None:
+        yield f"{where}: {SETTINGS} is missing or damaged"
+        return
+    scored = {
+        (result.task_name, split, entry["hf_subset"]) for split, entries in result.scores.items() for entry in entries
+    }
+    if missing := sorted(scored - settings):
+        yield f"{where}: {SETTINGS} does not cover {len(missing)} of its scores, such as {'/'.join(missing[0][1:])}"
