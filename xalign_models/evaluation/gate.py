@@ -7,157 +7,22 @@ A score whose items are there before and after is judged by a paired test; the o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from xalign_models.evaluation.baseline import DEFAULT, Before
-from xalign_models.evaluation.board import wrap
-from xalign_models.evaluation.escaping import escape
 from xalign_models.evaluation.impossible import impossible_scores
 from xalign_models.evaluation.leaderboard import choose, choose_models
-from xalign_models.evaluation.paired import fall_p, holm, standard_error
+from xalign_models.evaluation.paired import fall_p, standard_error
 from xalign_models.evaluation.results import MAIN, Results, TaskScores, language_pairs
-from xalign_models.evaluation.significance import ALPHA, Items
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType
+from xalign_models.evaluation.significance import Items
+from xalign_models.evaluation.verdicts import GateReport, GateRow, Verdict, decide
 
 _Z = 1.6448536269514722  # of a one-sided 95% bound
-_NOISE = 1e-6  # points; of the subtraction and of a baseline's rounding: a fall of exactly the tolerance is allowed
-MOST_SHOWN = 100
-"""Rows that a terminal and a summary show; JSON and JUnit have all."""
-
-
-class Verdict(StrEnum):
-    """What is known of a score."""
-
-    FAIL = "fail"
-    CANNOT_TELL = "cannot tell"
-    PASS = "pass"
-
-
-_ORDER = list(Verdict)
-
-
-@dataclass(frozen=True)
-class GateRow:
-    """One score before and after; in percent.
-
-    Attributes:
-        model: Its name; ``throughput`` where times are compared.
-        task: Its name, or the benchmark's module.
-        language: A language of a pair task, a subset of another one, or ``mean``.
-        tolerance: Points that it may fall: the least effect that matters is more.
-        verdict: Whether it fell.
-        reason: Why, in a few words.
-        old: The score before; None where there is none.
-        new: The score now; None where there is none.
-        low: Lower end of the difference's 90% interval, in points; None without items.
-        high: Upper end.
-        p: That a fall is chance, corrected for all rows of the report; None without items.
-    """
-
-    model: str
-    task: str
-    language: str
-    tolerance: float
-    verdict: Verdict
-    reason: str
-    old: float | None = None
-    new: float | None = None
-    low: float | None = None
-    high: float | None = None
-    p: float | None = None
-
-    @property
-    def difference(self) -> float | None:
-        """New minus old, in points."""
-        return None if self.old is None or self.new is None else self.new - self.old
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """Model, task and language."""
-        return self.model, self.task, self.language
-
-    def explained(self) -> str:
-        """The reason with the numbers, on one line that is safe to show."""
-        if self.difference is None:
-            return escape(self.reason)
-        error = "" if self.low is None or self.high is None else f", 90% interval {self.low:+.2f} to {self.high:+.2f}"
-        chance = "" if self.p is None else f", p {self.p:.2g}"
-        moved = f"{self.old:.2f} to {self.new:.2f} ({self.difference:+.2f}{error}{chance}, allowed -{self.tolerance:g})"
-        return f"{escape(self.reason)}: {moved}"
-
-
-@dataclass(frozen=True)
-class GateReport:
-    """All rows, the worst verdicts first; rich prints those that do not pass and one line of summary.
-
-    Attributes:
-        rows: By verdict, model, task; ``mean`` before the languages.
-        unguarded: (model, task) that have new results and no old ones.
-    """
-
-    rows: tuple[GateRow, ...]
-    unguarded: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def exit_code(self) -> int:
-        """0: every score is kept up; 1: one is not; 3: none fell, but some cannot be judged."""
-        verdicts = {row.verdict for row in self.rows}
-        if Verdict.FAIL in verdicts:
-            return 1
-        return 0 if verdicts == {Verdict.PASS} else 3
-
-    @property
-    def open_rows(self) -> list[GateRow]:
-        """Rows that do not pass."""
-        return [row for row in self.rows if row.verdict != Verdict.PASS]
-
-    def summary(self) -> str:
-        """One line."""
-        counts = [(verdict, sum(row.verdict == verdict for row in self.rows)) for verdict in _ORDER]
-        said = ", ".join(f"{verdict}: {n}" for verdict, n in counts if n) or "nothing to compare"
-        word = {0: "passed", 1: "FAILED", 3: "CANNOT TELL"}[self.exit_code]
-        noisy = [-row.low for row in self.rows if row.verdict == Verdict.CANNOT_TELL and row.low is not None]
-        said += f"; the items at hand can vouch for a tolerance of {max(noisy):.2f} points" if noisy else ""
-        notes = f"; not guarded, having no old result: {len(self.unguarded)}" if self.unguarded else ""
-        return f"Gate {word} ({said}{notes})."
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data: every row, the summary and the exit code."""
-        rows = [asdict(row) | {"difference": row.difference} for row in self.rows]
-        plain = [{key: round(v, 9) if isinstance(v, float) else v for key, v in row.items()} for row in rows]
-        return {"exit_code": self.exit_code, "summary": self.summary(), "rows": plain}
-
-    def to_rich(self) -> RenderableType:
-        """What rich prints."""
-        return self
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """The rows that do not pass, if any, and the summary."""
-        from rich import box
-        from rich.table import Table
-        from rich.text import Text
-
-        if self.open_rows:
-            table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-            for head in ("verdict", "model", "task", "language", "why"):
-                table.add_column(head, no_wrap=head == "verdict")
-            limit = 40 if options.max_width > 110 else 10
-            for row in self.open_rows[:MOST_SHOWN]:
-                verdict = Text(row.verdict, style="bold red" if row.verdict == Verdict.FAIL else "yellow")
-                names = ("\n".join(wrap(escape(name), limit)) for name in (row.model.removeprefix("xalign/"), row.task))
-                table.add_row(verdict, *map(Text, (*names, escape(row.language), row.explained())))
-            yield from (table, "")
-            if len(self.open_rows) > MOST_SHOWN:
-                yield Text(f"and {len(self.open_rows) - MOST_SHOWN} more, all of which --json has.")
-        yield Text(self.summary(), style="bold")
 
 
 def weights(subsets: Collection[str]) -> dict[str, dict[str, float]]:
@@ -213,30 +78,6 @@ def compare(
     return GateReport(tuple(decide(rows)), tuple(unguarded))
 
 
-def decide(rows: Iterable[GateRow]) -> list[GateRow]:
-    """The rows with their p-values corrected and a verdict for those that have numbers, the worst first.
-
-    Fail: the score fell by more than the tolerance, and a fall as large is chance in 5% of such reports at most. Pass:
-    the lower end of its interval is within the tolerance. Cannot tell: neither. Without items: by the tolerance alone.
-    """
-    rows = list(rows)
-    tested = [index for index, row in enumerate(rows) if row.p is not None]
-    for index, p in zip(tested, holm([float(rows[index].p or 0) for index in tested]), strict=True):
-        rows[index] = replace(rows[index], p=p)
-    rows = [row if row.difference is None else _decided(row) for row in rows]
-    return sorted(rows, key=lambda row: (_ORDER.index(row.verdict), *row.key[:2], row.language != "mean", row.language))
-
-
-def _decided(row: GateRow) -> GateRow:
-    assert row.difference is not None
-    fell = row.difference < -row.tolerance - _NOISE
-    if fell and (row.p is None or row.p < ALPHA):
-        return replace(row, verdict=Verdict.FAIL, reason="fell")
-    if (row.difference if row.low is None else row.low) >= -row.tolerance - _NOISE:
-        return replace(row, verdict=Verdict.PASS, reason="kept up")
-    return replace(row, verdict=Verdict.CANNOT_TELL, reason="may be chance, too few items to tell")
-
-
 def _judge(
     key: tuple[str, str], sides: tuple[Results, Results], tolerance: float, items: tuple[Items, Items]
 ) -> Iterator[GateRow]:
@@ -287,7 +128,7 @@ def _blame(bad: Mapping[str, tuple[Verdict, str]], common: Sequence[str]) -> dic
     for subset, said in bad.items():
         names = [_name(language) for language in pairs[subset] if language not in alive] if lost[subset] else [subset]
         for name in names:
-            blamed[name] = min(blamed.get(name, said), said, key=lambda one: _ORDER.index(one[0]))
+            blamed[name] = min(blamed.get(name, said), said, key=lambda one: list(Verdict).index(one[0]))
     return blamed
 
 

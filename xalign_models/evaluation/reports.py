@@ -6,7 +6,7 @@ from itertools import groupby
 from xml.etree import ElementTree as ET
 
 from xalign_models.evaluation.escaping import escape
-from xalign_models.evaluation.gate import MOST_SHOWN, GateReport, Verdict
+from xalign_models.evaluation.verdicts import MOST_SHOWN, GateReport, Verdict
 
 _MOST_ANNOTATIONS = 10
 """Of one level in one step; GitHub shows no more."""

@@ -14,8 +14,8 @@ import numpy as np
 
 from xalign_models.errors import ResultsError
 from xalign_models.evaluation.baseline import DEFAULT
-from xalign_models.evaluation.gate import GateReport, GateRow, Verdict, decide
 from xalign_models.evaluation.leaderboard import choose
+from xalign_models.evaluation.verdicts import GateReport, GateRow, Verdict, decide
 
 TOLERANCE = 10.0
 """Percent that a speed may fall where nothing else is said."""

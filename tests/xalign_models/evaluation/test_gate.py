@@ -12,9 +12,10 @@ from rich.console import Console
 
 from xalign_models.errors import ResultsError
 from xalign_models.evaluation.baseline import make_baseline, read_before, write_baseline
-from xalign_models.evaluation.gate import GateReport, GateRow, Verdict, compare, decide, weights
+from xalign_models.evaluation.gate import compare, weights
 from xalign_models.evaluation.paired import fall_p, standard_error
 from xalign_models.evaluation.results import read_results
+from xalign_models.evaluation.verdicts import GateReport, GateRow, Verdict, decide
 
 A, B = "xalign/plain__tiny", "xalign/lsar__tiny"
 PAIRS = {"aaa_Latn-bbb_Latn": 0.2, "bbb_Latn-aaa_Latn": 0.9, "aaa_Latn-ccc_Latn": 0.4, "ccc_Latn-aaa_Latn": 0.5}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from xalign_models.evaluation.gate import MOST_SHOWN, GateReport, GateRow, Verdict
 from xalign_models.evaluation.reports import junit, markdown, workflow_commands
+from xalign_models.evaluation.verdicts import MOST_SHOWN, GateReport, GateRow, Verdict
 
 FELL = GateRow("m|1", "T", "de\n<b>", 1, Verdict.FAIL, "fell", 80.0, 70.0, -12.0, -8.0, 1e-9)
 GONE = GateRow("m|1", "T", "fr", 1, Verdict.CANNOT_TELL, "missing: no new score")

@@ -58,3 +58,20 @@ def test_cached_gradients_are_the_plain_ones(mini):
         found.append((loss.item(), model.rows.grad))
     assert found[0][0] == pytest.approx(found[1][0], abs=1e-5)
     torch.testing.assert_close(found[0][1], found[1][1], rtol=0, atol=1e-5)
+
+
+def test_half_precision_is_compared_in_single():
+    one, other = torch.randn(2, 5, 32, generator=torch.Generator().manual_seed(0)).bfloat16()
+    found = cosine(one, other)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, cosine(one.float(), other.float()))
+
+
+def test_the_temperature_divides_and_one_process_gathers_nothing():
+    rows = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
+    columns = [{"input_ids": torch.tensor(ids)[:, None]} for ids in ([0, 1], [2, 3])]
+    cosines = nn.functional.normalize(rows[:2]) @ nn.functional.normalize(rows[2:]).T
+    expected = nn.functional.cross_entropy(cosines / 0.2, torch.arange(2))
+    for gather in (False, True):
+        found = contrastive_loss(Table(rows), 0.2, gather=gather)(columns, None)
+        assert found.item() == pytest.approx(expected.item(), abs=1e-6)
