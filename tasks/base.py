@@ -52,7 +52,7 @@ class CorpusTask(StampedTask):
 
     Attributes:
         corpus_name: For ``xalign_models.corpora.load``.
-        narrows: Whether a run's choice of languages leaves out subsets; False where the published protocol fixes them.
+        narrows: Whether a run's default languages leave out subsets; False where the published protocol fixes them.
         needs: Languages that a model must be fitted for beside a subset's own, e.g. those of a shared pool.
     """
 

@@ -9,7 +9,7 @@ class XAlignError(Exception):
 
 def one_line(error: BaseException) -> str:
     """What went wrong, on one line; an error that is not ours says its kind."""
-    line = " ".join(str(error).split())[:500]
+    line = " ".join(str(error).split())[:2000]
     return (
         line
         if line and isinstance(error, XAlignError | OSError | ValueError)

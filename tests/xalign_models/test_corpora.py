@@ -79,7 +79,7 @@ def test_rows_that_are_not_aligned_are_counted(tmp_path: Path) -> None:
         own(tmp_path / "mine").pair("tur-Latn")
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=8)))
+@given(st.lists(st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), max_size=8)))
 def test_lines_end_at_newlines_only(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
     path = tmp_path_factory.mktemp("lines") / "deu.txt"
     expected = lines if lines != [""] else []
@@ -109,8 +109,8 @@ def test_a_carriage_return_within_a_line_ends_nothing(tmp_path: Path) -> None:
         ("t.jsonl", b'{"deu": "eins", "eng": "one"}\n{"deu": "zwei"}\n', "row 2 of column 'eng' is not text"),
         ("t.jsonl", b'{"deu": "eins"}\n{"deu": "zwei", "eng": "two"}\n', "row 1 of column 'eng' is not text"),
         ("t.jsonl", b'{"deu": "eins", "eng": 1}\n', "row 1 of column 'eng' is not text"),
-        ("t.jsonl", b'{"deu": "eins"\n', "line 1 is not JSON"),
-        ("t.jsonl", b"[1]\n", "line 1 is not a JSON object"),
+        ("t.jsonl", b'{"deu": "eins"\n', "line 1 is damaged: no JSON"),
+        ("t.jsonl", b"[1]\n", "line 1 is damaged: an object was expected"),
         ("t.jsonl", b"", "has no rows"),
         ("t.parquet", b"not parquet", "is not a readable parquet file"),
         ("t.csv", b"deu,eng\n", r"is not a \.tsv, \.jsonl or \.parquet table"),
@@ -332,3 +332,39 @@ def test_parallel_corpora_share_languages_and_rows() -> None:
     assert len(flores.languages) == 204
     assert len(set(flores.languages) & set(ntrex.languages)) > 100
     assert {len(rows) for rows in ntrex.parallel(ntrex.languages).values()} == {1997}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"one row\n", "deu.txt has 1 row; there is nothing to choose among"),
+        (b"", "deu.txt has 0 rows"),
+        (b"\n  \n\t\n", "deu.txt has blank rows alone"),
+        (b"one\rtwo\rthree\r", "deu.txt ends its lines with carriage returns alone"),
+        (b"one\ntwo\0\nthree\n", "deu.txt, line 2 has a NUL byte"),
+    ],
+)
+def test_text_that_cannot_be_scored_is_refused_by_its_file(tmp_path, content, message):
+    (tmp_path / "eng.txt").write_text("a\nb\nc\n")
+    (tmp_path / "deu.txt").write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        own(tmp_path).texts("deu-Latn")
+
+
+def test_blank_and_repeated_rows_are_counted_aloud(tmp_path, caplog):
+    (tmp_path / "eng.txt").write_text("a\nb\nc\nd\n")
+    (tmp_path / "deu.txt").write_text("a\n\na\na\n")
+    assert own(tmp_path).texts("deu-Latn") == ["a", "", "a", "a"]
+    assert "deu.txt: 1 of 4 rows are blank (2)" in caplog.text
+    assert "deu.txt: 2 of 4 rows are repeated (3, 4)" in caplog.text
+    (tmp_path / "table.tsv").write_text("deu\teng\na\tb\na\tc\n")
+    own(tmp_path / "table.tsv")
+    assert "column deu: 1 of 2 rows are repeated (2)" in caplog.text
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"deu": "\\ud800", "eng": "a"}', '["deu"]', '{"deu": 1, "eng": "a"}'])
+def test_hostile_lines_of_a_table_end_in_one_line(tmp_path, line):
+    (tmp_path / "table.jsonl").write_text('{"deu": "a", "eng": "b"}\n' + line + "\n")
+    with pytest.raises(DataError, match=r"line 2|row 2") as caught:
+        own(tmp_path / "table.jsonl").texts("deu-Latn")
+    assert "\n" not in str(caught.value)

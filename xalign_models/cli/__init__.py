@@ -1,5 +1,33 @@
 """The command line: ``xalign``."""
 
-from xalign_models.cli.app import main
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType
 
 __all__ = ["main"]
+
+TERMINATED = 143
+"""Exit status of a process that was told to end: 128 + 15, as a shell has it."""
+
+
+def main() -> None:
+    """Run a command; the application is imported here, so that an interruption while it loads ends in one line too."""
+    signal.signal(signal.SIGTERM, _terminate)
+    for stream in (sys.stdout, sys.stderr):  # a terminal that is not UTF-8, and names that are no text
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        from xalign_models.cli.app import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; what was finished is kept, and the same command goes on from there.\n")
+        sys.exit(130)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.stderr.write("terminated; what was finished is kept, and the same command goes on from there.\n")
+    sys.exit(TERMINATED)

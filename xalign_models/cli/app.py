@@ -25,7 +25,7 @@ from xalign_models.cli import (
     training,
 )
 from xalign_models.cli.common import err, fail, out
-from xalign_models.errors import XAlignError
+from xalign_models.errors import XAlignError, one_line
 
 app = typer.Typer(
     help="Fit, score and compare cross-lingually aligned text embeddings.",
@@ -77,12 +77,12 @@ def main() -> None:
         if "--debug" in sys.argv:
             raise
         if isinstance(error, XAlignError | OSError):  # OSError: a full disk, a folder that cannot be written
-            fail(" ".join(str(error).split()))
+            fail(one_line(error))
         if hasattr(error, "format_message"):  # a usage error, of typer's own copy of click
             context = getattr(error, "ctx", None)  # of the last command that there is; click's parser gives none
             command = context.command_path if context else "xalign"
             fail(f"{error.format_message().rstrip('.')}. `{command} --help` shows what there is.")
-        raise
+        fail(f"{one_line(error)}. This was not expected; `xalign --debug ...` shows where it happened.")
     if status == _INTERRUPTED:
         err.print("interrupted; what was finished is kept, and the same command goes on from there.")
     sys.exit(status or 0)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from xalign_models.errors import DataError, LanguageError
+
+logger = logging.getLogger(__name__)
 
 ENGLISH = "eng-Latn"
 
@@ -18,12 +21,16 @@ def read_lines(path: Path) -> list[str]:
     r"""The lines of a UTF-8 file without their ends; a final empty line is none; \r, U+2028 and \x85 end no line.
 
     Raises:
-        DataError: The file is not UTF-8.
+        DataError: The file is not UTF-8, has NUL bytes, or ends its lines with carriage returns alone.
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")  # as bytes: a carriage return alone ends no line either
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 (byte {error.start}); convert it, e.g. with iconv.") from None
+    if (zero := text.find("\0")) >= 0:
+        raise DataError(f"{path}, line {text.count(chr(10), 0, zero) + 1} has a NUL byte; it is no text file.")
+    if "\r" in text and "\n" not in text:
+        raise DataError(f"{path} ends its lines with carriage returns alone; convert it, e.g. with `mac2unix`.")
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
@@ -31,6 +38,29 @@ def read_lines(path: Path) -> list[str]:
 def join_lines(files: tuple[Path, ...]) -> list[str]:
     """The lines of all files, one file after another."""
     return [line for file in files for line in read_lines(file)]
+
+
+def check_rows(name: str, rows: Sequence[str]) -> None:
+    """Refuse a side of parallel text that cannot be scored, and say aloud what makes scores hard to read.
+
+    Args:
+        name: Of the file or column, for messages.
+        rows: The sentences.
+
+    Raises:
+        DataError: There are fewer than two rows, or all are blank.
+    """
+    if len(rows) < 2:
+        raise DataError(f"{name} has {len(rows)} row{'' if len(rows) == 1 else 's'}; there is nothing to choose among.")
+    blank = [number for number, row in enumerate(rows, 1) if not row.strip()]
+    if len(blank) == len(rows):
+        raise DataError(f"{name} has blank rows alone.")
+    first: dict[str, int] = {}
+    again = [number for number, row in enumerate(rows, 1) if row.strip() and first.setdefault(row, number) != number]
+    for kind, numbers in (("blank", blank), ("repeated", again)):
+        if numbers:
+            shown = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
+            logger.warning("%s: %d of %d rows are %s (%s).", name, len(numbers), len(rows), kind, shown)
 
 
 @dataclass(frozen=True)

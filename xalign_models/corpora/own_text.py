@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from xalign_models.corpora.base import Corpus, file_digest, from_columns, from_files, join_lines, read_lines
-from xalign_models.errors import DataError, LanguageError
+from xalign_models.corpora.base import Corpus, check_rows, file_digest, from_columns, from_files, join_lines, read_lines
+from xalign_models.errors import DataError, FileError, LanguageError
+from xalign_models.files import parse_json
 from xalign_models.languages import canonical
 
 
@@ -33,7 +33,7 @@ def own(path: Path) -> Corpus:
             )
         if len(files) < 2:
             raise DataError(f"{path} needs at least two files named by language, such as deu.txt and eng.txt.")
-        return from_files("own", "parallel", ("OwnParallel",), files, join_lines)
+        return from_files("own", "parallel", ("OwnParallel",), files, _lines)
     if not path.is_file():
         raise DataError(
             f"{path} does not exist; give a directory of <language>.txt files or a .tsv/.jsonl/.parquet table."
@@ -43,8 +43,16 @@ def own(path: Path) -> Corpus:
     if len(codes) < len(columns):
         raise DataError(f"{path}: two of the columns {', '.join(columns)} are the same language; keep one of each.")
 
+    for column, rows in columns.items():
+        check_rows(f"{path}, column {column}", rows)
     by_code = {code: columns[column] for code, column in codes.items()}
     return from_columns("own", ("OwnParallel",), by_code, file_digest(path))
+
+
+def _lines(files: tuple[Path, ...]) -> list[str]:
+    rows = join_lines(files)
+    check_rows(", ".join(map(str, files)), rows)
+    return rows
 
 
 def _own_code(name: str, source: Path) -> str:
@@ -87,9 +95,7 @@ def _table(path: Path) -> dict[str, list[str]]:
 
 def _record(line: str, where: str) -> dict[str, Any]:
     try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{where} is not JSON ({error}).") from None
-    if not isinstance(record, dict):
-        raise DataError(f"{where} is not a JSON object whose keys are languages.")
+        record: dict[str, Any] = parse_json(line.encode(), where)
+    except (FileError, UnicodeError) as error:
+        raise DataError(str(error)) from None
     return record

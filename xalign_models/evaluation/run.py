@@ -75,8 +75,9 @@ def run(
         tasks: Names that mteb knows (ours after ``tasks.register_with_mteb()``), or tasks with their subsets chosen,
             which ``languages`` does not narrow.
         output: Root of the results.
-        languages: Canonical codes; a subset is scored if all its languages are among them. None is all. Tatoeba36,
-            LanguageIdentity and others whose protocol fixes the languages are not narrowed.
+        languages: Codes; a subset is scored if all its languages are among them, those of its pool included. None is
+            all. The default, :data:`CORE`, does not narrow Tatoeba36, LanguageIdentity and others whose protocol fixes
+            the languages.
         device: cpu, cuda or mps.
         store: Where raw vectors are kept.
         items: What to keep of single items: nothing, what significance tests need, or all that a task knows of them.
@@ -126,12 +127,16 @@ def make_task(name: str, languages: Collection[str] | None) -> AbsTask:
         hint = f" Did you mean {', '.join(near)}?" if near else ""
         raise DataError(f"Unknown task {name!r}.{hint} `xalign tasks` lists ours; mteb's names work too.")
     task = mteb.get_task(name)
-    if languages is not None and getattr(task, "narrows", True):
-        by_subset = task.metadata.hf_subsets_to_langscripts
-        wanted = {canonical(one) for one in languages}
-        kept = [subset for subset in task.hf_subsets if {canonical(one) for one in by_subset[subset]} <= wanted]
+    if languages is not None and (languages is not CORE or getattr(task, "narrows", True)):
+        by_subset = {subset: {canonical(code) for code in codes} for subset, codes in languages_of(task).items()}
+        wanted = {canonical(code) for code in languages}
+        kept = [subset for subset in task.hf_subsets if by_subset[subset] <= wanted]
         if not kept:
-            raise LanguageError(f"{name} has no subset within the chosen languages; choose others with --languages.")
+            least = min((sorted(by_subset[subset] - wanted) for subset in task.hf_subsets), key=len)
+            raise LanguageError(
+                f"{name} has no subset within the chosen languages; one lacks {', '.join(least)}: choose others with "
+                "--languages, or `all`."
+            )
         task.hf_subsets = kept
     return task
 

@@ -226,7 +226,8 @@ def test_the_chosen_languages_narrow_the_subsets(workdir, planted):
     assert len(task.hf_subsets) == 6
     assert len(running.make_task("FloresPrecision", None).hf_subsets) == 204 * 203
     assert len(running.make_task("FloresPrecision", running.CORE).hf_subsets) == 22 * 21
-    assert len(running.make_task("Tatoeba36", ["deu-Latn"]).hf_subsets) == 72
+    assert len(running.make_task("Tatoeba36", running.CORE).hf_subsets) == 72
+    assert len(running.make_task("Tatoeba36", ["deu-Latn", "eng-Latn"]).hf_subsets) == 2
 
 
 @pytest.mark.parametrize(
@@ -297,3 +298,13 @@ def test_a_killed_run_goes_on_to_the_same_results(own, tiny_model, workdir, coun
     assert scores(resumed) == scores(fresh)
     leftovers = [path for path in (workdir / "out").rglob("*") if path.name.startswith(".") or "part" in path.suffix]
     assert not leftovers
+
+
+def test_languages_that_are_asked_for_narrow_every_task_or_are_refused(own, workdir):
+    pairs = running.make_task("OwnParallel", ("de", "eng"))
+    assert set(pairs.hf_subsets) == {"deu_Latn-eng_Latn", "eng_Latn-deu_Latn"}
+    assert len(running.make_task("OwnParallel", running.CORE).hf_subsets) == 6
+    assert len(running.make_task("Tatoeba36", ("deu-Latn", "eng-Latn")).hf_subsets) < 36
+    with pytest.raises(LanguageError, match="LanguageIdentity has no subset within the chosen languages; one lacks"):
+        running.make_task("LanguageIdentity", ("deu-Latn", "eng-Latn"))
+    assert running.make_task("LanguageIdentity", running.CORE).hf_subsets

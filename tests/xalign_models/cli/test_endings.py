@@ -1,0 +1,69 @@
+"""How a command ends that is interrupted or told to end, or that writes to a terminal that cannot show its text."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from xalign_models.cli import main
+
+COMMAND = [sys.executable, "-m", "xalign_models.cli"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("seconds", [0.25, 1.0])
+def test_a_signal_ends_a_command_in_one_line(workdir: Path, number: signal.Signals, seconds: float) -> None:
+    """The first of them while the application is imported."""
+    slow = (
+        "import sys, time\nimport xalign_models.cli as cli\n"
+        "class Finder:\n    def find_spec(self, name, *rest):\n"
+        "        if name == 'xalign_models.cli.app': print('here', flush=True); time.sleep(30)\n"
+        "sys.meta_path.insert(0, Finder())\ncli.main()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", slow], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "here\n"
+        time.sleep(seconds)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number]
+    assert errors.count("\n") == 1
+    assert "what was finished is kept" in errors
+
+
+def test_a_terminal_of_ascii_shows_what_it_can(workdir: Path) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    name = "modèle-\N{SNOWMAN}"
+    done = subprocess.run([*COMMAND, "run", "-m", name, "-t", "GettextPrecision"], env=environment, capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert "mod\\xe8le-\\u2603" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "error", [RecursionError("too deep"), KeyError("field"), UnicodeEncodeError("ascii", "é", 0, 1, "no")]
+)
+def test_an_error_of_no_kind_of_ours_ends_in_one_line(monkeypatch, capsys, error) -> None:
+    from xalign_models.cli import app
+
+    def raising(*_, **__):
+        raise error
+
+    monkeypatch.setattr(app, "app", raising)
+    monkeypatch.setattr(sys, "argv", ["xalign", "models"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    captured = capsys.readouterr().err
+    assert captured.startswith("error: ")
+    assert captured.count("\n") == 1
