@@ -337,9 +337,8 @@ def test_parallel_corpora_share_languages_and_rows() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"one row\n", "deu.txt has 1 row; there is nothing to choose among"),
-        (b"", "deu.txt has 0 rows"),
-        (b"\n  \n\t\n", "deu.txt has blank rows alone"),
+        (b"", "deu.txt has no rows, or blank ones alone"),
+        (b"\n  \n\t\n", "deu.txt has no rows, or blank ones alone"),
         (b"one\rtwo\rthree\r", "deu.txt ends its lines with carriage returns alone"),
         (b"one\ntwo\0\nthree\n", "deu.txt, line 2 has a NUL byte"),
     ],
@@ -349,6 +348,14 @@ def test_text_that_cannot_be_scored_is_refused_by_its_file(tmp_path, content, me
     (tmp_path / "deu.txt").write_bytes(content)
     with pytest.raises(DataError, match=message):
         own(tmp_path).texts("deu-Latn")
+
+
+def test_a_corpus_of_one_row_is_refused(tmp_path):
+    for language in ("eng", "deu"):
+        (tmp_path / f"{language}.txt").write_text("one row\n")
+    for read in (lambda: own(tmp_path).pair("deu-Latn"), lambda: own(tmp_path).parallel(["deu-Latn", ENGLISH])):
+        with pytest.raises(DataError, match=r"own: 1 row of deu-Latn.*at least 2"):
+            read()
 
 
 def test_blank_and_repeated_rows_are_counted_aloud(tmp_path, caplog):

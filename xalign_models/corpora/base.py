@@ -41,20 +41,18 @@ def join_lines(files: tuple[Path, ...]) -> list[str]:
 
 
 def check_rows(name: str, rows: Sequence[str]) -> None:
-    """Refuse a side of parallel text that cannot be scored, and say aloud what makes scores hard to read.
+    """Refuse a side of parallel text that is blank, and say aloud what makes scores hard to read.
 
     Args:
         name: Of the file or column, for messages.
         rows: The sentences.
 
     Raises:
-        DataError: There are fewer than two rows, or all are blank.
+        DataError: There are no rows, or all are blank.
     """
-    if len(rows) < 2:
-        raise DataError(f"{name} has {len(rows)} row{'' if len(rows) == 1 else 's'}; there is nothing to choose among.")
     blank = [number for number, row in enumerate(rows, 1) if not row.strip()]
     if len(blank) == len(rows):
-        raise DataError(f"{name} has blank rows alone.")
+        raise DataError(f"{name} has no rows, or blank ones alone.")
     first: dict[str, int] = {}
     again = [number for number, row in enumerate(rows, 1) if row.strip() and first.setdefault(row, number) != number]
     for kind, numbers in (("blank", blank), ("repeated", again)):
@@ -75,6 +73,7 @@ class Corpus:
         languages: Canonical codes of the languages it has, sorted.
         rows: Reads a language: a list of texts, or (texts, English texts) for pairs.
         identity: A language's digest: changes when its rows may have changed.
+        least: The fewest rows that parallel text may have.
     """
 
     name: str
@@ -83,6 +82,7 @@ class Corpus:
     languages: tuple[str, ...]
     rows: Callable[[str], Any]
     identity: Callable[[str], str]
+    least: int = 1
 
     def _read(self, language: str) -> Any:
         if language not in self.languages:
@@ -104,7 +104,7 @@ class Corpus:
 
         Raises:
             LanguageError: The corpus does not have the language.
-            DataError: It has no translations, or the two sides differ in length.
+            DataError: It has no translations, the two sides differ in length, or there is one row.
         """
         if self.kind == "monolingual":
             raise DataError(
@@ -118,13 +118,14 @@ class Corpus:
             raise DataError(
                 f"{self.name}: {language} has {len(side)} rows and English {len(english)}; they must align."
             )
+        self._check_count(len(side), language)
         return list(side), list(english)
 
     def parallel(self, languages: Iterable[str]) -> dict[str, list[str]]:
         """Rows that mean the same in every one of ``languages``.
 
         Raises:
-            DataError: Not a parallel corpus, or the row counts differ; the message names them.
+            DataError: Not a parallel corpus, one row, or the row counts differ; the message names them.
         """
         if self.kind != "parallel":
             raise DataError(f"Corpus {self.name!r} is not parallel across languages.")
@@ -133,7 +134,14 @@ class Corpus:
         if len(set(counts.values())) > 1:
             listed = ", ".join(f"{language} {count}" for language, count in counts.items())
             raise DataError(f"Rows of {self.name!r} are not aligned: {listed}. Every language needs the same rows.")
+        self._check_count(min(counts.values(), default=0), ", ".join(columns))
         return columns
+
+    def _check_count(self, rows: int, languages: str) -> None:
+        if rows < self.least:
+            raise DataError(
+                f"{self.name}: {rows} row of {languages}; at least {self.least} are needed to choose among."
+            )
 
     def fingerprint(self, languages: Iterable[str] | None = None) -> str:
         """Sha256 (hex) over the name and what determines the rows of ``languages`` (all by default)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ from xalign_models.corpora.base import Corpus, check_rows, file_digest, from_col
 from xalign_models.errors import DataError, FileError, LanguageError
 from xalign_models.files import parse_json
 from xalign_models.languages import canonical
+
+LEAST = 2
+"""Rows that a text of the user's own needs: finding the one translation among one tells nothing."""
 
 
 def own(path: Path) -> Corpus:
@@ -33,7 +37,7 @@ def own(path: Path) -> Corpus:
             )
         if len(files) < 2:
             raise DataError(f"{path} needs at least two files named by language, such as deu.txt and eng.txt.")
-        return from_files("own", "parallel", ("OwnParallel",), files, _lines)
+        return replace(from_files("own", "parallel", ("OwnParallel",), files, _lines), least=LEAST)
     if not path.is_file():
         raise DataError(
             f"{path} does not exist; give a directory of <language>.txt files or a .tsv/.jsonl/.parquet table."
@@ -46,7 +50,7 @@ def own(path: Path) -> Corpus:
     for column, rows in columns.items():
         check_rows(f"{path}, column {column}", rows)
     by_code = {code: columns[column] for code, column in codes.items()}
-    return from_columns("own", ("OwnParallel",), by_code, file_digest(path))
+    return replace(from_columns("own", ("OwnParallel",), by_code, file_digest(path)), least=LEAST)
 
 
 def _lines(files: tuple[Path, ...]) -> list[str]:

@@ -169,11 +169,16 @@ def test_vectors_that_are_not_finite_are_named_by_their_text(xalign, workdir, ma
 
 def test_one_sentence_runs_through_or_is_refused(xalign, workdir, tiny_model, write_text):
     write_text(workdir / "fit", 1)
-    for method in ("centered", "lir", "lsar", "procrustes"):
+    for method in ("centered", "lir", "lsar"):
         status, _, err = xalign(*fit(method, tiny_model), "-o", method)
         assert (status, err) == (0, [])
-    status, _, err = xalign("run", "-m", tiny_model, "-m", "lir", "-t", "OwnParallel", "--data", "own=fit", "--json")
-    assert status == 0
+    for command in (
+        (*fit("procrustes", tiny_model), "-o", "procrustes"),
+        ("run", "-m", tiny_model, "-m", "lir", "-t", "OwnParallel", "--data", "own=fit", "--json"),
+    ):
+        status, _, err = xalign(*command)
+        assert status == 2
+        assert "at least 2" in err[0]
 
 
 def test_empty_and_endless_texts_run_through(xalign, workdir, tiny_model):
