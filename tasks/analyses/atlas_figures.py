@@ -59,6 +59,15 @@ def short(model: str) -> str:
     return model.rsplit("/", maxsplit=1)[-1]
 
 
+def _name(axis: Axes, model: str, x: float, y: float, *, left: bool = False) -> None:
+    """Mark a model's point and write its name beside it."""
+    axis.plot(x, y, "o", color=figures.COLOURS[1])
+    axis.annotate(
+        short(model), (x, y), xytext=(-6 if left else 6, -3), textcoords="offset points",
+        ha="right" if left else "left", fontsize=8, color="#444444",
+    )  # fmt: skip
+
+
 def _english(atlas: Atlas) -> Figure:
     of = levels(atlas, atlas.column(IN22))
     statistics = summarise(of)
@@ -71,14 +80,13 @@ def _english(atlas: Atlas) -> Figure:
     axis.annotate("no difference", (62, 63.5), rotation=40, color="#666666", fontsize=8, ha="center")
     axis.scatter(x, y, s=22, color=figures.COLOURS[0])
     figures.describe(
-        axis, "Every model is better when English is one of the two languages", "F1 of pairs with English (%)",
-        "F1 of pairs of two Indian languages (%)",
+        axis, "Every multilingual model is better when English is one of the two languages",
+        "F1 of pairs with English (%)", "F1 of pairs of two Indian languages (%)",
     )  # fmt: skip
     names = [model for model, keep in zip(of.models, chosen, strict=True) if keep]
-    lost = x - y
-    extremes = {int(np.argmin(lost)), int(np.argmax(x)), int(np.argmin(x))}
-    figures.name_points(axis, [(short(names[i]), x[i], y[i]) for i in extremes])
-    axis.set_xlim(48, 108)
+    for place in (int(np.argmax(x)), int(np.argmin(x))):
+        _name(axis, names[place], x[place], y[place])
+    axis.set_xlim(48, 114)
     axis.set_ylim(20, 100)
     return figure
 
@@ -186,10 +194,9 @@ def _small(atlas: Atlas) -> Figure:
     axes[0, 0].scatter(size, level, s=22, color=figures.COLOURS[0])
     axes[0, 0].set_xscale("log")
     axes[0, 0].xaxis.set_major_formatter(FuncFormatter(_amount))
-    named = ("intfloat/multilingual-e5-small", "nvidia/NV-Embed-v2")
-    figures.name_points(
-        axes[0, 0], [(short(name), size[of.models.index(name)], level[of.models.index(name)]) for name in named]
-    )
+    for name in ("intfloat/multilingual-e5-small", "nvidia/NV-Embed-v2"):
+        place = of.models.index(name)
+        _name(axes[0, 0], name, size[place], level[place], left=True)
     figures.describe(
         axes[0, 0],
         "A multilingual model of 118M parameters is ahead of most of the largest",
