@@ -1,16 +1,17 @@
-"""The papers' tables under results/published: complete, readable, and as consistent as the papers are."""
+"""The papers' tables in the package: complete, readable, and as consistent as the papers are."""
 
 from __future__ import annotations
 
 import csv
 import json
 import re
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
-PUBLISHED = Path(__file__).parents[1] / "results" / "published"
+from xalign_models.published import FOLDER as PUBLISHED
+from xalign_models.published import published_on, published_table
+
 INDEX = json.loads((PUBLISHED / "index.json").read_text(encoding="utf-8"))
 FILES = {entry["file"]: entry for entry in INDEX["files"]}
 COLUMNS = ["model", "task", "subset", "metric", "value", "unit"]
@@ -23,11 +24,6 @@ EPSILON = 1e-9
 with_averages = pytest.mark.parametrize("name", [name for name, entry in FILES.items() if entry["averages"]])
 
 
-def read(name: str) -> pd.DataFrame:
-    """A table with `value` as float and all else as text."""
-    return pd.read_csv(PUBLISHED / name, dtype=str, keep_default_na=False).astype({"value": float})
-
-
 def matching(table: pd.DataFrame, row: dict[str, str]) -> pd.DataFrame:
     """The rows that have these values in these columns."""
     return table[(table[list(row)] == pd.Series(row)).all(axis=1)]
@@ -35,7 +31,7 @@ def matching(table: pd.DataFrame, row: dict[str, str]) -> pd.DataFrame:
 
 def averages(name: str) -> list[tuple[dict[str, str], float, float]]:
     """Every printed average of a table: its coordinates, the printed value and the mean of the cells it averages."""
-    table, how = read(name), FILES[name]["averages"]
+    table, how = published_table(name), FILES[name]["averages"]
     by, over, found = how["by"], how["over"], []
     for key, group in table.groupby(by):
         where = dict(zip(by, key, strict=True))
@@ -48,7 +44,7 @@ def averages(name: str) -> list[tuple[dict[str, str], float, float]]:
                 found.append(({**where, **printed[["row", "column"]]}, printed["value"], mean))
         else:
             at = {**where, over: how["label"]}
-            (printed,) = matching(read(how.get("printed_in", name)), at)["value"]
+            (printed,) = matching(published_table(how.get("printed_in", name)), at)["value"]
             found.append((at, printed, group.loc[group[over] != how["label"], "value"].mean()))
     return found
 
@@ -56,7 +52,7 @@ def averages(name: str) -> list[tuple[dict[str, str], float, float]]:
 def test_index_lists_every_file_and_every_file_is_listed() -> None:
     assert len(FILES) == len(INDEX["files"])
     assert sorted(FILES) == sorted(path.name for path in PUBLISHED.glob("*.csv"))
-    assert {path.name for path in PUBLISHED.iterdir()} == {*FILES, "index.json", "README.md"}
+    assert {path.name for path in PUBLISHED.glob("*.csv")} == FILES.keys()
     assert {entry["paper"] for entry in FILES.values()} == set(INDEX["papers"])
 
 
@@ -66,7 +62,7 @@ def test_table_is_well_formed(name: str) -> None:
         header, *rows = csv.reader(file)
     assert header[: len(COLUMNS)] == COLUMNS
     assert {len(row) for row in rows} == {len(header)}
-    table, entry = read(name), FILES[name]
+    table, entry = published_table(name), FILES[name]
     assert len(table) == entry["n_rows"]
     assert sorted(table["unit"].unique()) == entry["unit"]
     for unit, values in table.groupby("unit")["value"]:
@@ -92,7 +88,7 @@ def test_printed_averages_agree_with_their_rows(name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_inconsistencies_name_one_printed_value(name: str) -> None:
     for item in FILES[name]["inconsistencies"]:
-        (value,) = matching(read(name), item["row"])["value"]
+        (value,) = matching(published_table(name), item["row"])["value"]
         assert value == item["printed"]
         if "other" in item:
             assert item["other_file"] in FILES
@@ -109,7 +105,7 @@ def test_inconsistencies_name_one_printed_value(name: str) -> None:
     ],
 )
 def test_values_printed_twice_are_equal(short: str, full: list[str], n_shared: int) -> None:
-    first, second = read(short), pd.concat(map(read, full))
+    first, second = published_table(short), pd.concat(map(published_table, full))
     first, second = (table[table["task"] != "average"] for table in (first, second))
     keys = [column for column in first.columns.intersection(second.columns) if column != "value"]
     both = first.merge(second, on=keys, suffixes=("", "_again"))
@@ -122,7 +118,14 @@ def test_values_printed_twice_are_equal(short: str, full: list[str], n_shared: i
 
 
 def test_tatoeba_tables_have_the_36_languages() -> None:
-    first, *others = (set(read(f"lsar-table-{number}.csv")["subset"]) for number in range(17, 21))
+    first, *others = (set(published_table(f"lsar-table-{number}.csv")["subset"]) for number in range(17, 21))
     assert all(other == first for other in others)
     assert len(first) == 36
     assert {"arb-Arab", "zho-Hans", "swh-Latn", "pes-Arab", "tgl-Latn", "jpn-Jpan", "kor-Hang", "ell-Grek"} <= first
+
+
+def test_numbers_on_a_task_are_in_percent() -> None:
+    numbers = [one for one in published_on("FloresPrecision") if one.subset == "eng-Latn->arb-Arab"]
+    assert any(one.metric == "precision_at_5" and one.value == pytest.approx(33) for one in numbers)  # printed as 0.33
+    assert any("LSAR" in one.column and one.subset == "average" for one in published_on("Tatoeba36"))
+    assert not list(published_on("GettextPrecision"))

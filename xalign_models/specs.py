@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from xalign_models.configuration import from_mapping
 from xalign_models.errors import ModelError
 
 
@@ -150,8 +151,6 @@ class ModelSpec:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> ModelSpec:
         """Inverse of :meth:`to_dict`, also after a trip through JSON."""
-        from xalign_models.configuration import from_mapping  # pydantic, which names and lists do without
-
         return from_mapping(cls, data)
 
 

@@ -24,7 +24,7 @@ class Request:
 
     Attributes:
         models: Registered names, directories or hub ids.
-        results: Root that ``xalign run --output`` wrote to; results and published tables lie in its ``results/``.
+        results: Root that ``xalign run --output`` wrote to; results lie in its ``results/``.
         device: cpu, cuda or mps; None is the best there is.
         rows: Most rows of a text that are used, from its top; None is the analysis' own number.
         languages: Canonical codes; None is the analysis' own choice.
@@ -95,16 +95,6 @@ class Analysis:
     name: str
     description: str
     analyse: Callable[[Request], Findings]
-
-
-def read_published(root: Path, file: str) -> pd.DataFrame:
-    """A table of ``results/published``, with ``value`` as a number and all else as text; empty if it is not there."""
-    import pandas as pd
-
-    path = (root / "results" if (root / "results").is_dir() else root) / "published" / file
-    if not path.is_file():
-        return pd.DataFrame(columns=["model", "task", "subset", "metric", "value", "unit"])
-    return pd.read_csv(path, dtype=str, keep_default_na=False).astype({"value": float})
 
 
 def labelled(frame: pd.DataFrame, **labels: object) -> pd.DataFrame:

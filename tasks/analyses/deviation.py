@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from tasks.analyses import figures
-from tasks.analyses.base import Findings, Request, labelled, read_published
+from tasks.analyses.base import Findings, Request, labelled
 from tasks.analyses.rkhs import sentence_norms
 from tasks.analyses.sentences import load_sentences
 from xalign_models.errors import ModelError
+from xalign_models.published import published_table
 from xalign_models.training.lira.theory import bound_printed, bound_safe
 
 if TYPE_CHECKING:
@@ -42,11 +43,10 @@ def analyse(request: Request) -> Findings:
         title = Path(name).resolve().name
         tables.append(labelled(frame, model=title))
         drawn[f"epochs-{title}"] = draw(frame, title)
-    published = read_published(request.results, "lira-table-11.csv")
-    if len(published):
-        wide = published.assign(epoch=published["subset"].str.removeprefix("epoch ").astype(int))
-        wide = wide.pivot_table(index="epoch", columns="metric", values="value").reset_index()
-        tables.append(labelled(wide, model="LiRA, Table 11 [paper]"))
+    published = published_table("lira-table-11.csv")
+    wide = published.assign(epoch=published["subset"].str.removeprefix("epoch ").astype(int))
+    wide = wide.pivot_table(index="epoch", columns="metric", values="value").reset_index()
+    tables.append(labelled(wide, model="LiRA, Table 11 [paper]"))
     notes = [
         "Similarity, epsilon_1 (distance of the two paths, eq. 25) and epsilon_2 (1 - cosine of frozen states, eq. 28) "
         "are of held-out texts with the translation that the actor chooses.",

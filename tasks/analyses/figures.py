@@ -34,6 +34,7 @@ STYLE: Any = {
     "legend.frameon": False,
     "lines.linewidth": 1.8,
     "lines.markersize": 5,
+    "svg.fonttype": "none",  # labels are text: they can be searched and take little room
     "svg.hashsalt": "xalign",
 }
 DPI = 150
@@ -88,12 +89,9 @@ def name_points(axes: Axes, points: Iterable[tuple[str, float, float]]) -> None:
         )
 
 
-def save(figure: Figure, folder: Path, stem: str) -> list[Path]:
-    """Write ``<stem>.png`` and ``<stem>.svg``; the same figure gives the same bytes."""
-    paths = []
-    for kind, metadata in (("png", {}), ("svg", {"Date": None})):
-        path = folder / f"{stem}.{kind}"
-        with styled(), atomic_file(path) as temporary:
-            figure.savefig(temporary, format=kind, dpi=DPI, metadata=metadata)
-        paths.append(path)
-    return paths
+def save(figure: Figure, folder: Path, stem: str) -> Path:
+    """Write ``<stem>.svg``; the same figure gives the same bytes."""
+    path = folder / f"{stem}.svg"
+    with styled(), atomic_file(path) as temporary:
+        figure.savefig(temporary, format="svg", dpi=DPI, metadata={"Date": None})
+    return path

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tasks.analyses import figures
-from tasks.analyses.base import Findings, Request, read_published
+from tasks.analyses.base import Findings, Request
 from tasks.isomorphism import STAGES
 from xalign_models.errors import LanguageError, ResultsError
 from xalign_models.evaluation.results import TaskScores, read_results
 from xalign_models.languages import canonical, display_name, to_flores, to_iso639_1
 from xalign_models.models.names import name_of
+from xalign_models.published import published_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +56,7 @@ def analyse(request: Request) -> Findings:
     _require(names, results, languages, request.results)
     tables = {name.removeprefix("xalign/"): results[name, TASK] for name in names}
     ours = {label: _scores(table, languages) for label, table in tables.items()}
-    theirs = _published(request.results) if set(languages) == set(SEVEN) else {}
+    theirs = _published() if set(languages) == set(SEVEN) else {}
     raw = {label: _scores(results[name, RAW], languages) for label, name in zip(tables, names, strict=True)
            if _has(results, (name, RAW), languages)}  # fmt: skip
     shown = ours | {label: one for label, one in theirs.items() if any(_mode(label) == _mode(name) for name in names)}
@@ -119,11 +120,11 @@ def _scores(table: TaskScores, languages: Sequence[str]) -> Scores:
     return found
 
 
-def _published(root: Path) -> dict[str, Scores]:
+def _published() -> dict[str, Scores]:
     """The paper's matrices with their means as printed, by model and mode."""
     found: dict[str, Scores] = {}
     for number in PAPER_TABLES:
-        for row in read_published(root, f"isomorphism-table-{number:02}.csv").to_dict("records"):
+        for row in published_table(f"isomorphism-table-{number:02}.csv").to_dict("records"):
             scores = found.setdefault(f"{row['model']} {row['mode']} (paper)", {})
             query, searched = row["subset"].split("->")
             scores[query, searched, f"{row['projection']}_{row['metric']}"] = row["value"]
@@ -235,8 +236,5 @@ def _notes(
     if len(raw) < len(tables):
         notes.append(f"`xalign run -t {RAW}` fits on rows of their own lengths; the summary then has both.")
     if not theirs:
-        notes.append(
-            "The published matrices are of the paper's seven languages, and are read from results/published under the "
-            "root of the results, as in the repository."
-        )
+        notes.append("The published matrices are of the paper's seven languages.")
     return tuple(notes)

@@ -16,15 +16,16 @@ import numpy.typing as npt
 import pandas as pd
 
 from tasks.analyses import mapping_figures
-from tasks.analyses.base import Findings, Request, read_published
+from tasks.analyses.base import Findings, Request
 from tasks.analyses.mapping_texts import Text, open_texts
-from tasks.orthogonality import RIDGE, map_gains, unit
+from tasks.orthogonality import PAIRS, RIDGE, map_gains, unit
 from xalign_models.alignments import dilation, orthogonality
 from xalign_models.alignments.solvers import affine_distance, affine_lsq
 from xalign_models.corpora import ENGLISH
 from xalign_models.device import pick_device
 from xalign_models.errors import DataError
 from xalign_models.languages import canonical, display_name
+from xalign_models.published import published_table
 
 if TYPE_CHECKING:
     from xalign_models.models.encoder import XAlignEncoder
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 Fit = Callable[[Array, Array], tuple[Array, Array]]
 
-PAIRS = 3000
-"""Most pairs of a language that are used, from the top of its file."""
 GAINED = tuple(canonical(code) for code in "de es fr it pt ru".split())
 """The languages of the paper's Table 1."""
 FROM_ENGLISH, TO_ENGLISH = "English -> other", "other -> English"
@@ -80,7 +79,7 @@ def analyse(request: Request) -> Findings:
         )
     tables = {"gains": pd.DataFrame(gains), "shapes": pd.DataFrame(shapes)}
     tables["directions"] = directions(tables["gains"], tables["shapes"])
-    tables["published"] = read_published(request.results, "linear-mapping-table-01.csv")
+    tables["published"] = published_table("linear-mapping-table-01.csv")
     notes += [
         f"The first {rows} pairs of each language; one in five is held out, by its English sentence. Unless "
         "languages are asked for, shapes are of those that have as many: fewer pairs make less of a rotation.",

@@ -59,7 +59,7 @@ def analyse(request: Request) -> Findings:
             notes.append(f"Left out, as the fit text lacks them: {', '.join(map(display_name, left_out))}.")
         data |= tatoeba.revisions
     notes.append("Layer 0 is the embeddings. Fewer rows are an easier search: compare with the paper at all rows only.")
-    summary = pd.concat([*best, spaces.published_accuracy(request)], ignore_index=True)
+    summary = pd.concat([*best, spaces.published_accuracy()], ignore_index=True)
     return Findings({"summary": summary, "layers": pd.concat(tables)}, drawn, tuple(notes), data)
 
 

@@ -48,7 +48,7 @@ def analyse(request: Request) -> Findings:
         if left_out:
             notes.append(f"Left out, as the fit text lacks them: {', '.join(map(display_name, left_out))}.")
         data |= tatoeba.revisions
-    summary = pd.concat([*best, spaces.published_accuracy(request)], ignore_index=True)
+    summary = pd.concat([*best, spaces.published_accuracy()], ignore_index=True)
     return Findings({"summary": summary, "sweep": pd.concat(tables)}, drawn, tuple(notes), data)
 
 

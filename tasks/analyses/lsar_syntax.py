@@ -11,10 +11,11 @@ import pandas as pd
 from scipy.stats import pearsonr, spearmanr
 
 from tasks.analyses import figures, spaces
-from tasks.analyses.base import Findings, Request, labelled, read_published
+from tasks.analyses.base import Findings, Request, labelled
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
 from xalign_models.languages import display_name
+from xalign_models.published import published_table
 from xalign_models.typology import family, syntax
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def analyse(request: Request) -> Findings:
         "set syntax_knn; pearson_angular takes 1 - 2/pi arccos of it instead.",
         "English itself is left out: both its similarities are 1.",
     ]
-    table = pd.concat([*correlations, published(request)], ignore_index=True)
+    table = pd.concat([*correlations, published()], ignore_index=True)
     return Findings({"correlation": table, "languages": pd.concat(languages)}, drawn, tuple(notes), data)
 
 
@@ -98,10 +99,10 @@ def correlate(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def published(request: Request) -> pd.DataFrame:
+def published() -> pd.DataFrame:
     """The paper's correlations, in the same columns."""
-    table = read_published(request.results, "lsar-table-05.csv")
-    columns = {"part": table.get("part"), "pearson": table["value"], "model": table["model"]}
+    table = published_table("lsar-table-05.csv")
+    columns = {"part": table["part"], "pearson": table["value"], "model": table["model"]}
     return pd.DataFrame({**columns, "languages": 36}).assign(source="published: LSAR paper, Table 5")
 
 

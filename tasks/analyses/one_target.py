@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 from tasks.analyses import figures
-from tasks.analyses.base import Findings, Request, read_published
+from tasks.analyses.base import Findings, Request
 from xalign_models.errors import ResultsError
 from xalign_models.evaluation.leaderboard import choose_models
 from xalign_models.evaluation.results import TaskScores, read_results
 from xalign_models.languages import display_name
+from xalign_models.published import published_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +40,7 @@ def analyse(request: Request) -> Findings:
     ]
     rows = [frame.rename_axis("question language").reset_index().assign(model=name) for name, frame in maps.items()]
     return Findings(
-        tables={"summary": pd.DataFrame([*summary, *_published(request)]), "heat-map": pd.concat(rows)},
+        tables={"summary": pd.DataFrame([*summary, *_published()]), "heat-map": pd.concat(rows)},
         figures={name.replace("/", "__"): draw(frame, name) for name, frame in maps.items()},
         notes=(
             "In percent. The pool has the sentences of all languages, less a question's answers in all but the one "
@@ -70,13 +71,13 @@ def heat_map(table: TaskScores) -> pd.DataFrame:
     return 100 * pd.DataFrame(columns).reindex(languages)
 
 
-def _published(request: Request) -> list[Mapping[str, object]]:
+def _published() -> list[Mapping[str, object]]:
     """The paper's means over the diagonal and off it."""
-    table = read_published(request.results, "lsar-figure-3.csv")
+    table = published_table("lsar-figure-3.csv")
     return [
         {"model": f"{model} {method} (paper)", **{MEANS[row.metric]: row.value for row in part.itertuples()}}
         for (model, method), part in table.groupby(["model", "method"], sort=False)
-    ] if len(table) else []  # fmt: skip
+    ]
 
 
 def draw(frame: pd.DataFrame, name: str) -> Figure:

@@ -10,11 +10,12 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from tasks.analyses import figures
-from tasks.analyses.base import Findings, Request, read_published
+from tasks.analyses.base import Findings, Request
 from tasks.reasoning import mgsm, xcsqa
 from tasks.reasoning.solvers import Solver
 from xalign_models.errors import LanguageError
 from xalign_models.languages import display_name
+from xalign_models.published import published_table
 
 
 def analyse_mgsm(request: Request) -> Findings:
@@ -54,7 +55,7 @@ def _analyse(
     ours = pd.DataFrame(rows)
     means = ours.groupby("model", sort=False).agg(accuracy=("accuracy", "mean"), questions=("questions", "sum"))
     ours = pd.concat([ours, means.reset_index().assign(language="average")], ignore_index=True)
-    paper = read_published(request.results, published)
+    paper = published_table(published)
     paper = paper.assign(model=paper["model"] + " [paper]", language=paper["subset"], accuracy=paper["value"])
     table = pd.concat([ours, paper[["model", "language", "accuracy"]]], ignore_index=True)
     wide = table.pivot_table(index="language", columns="model", values="accuracy", sort=False).reset_index()

@@ -11,11 +11,12 @@ import pandas as pd
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from tasks.analyses import figures
-from tasks.analyses.base import Findings, Request, labelled, read_published
+from tasks.analyses.base import Findings, Request, labelled
 from tasks.analyses.sentences import PUBLISHED, load_sentences
 from xalign_models.backbones import loading
 from xalign_models.errors import ModelError
 from xalign_models.models.names import find_spec
+from xalign_models.published import published_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,12 +50,10 @@ def analyse(request: Request) -> Findings:
             tables.append(labelled(pd.DataFrame([statistics(norms)]), **labels))
             lengths.append(labelled(by_length(frame), **labels))
         drawn[f"norms-{spec.backbone.name}"] = draw(found, spec.backbone.name, sentences.name)
-    published = read_published(request.results, "lira-table-06.csv")
-    if len(published):
-        wide = published.pivot_table(index="model", columns="metric", values="value").reset_index()
-        wide.columns = [one.removeprefix("norm_") for one in wide.columns]
-        tables.append(labelled(wide.drop(columns="model"), model=wide["model"] + " [paper]", tokens="",
-                               text=PUBLISHED))  # fmt: skip
+    wide = published_table("lira-table-06.csv").pivot_table(index="model", columns="metric", values="value")
+    wide = wide.reset_index().rename(columns=lambda column: column.removeprefix("norm_"))
+    names = wide.pop("model") + " [paper]"
+    tables.append(labelled(wide, model=names, tokens="", text=PUBLISHED))
     notes = [
         "A norm of means is a lower bound of the largest norm of a feature: what is computed with it is optimistic.",
         "The mean of many tokens tends to be short and single tokens to be long: read a maximum with the lengths.",

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tasks.analyses.base import Request, read_published
+from tasks.analyses.base import Request
 from tasks.tatoeba36 import LANGUAGES
 from xalign_models import corpora
 from xalign_models.alignments import LSAR
@@ -21,6 +21,7 @@ from xalign_models.languages import display_name
 from xalign_models.models.building import fitted, raw_encoder
 from xalign_models.models.catalogue import ALIGNMENTS
 from xalign_models.models.names import find_spec
+from xalign_models.published import published_table
 from xalign_models.ranking.ranks import gold_ranks, normalise, precision_at
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 
@@ -157,11 +158,9 @@ def accuracy(a: Vectors, english: Vectors) -> tuple[float, float]:
     return 100 * precision_at(backward)["precision_at_1"], 100 * precision_at(forward)["precision_at_1"]
 
 
-def published_accuracy(request: Request) -> pd.DataFrame:
+def published_accuracy() -> pd.DataFrame:
     """The paper's averages over the 36 languages of Tatoeba: model, method, accuracy in percent, source."""
-    table = read_published(request.results, "lsar-table-01.csv")
-    if "method" not in table:
-        return pd.DataFrame()
+    table = published_table("lsar-table-01.csv")
     table = table[table["method"].isin(["Original", "Centered", "LSAR"]) | table["method"].str.startswith("LIR")]
     return pd.DataFrame({
         "model": table["model"], "method": table["method"], "accuracy": table["value"], "languages": 36,

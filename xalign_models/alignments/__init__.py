@@ -7,9 +7,7 @@ from xalign_models.alignments.lir import LIR
 from xalign_models.alignments.lsar import LSAR
 from xalign_models.alignments.orthogonality import Dilation, Orthogonality, dilation, orthogonality
 from xalign_models.alignments.procrustes import Procrustes
-from xalign_models.alignments.registry import METHODS, find_method, load, make
-from xalign_models.alignments.seedless import Seedless
-from xalign_models.alignments.whitened import Whitened
+from xalign_models.alignments.registry import METHODS, load, make
 
 __all__ = [
     "LIR",
@@ -21,10 +19,7 @@ __all__ = [
     "Dilation",
     "Orthogonality",
     "Procrustes",
-    "Seedless",
-    "Whitened",
     "dilation",
-    "find_method",
     "load",
     "make",
     "orthogonality",

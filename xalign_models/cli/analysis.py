@@ -45,7 +45,7 @@ def analyse(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Answer a question about models with tables (CSV, JSON) and figures (PNG, SVG)."""
+    """Answer a question about models with tables (CSV, JSON) and figures (SVG)."""
     err.print("loading mteb ...", highlight=False) if err.is_terminal else None
     from tasks.analyses import ANALYSES, Request, figures
     from xalign_models.paths import atomic_write_text
@@ -67,7 +67,7 @@ def analyse(
     for table, frame in findings.tables.items():
         atomic_write_text(output / f"{name}-{table}.csv", frame.to_csv(index=False, lineterminator="\n"))
     for title, figure in findings.figures.items():
-        document["figures"] += [path.name for path in figures.save(figure, output, f"{name}-{title}")]
+        document["figures"].append(figures.save(figure, output, f"{name}-{title}").name)
     atomic_write_text(output / f"{name}.json", jsonlib.dumps(document, indent=2, ensure_ascii=False) + "\n")
     if json:
         print_json(document)

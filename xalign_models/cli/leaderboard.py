@@ -46,6 +46,7 @@ def leaderboard(
         bool, typer.Option("--narrow", help="Markdown: scores and differences alone, without the legend.")
     ] = False,
     by_language: Annotated[bool, typer.Option("--by-language", help="With one task: its scores by language.")] = False,
+    means: Annotated[bool, typer.Option("--means", help="CSV: a line per model, task and language.")] = False,
     published: Annotated[bool, typer.Option(help="By language: show published numbers beside ours.")] = True,
     benchmark: Annotated[
         str | None, typer.Option(help='Tasks of a benchmark, e.g. "XAlign(parallel)" or "XAlign(LUSIFER, te)".')
@@ -66,6 +67,11 @@ def leaderboard(
     from xalign_models.evaluation.results import read_results
 
     chosen_models, chosen_tasks = split_list(models) or None, split_list(tasks)
+    if means:
+        from xalign_models.evaluation.means import means_csv
+
+        sys.stdout.write(means_csv(read_results(Path(output), tasks=chosen_tasks or None), chosen_models))
+        return
     form = form or (Format.JSON if json else Format.MARKDOWN if markdown or narrow else None)
     if by_language and (len(chosen_tasks) != 1 or benchmark):
         raise ResultsError("--by-language shows one task; name it with -t.")

@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mteb.cache import ResultCache
+from mteb.models.model_meta import ModelMeta
 from mteb.results import TaskResult
 
 from xalign_models import __version__
 from xalign_models.errors import ResultsError
 from xalign_models.evaluation.items import full_folder, keep_outcomes, outcomes_path
+from xalign_models.evaluation.results import META, SETTINGS
 from xalign_models.paths import atomic_write_text
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
-    from mteb.models.model_meta import ModelMeta
 
 logger = logging.getLogger(__name__)
 
-SETTINGS, META = "run_settings.jsonl", "model_meta.json"
 _STAGED = ".staged-"
 PACKAGES = ("mteb", "sentence-transformers", "transformers", "torch", "numpy", "scipy", "scikit-learn")
 
@@ -93,9 +93,10 @@ class SafeResultCache(ResultCache):
             directory.mkdir(parents=True)
             if (settings := final / SETTINGS).is_file():
                 shutil.copy(settings, directory)  # mteb merges into it
-            named = model_name if isinstance(model_name, str) else _portable(model_name)
-            staged.save_to_cache(task_result, named, model_revision, **kwargs)
+            staged.save_to_cache(task_result, model_name, model_revision, **kwargs)
             self._complete_settings(directory / SETTINGS, task)
+            if isinstance(model_name, ModelMeta):
+                (directory / META).write_text(meta_text(model_name), encoding="utf-8")
             result = directory / f"{task}.json"
             result.write_text(compact(json.loads(result.read_text(encoding="utf-8"))), encoding="utf-8")
             for file in sorted(directory.iterdir(), key=lambda file: file == result):
@@ -152,7 +153,14 @@ def _complete_meta(path: Path, meta: ModelMeta) -> None:
             return
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
-    atomic_write_text(path, json.dumps(_portable(meta).to_dict(), default=str, indent=4))
+    atomic_write_text(path, meta_text(meta))
+
+
+def meta_text(meta: ModelMeta) -> str:
+    """A model's metadata as mteb writes them, but the same every time: without local paths, the data sets sorted."""
+    data = _portable(meta).to_dict()
+    data["training_datasets"] = data["training_datasets"] and sorted(data["training_datasets"])
+    return json.dumps(data, default=str, indent=4) + "\n"
 
 
 def _remove_leftovers(folder: Path) -> None:

@@ -15,15 +15,14 @@ from xalign_models.evaluation.board import Board, Cell, Row
 from xalign_models.evaluation.intervals import half_width, rank_intervals, shares
 from xalign_models.evaluation.results import (
     MAIN,
-    Published,
     Results,
     TaskScores,
     into_and_from,
     language_pairs,
-    read_published,
 )
 from xalign_models.evaluation.significance import ALPHA, Items, sign_flip_test
 from xalign_models.models.names import name_of
+from xalign_models.published import Published, published_on
 
 DIRECTIONS: dict[str, dict[str, str]] = {"Tatoeba36": {"eng→X": "eng_Latn-*", "X→eng": "*-eng_Latn"}}
 """Tasks whose two directions are two columns: their headers and their subsets."""
@@ -262,13 +261,13 @@ def detail(
         legend.append(_FITTED)
     if published:
         tables = [results.tables[head.name, task] for head in heads]
-        found = published_columns(list(read_published(results.root, task)), tables, metric, set(cells))
+        found = published_columns(list(published_on(task)), tables, metric, set(cells))
         for column, values in found.items():
             columns.append(column)
             for language, value in values.items():
                 cells[language][column] = Cell(value)
         legend.append(
-            "[paper]: as printed there (results/published/index.json says where); its mean is over the paper's subsets."
+            "[paper]: as printed there; its mean is over the paper's subsets."
             if found
             else "Nothing published has this task, metric and these subsets."
         )

@@ -1,13 +1,12 @@
-"""Results as plain data: mteb's result files and the published tables, read without mteb."""
+"""Results as plain data: mteb's result files, read without mteb."""
 
 from __future__ import annotations
 
-import csv
 import json
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from math import isfinite
@@ -21,7 +20,7 @@ from xalign_models.specs import ModelSpec
 logger = logging.getLogger(__name__)
 
 MAIN = "main_score"
-META = "model_meta.json"
+META, SETTINGS = "model_meta.json", "run_settings.jsonl"
 MOST_NAMED = 5
 """Files, or scores of a file, that warnings name one by one."""
 _BOUNDS = (
@@ -123,7 +122,7 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None) -> Results
         path
         for folder in folders
         for path in sorted(folder.glob("*/*/*.json"))
-        if path.name not in {META, "xalign.json"} and not path.name.startswith(".") and "__" in path.parts[-3]
+        if path.name != META and not path.name.startswith(".") and "__" in path.parts[-3]
     ]
     if not paths:
         raise ResultsError(f"No results under {folders[0]}; `xalign run` makes them, or name another folder.")
@@ -176,14 +175,14 @@ def _read_meta(folder: Path) -> _Meta:
     fallback = _Meta(folder.parent.name.replace("__", "/", 1))
     try:
         data = json.loads((folder / META).read_text(encoding="utf-8"))
-        name, trained = data["name"], data.get("training_datasets") or ()
+        name, arguments = data["name"], data.get("loader_kwargs") or {}
         if (
             not isinstance(name, str)
             or re.sub("[/ ]", lambda m: {"/": "__", " ": "_"}[m[0]], name) != folder.parent.name
         ):
             raise ValueError(f"its name is {name!r}")
-        spec = (data.get("loader_kwargs") or {}).get("spec")
-        baseline = ModelSpec.from_dict(spec).baseline if spec else name
+        trained = {*(data.get("training_datasets") or ()), *arguments.get("fitted_on", ())}
+        baseline = ModelSpec.from_dict(arguments["spec"]).baseline if "spec" in arguments else name
         return _Meta(name, frozenset(map(str, trained)), None if baseline == name else baseline)
     except FileNotFoundError:
         return fallback
@@ -270,45 +269,3 @@ def into_and_from(scores: Mapping[str, float]) -> tuple[dict[str, float], dict[s
         into[target].append(value)
         leaving[source].append(value)
     return {x: fmean(into[x]) for x in sorted(into)}, {x: fmean(leaving[x]) for x in sorted(leaving)}
-
-
-@dataclass(frozen=True)
-class Published:
-    """One number of a published table.
-
-    Attributes:
-        column: Model, variant and paper.
-        subset: As published: ``deu-Latn``, ``eng-Latn->deu-Latn``, ``eng-Latn->*``, ``average`` and the like.
-        direction: ``eng->other`` or ``other->eng`` where the subset does not say it.
-        metric: As published, e.g. ``accuracy``.
-        value: In percent.
-        whole: Whether an average is over all subsets of the task, so that it says something without its parts.
-    """
-
-    column: str
-    subset: str
-    direction: str
-    metric: str
-    value: float
-    whole: bool = False
-
-
-def read_published(root: Path, task: str) -> Iterator[Published]:
-    """The published numbers on a task, in percent, by ``results/published/index.json``; none if that is not there."""
-    folder = (root / "results" if (root / "results").is_dir() else root) / "published"
-    if not (folder / "index.json").is_file():
-        return
-    index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-    ignored = {"task", "subset", "metric", "value", "unit", "direction", "printed", "row", "column", "params", "year"}
-    for entry in index["files"]:
-        if task not in entry["compares_with"]:
-            continue
-        with (folder / entry["file"]).open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                if row["task"] == task and row["unit"] in {"percent", "fraction"}:
-                    parts = {key: text for key, text in row.items() if key not in ignored and text}
-                    variant = " ".join(f"{key} {text}" if text.isdecimal() else text for key, text in parts.items())
-                    value = float(row["value"]) * (100 if row["unit"] == "fraction" else 1)
-                    column = f"{variant} [{entry['paper']}]"
-                    whole = entry.get("whole", False)
-                    yield Published(column, row["subset"], row.get("direction", ""), row["metric"], value, whole)

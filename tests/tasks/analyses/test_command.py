@@ -59,7 +59,7 @@ def test_tables_figures_and_what_made_them_are_written(xalign, fake, workdir, ti
     (request,) = fake
     assert (request.models, request.rows, request.languages) == ((str(tiny_model),), 7, ("deu-Latn", "tha-Thai"))
     assert sorted(path.name for path in (workdir / "found").iterdir()) == [
-        "fake-large.csv", "fake-line.png", "fake-line.svg", "fake-scores.csv", "fake.json",
+        "fake-large.csv", "fake-line.svg", "fake-scores.csv", "fake.json",
     ]  # fmt: skip
     document = json.loads((workdir / "found" / "fake.json").read_text())
     assert document["models"] == [{"name": "xalign/plain__tiny", "revision": document["models"][0]["revision"]}]
@@ -68,7 +68,7 @@ def test_tables_figures_and_what_made_them_are_written(xalign, fake, workdir, ti
     assert document["options"]["languages"] == ["deu-Latn", "tha-Thai"]
     assert document["tables"]["scores"][1] == {"language": "Thai", "score": None, "n": 2}
     assert document["notes"] == ["A note."]
-    assert document["figures"] == ["fake-line.png", "fake-line.svg"]
+    assert document["figures"] == ["fake-line.svg"]
     assert {"python", "xalign", "numpy", "matplotlib"} <= document["versions"].keys()
     assert pd.read_csv(workdir / "found" / "fake-scores.csv")["score"][0] == pytest.approx(1 / 3)
     assert "0.3333" in out

@@ -57,15 +57,14 @@ def test_correlations_are_scipys(planted_means):
 def test_end_to_end_with_the_published_numbers_beside(workdir, tiny_model, write_tatoeba, write_fit_text, uriel):
     write_tatoeba(workdir, 12)
     write_fit_text(workdir, 15)
-    (workdir / "results" / "published").mkdir(parents=True)
-    table = "model,task,subset,metric,value,unit,part\nmBERT,LanguageSimilarity,all,pearson,0.6910,fraction,removed\n"
-    (workdir / "results" / "published" / "lsar-table-05.csv").write_text(table)
     languages = ("deu-Latn", "fra-Latn", "spa-Latn", "tur-Latn")
     asked = Request((str(tiny_model),), workdir, "cpu", languages=languages)
     findings = lsar_syntax.analyse(asked)
     correlation = findings.tables["correlation"]
-    assert correlation["source"].tolist() == ["this run", "this run", "published: LSAR paper, Table 5"]
-    assert correlation["pearson"].iloc[-1] == 0.691
+    sources = correlation["source"].tolist()
+    assert sources[:2] == ["this run", "this run"]
+    assert set(sources[2:]) == {"published: LSAR paper, Table 5"}
+    assert 0.691 in correlation["pearson"].tolist()
     (figure,) = findings.figures.values()
     assert {text.get_text() for text in figure.axes[0].texts} == {"deu", "fra", "spa", "tur"}
     with pytest.raises(DataError, match="at least three languages"):

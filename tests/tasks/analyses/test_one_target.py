@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,6 @@ from tasks.analyses.one_target import TASK, heat_map
 from xalign_models.errors import ResultsError
 from xalign_models.evaluation.results import read_results
 
-PUBLISHED = Path(__file__).parents[3] / "results" / "published"
 CELLS = {("arb-Arab", "arb-Arab"): 0.8, ("arb-Arab", "eng-Latn"): 0.1,
          ("eng-Latn", "arb-Arab"): 0.3, ("eng-Latn", "eng-Latn"): 0.9}  # fmt: skip
 
@@ -32,7 +30,6 @@ def results(tmp_path):
     result = {"task_name": TASK, "dataset_revision": "d1", "evaluation_time": 1.0, "scores": {"test": entries}}
     (folder / f"{TASK}.json").write_text(json.dumps(result))
     (folder / "model_meta.json").write_text(json.dumps({"name": "xalign/plain__tiny"}))
-    (tmp_path / "results" / "published").symlink_to(PUBLISHED)
     return tmp_path
 
 

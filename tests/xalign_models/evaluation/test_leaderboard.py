@@ -19,9 +19,9 @@ from xalign_models.evaluation.items import write_outcomes
 from xalign_models.evaluation.leaderboard import detail, leaderboard
 from xalign_models.evaluation.results import read_results
 from xalign_models.evaluation.significance import sign_flip_test
+from xalign_models.published import FOLDER
 
 PLAIN, LSAR, AFFINE = "xalign/plain__tiny", "xalign/lsar__tiny", "xalign/affine__tiny__gettext"
-PUBLISHED = Path(__file__).parents[3] / "results" / "published"
 
 
 def cells(board):
@@ -287,7 +287,6 @@ def test_detail_of_pairs_is_into_and_from(put, tmp_path) -> None:
 def test_detail_of_others_is_by_subset_with_published_beside(put, tmp_path) -> None:
     tracks = {"en-en": ["eng-Latn"], "en-ar": ["eng-Latn", "arb-Arab"]}
     put(PLAIN, "STS17CrossLingual", {"en-en": 0.8, "en-ar": 0.5}, languages=tracks, metric="cosine_spearman")
-    (tmp_path / "results" / "published").symlink_to(PUBLISHED)
     results = read_results(tmp_path)
     assert list(detail(results, "STS17CrossLingual").columns) == ["plain__tiny"]
     found = cells(detail(results, "STS17CrossLingual", published=True))
@@ -300,7 +299,6 @@ def test_detail_of_others_is_by_subset_with_published_beside(put, tmp_path) -> N
 
 def test_published_tatoeba_goes_to_its_direction(put, tmp_path) -> None:
     put(PLAIN, "Tatoeba36", {"eng_Latn-afr_Latn": 0.8, "afr_Latn-eng_Latn": 0.6})
-    (tmp_path / "results" / "published").symlink_to(PUBLISHED)
     found = cells(detail(read_results(tmp_path), "Tatoeba36", published=True))
     assert found["afr-Latn"]["mBERT Original [lsar] eng→X"].score == pytest.approx(38.9)
     assert not any("[lsar] X→eng" in column for column in found["afr-Latn"])
@@ -308,7 +306,6 @@ def test_published_tatoeba_goes_to_its_direction(put, tmp_path) -> None:
 
 def test_a_published_mean_over_all_subsets_needs_none_of_them(put, tmp_path) -> None:
     put(PLAIN, "XQuAD-R", {"deu-Latn": 0.4, "ell-Grek": 0.2}, metric="map", languages={"ell-Grek": ["ell-Grek"]})
-    (tmp_path / "results" / "published").symlink_to(PUBLISHED)
     found = cells(detail(read_results(tmp_path), "XQuAD-R", published=True))
     assert found["mean"]["plain__tiny"].score == pytest.approx(30)
     assert found["mean"]["mBERT (X-X) LSAR OSCAR [lsar]"].score == pytest.approx(45.89)
@@ -318,15 +315,12 @@ def test_a_published_mean_over_all_subsets_needs_none_of_them(put, tmp_path) -> 
 def test_published_reviews_stand_by_language(put, tmp_path) -> None:
     reviews = {one: [one] for one in ("eng-Latn", "deu-Latn", "fra-Latn", "jpn-Jpan")}
     put(PLAIN, "AmazonReviewsZeroShot", dict.fromkeys(reviews, 0.8), metric="accuracy", languages=reviews)
-    (tmp_path / "results" / "published").symlink_to(PUBLISHED)
     found = cells(detail(read_results(tmp_path), "AmazonReviewsZeroShot", published=True))
     assert found["deu-Latn"]["XLM-R Original layer 11 OSCAR [lsar]"].score == pytest.approx(78.32)
     assert found["mean"]["XLM-R Original layer 11 OSCAR [lsar]"].score == pytest.approx(80.32)
 
 
 def test_published_means_over_other_languages_are_left_out(put, tmp_path) -> None:
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "published").symlink_to(PUBLISHED)
     put(PLAIN, "FloresPrecision", {"eng_Latn-arb_Arab": 0.8, "arb_Arab-eng_Latn": 0.6})
     assert len(detail(read_results(tmp_path), "FloresPrecision", published=True).columns) == 2
     seven = {f"{source}-{target}": 0.5 for source in SEVEN for target in SEVEN if source != target}
@@ -339,7 +333,7 @@ def test_published_means_over_other_languages_are_left_out(put, tmp_path) -> Non
 SEVEN = sorted(
     {
         code.replace("-", "_")
-        for row in csv.DictReader((PUBLISHED / "isomorphism-table-04.csv").read_text(encoding="utf-8").splitlines())
+        for row in csv.DictReader((FOLDER / "isomorphism-table-04.csv").read_text(encoding="utf-8").splitlines())
         for code in row["subset"].split("->")
         if code != "*"
     }

@@ -7,15 +7,13 @@ import logging
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from xalign_models.errors import DataError, ResultsError
-from xalign_models.evaluation.results import into_and_from, language_pairs, read_published, read_results
+from xalign_models.evaluation.results import into_and_from, language_pairs, read_results
 
 PLAIN = "xalign/plain__tiny"
-PUBLISHED = Path(__file__).parents[3] / "results" / "published"
 
 
 def test_scores_by_subset_and_metric(put, tmp_path) -> None:
@@ -191,16 +189,6 @@ def test_into_and_from_by_hand() -> None:
 def test_language_pairs_need_both_sides_in_full() -> None:
     assert language_pairs(["deu_Latn-eng_Latn"]) == {"deu_Latn-eng_Latn": ("deu_Latn", "eng_Latn")}
     assert language_pairs(["deu_Latn-eng_Latn", "en-ar"]) is None
-
-
-def test_published_numbers_are_in_percent(tmp_path) -> None:
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "published").symlink_to(PUBLISHED)
-    numbers = [one for one in read_published(tmp_path, "FloresPrecision") if one.subset == "eng-Latn->arb-Arab"]
-    assert any(one.metric == "precision_at_5" and one.value == pytest.approx(33) for one in numbers)  # printed as 0.33
-    assert any("LSAR" in one.column and one.subset == "average" for one in read_published(tmp_path, "Tatoeba36"))
-    assert not list(read_published(tmp_path, "GettextPrecision"))
-    assert not list(read_published(tmp_path / "nowhere", "Tatoeba36"))
 
 
 def test_tables_need_neither_mteb_nor_torch_nor_pandas() -> None:

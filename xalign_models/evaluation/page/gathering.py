@@ -21,7 +21,8 @@ from langcodes import Language
 from xalign_models import __version__
 from xalign_models.evaluation.board import Board, Cell
 from xalign_models.evaluation.leaderboard import DIRECTIONS, by_language, leaderboard
-from xalign_models.evaluation.results import META, Results, TaskScores, language_pairs, read_published
+from xalign_models.evaluation.results import META, Results, TaskScores, language_pairs
+from xalign_models.published import published_on
 
 MISSING = -32768
 """A score that is not there, among 16-bit tenths of points."""
@@ -225,7 +226,7 @@ def _published(number: int, task: str, results: Results, values: _Values) -> lis
 
     tables = [table for (_, name), table in results.tables.items() if name == task]
     rows = {"mean"}.union(*(scores for table in tables for scores in by_language(task, table.values()).values()))
-    columns = published_columns(list(read_published(results.root, task)), tables, "main_score", rows)
+    columns = published_columns(list(published_on(task)), tables, "main_score", rows)
     return [
         {
             "task": number,

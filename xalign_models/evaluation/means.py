@@ -1,0 +1,44 @@
+"""All results as one plain table: a line per model, task and language, to compare by eye and with ``diff``."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Collection, Mapping
+from statistics import fmean
+
+from xalign_models.evaluation.leaderboard import choose_models
+from xalign_models.evaluation.results import Results, into_and_from, language_pairs
+
+HEADER = ("model", "task", "language", "score")
+
+
+def means_csv(results: Results, models: Collection[str] | None = None) -> str:
+    """Main scores in percent as CSV: of each model and task the mean over its subsets, then each language's.
+
+    A language of a task of pairs has the mean of Into X and From X; other tasks have a line per subset.
+
+    Args:
+        results: From :func:`xalign_models.evaluation.results.read_results`.
+        models: Names, with or without ``xalign/``, directories or hub ids; None is all.
+
+    Raises:
+        ResultsError: A model has no results.
+    """
+    chosen = set(choose_models(results.models, models))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(HEADER)
+    for (model, task), table in results.tables.items():
+        if (values := table.values()) and model in chosen:
+            means = {"mean": fmean(values.values()), **dict(sorted(_by_language(values).items()))}
+            writer.writerows((model, task, language, f"{100 * mean:.2f}") for language, mean in means.items())
+    return text.getvalue()
+
+
+def _by_language(values: Mapping[str, float]) -> dict[str, float]:
+    if not language_pairs(values):
+        return dict(values)
+    sides = into_and_from(values)
+    languages = sides[0].keys() | sides[1].keys()
+    return {code.replace("_", "-"): fmean(side[code] for side in sides if code in side) for code in languages}

@@ -1,0 +1,61 @@
+"""The numbers that papers print, as data: a CSV file per table, described in ``index.json`` and ``README.md``."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Published:
+    """One number of a published table.
+
+    Attributes:
+        column: Model, variant and paper.
+        subset: As published: ``deu-Latn``, ``eng-Latn->deu-Latn``, ``eng-Latn->*``, ``average`` and the like.
+        direction: ``eng->other`` or ``other->eng`` where the subset does not say it.
+        metric: As published, e.g. ``accuracy``.
+        value: In percent.
+        whole: Whether an average is over all subsets of the task, so that it says something without its parts.
+    """
+
+    column: str
+    subset: str
+    direction: str
+    metric: str
+    value: float
+    whole: bool = False
+
+
+def published_on(task: str) -> Iterator[Published]:
+    """The published numbers on a task, in percent, by ``index.json``."""
+    index = json.loads((FOLDER / "index.json").read_text(encoding="utf-8"))
+    ignored = {"task", "subset", "metric", "value", "unit", "direction", "printed", "row", "column", "params", "year"}
+    for entry in index["files"]:
+        if task not in entry["compares_with"]:
+            continue
+        with (FOLDER / entry["file"]).open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                if row["task"] == task and row["unit"] in {"percent", "fraction"}:
+                    parts = {key: text for key, text in row.items() if key not in ignored and text}
+                    variant = " ".join(f"{key} {text}" if text.isdecimal() else text for key, text in parts.items())
+                    value = float(row["value"]) * (100 if row["unit"] == "fraction" else 1)
+                    column = f"{variant} [{entry['paper']}]"
+                    whole = entry.get("whole", False)
+                    yield Published(column, row["subset"], row.get("direction", ""), row["metric"], value, whole)
+
+
+def published_table(file: str) -> pd.DataFrame:
+    """One of the tables, with ``value`` as a number and all else as text."""
+    import pandas as pd
+
+    return pd.read_csv(FOLDER / file, dtype=str, keep_default_na=False).astype({"value": float})
