@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from xalign_models.atlas.table import short_revision
 from xalign_models.errors import ResultsError
-from xalign_models.paths import atomic_write_text
 
 METRICS = ("f1", "precision_at_1", "ndcg_at_10", "v_measure", "cosine_spearman", "map", "accuracy")
 """Main scores of multilingual tasks, mteb's and ours; where several equal it in as many subsets, the first counts."""
@@ -284,43 +283,3 @@ def comparable(results: Iterable[PublicResult]) -> list[dict[str, Any]]:
         }
         for (task, revision, metric), group in sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1])))
     ]
-
-
-def write_results(results: Iterable[PublicResult], root: Path, source: str) -> int:
-    """Write results in mteb's layout, which is also ours: ``<root>/results/<org__name>/<revision>/<Task>.json``.
-
-    Args:
-        results: What :func:`read_public` read.
-        root: The folder that has or gets ``results/``.
-        source: Where the results come from; each model's card says it.
-
-    Returns:
-        The number of files of results.
-    """
-    folders: dict[Path, list[PublicResult]] = defaultdict(list)
-    for result in results:
-        folders[root / "results" / result.model.replace("/", "__", 1) / result.revision].append(result)
-    for folder, group in folders.items():
-        for result in group:
-            atomic_write_text(folder / f"{result.task}.json", json.dumps(_content(result), ensure_ascii=False))
-        if not (folder / "model_meta.json").exists():
-            meta: dict[str, Any] = {"name": group[0].model, "revision": group[0].revision, "imported_from": source}
-            if group[0].prompts:
-                meta["loader_kwargs"] = {"model_prompts": group[0].prompts}
-            atomic_write_text(folder / "model_meta.json", json.dumps(meta, indent=2, ensure_ascii=False) + "\n")
-    return sum(map(len, folders.values()))
-
-
-def _content(result: PublicResult) -> dict[str, Any]:
-    scores: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for split, subset, languages, score in result.rows:
-        named = {result.metric: score} if result.metric else {}
-        scores[split].append({**named, "main_score": score, "hf_subset": subset, "languages": languages})
-    return {
-        "dataset_revision": result.dataset_revision,
-        "task_name": result.task,
-        "mteb_version": result.mteb_version,
-        "scores": scores,
-        "evaluation_time": None,
-        "kg_co2_emissions": None,
-    }
