@@ -150,8 +150,12 @@ class ModelSpec:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> ModelSpec:
-        """Inverse of :meth:`to_dict`, also after a trip through JSON."""
-        return from_mapping(cls, data)
+        """Inverse of :meth:`to_dict`, also after a trip through JSON, but for ``trust_remote_code``.
+
+        Data come from cards, pointers and results, which anybody may have written: trust is the user's to say anew.
+        """
+        spec = from_mapping(cls, data)
+        return dataclasses.replace(spec, backbone=dataclasses.replace(spec.backbone, trust_remote_code=False))
 
 
 def digest(*parts: Any) -> str:

@@ -18,6 +18,11 @@ MaxTokens = Annotated[int | None, typer.Option(help="Cut texts at this many toke
 Prompt = Annotated[list[str] | None, typer.Option(help='KEY=TEXT put before inputs, e.g. --prompt "default=query: ".')]
 
 
+Trust = Annotated[
+    bool, typer.Option("--trust-remote-code", help="Run code that a model brings along; its name says so then.")
+]
+
+
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(models)
@@ -26,7 +31,12 @@ def add_to(app: typer.Typer) -> None:
 
 
 def overrides(
-    layer: int | None, pooling: Pooling | None, dtype: Dtype | None, max_tokens: int | None, prompt: list[str] | None
+    layer: int | None,
+    pooling: Pooling | None,
+    dtype: Dtype | None,
+    max_tokens: int | None,
+    prompt: list[str] | None,
+    trust: bool = False,
 ) -> dict[str, Any]:
     """The options as fields of a BackboneSpec.
 
@@ -47,6 +57,7 @@ def overrides(
         "dtype": dtype,
         "max_tokens": max_tokens,
         "prompts": tuple(pairs) or None,
+        "trust_remote_code": trust or None,
     }
 
 

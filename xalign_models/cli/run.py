@@ -11,7 +11,7 @@ import typer
 
 from xalign_models.cli.common import Device, Json, Models, Output, Tasks, err, language_codes, print_json, split_list
 from xalign_models.cli.leaderboard import make, show
-from xalign_models.cli.models import Layer, MaxTokens, Pool, Precision, Prompt, overrides
+from xalign_models.cli.models import Layer, MaxTokens, Pool, Precision, Prompt, Trust, overrides
 from xalign_models.errors import DataError, ModelError
 
 EMBEDDED_MODELS = (
@@ -45,6 +45,7 @@ def run(
     dtype: Precision = None,
     max_tokens: MaxTokens = None,
     prompt: Prompt = None,
+    trust_remote_code: Trust = False,
     device: Device = None,
     items: Annotated[
         Literal["none", "outcomes", "full"],
@@ -77,7 +78,7 @@ def run(
     wanted = split_list(models) or list(EMBEDDED_MODELS)
     failed = []
     outcomes: list[dict[str, Any]] = []
-    fields = overrides(layer, pooling, dtype, max_tokens, prompt)
+    fields = overrides(layer, pooling, dtype, max_tokens, prompt, trust_remote_code)
     arguments: dict[str, Any] = {"languages": chosen, "items": items, "overrides": fields}
     if engine == "ray":
         from xalign_models import cluster as on_ray

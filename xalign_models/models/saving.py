@@ -49,6 +49,8 @@ def save(
     directory = Path(directory)
     if getattr(model, "xalign_spec", None) is None:
         raise ModelError("Only models that xalign made or loaded can be saved with their card; use save_pretrained.")
+    if model.xalign_spec.backbone.trust_remote_code:
+        raise ModelError(f"{model.xalign_spec.name} runs code of its own, which a saved model does not carry.")
     if adapter and standalone:
         raise ModelError("--adapter and --standalone exclude each other: one needs xalign to load, the other does not.")
     chosen = _with_pointer(model) if adapter else _without_xalign(model, lang) if standalone else model

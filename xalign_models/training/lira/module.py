@@ -22,7 +22,7 @@ from xalign_models.errors import ModelError
 from xalign_models.generation.critics import Scores, make_critic
 from xalign_models.generation.translators import Translations, TranslatorSpec, make_translator
 from xalign_models.languages import BEYOND_FLORES, FLORES_200, canonical
-from xalign_models.specs import BackboneSpec
+from xalign_models.specs import BackboneSpec, ModelSpec
 from xalign_models.training.lira.candidates import Candidates, CandidateSource, at_k
 from xalign_models.training.lira.config import Design
 from xalign_models.training.lira.network import Choice, Features, Network
@@ -229,7 +229,7 @@ class LiRA(InputModule):
         config = cls.load_config(str(root)) if root.is_dir() else {}
         if not config:
             raise ModelError(f"{root} is no directory of a LiRA model; download it first.")
-        backbones = {part: from_mapping(BackboneSpec, one) for part, one in config["backbones"].items()}
+        backbones = {part: ModelSpec.from_dict({"backbone": one}).backbone for part, one in config["backbones"].items()}
         encoder, english = (_open(part, spec, config["bases"][part]) for part, spec in backbones.items())
         network = Network(encoder, english, from_mapping(Design, config["design"]))
         restore(network, load_file(root / WEIGHTS), config["lora"])
