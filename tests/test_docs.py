@@ -1,0 +1,81 @@
+"""README and docs: links lead somewhere, command lines parse as written, Python runs as written."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from xalign_models import assets
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
+LINK = re.compile(r"(?<!`)\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [body for name, body in BLOCK.findall(page.read_text("utf-8")) if name == language]
+
+
+def anchors(page: Path) -> set[str]:
+    """GitHub's anchors of a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", BLOCK.sub("", page.read_text("utf-8")), re.M)
+    plain = [re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)).lower() for heading in headings]
+    return {heading.replace(" ", "-") for heading in plain}
+
+
+def commands() -> list[tuple[str, str]]:
+    found = []
+    for page in PAGES:
+        for block in blocks(page, "bash"):
+            for line in re.sub(r"\\\n\s*", " ", block).splitlines():
+                found += [(page.name, part.strip()) for part in line.split("&&") if part.strip().startswith("xalign ")]
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in LINK.findall(BLOCK.sub("", page.read_text("utf-8"))):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), f"{page.name}: {target}"
+        if anchor and linked.suffix == ".md":
+            assert anchor in anchors(linked), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize(("page", "line"), commands())
+def test_command_lines_parse(page, line):
+    """Every option that a page shows is one of the command's."""
+    import typer.main
+
+    from xalign_models.cli.app import app
+
+    command = typer.main.get_command(app)
+    arguments = shlex.split(line, comments=True)[1:]
+    context = command.make_context("xalign", list(arguments))
+    while hasattr(command, "get_command"):
+        rest = [*getattr(context, "_protected_args", ()), *context.args]
+        command = command.get_command(context, rest[0])
+        assert command is not None, f"{page}: no command {rest[0]}"
+        context = command.make_context(rest[0], rest[1:], parent=context)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asset", ["multilingual-e5-small-q4"])
+def test_readmes_lines_run_as_written(asset, workdir, monkeypatch):
+    for name in (asset, "gettext"):
+        if assets.where(name) is None:
+            monkeypatch.delenv("XALIGN_CACHE")
+            if assets.where(name) is None:
+                pytest.skip(f"the asset {name} is not installed: xalign assets install {name}")
+    (source,) = blocks(ROOT / "README.md", "python")
+    names: dict = {}
+    exec(compile(source, "README.md", "exec"), names)  # what a reader would paste
+    assert names["vectors"].shape == (2, 384)
+    assert set(names["scores"]["model"]) >= {"xalign/plain__multilingual-e5-small-q4"}
+    assert names["scores"]["score"].between(0, 1).all()
