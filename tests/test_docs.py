@@ -79,3 +79,11 @@ def test_readmes_lines_run_as_written(asset, workdir, monkeypatch):
     assert names["vectors"].shape == (2, 384)
     assert set(names["scores"]["model"]) >= {"xalign/plain__multilingual-e5-small-q4"}
     assert names["scores"]["score"].between(0, 1).all()
+
+
+def test_readmes_board_is_of_the_committed_results(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks.readme import BOARD, board
+
+    (shown,) = BOARD.findall((ROOT / "README.md").read_text("utf-8"))
+    assert shown == board(), "run python -m benchmarks.readme"
