@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import shlex
 from pathlib import Path
@@ -33,10 +34,12 @@ def commands() -> list[tuple[str, str]]:
         for block in blocks(page, "bash"):
             for line in re.sub(r"\\\n\s*", " ", block).splitlines():
                 found += [(page.name, part.strip()) for part in line.split("&&") if part.strip().startswith("xalign ")]
-    return found
+    with (ROOT / "xalign_models" / "published" / "reproduction.csv").open(encoding="utf-8", newline="") as file:
+        found += [("reproduction.csv", row["command"]) for row in csv.DictReader(file) if row["command"]]
+    return list(dict.fromkeys(found))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     for target in LINK.findall(BLOCK.sub("", page.read_text("utf-8"))):
         if "://" in target or target.startswith("mailto:"):
@@ -87,3 +90,16 @@ def test_readmes_board_is_of_the_committed_results(monkeypatch):
 
     (shown,) = BOARD.findall((ROOT / "README.md").read_text("utf-8"))
     assert shown == board(), "run python -m benchmarks.readme"
+
+
+def test_every_table_of_the_papers_is_accounted_for(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks.reproduction import PAGE, STATUS, page, records
+
+    rows = records()
+    tables = {(row["paper"], row["item"]) for row in rows if row["item"].startswith("Table")}
+    counts = {"isomorphism": 11, "linear-mapping": 7, "lsar": 20, "lusifer": 19, "lira": 16}
+    assert tables == {(paper, f"Table {n}") for paper, most in counts.items() for n in range(1, most + 1)}
+    assert len({(row["paper"], row["item"]) for row in rows}) == len(rows)
+    assert {row["status"] for row in rows} <= STATUS.keys()
+    assert PAGE.read_text("utf-8") == page(), "run python -m benchmarks.reproduction"

@@ -1,0 +1,65 @@
+"""Every table and figure of the five papers, and what became of it: ``python -m benchmarks.reproduction``.
+
+The records are ``xalign_models/published/reproduction.csv``; what the papers print is in the tables beside it.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PUBLISHED = ROOT / "xalign_models" / "published"
+PAGE = ROOT / "docs" / "reproduction.md"
+STATUS = {
+    "direction": "measured with other models; the page behind the link says whether the paper's finding holds there",
+    "small scale": "measured with a small model of the same kind",
+    "needs weights": "the command is there; the models, or a GPU for them, were not",
+    "needs data": "the command is there; the data were not at hand",
+    "settings": "no result: a configuration that is shipped",
+    "not measured": "the code is there, the number is not",
+    "not implemented": "not built",
+    "no numbers": "a drawing or an example",
+}
+
+
+def records() -> list[dict[str, str]]:
+    """The records, in the order of the page."""
+    with (PUBLISHED / "reproduction.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def page() -> str:
+    """The page, as Markdown."""
+    papers = json.loads((PUBLISHED / "index.json").read_text("utf-8"))["papers"]
+    rows = records()
+    counts = Counter(row["status"] for row in rows if row["item"].startswith("Table"))
+    lines = [
+        "# Reproduction",
+        "",
+        f"All {sum(counts.values())} tables of the five papers, and their figures. No table is reproduced with the "
+        "paper's own models: they need weights and GPUs that were not at hand.",
+        "",
+        "| status | tables | meaning |",
+        "|---|---:|---|",
+        *(f"| {status} | {counts[status]} | {meaning} |" for status, meaning in STATUS.items()),
+    ]
+    for paper, group in groupby(rows, itemgetter("paper")):
+        lines += ["", f"## {papers[paper]['title']}", "", "| | shows | status | command | |", "|---|---|---|---|---|"]
+        lines += [_line(row) for row in group]
+    return "\n".join(lines) + "\n"
+
+
+def _line(row: dict[str, str]) -> str:
+    command = f"`{row['command']}`" if row["command"] else ""
+    link = f" [Measured]({row['ours']})." if row["ours"] else ""
+    reason = row["reason"][:1].upper() + row["reason"][1:] + "." if row["reason"] else ""
+    return f"| {row['item']} | {row['shows']} | {row['status']} | {command} | {reason}{link} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
