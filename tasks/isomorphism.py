@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.ntrex import LANGUAGES
-from tasks.pairs import scored_pairs
+from tasks.pairs import RankedSubset, scored_pairs
 from tasks.precision import RankedTask, precision_metadata
 from xalign_models import corpora
 from xalign_models.languages import FLORES_200, canonical
@@ -82,8 +82,8 @@ class IsomorphismStudy(RankedTask):
         split: str,
         encode_kwargs: EncodeKwargs,
         log: Path | None = None,
-    ) -> Iterator[tuple[str, AnyRanks]]:
-        """(subset, ranks (2, n) before and after); those that ``log`` has are taken from there."""
+    ) -> Iterator[RankedSubset]:
+        """Each subset with its ranks (2, n) before and after; those that ``log`` has are not computed."""
         languages = {
             code: canonical(code) for code in sorted({code for subset in subsets for code in subset.split("-")})
         }

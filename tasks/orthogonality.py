@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 from pathlib import Path
@@ -13,6 +14,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 
 from tasks.base import CorpusTask, fill_scores, save_items
 from xalign_models.alignments import dilation, orthogonality
+from xalign_models.alignments.rotation import determined_map, explained
 from xalign_models.alignments.solvers import affine_lsq
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
@@ -24,37 +26,49 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+Items = npt.NDArray[np.float32]
+
 LANGUAGES = tuple(
     from_tatoeba(code)
     for code in "ara bel ben ber bul ces dan deu ell epo est eus fas fin fra hbs heb hin hun hye ind ita jpn kor lit "
     "mar mkd msa nld nor pol por ron rus slv spa swe tgl tur ukr vie zho".split()
 )
-PAIRS = 3000
-"""Most pairs of a language that are used, from the top of its file, by up to 1,200 dimensions; beyond, 2.5 for each
-dimension. The last fifth is held out."""
+PAIRS = 1500
+"""Pairs of every language that are used, from the top of its file, or 2.5 for each dimension if that is more: equal
+numbers, as the fit's quality depends on them. The last fifth is held out."""
+MAIN = "rotation"
 RIDGE = 1e-4
+"""Of the map whose shape was the main score before, ``orthogonality``."""
 
 
 class Orthogonality(CorpusTask):
-    """Fits e' = A e + b from English embeddings e to their translations' e' and says how far A is from a rotation.
+    """How far English embeddings e and their translations' e' are a rotation of each other.
 
-    Per language, on unit vectors: mean |p| of the column cosines of A (eqs. 11-16), the dilation of its columns
-    (eqs. 17-20), and on held-out pairs the gain of the map: ``dD`` (eq. 5: fall of the mean distance over the smaller
-    of the two), ``dC`` (eq. 8: mean rise of the cosine), ``fD`` and ``fC`` (eqs. 9, 10: share that came closer).
-    The main score is 1 - mean |p|, so that more is better.
+    Per language, on unit vectors, the same number of pairs in each:
+
+    - ``rotation`` (main): held-out explained variance of the best centred rotation over that of the best affine map,
+      e to e' and e' to e, the lower of the two. It is 1 for a rotation, falls with shear, dilation, noise on either
+      side and wrong pairs, and is 0 for shuffled pairs. ``r2_rotation`` and ``r2_affine`` are from e to e'.
+    - ``p_*``: column cosines of A in e' = A e + b (eqs. 11-16), and ``dilation_*`` of its columns (eqs. 17-20). Least
+      squares, with the rotation's columns where e hardly varies: :func:`.determined_map`. ``p_mean_abs_shuffled`` is
+      the mean |p| of shuffled pairs, a floor.
+    - ``dD`` (eq. 5: fall of the mean distance over the smaller of the two), ``dC`` (eq. 8: mean rise of the cosine),
+      ``fD`` and ``fC`` (eqs. 9, 10: share that came closer): gain of the best affine map on held-out pairs.
+    - ``orthogonality``: 1 - mean |p| of least squares with a small ridge, the main score of earlier versions. It does
+      not rise with quality: directions without variance decide it.
     """
 
     abstask_prompt = ""
     corpus_name = "tatoeba_pairs"
     metadata = TaskMetadata(
         name="Orthogonality",
-        description="Orthogonality of the least-squares map from English to each language, and what it gains.",
+        description="How far English and each language are a rotation of each other, and what a linear map gains.",
         type="Regression",  # the closest of mteb's closed list
         category="t2t",
         dataset={"path": "local/tatoeba_pairs", "revision": "local"},
         eval_splits=["test"],
         eval_langs={f"{to_flores(ENGLISH)}-{to_flores(one)}": [ENGLISH, one] for one in LANGUAGES},
-        main_score="orthogonality",
+        main_score=MAIN,
         reference="https://tatoeba.org",
         license="cc-by-2.0",
         adapted_from=["Tatoeba"],
@@ -80,22 +94,24 @@ class Orthogonality(CorpusTask):
         first = self.hf_subsets[0]
         one_text = self._sides(first)[1][:1]
         probe = self.embed(model, one_text, ENGLISH, split=split, subset=first, encode_kwargs=encode_kwargs)
-        dim: int = probe.shape[1]
+        pairs: int = max(PAIRS, math.ceil(2.5 * probe.shape[1]))
 
         def short(subset: str) -> bool:
-            return _training(len(self._sides(subset)[0])) <= dim
+            return len(self._sides(subset)[0]) < pairs
 
         left_out = [one for one in asked if short(one)]
         if left_out:
-            enough = math.ceil(1.25 * (dim + 1))
-            why = f"Orthogonality: a map of {dim} dimensions needs {enough} pairs or more, which %s lack"
+            why = f"Orthogonality: {pairs} pairs are compared in every language, which %s lack"
             if all(map(short, self.hf_subsets)):
                 raise DataError(f"{why % ', '.join(self.hf_subsets)}; choose other languages (--languages).")
             logger.warning("%s; left out.", why % ", ".join(left_out))
         chosen = [one for one in asked if one not in left_out]
-        pairs = max(PAIRS, 5 * dim // 2)
         scores = super().evaluate(model, split, chosen, encode_kwargs=encode_kwargs, pairs=pairs, **kwargs)
         return dict(scores)
+
+    def stamp(self, fingerprint: str) -> None:
+        """Put the fingerprint of the text and of what is measured into this instance's metadata."""
+        super().stamp(hashlib.sha256(f"{fingerprint} {MAIN}".encode()).hexdigest())
 
     def _sides(self, subset: str) -> tuple[list[str], list[str]]:
         return self.corpus.pair(self.metadata.hf_subsets_to_langscripts[subset][1])
@@ -118,23 +134,36 @@ class Orthogonality(CorpusTask):
             unit(self.embed(model, texts, lang, split=hf_split, subset=hf_subset, encode_kwargs=encode_kwargs))
             for texts, lang in ((english, ENGLISH), (side, language))
         )
-        train = _training(len(x))
-        weight, shift = affine_lsq(x[:train], y[:train], RIDGE)
-        scores, items = map_gains(x[train:], y[train:], x[train:] @ weight + shift)
+        scores, items = compared(x, y)
         if prediction_folder is not None:
             save_items(Path(prediction_folder), self.metadata.name, {hf_subset: items})
-        return fill_scores({**map_shape(weight), **scores, "pairs": float(len(x))}, "orthogonality")
+        return fill_scores(scores, MAIN)
 
 
-def _training(pairs: int) -> int:
-    return pairs * 4 // 5
+def compared(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> tuple[dict[str, float], Items]:
+    """All scores of row-aligned unit vectors x and y, (n, d) each, the last fifth held out; items as in map_gains."""
+    train = len(x) * 4 // 5
+    fit, held = (x[:train], y[:train]), (x[train:], y[train:])
+    there, back = explained(fit, held), explained(fit[::-1], held[::-1])
+    gains, items = map_gains(*held, held[0] @ there.weight + there.shift)
+    shuffled = np.random.default_rng(0).permutation(train)
+    scores = {
+        "rotation": min(there.share, back.share),
+        "r2_rotation": there.rotation,
+        "r2_affine": there.affine,
+        **map_shape(determined_map(*fit)),
+        "p_mean_abs_shuffled": orthogonality(determined_map(fit[0], fit[1][shuffled])).mean_abs,
+        "orthogonality": 1 - orthogonality(affine_lsq(*fit, RIDGE)[0]).mean_abs,
+        **gains,
+        "pairs": float(len(x)),
+    }
+    return scores, items
 
 
 def map_shape(weight: npt.NDArray[np.float64]) -> dict[str, float]:
     """Orthogonality and dilation of a map ``y = x W``, (d, d), by the names they are reported under."""
     p, alpha = orthogonality(weight), dilation(weight)
     return {
-        "orthogonality": 1 - p.mean_abs,
         "p_mean_abs": p.mean_abs, "p_std": p.std, "p_min": p.min, "p_max": p.max,
         "dilation_std": alpha.std, "dilation_range": alpha.range, "dilation_mean": alpha.mean,
     }  # fmt: skip
@@ -142,7 +171,7 @@ def map_shape(weight: npt.NDArray[np.float64]) -> dict[str, float]:
 
 def map_gains(
     x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], mapped: npt.NDArray[np.float64]
-) -> tuple[dict[str, float], npt.NDArray[np.float32]]:
+) -> tuple[dict[str, float], Items]:
     """What mapping x to ``mapped`` gains in closeness to y; all (n, d).
 
     Returns:

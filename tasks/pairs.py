@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from xalign_models.ranking.neighbours import NAMES, Measures
 from xalign_models.ranking.pairs import BUDGET, Sides, Vectors, all_pairs
 from xalign_models.ranking.ranks import AnyRanks
 from xalign_models.ranking.resume import RankLog
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from mteb.models import EncoderProtocol
 
     from tasks.base import CorpusTask
+
+
+RankedSubset = tuple[str, AnyRanks, Measures]
+"""A subset, ranks of its queries' counterparts, and the measures of its neighbourhoods."""
 
 
 def log_path(folder: Path | None, task: str, remove: bool = False) -> Path | None:
@@ -36,7 +41,7 @@ def scored_pairs(
     shape: tuple[int, int],
     log: Path | None,
     budget: int = BUDGET,
-) -> Iterator[tuple[str, AnyRanks]]:
+) -> Iterator[RankedSubset]:
     """Ranks of ordered pairs ``a-b``: a score matrix serves both directions, on the GPU if the model is on one.
 
     Args:
@@ -49,11 +54,12 @@ def scored_pairs(
         budget: Bytes of vectors in memory; what is beyond it lies in a temporary file.
 
     Yields:
-        Subset and ranks (s, n); 1 is best.
+        Subset, ranks (s, n) where 1 is best, and the measures of its neighbourhoods (6,) where s = 1.
     """
     pairs = sorted({(min(pair), max(pair)) for pair in (subset.split("-") for subset in subsets)})
     meta: Any = getattr(model, "mteb_model_meta", None)
-    kept = RankLog(log, f"{task.metadata.dataset} {getattr(meta, 'name', '')} {getattr(meta, 'revision', '')}", shape)
+    identity = f"{task.metadata.dataset} {getattr(meta, 'name', '')} {getattr(meta, 'revision', '')}"
+    kept = RankLog(log, identity, shape, len(NAMES) if shape[0] == 1 else 0)
     done = kept.read()
     left = [pair for pair in pairs if pair not in done]
     vectors = Vectors(budget)
@@ -63,15 +69,20 @@ def scored_pairs(
     device = str(getattr(getattr(model, "raw", None), "device", "cpu"))
     ranked = all_pairs(vectors.__getitem__, left, device=device if device.startswith("cuda") else "cpu")
     small = np.min_scalar_type(shape[1])
-    for pair, both in done.items():
-        yield from _directions(pair, both, subsets)
-    for pair, *found in tqdm(ranked, desc=f"{name}: score", total=len(left), delay=2, disable=None):
-        forward, backward = (one.astype(small) for one in found)
-        kept.append(pair, forward, backward)
-        yield from _directions(pair, (forward, backward), subsets)
+    for pair, (forward, backward, measures) in done.items():
+        yield from directions(pair, (forward, backward), measures, subsets)
+    for pair, forward, backward, measures in tqdm(
+        ranked, desc=f"{name}: score", total=len(left), delay=2, disable=None
+    ):
+        both = forward.astype(small), backward.astype(small)
+        kept.append(pair, *both, measures)
+        yield from directions(pair, both, measures, subsets)
 
 
-def _directions(pair: tuple[str, str], both: tuple[AnyRanks, ...], subsets: set[str]) -> Iterator[tuple[str, AnyRanks]]:
-    for subset, ranks in zip(("-".join(pair), "-".join(reversed(pair))), both, strict=True):
+def directions(
+    pair: tuple[str, str], both: tuple[AnyRanks, AnyRanks], measures: Measures, subsets: set[str]
+) -> Iterator[RankedSubset]:
+    """Those of a pair's two directions that are among the subsets."""
+    for subset, ranks, found in zip(("-".join(pair), "-".join(reversed(pair))), both, measures, strict=True):
         if subset in subsets:
-            yield subset, ranks
+            yield subset, ranks, found

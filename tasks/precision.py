@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from mteb.abstasks import AbsTaskBitextMining
 from mteb.abstasks.task_metadata import TaskMetadata
 
 from tasks.base import CorpusTask, fill_scores, save_items
-from tasks.pairs import log_path, scored_pairs
+from tasks.pairs import RankedSubset, log_path, scored_pairs
 from xalign_models.languages import canonical, to_flores
+from xalign_models.ranking.neighbours import NAMES
 from xalign_models.ranking.pairs import Sides
 from xalign_models.ranking.ranks import AnyRanks, normalise, precision_at
 
@@ -68,12 +70,15 @@ class RankedTask(CorpusTask, AbsTaskBitextMining):
             self.load_data(num_proc=num_proc)
         wanted = set(self.hf_subsets) & set(self.hf_subsets if subsets_to_run is None else subsets_to_run)
         log = log_path(prediction_folder, self.metadata.name)
-        ranks = dict(self.ranks(model, wanted, split=split, encode_kwargs=encode_kwargs, log=log))
+        ranks, scores, main = {}, {}, self.metadata.main_score
+        for subset, rows, measures in self.ranks(model, wanted, split=split, encode_kwargs=encode_kwargs, log=log):
+            ranks[subset] = rows
+            further = {name: float(value) for name, value in zip(NAMES, measures, strict=False) if np.isfinite(value)}
+            scores[subset] = fill_scores({**self.scores(rows), **further}, main)
         if prediction_folder is not None:
             save_items(Path(prediction_folder), self.metadata.name, ranks)
             log_path(prediction_folder, self.metadata.name, remove=True)
-        main = self.metadata.main_score
-        return {subset: fill_scores(self.scores(ranks[subset]), main) for subset in sorted(wanted)}
+        return {subset: scores[subset] for subset in sorted(wanted)}
 
     @abstractmethod
     def ranks(
@@ -84,8 +89,8 @@ class RankedTask(CorpusTask, AbsTaskBitextMining):
         split: str,
         encode_kwargs: EncodeKwargs,
         log: Path | None = None,
-    ) -> Iterator[tuple[str, AnyRanks]]:
-        """(subset, ranks (..., n) of each query's counterpart, from 1); those that ``log`` has are taken from there."""
+    ) -> Iterator[RankedSubset]:
+        """Each subset with the ranks (..., n) of its queries' counterparts; those that ``log`` has are not computed."""
 
     @abstractmethod
     def scores(self, ranks: AnyRanks) -> dict[str, float]:
@@ -98,6 +103,7 @@ class PrecisionTask(RankedTask):
     A subset ``deu_Latn-eng_Latn`` looks for the English counterpart of each German sentence among all English ones.
     ``Into X`` is the mean over the pairs
     that end in X, ``From X`` over those that start there: :func:`xalign_models.evaluation.results.into_and_from`.
+    The same scores also give the measures of neighbourhoods in :data:`xalign_models.ranking.neighbours.NAMES`.
     """
 
     def scores(self, ranks: AnyRanks) -> dict[str, float]:
@@ -112,8 +118,8 @@ class PrecisionTask(RankedTask):
         split: str,
         encode_kwargs: EncodeKwargs,
         log: Path | None = None,
-    ) -> Iterator[tuple[str, AnyRanks]]:
-        """(subset, (n,) rank of each query's counterpart); those that ``log`` has are taken from there."""
+    ) -> Iterator[RankedSubset]:
+        """Each subset with the ranks (n,) of its queries' counterparts; those that ``log`` has are not computed."""
         languages = sorted({code for subset in subsets for code in subset.split("-")})
         texts = self.corpus.parallel([canonical(code) for code in languages])
 
@@ -123,5 +129,5 @@ class PrecisionTask(RankedTask):
             return Sides(normalise(vectors))
 
         shape = (1, len(next(iter(texts.values()))))
-        for subset, ranks in scored_pairs(self, model, subsets, sides, shape, log):
-            yield subset, ranks[0]
+        for subset, ranks, measures in scored_pairs(self, model, subsets, sides, shape, log):
+            yield subset, ranks[0], measures

@@ -10,10 +10,12 @@ import numpy as np
 from mteb.abstasks.task_metadata import TaskMetadata
 from tqdm.auto import tqdm
 
+from tasks.pairs import RankedSubset, directions
 from tasks.precision import PrecisionTask
 from xalign_models.corpora import ENGLISH
 from xalign_models.languages import canonical, from_tatoeba, to_flores
-from xalign_models.ranking.ranks import AnyRanks, gold_ranks, normalise
+from xalign_models.ranking.neighbours import measured_ranks
+from xalign_models.ranking.ranks import normalise
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol
@@ -62,8 +64,8 @@ class Tatoeba36(PrecisionTask):
         split: str,
         encode_kwargs: EncodeKwargs,
         log: Path | None = None,
-    ) -> Iterator[tuple[str, AnyRanks]]:
-        """(subset, rank of each query's counterpart), both directions of a language one after the other."""
+    ) -> Iterator[RankedSubset]:
+        """Each subset with the ranks (n,) of its queries' counterparts, both directions of a language together."""
         english = to_flores(ENGLISH)
         others = sorted({code for subset in subsets for code in subset.split("-")} - {english})
         for code in tqdm(others, desc=self.metadata.name, delay=2, disable=None):
@@ -74,6 +76,6 @@ class Tatoeba36(PrecisionTask):
                 )
                 for texts, lang in zip(self.corpus.pair(language), (language, ENGLISH), strict=True)
             )
-            for subset, rank in zip((f"{code}-{english}", f"{english}-{code}"), gold_ranks(a, b), strict=True):
-                if subset in subsets:
-                    yield subset, rank.astype(np.min_scalar_type(len(rank)))
+            small = np.min_scalar_type(len(a))
+            forward, backward, measures = measured_ranks(a, b)
+            yield from directions((code, english), (forward.astype(small), backward.astype(small)), measures, subsets)

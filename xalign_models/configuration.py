@@ -1,21 +1,81 @@
-"""Configurations: dataclasses out of YAML files and single fields, and as plain data."""
+"""Configurations: validated dataclasses, out of YAML files and single fields, and as plain data."""
 
 from __future__ import annotations
 
 import dataclasses
-import types
+import functools
+import json
+import re
 import typing
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from xalign_models.errors import ModelError
 
 Config = TypeVar("Config")
+
+Count = Annotated[int, Field(ge=0)]
+AtLeastOne = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Names = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda given: (given,) if isinstance(given, str) else tuple(given) if given else ()),
+]
+"""Texts; one alone is a list of one."""
+
+_STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+_LIMITS = {
+    "greater_than_equal": "at least {ge:g}",
+    "greater_than": "it must be above {gt:g}",
+    "less_than": "it must be below {lt:g}",
+    "less_than_equal": "at most {le:g}",
+    "enum": "one of {expected}",
+    "literal_error": "one of {expected}",
+    "too_short": "at least {min_length} item",
+    "dataclass_type": "fields were expected",
+    "dict_type": "fields were expected",
+    "mapping_type": "fields were expected",
+}
+
+
+@typing.dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
+def configuration_class(kind: type[Config]) -> type[Config]:
+    """A frozen dataclass that checks its fields; what is wrong is a :class:`ModelError` of one line.
+
+    A class may name the command line's flags of its fields in a mapping ``FLAGS``.
+    """
+    made: Any = dataclass(frozen=True, config=_STRICT)(kind)
+    create, names = made.__init__, [one.name for one in dataclasses.fields(made)]
+
+    @functools.wraps(create)
+    def checked(self: Any, *args: Any, **fields: Any) -> None:
+        try:
+            create(self, **dict(zip(names, args, strict=False)), **fields)
+        except ValidationError as error:
+            raise ModelError(_line(kind, error)) from None
+
+    made.__init__ = checked
+    decorated: type[Config] = made
+    return decorated
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML whose numbers may be written 5e-4, which YAML 1.1 takes for a text."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
 
 
 def shipped(package: str) -> list[str]:
@@ -56,23 +116,16 @@ def merged(under: Mapping[Any, Any], over: Mapping[Any, Any]) -> dict[Any, Any]:
     return {**under, **both}
 
 
-def from_mapping(kind: type[Config], given: Any, where: str = "") -> Config:
+def from_mapping(kind: type[Config], given: Any) -> Config:
     """A dataclass of plain data, as YAML and JSON have it: lists for tuples, texts for enumerations.
 
     Raises:
         ModelError: A field that there is not or that is missing, or a value of the wrong kind; the message names it.
     """
-    if not isinstance(given, Mapping):
-        raise ModelError(f"{where or 'the configuration'}: fields were expected, not {given!r}.")
-    hints = typing.get_type_hints(kind)
-    known = {one.name: one for one in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    if unknown := [name for name in given if name not in known]:
-        raise ModelError(f"{_field(where, unknown[0])}: no such field; there are {', '.join(sorted(known))}.")
-    values = {name: _value(hints[name], value, _field(where, name)) for name, value in given.items()}
-    for name, one in known.items():
-        if name not in values and one.default is one.default_factory is dataclasses.MISSING:
-            raise ModelError(f"{_field(where, name)} is missing.")
-    return kind(**values)
+    try:
+        return TypeAdapter(kind).validate_json(json.dumps(given, default=str), strict=True, extra="forbid")
+    except ValidationError as error:
+        raise ModelError(_line(kind, error)) from None
 
 
 def to_mapping(config: Any) -> dict[str, Any]:
@@ -85,7 +138,7 @@ def _file(name: str, package: str) -> dict[Any, Any]:
     known = files(package).joinpath("configs", f"{name}.yaml")
     path = known if known.is_file() else Path(name)
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError:
         raise ModelError(
             f"--config {name}: no such file, and the shipped ones are {', '.join(shipped(package))}."
@@ -107,7 +160,7 @@ def _put(target: Any, change: str) -> None:
         if not isinstance(target, dict):
             raise ModelError(f"--set {path}: {name} has no fields.")
     try:
-        target[_key(target, last)] = yaml.safe_load(value)
+        target[_key(target, last)] = yaml.load(value, _Loader)
     except yaml.YAMLError as error:
         raise ModelError(f"--set {change!r} is not YAML: {' '.join(str(error).split())}") from None
 
@@ -117,55 +170,33 @@ def _key(target: Mapping[Any, Any], name: str) -> Any:
     return next((key for key in target if str(key) == name), name)
 
 
-def _field(where: str, name: Any) -> str:
-    return f"{where}.{name}" if where else str(name)
+def _line(kind: Any, error: ValidationError) -> str:
+    """What is wrong: a misspelt name before the field that it was meant for, a wrong value before a missing one."""
+    found = error.errors(include_url=False)
+    worst = max(found, key=lambda one: (one["type"] == "unexpected_keyword_argument", one["type"] != "too_short"))
+    names = [str(one) for one in worst["loc"] if one != "[key]"]
+    where = ".".join(names) or "the configuration"
+    where = getattr(kind, "FLAGS", {}).get(where, where)
+    if worst["type"] == "missing":
+        return f"{where} is missing."
+    if worst["type"] == "unexpected_keyword_argument":
+        return f"{where}: no such field; there are {', '.join(sorted(_fields(kind, names[:-1])))}."
+    text = _LIMITS.get(worst["type"], worst["msg"].replace("Input should be ", "")).format(**worst.get("ctx", {}))
+    return f"{where} {worst['input']!r}: {text}."
 
 
-def _value(hint: Any, value: Any, where: str) -> Any:
-    kind = typing.get_origin(hint) or hint
-    if kind in (types.UnionType, typing.Union):
-        if value is None:
-            return None
-        return _value(next(one for one in typing.get_args(hint) if one is not types.NoneType), value, where)
-    if dataclasses.is_dataclass(kind):
-        return from_mapping(kind, value, where)  # type: ignore[arg-type]
-    if kind is tuple:
-        return tuple(_items(typing.get_args(hint), [value] if isinstance(value, str) else value, where))
-    if kind is Mapping:
-        if not isinstance(value, Mapping):
-            raise ModelError(f"{where}: fields were expected, not {value!r}.")
-        of_keys, of_values = typing.get_args(hint)
-        return {_name(of_keys, key, where): _value(of_values, one, _field(where, key)) for key, one in value.items()}
-    return _scalar(kind, value, where)
+def _fields(kind: Any, names: Sequence[str]) -> list[str]:
+    """The fields of the dataclass that some names lead to, those of fields and those within mappings and lists."""
+    for name in names:
+        kind = _inner(typing.get_type_hints(kind).get(name, kind))
+    return [one.name for one in dataclasses.fields(kind)]
 
 
-def _items(hints: tuple[Any, ...], values: Any, where: str) -> list[Any]:
-    if not isinstance(values, list | tuple):
-        raise ModelError(f"{where} {values!r}: a list was expected.")
-    if hints[-1] is Ellipsis:
-        hints = hints[:1] * len(values)
-    if len(hints) != len(values):
-        raise ModelError(f"{where} {values!r}: {len(hints)} values were expected.")
-    return [_value(hint, one, where) for hint, one in zip(hints, values, strict=True)]
-
-
-def _name(hint: Any, key: Any, where: str) -> Any:
-    # JSON and the command line have texts for numbers.
-    return _scalar(hint, int(key) if hint is int and str(key).isdecimal() else key, where)
-
-
-def _scalar(hint: Any, value: Any, where: str) -> Any:
-    if hint is Any or type(value) is hint:
-        return value
-    try:
-        if issubclass(hint, Enum):
-            return hint(value)
-        if hint is float and isinstance(value, int | str) and not isinstance(value, bool):
-            return float(value)  # YAML takes 5e-4 for a text
-    except ValueError:
-        allowed = f"; one of {', '.join(map(str, hint))}" if issubclass(hint, Enum) else ""
-        raise ModelError(f"{where} {value!r} is no {hint.__name__}{allowed}.") from None
-    raise ModelError(f"{where} {value!r}: {hint.__name__} was expected.")
+def _inner(hint: Any) -> Any:
+    """The dataclass in a type."""
+    if dataclasses.is_dataclass(hint):
+        return hint
+    return next(filter(None, map(_inner, typing.get_args(hint))), None)
 
 
 def _plain(value: Any) -> Any:

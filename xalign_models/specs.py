@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from xalign_models.configuration import from_mapping
 from xalign_models.errors import ModelError
 
 
@@ -154,6 +153,8 @@ class ModelSpec:
 
         Data come from cards, pointers and results, which anybody may have written: trust is the user's to say anew.
         """
+        from xalign_models.configuration import from_mapping  # pydantic, which names and lists do without
+
         spec = from_mapping(cls, data)
         return dataclasses.replace(spec, backbone=dataclasses.replace(spec.backbone, trust_remote_code=False))
 

@@ -18,7 +18,7 @@ import pandas as pd
 from tasks.analyses import mapping_figures
 from tasks.analyses.base import Findings, Request
 from tasks.analyses.mapping_texts import Text, open_texts
-from tasks.orthogonality import PAIRS, RIDGE, map_gains, unit
+from tasks.orthogonality import RIDGE, map_gains, unit
 from xalign_models.alignments import dilation, orthogonality
 from xalign_models.alignments.solvers import affine_distance, affine_lsq
 from xalign_models.corpora import ENGLISH
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 Fit = Callable[[Array, Array], tuple[Array, Array]]
 
+PAIRS = 3000
+"""Most pairs of a language that are used, from the top of its file."""
 GAINED = tuple(canonical(code) for code in "de es fr it pt ru".split())
 """The languages of the paper's Table 1."""
 FROM_ENGLISH, TO_ENGLISH = "English -> other", "other -> English"

@@ -5,12 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.orthogonality import LANGUAGES, PAIRS, Orthogonality, map_gains, map_shape
+from tasks import orthogonality
+from tasks.orthogonality import LANGUAGES, Orthogonality, map_gains, map_shape
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
 from xalign_models.evaluation import run as running
 from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.languages import BEYOND_FLORES, FLORES_200, to_flores
+
+
+@pytest.fixture(autouse=True)
+def few_pairs(monkeypatch):
+    """As many as the tests write."""
+    monkeypatch.setattr(orthogonality, "PAIRS", 400)
 
 
 def write(root, language, meanings):
@@ -36,58 +43,62 @@ def test_a_rotation_is_orthogonal_and_another_map_is_not(workdir, planted, make_
     for language in ("deu", "tur"):
         write(workdir, language, range(400))
     rotated = scores(make_encoder(raw), "eng_Latn-deu_Latn", workdir)
-    assert rotated["main_score"] == rotated["orthogonality"] == pytest.approx(1, abs=1e-3)
-    assert rotated["dilation_std"] < 1e-3
+    assert rotated["main_score"] == rotated["rotation"] == pytest.approx(1, abs=1e-6)
+    assert rotated["orthogonality"] == pytest.approx(1, abs=1e-3)
+    assert rotated["dilation_std"] < 1e-6
+    assert rotated["p_mean_abs"] < 1e-6 < rotated["p_mean_abs_shuffled"]
     assert rotated["fD"] == rotated["fC"] == 1
     assert rotated["pairs"] == 400
     skewed = scores(make_encoder(raw), "eng_Latn-tur_Latn", workdir)
     assert skewed["orthogonality"] < 0.9
+    assert skewed["rotation"] < 0.9 < skewed["r2_affine"]
     with np.load(workdir / "Orthogonality.npz") as items:
         assert items["eng_Latn-deu_Latn"].shape == (80, 4)  # the held-out fifth
         assert items.files == ["eng_Latn-deu_Latn", "eng_Latn-tur_Latn"]
 
 
-def test_only_the_first_pairs_are_used(workdir, planted, make_encoder):
-    write(workdir, "deu", range(PAIRS + 50))
+def test_every_language_has_the_same_pairs_however_many_there_are(workdir, planted, make_encoder):
+    for language, count in (("deu", 450), ("tur", 400)):
+        write(workdir, language, range(count))
     raw = planted(shift={"deu": np.ones(16)})
-    assert scores(make_encoder(raw), "eng_Latn-deu_Latn")["pairs"] == PAIRS
-    assert f"eng {PAIRS}" not in raw.encoded
+    found = evaluate(make_encoder(raw), "eng_Latn-deu_Latn", "eng_Latn-tur_Latn")
+    assert {scores["pairs"] for scores in found.values()} == {400}
+    assert "eng 400" not in raw.encoded
 
 
 def test_more_pairs_are_used_where_the_dimension_asks_for_them(workdir, planted, make_encoder):
-    write(workdir, "deu", range(PAIRS + 50))
-    wide = planted(dim=1208)
-    assert scores(make_encoder(wide), "eng_Latn-deu_Latn")["pairs"] == 2.5 * 1208 > PAIRS
+    write(workdir, "deu", range(850))
+    assert scores(make_encoder(planted(dim=328)), "eng_Latn-deu_Latn")["pairs"] == 2.5 * 328
 
 
 def test_languages_with_too_few_pairs_are_left_out_and_named(workdir, planted, make_encoder, caplog):
-    for language, count in (("deu", 20), ("fra", 21), ("tur", 22)):
+    for language, count in (("deu", 20), ("fra", 399), ("tur", 400)):
         write(workdir, language, range(count))
     encoder = make_encoder(planted())
-    subsets = [f"eng_Latn-{one}_Latn" for one in ("deu", "fra", "tur")]
-    assert list(evaluate(encoder, *subsets)) == subsets[2:]  # 17 pairs to train on, and 16 dimensions
+    subsets = [f"eng_Latn-{code}_Latn" for code in ("deu", "fra", "tur")]
+    assert list(evaluate(encoder, *subsets)) == subsets[2:]
     (warning,) = [record.getMessage() for record in caplog.records]
-    assert "16 dimensions needs 22 pairs or more, which eng_Latn-deu_Latn, eng_Latn-fra_Latn lack" in warning
-    with pytest.raises(DataError, match=r"22 pairs or more, which eng_Latn-deu_Latn, eng_Latn-fra_Latn lack; choose"):
+    assert "400 pairs are compared in every language, which eng_Latn-deu_Latn, eng_Latn-fra_Latn lack" in warning
+    with pytest.raises(DataError, match=r"400 pairs .*, which eng_Latn-deu_Latn, eng_Latn-fra_Latn lack; choose"):
         evaluate(encoder, *subsets[:2])
 
 
 def test_one_short_language_does_not_keep_the_others_from_being_scored(workdir, planted, make_encoder):
-    for language, count in (("deu", 20), ("tur", 22)):
+    for language, count in (("deu", 20), ("tur", 400)):
         write(workdir, language, range(count))
     task, cache = Orthogonality(), SafeResultCache(workdir)
     task.hf_subsets = ["eng_Latn-deu_Latn", "eng_Latn-tur_Latn"]
     for _ in range(2):  # the second finds all that can be had
         outcome = running.run_one(make_encoder(planted()), task, cache, items=True)
         assert not outcome.error
-        assert [one["hf_subset"] for one in outcome.result.scores["test"]] == ["eng_Latn-tur_Latn"]
+        assert [row["hf_subset"] for row in outcome.result.scores["test"]] == ["eng_Latn-tur_Latn"]
 
 
 def test_shape_of_a_map_by_hand():
     """Columns of e' = A e are rows of W: here (2, 0) and (1, 1), whose cosine is 1 / sqrt(2)."""
     shape = map_shape(np.array([[2.0, 0.0], [1.0, 1.0]]))
     assert shape["p_mean_abs"] == pytest.approx(1 / np.sqrt(2))
-    assert shape["orthogonality"] == pytest.approx(1 - 1 / np.sqrt(2))
+    assert shape["p_max"] == pytest.approx(1 / np.sqrt(2))
 
 
 def test_gains_by_hand():

@@ -7,7 +7,9 @@ from xalign_models.alignments.lir import LIR
 from xalign_models.alignments.lsar import LSAR
 from xalign_models.alignments.orthogonality import Dilation, Orthogonality, dilation, orthogonality
 from xalign_models.alignments.procrustes import Procrustes
-from xalign_models.alignments.registry import METHODS, load, make
+from xalign_models.alignments.registry import METHODS, find_method, load, make
+from xalign_models.alignments.seedless import Seedless
+from xalign_models.alignments.whitened import Whitened
 
 __all__ = [
     "LIR",
@@ -19,7 +21,10 @@ __all__ = [
     "Dilation",
     "Orthogonality",
     "Procrustes",
+    "Seedless",
+    "Whitened",
     "dilation",
+    "find_method",
     "load",
     "make",
     "orthogonality",

@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
+
 from xalign_models.alignments.base import AnyFloats, Array
 from xalign_models.alignments.pivot import PivotAlignment
+from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
 from xalign_models.alignments.solvers import affine_distance, affine_lsq
 from xalign_models.errors import AlignmentError
 
 Loss = Literal["lsq", "distance"]
 Direction = Literal["to_pivot", "from_pivot"]
+Target = Literal["identity", "zero"]
 
 
 @dataclass(eq=False)
@@ -19,6 +23,7 @@ class AffineMap(PivotAlignment):
     """``y = x W_l + b_l``, the paper's ``e~ = A e + b`` (eq. 4) in row vectors: A = W^T."""
 
     method = "affine"
+    version = 2
 
     pivot: str = "eng-Latn"
     """The language at one end of every map."""
@@ -27,8 +32,11 @@ class AffineMap(PivotAlignment):
     paper's direction: ``transform(x, l)`` then takes embeddings of the *pivot* and gives them in the space of l."""
     loss: Loss = "lsq"
     """``lsq``: mean squared distance, in closed form. ``distance``: mean unsquared distance, by gradient descent."""
-    ridge: float = 1e-4
-    """For lsq, in units of the mean variance: unnoticed with n >> d pairs, steadying with few; 0 is plain lsq."""
+    ridge: float | None = None
+    """For lsq: weight of the penalty, in units of the mean variance. None chooses it by the leave-one-out error; 0 is
+    plain least squares, the paper's."""
+    shrink_to: Target = "identity"
+    """For lsq: what the penalty draws W_l towards. Few pairs then leave an aligned backbone as it is."""
     validation: float = 0.1
     """For distance: share of the pairs held out for early stopping."""
     seed: int = 0
@@ -38,11 +46,11 @@ class AffineMap(PivotAlignment):
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        for name, allowed in (("loss", Loss), ("direction", Direction)):
+        for name, allowed in (("loss", Loss), ("direction", Direction), ("shrink_to", Target)):
             if getattr(self, name) not in get_args(allowed):
                 raise AlignmentError(f"{name}={getattr(self, name)!r}; choose one of {', '.join(get_args(allowed))}.")
-        if not self.ridge >= 0:
-            raise AlignmentError(f"ridge={self.ridge}; it must be 0 or more.")
+        if self.ridge is not None and not self.ridge >= 0:
+            raise AlignmentError(f"ridge={self.ridge}; it must be 0 or more, or None to choose it by leaving one out.")
         if not 0 < self.validation < 1:
             raise AlignmentError(f"validation={self.validation}; it must be a share between 0 and 1.")
         if self.seed < 0:
@@ -51,7 +59,12 @@ class AffineMap(PivotAlignment):
     def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Array, Array]:
         source, target = (x, pivot) if self.direction == "to_pivot" else (pivot, x)
         if self.loss == "lsq":
-            return affine_lsq(source, target, self.ridge)
+            start = np.eye(x.shape[1]) if self.shrink_to == "identity" else np.zeros((x.shape[1],) * 2)
+            left = target - source.astype(np.float64) @ start
+            solved = (
+                ridge_by_leave_one_out(source, left) if self.ridge is None else affine_lsq(source, left, self.ridge)
+            )
+            return solved[0] + start, solved[1]
         from xalign_models.device import pick_device
 
         device = pick_device(self.device)  # not before a fit: what was fitted on a GPU is read without one

@@ -46,6 +46,8 @@ class Alignment(ABC):
     """Names of the fitted float64 arrays: what ``save`` writes."""
     parallel: ClassVar[bool] = False
     """Whether row i must mean the same in every language of the fit data."""
+    version: ClassVar[int] = 1
+    """Of the way it is fitted; raised when the same data and parameters would give another map."""
     language_dependent: ClassVar[bool] = True
     """Whether ``transform`` needs the language; when False, any language and None are accepted."""
 
@@ -98,8 +100,11 @@ class Alignment(ABC):
 
     def fingerprint(self) -> str:
         """Sha256 (hex) of everything that determines the maps: method, parameters, languages and arrays."""
+        return self._fingerprint(self.get_params())
+
+    def _fingerprint(self, params: Mapping[str, Any]) -> str:
         self._check_fitted()
-        header = {"format": FORMAT, "method": self.method, "params": self.get_params(), "languages": self.languages_}
+        header = {"format": FORMAT, "method": self.method, "params": params, "languages": self.languages_}
         digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
         for name in self.arrays:
             array: Array = getattr(self, name)
@@ -141,7 +146,7 @@ class Alignment(ABC):
             for name, array in load_file(Path(directory) / "alignment.safetensors").items():
                 setattr(alignment, name, array)
             alignment.languages_, alignment.dim_ = tuple(header["languages"]), header["dim"]
-            intact = alignment.fingerprint() == header["fingerprint"]
+            intact = alignment._fingerprint(header["params"]) == header["fingerprint"]
         except (OSError, SafetensorError, KeyError, TypeError, AttributeError):
             intact = False
         if not intact:

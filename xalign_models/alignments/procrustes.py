@@ -8,7 +8,7 @@ import numpy as np
 
 from xalign_models.alignments.base import AnyFloats, Array
 from xalign_models.alignments.pivot import PivotAlignment
-from xalign_models.alignments.solvers import procrustes
+from xalign_models.alignments.shrinkage import shrunk_procrustes
 from xalign_models.errors import AlignmentError
 
 
@@ -24,9 +24,17 @@ class Procrustes(PivotAlignment):
     """Fit W on unit-length rows (the map itself applies to embeddings of any length)."""
     center: bool = False
     """Fit W on centred rows, and add the shift that takes the language's mean onto the pivot's."""
+    shrink: float | None = 0.0
+    """Weight of the identity: W is the rotation nearest X^T Y + lambda I, which steadies it where pairs are few. In
+    units of ||X||_F ||Y||_F / d; None chooses it on held-out pairs."""
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if self.shrink is not None and not self.shrink >= 0:
+            raise AlignmentError(f"shrink={self.shrink}; it must be 0 or more, or None to choose it on held-out pairs.")
 
     def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Array, Array]:
-        weight = procrustes(self._prepared(x), self._prepared(pivot))
+        weight = shrunk_procrustes(self._prepared(x), self._prepared(pivot), self.shrink)
         if not self.center:
             return weight, np.zeros(x.shape[1])
         return weight, pivot.mean(axis=0, dtype=np.float64) - x.mean(axis=0, dtype=np.float64) @ weight

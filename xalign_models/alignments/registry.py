@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from xalign_models.alignments.affine import AffineMap
 from xalign_models.alignments.base import Alignment, read_header
 from xalign_models.alignments.centered import Centered
+from xalign_models.alignments.composed import composed
 from xalign_models.alignments.lir import LIR
 from xalign_models.alignments.lsar import LSAR
 from xalign_models.alignments.procrustes import Procrustes
+from xalign_models.alignments.seedless import Seedless
+from xalign_models.alignments.whitened import Whitened
 from xalign_models.errors import AlignmentError
 
-METHODS: dict[str, type[Alignment]] = {one.method: one for one in (Centered, LIR, LSAR, Procrustes, AffineMap)}
+METHODS: dict[str, type[Alignment]] = {
+    cls.method: cls for cls in (Centered, LIR, LSAR, Procrustes, AffineMap, Whitened, Seedless)
+}
 
 
 def make(method: str, **params: Any) -> Alignment:
@@ -22,16 +28,18 @@ def make(method: str, **params: Any) -> Alignment:
     Raises:
         AlignmentError: Unknown method or parameter, or a parameter out of range.
     """
-    cls = _method(method)
+    cls = find_method(method)
     allowed = cls().get_params()
     if unknown := params.keys() - allowed.keys():
         raise AlignmentError(
             f"{method} has no {', '.join(sorted(unknown))}; it has {', '.join(allowed) or 'no parameters'}."
         )
+    hints = get_type_hints(cls)
     for name, value in params.items():
-        kind = type(allowed[name] if allowed[name] is not None else 0)
-        if value is not allowed[name] and not (isinstance(value, kind) or (kind is float and isinstance(value, int))):
-            raise AlignmentError(f"{method}: {name}={value!r} is not of type {kind.__name__}.")
+        kinds = _kinds(hints[name])
+        if not isinstance(value, (*kinds, int) if float in kinds else kinds):
+            listed = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+            raise AlignmentError(f"{method}: {name}={value!r} is not of type {listed}.")
     return cls(**params)
 
 
@@ -41,10 +49,30 @@ def load(directory: str | Path) -> Alignment:
     Raises:
         AlignmentError: Nothing saved there, an unknown method or format version, or damaged files.
     """
-    return _method(read_header(directory)["method"]).load(directory)
+    return find_method(read_header(directory)["method"]).load(directory)
 
 
-def _method(name: str) -> type[Alignment]:
-    if name not in METHODS:
-        raise AlignmentError(f"unknown alignment {name!r}; choose one of {', '.join(METHODS)}.")
-    return METHODS[name]
+def find_method(name: str) -> type[Alignment]:
+    """The class of a method, or of several in turn: ``procrustes``, ``centered+procrustes``.
+
+    Raises:
+        AlignmentError: No such method.
+    """
+    stages = name.split("+")
+    if unknown := [stage for stage in stages if stage not in METHODS]:
+        raise AlignmentError(
+            f"unknown alignment {unknown[0]!r}; choose one of {', '.join(METHODS)}, or several joined by '+'."
+        )
+    return METHODS[name] if len(stages) == 1 else _composed(tuple(stages))
+
+
+@lru_cache
+def _composed(stages: tuple[str, ...]) -> type[Alignment]:
+    return composed([METHODS[stage] for stage in stages])
+
+
+def _kinds(hint: Any) -> tuple[type, ...]:
+    """The types that a field may have; a choice among texts is checked by the method itself."""
+    if get_origin(hint) is Literal:
+        return (str,)
+    return get_args(hint) or (hint,)

@@ -85,15 +85,15 @@ def procrustes(x: Floats, y: Floats) -> Array:
     x, y = x.astype(np.float64), y.astype(np.float64)
     n, d = x.shape
     if n >= d:
-        return _polar(x.T @ y)
+        return polar(x.T @ y)
     weight: Array
     if 2 * n < d:  # all happens in the joint row space, of dimension 2n
         basis = np.linalg.qr(np.concatenate([x, y]).T).Q
         weight = np.eye(d) + basis @ (procrustes(x @ basis, y @ basis) - np.eye(2 * n)) @ basis.T
     else:  # the spans of X and Y onto each other, and their complements onto each other
         (qx, rx), (qy, ry) = np.linalg.qr(x.T, mode="complete"), np.linalg.qr(y.T, mode="complete")
-        weight = qx[:, :n] @ _polar(rx[:n] @ ry[:n].T) @ qy[:, :n].T
-        weight += qx[:, n:] @ _polar(qx[:, n:].T @ qy[:, n:]) @ qy[:, n:].T
+        weight = qx[:, :n] @ polar(rx[:n] @ ry[:n].T) @ qy[:, :n].T
+        weight += qx[:, n:] @ polar(qx[:, n:].T @ qy[:, n:]) @ qy[:, n:].T
     return weight
 
 
@@ -214,7 +214,8 @@ def affine_distance(
     return found.cpu().numpy(), (offset + y_mean - x_mean @ found).cpu().numpy()
 
 
-def _polar(matrix: Array) -> Array:
+def polar(matrix: Array) -> Array:
+    """The orthogonal factor U V^T of M = U S V^T, (d, d)."""
     left, _, right = np.linalg.svd(matrix)
-    polar: Array = left @ right
-    return polar
+    rotation: Array = left @ right
+    return rotation

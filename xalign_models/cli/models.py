@@ -130,7 +130,9 @@ def tasks(json: Json = False) -> None:
 
 
 def fit(
-    method: Annotated[str, typer.Argument(help="A registered alignment: centered, lir, lsar, procrustes, affine, ...")],
+    method: Annotated[
+        str, typer.Argument(help="A registered alignment, or several in turn: lsar, affine, centered+procrustes, ...")
+    ],
     backbone: Annotated[str, typer.Option(help="Registered backbone, directory or hub id.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write the model to.")],
     corpus: Annotated[

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from tqdm.auto import tqdm
 
 from xalign_models.cluster.cluster import RETRIES, Cluster, use_threads
 from xalign_models.errors import ModelError
-from xalign_models.limits import at_least
 from xalign_models.models.building import load_encoder
 from xalign_models.paths import atomic_file, atomic_write_text
 from xalign_models.specs import digest
@@ -73,7 +71,9 @@ def encode_corpus(
             often.
         XAlignError: The model cannot be loaded, or a text not be encoded.
     """
-    at_least(SimpleNamespace(actors=actors, shard=shard), actors=1, shard=1)
+    for name, value in (("actors", actors), ("shard", shard)):
+        if value < 1:
+            raise ModelError(f"{name} {value}: at least 1.")
     given = overrides or {}
     with cluster.connect() as ray:
         options = {**cluster.resources(ray), "max_restarts": RETRIES, "max_task_retries": RETRIES}

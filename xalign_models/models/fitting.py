@@ -20,9 +20,6 @@ from xalign_models.specs import AlignmentSpec, digest
 
 logger = logging.getLogger(__name__)
 
-VERSION = 1
-"""Of the fitting procedure; raised when the same text would give another alignment."""
-
 
 class Encode(Protocol):
     """Texts of one language to raw vectors (n, d)."""
@@ -41,7 +38,7 @@ def load_corpora(spec: AlignmentSpec) -> list[Corpus]:
     found = [corpora.load(name) for name in spec.corpora]
     if not found:
         raise DataError(f"{spec.label} has no fit text; name a corpus: {', '.join(corpora.CORPORA)}.")
-    if alignments.METHODS[spec.method].parallel and any(corpus.kind == "monolingual" for corpus in found):
+    if alignments.find_method(spec.method).parallel and any(corpus.kind == "monolingual" for corpus in found):
         raise DataError(
             f"{spec.method} needs translations; {spec.corpora[0]!r} has none. Parallel corpora: ntrex, flores, "
             "tatoeba_pairs, gettext, own:DIR."
@@ -56,7 +53,7 @@ def fit_languages(spec: AlignmentSpec, found: Sequence[Corpus]) -> tuple[str, ..
         LanguageError: A language of the spec is in none of the corpora.
     """
     have = {language for corpus in found for language in corpus.languages}
-    if alignments.METHODS[spec.method].parallel:
+    if alignments.find_method(spec.method).parallel:
         have.add(corpora.ENGLISH)  # the pivot is on the other side of every pair
     wanted = set(spec.languages or have)
     if missing := sorted(wanted - have):
@@ -71,7 +68,7 @@ def fingerprint(spec: AlignmentSpec) -> str:
     found = load_corpora(spec)
     languages = fit_languages(spec, found)
     texts = [corpus.fingerprint([*languages, corpora.ENGLISH]) for corpus in found]
-    return digest(VERSION, spec.method, spec.params, spec.limit, languages, texts)
+    return digest(alignments.find_method(spec.method).version, spec.method, spec.params, spec.limit, languages, texts)
 
 
 def fit(spec: AlignmentSpec, encode: Encode) -> Alignment:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from xalign_models.alignments.solvers import procrustes
-from xalign_models.ranking.ranks import TIE, Floats, Ranks, gold_ranks
+from xalign_models.ranking.neighbours import NAMES, ROWS, Measures, measured_ranks, neighbour_measures
+from xalign_models.ranking.ranks import TIE, Floats, Ranks
 from xalign_models.ranking.rotation import polar, rotated_ranks
 
 if TYPE_CHECKING:
@@ -70,19 +71,20 @@ class Vectors:
 
 def all_pairs(
     get: Callable[[str], Sides], pairs: Iterable[Pair], *, device: str = "cpu", budget: int | None = None
-) -> Iterator[tuple[Pair, Ranks, Ranks]]:
+) -> Iterator[tuple[Pair, Ranks, Ranks, Measures]]:
     """Ranks of the counterparts in both directions, pair by pair, each score computed once.
 
     Args:
         get: A language's vectors; called anew for every pair.
         pairs: Of languages; those that start with the same language are best next to each other.
-        device: ``cpu``: one pair at a time by :func:`gold_ranks`. Any other: as many pairs of one first language at a
+        device: ``cpu``: one pair at a time by :func:`pair_ranks`. Any other: as many pairs of one first language at a
             time as the budget allows, by torch; languages stay on the device as far as it allows.
         budget: Bytes on the device, half of them for vectors, half for scores; by default half of what is free.
 
     Yields:
         The pair (a, b), ranks (s, n) of b's rows for a's and (s, n) of a's for b's. s = 1, or 2 where there are rows to
-        fit on: before and after a's rows are turned by the rotation that takes its fit rows closest to b's.
+        fit on: before and after a's rows are turned by the rotation that takes its fit rows closest to b's. Last the
+        measures of :mod:`xalign_models.ranking.neighbours`, (2, 6) by direction; (2, 0) where there are rows to fit on.
     """
     if device == "cpu":
         for pair in pairs:
@@ -98,9 +100,9 @@ def all_pairs(
         others = [pair[1] for pair in group]
         for start in range(0, len(others), size):
             some = others[start : start + size]
-            forward, backward = batch_ranks(put(first), [put(one) for one in some])
-            for i, one in enumerate(some):
-                yield (first, one), forward[i], backward[i]
+            ranked = batch_ranks(put(first), [put(one) for one in some])
+            for one, forward, backward, measures in zip(some, *ranked, strict=True):
+                yield (first, one), forward, backward, measures
 
 
 def _free(device: str) -> int:
@@ -117,12 +119,12 @@ def _bytes_of_pair(a: Sides) -> int:
     return held
 
 
-def pair_ranks(a: Sides, b: Sides) -> tuple[Ranks, Ranks]:
-    """What :func:`all_pairs` gives for one pair, (s, n) in each direction, on the CPU."""
+def pair_ranks(a: Sides, b: Sides) -> tuple[Ranks, Ranks, Measures]:
+    """What :func:`all_pairs` gives for one pair, (s, n) in each direction and the measures, on the CPU."""
     if a.fit is None or b.fit is None:
-        forward, backward = gold_ranks(a.rows, b.rows)
-        return forward[None], backward[None]
-    return rotated_ranks(a.fit, b.fit, a.rows, b.rows)
+        forward, backward, measures = measured_ranks(a.rows, b.rows)
+        return forward[None], backward[None], measures
+    return *rotated_ranks(a.fit, b.fit, a.rows, b.rows), np.empty((2, 0))
 
 
 def place(sides: Sides, device: str) -> Placed:
@@ -134,8 +136,8 @@ def place(sides: Sides, device: str) -> Placed:
     return rows, fit
 
 
-def batch_ranks(a: Placed, others: Sequence[Placed]) -> tuple[Ranks, Ranks]:
-    """:func:`pair_ranks` of one language and several, as a batch on their device: (k, s, n) in each direction.
+def batch_ranks(a: Placed, others: Sequence[Placed]) -> tuple[Ranks, Ranks, Measures]:
+    """:func:`pair_ranks` of one language and several, as a batch on their device: (k, s, n), (k, s, n), (k, 2, 6).
 
     Products are float32; torch must not be set to round them.
     """
@@ -143,7 +145,8 @@ def batch_ranks(a: Placed, others: Sequence[Placed]) -> tuple[Ranks, Ranks]:
 
     rows, fit = a
     several = torch.stack([one for one, _ in others])
-    found = [_counts(rows, several)]
+    scores = rows @ several.mT
+    found = [_counts(scores)]
     fits = [one for _, one in others if one is not None]
     if fit is not None:
         if len(fit) >= fit.shape[1]:
@@ -152,13 +155,17 @@ def batch_ranks(a: Placed, others: Sequence[Placed]) -> tuple[Ranks, Ranks]:
             exact = [procrustes(fit.cpu().numpy(), one.cpu().numpy()) for one in fits]
             weights = torch.from_numpy(np.stack(exact)).to(rows.device)
         turned = rows @ weights.float()
-        found.append(_counts(torch.nn.functional.normalize(turned, dim=2), several))
+        found.append(_counts(torch.nn.functional.normalize(turned, dim=2) @ several.mT))
     forward, backward = (torch.stack(one, dim=1).cpu().numpy() for one in zip(*found, strict=True))
-    return forward, backward
+    if fit is not None:
+        return forward, backward, np.empty((len(others), 2, 0))
+    if len(rows) > ROWS:
+        return forward, backward, np.full((len(others), 2, len(NAMES)), np.nan)
+    first = np.concatenate([forward, backward], axis=1) == 1
+    return forward, backward, neighbour_measures(scores, first)
 
 
-def _counts(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """(k, n) ranks in each direction of rows (n, d) or (k, n, d), and (k, n, d); ties as in :func:`gold_ranks`."""
-    scores = a @ b.mT
+def _counts(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(k, n) ranks in each direction of scores (k, n, n); ties count as in ``gold_ranks``."""
     least = scores.diagonal(dim1=1, dim2=2) - TIE
     return (scores >= least[:, :, None]).sum(2), (scores >= least[:, None, :]).sum(1)

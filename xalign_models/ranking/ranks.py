@@ -46,7 +46,9 @@ def scores_of(a: Floats, b: Floats) -> Floats:
     return scores
 
 
-def gold_ranks(a: npt.NDArray[np.floating], b: npt.NDArray[np.floating], tile: int = TILE) -> tuple[Ranks, Ranks]:
+def gold_ranks(
+    a: npt.NDArray[np.floating], b: npt.NDArray[np.floating], tile: int = TILE, scores: Floats | None = None
+) -> tuple[Ranks, Ranks]:
     """Rank of each row's counterpart by cosine, in both directions.
 
     Ties count against the model: rank = 1 + number of strictly greater scores + number of equal other scores; equal is
@@ -55,7 +57,8 @@ def gold_ranks(a: npt.NDArray[np.floating], b: npt.NDArray[np.floating], tile: i
     Args:
         a: (n, d) unit rows; row i of ``b`` is the counterpart of row i.
         b: (n, d) unit rows.
-        tile: Rows of ``a`` and of ``b`` whose scores are held at a time, at most 2,040.
+        tile: Rows of ``a`` and of ``b`` whose scores are compared at a time, at most 2,040.
+        scores: All scores (n, n), where they are wanted for more than this; by default a tile's are computed in turn.
 
     Returns:
         (n,) rank of b_i among all rows of b for a_i, and (n,) rank of a_i among all rows of a for b_i; 1 is best.
@@ -66,15 +69,15 @@ def gold_ranks(a: npt.NDArray[np.floating], b: npt.NDArray[np.floating], tile: i
     slices = [slice(start, min(start + tile, len(a))) for start in range(0, len(a), tile)]
     # Tiles on the diagonal come first. They hold the golds, which must be of the product that they are compared with.
     for rows, columns in sorted(product(slices, repeat=2), key=lambda pair: pair[0] != pair[1]):
-        scores = scores_of(a[rows], b[columns])
+        block = scores_of(a[rows], b[columns]) if scores is None else scores[rows, columns]
         if rows == columns:
-            least[rows] = scores.diagonal() - np.float32(TIE)
-        width = scores.shape[1]
-        mask = np.empty((len(scores), -(-width // 8) * 8), dtype=np.bool_)
+            least[rows] = block.diagonal() - np.float32(TIE)
+        width = block.shape[1]
+        mask = np.empty((len(block), -(-width // 8) * 8), dtype=np.bool_)
         mask[:, width:] = False
-        np.greater_equal(scores, least[rows, None], out=mask[:, :width])
+        np.greater_equal(block, least[rows, None], out=mask[:, :width])
         forward[rows] += _true_by_row(mask)
-        np.greater_equal(scores, least[None, columns], out=mask[:, :width])
+        np.greater_equal(block, least[None, columns], out=mask[:, :width])
         backward[columns] += _true_by_column(mask)[:width]
     return forward, backward
 

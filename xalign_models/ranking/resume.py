@@ -6,10 +6,12 @@ import hashlib
 import logging
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from filelock import FileLock
 
+from xalign_models.ranking.neighbours import Measures
 from xalign_models.ranking.pairs import Pair
 from xalign_models.ranking.ranks import AnyRanks
 
@@ -28,18 +30,17 @@ class RankLog:
         path: The file; None keeps nothing.
         identity: Of everything that determines the ranks; a file of another one is begun anew.
         shape: (s, n) of a direction's ranks.
+        measures: How many further numbers a direction has.
     """
 
-    def __init__(self, path: Path | None, identity: str, shape: tuple[int, int]) -> None:
+    def __init__(self, path: Path | None, identity: str, shape: tuple[int, int], measures: int = 0) -> None:
         self.path = path
-        self._head = hashlib.sha256(f"{_FORM} {identity} {shape}".encode()).digest()
-        name = ("S", 24)
-        self._record = np.dtype([
-            ("a", *name), ("b", *name), ("ranks", np.min_scalar_type(shape[1]), (2, *shape)), ("check", "<u4"),
-        ])  # fmt: skip
+        self._head = hashlib.sha256(f"{_FORM} {identity} {shape} {measures}".encode()).digest()
+        fields: list[Any] = [("a", "S24"), ("b", "S24"), ("ranks", np.min_scalar_type(shape[1]), (2, *shape))]
+        self._record = np.dtype([*fields, ("measures", "<f8", (2, measures)), ("check", "<u4")])
 
-    def read(self) -> dict[Pair, tuple[AnyRanks, AnyRanks]]:
-        """What is there: pair to its ranks in both directions."""
+    def read(self) -> dict[Pair, tuple[AnyRanks, AnyRanks, Measures]]:
+        """What is there: pair to its ranks in both directions and its measures (2, m)."""
         if self.path is None or not self.path.is_file():
             return {}
         with _lock(self.path):
@@ -57,13 +58,14 @@ class RankLog:
         intact = [row for i, row in enumerate(records) if _checksum(body[i * size : (i + 1) * size]) == row["check"]]
         if len(intact) < whole:
             logger.warning("%s: %d damaged records; their pairs are computed again.", self.path, whole - len(intact))
-        return {(row["a"].decode(), row["b"].decode()): tuple(row["ranks"]) for row in intact}
+        return {(row["a"].decode(), row["b"].decode()): (*row["ranks"], row["measures"]) for row in intact}
 
-    def append(self, pair: Pair, forward: AnyRanks, backward: AnyRanks) -> None:
-        """One pair's ranks."""
+    def append(self, pair: Pair, forward: AnyRanks, backward: AnyRanks, measures: Measures) -> None:
+        """One pair's ranks and measures."""
         if self.path is None:
             return
-        record = np.array([(*(code.encode() for code in pair), (forward, backward), 0)], dtype=self._record)
+        row = (*(code.encode() for code in pair), (forward, backward), measures, 0)
+        record = np.array([row], dtype=self._record)
         record["check"] = _checksum(record.tobytes())
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with _lock(self.path), self.path.open("ab", buffering=0) as file:

@@ -205,4 +205,9 @@ def test_make_names_what_exists():
         make("magic")
     with pytest.raises(AlignmentError, match="lir has no rank; it has k"):
         make("lir", rank=3)
-    assert make("procrustes", center=True).get_params() == {"pivot": "eng-Latn", "normalize": True, "center": True}
+    assert make("procrustes", center=True).get_params() == {
+        "pivot": "eng-Latn",
+        "normalize": True,
+        "center": True,
+        "shrink": 0.0,
+    }

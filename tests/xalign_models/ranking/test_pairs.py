@@ -11,6 +11,7 @@ import torch
 from scipy.stats import rankdata
 
 from xalign_models.ranking import pairs as mining
+from xalign_models.ranking.neighbours import measured_ranks
 from xalign_models.ranking.pairs import (
     Sides,
     Vectors,
@@ -61,7 +62,8 @@ def test_ranks_of_all_pairs_equal_a_sort_with_ties_against_the_model(device, mon
         pretend(monkeypatch)
     ranked = {pair: both for pair, *both in all_pairs(found.__getitem__, PAIRS, device=device)}
     assert list(ranked) == PAIRS
-    for (a, b), (forward, backward) in ranked.items():
+    for (a, b), (forward, backward, measures) in ranked.items():
+        np.testing.assert_allclose(measures, measured_ranks(found[a].rows, found[b].rows)[2], atol=1e-5)
         np.testing.assert_array_equal(forward[0], sorted_ranks(found[a].rows, found[b].rows))
         np.testing.assert_array_equal(backward[0], sorted_ranks(found[b].rows, found[a].rows))
         if b == NAMES[-1]:
@@ -72,7 +74,7 @@ def test_ranks_of_all_pairs_equal_a_sort_with_ties_against_the_model(device, mon
 def test_a_batch_gives_what_its_pairs_give_with_rotations(m, d):
     found = languages(m=m, d=d, noise=0.3)
     first, *others = found.values()
-    forward, backward = batch_ranks(place(first, "cpu"), [place(one, "cpu") for one in others])
+    forward, backward, _ = batch_ranks(place(first, "cpu"), [place(one, "cpu") for one in others])
     assert forward.shape == backward.shape == (5, 2, 40)
     for i, other in enumerate(others):
         expected = pair_ranks(first, other)
@@ -110,4 +112,5 @@ def test_vectors_beyond_the_budget_are_mapped_from_a_file_and_equal():
     assert [isinstance(kept[name].rows, np.memmap) for name in NAMES] == [False] * 3 + [True] * 3
     inside = {pair: both for pair, *both in all_pairs(found.__getitem__, PAIRS)}
     for pair, *both in all_pairs(kept.__getitem__, PAIRS):
-        np.testing.assert_array_equal(both, inside[pair])
+        for part, expected in zip(both, inside[pair], strict=True):
+            np.testing.assert_array_equal(part, expected)

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
+from pydantic import AfterValidator
+
+from xalign_models.configuration import (
+    AtLeastOne,
+    Count,
+    Names,
+    NonNegative,
+    Positive,
+    Seed,
+    Share,
+    configuration_class,
+)
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import ModelError
-from xalign_models.limits import SEEDS, at_least, positive, within
 from xalign_models.specs import Dtype
 from xalign_models.training.schedulers import Scheduler
 
@@ -14,7 +25,7 @@ PAPER_LANGUAGES = ("arb-Arab", "spa-Latn")
 """Turkish is left out on purpose: it measures what a language gains that was not trained."""
 
 
-@dataclass(frozen=True)
+@configuration_class
 class ContrastiveConfig:
     """What a training is determined by, beside the backbone and the text; defaults are the paper's where it says.
 
@@ -44,40 +55,41 @@ class ContrastiveConfig:
     """
 
     pairs: str = "ntrex"
-    samples: int = 1000
-    languages: tuple[str, ...] = PAPER_LANGUAGES
+    samples: AtLeastOne = 1000
+    languages: Annotated[Names, AfterValidator(lambda codes: tuple(dict.fromkeys(codes)))] = PAPER_LANGUAGES
     pivot: str = ENGLISH
-    tau: float = 0.05
-    rank: int = 64
-    alpha: int = 16
-    dropout: float = 0.05
+    tau: Positive = 0.05
+    rank: AtLeastOne = 64
+    alpha: AtLeastOne = 16
+    dropout: Share = 0.05
     batch_size: int = 32
-    accumulation: int = 4
+    accumulation: AtLeastOne = 4
     cached: bool = False
-    learning_rate: float = 5e-4
-    epochs: int | None = None
-    max_steps: int | None = None
+    learning_rate: Positive = 5e-4
+    epochs: AtLeastOne | None = None
+    max_steps: Count | None = None
     scheduler: Scheduler = Scheduler.LINEAR
-    warmup: float = 0.0
-    weight_decay: float = 0.0
-    max_grad_norm: float = 1.0
-    seed: int = 0
+    warmup: NonNegative = 0.0
+    weight_decay: NonNegative = 0.0
+    max_grad_norm: Positive = 1.0
+    seed: Seed = 0
     dtype: Dtype | None = None
 
+    FLAGS: ClassVar[dict[str, str]] = {
+        **{name: f"--{name.replace('_', '-')}" for name in (
+            "pairs", "samples", "languages", "tau", "rank", "batch_size", "accumulation", "epochs", "max_steps", "seed",
+            "dtype",
+        )},
+        "learning_rate": "--lr",
+    }  # fmt: skip
+    """The command line's."""
+
     def __post_init__(self) -> None:
-        """Check the fields that have limits.
+        """Check what the types of the fields do not.
 
         Raises:
-            ModelError: A value out of its range; the message names the CLI's flag, if there is one.
+            ModelError: A batch without a negative, a type that overflows, or no language beside the pivot.
         """
-        object.__setattr__(self, "dtype", self.dtype and Dtype(self.dtype))
-        object.__setattr__(self, "languages", tuple(dict.fromkeys(self.languages)))
-        at_least(self, called=_flag, samples=1, rank=1, accumulation=1, epochs=1, max_steps=0)
-        at_least(self, alpha=1, warmup=0, weight_decay=0)
-        within(self, called=_flag, seed=(0, SEEDS))
-        within(self, dropout=(0, 1))
-        positive(self, "tau", "learning_rate", called=_flag)
-        positive(self, "max_grad_norm")
         if self.batch_size < 2:
             raise ModelError(f"--batch-size {self.batch_size}: at least 2, for a pair to have a negative.")
         if self.dtype is Dtype.FLOAT16:
@@ -94,7 +106,3 @@ class ContrastiveConfig:
     def passes(self) -> int:
         """Epochs, by the paper's rule unless they are given."""
         return self.epochs or (10 if self.samples <= 100 else 3)
-
-
-def _flag(field: str) -> str:
-    return "--lr" if field == "learning_rate" else f"--{field.replace('_', '-')}"

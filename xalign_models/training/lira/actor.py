@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
-from xalign_models.errors import ModelError
+from xalign_models.configuration import NonNegative, configuration_class
 from xalign_models.training.lira.ranks import exact
 
 SCALE = 0.1
 """Of critic scores (1 to 10), to the size of a cosine."""
 
 
-@dataclass(frozen=True)
+@configuration_class
 class RewardWeights:
     """Eq. 7's alpha, beta, gamma, delta; the paper's table 10.
 
@@ -25,19 +23,10 @@ class RewardWeights:
         similarity: Of the embedding critic, the cosine of the two paths.
     """
 
-    semantic: float = 0.4
-    emotional: float = 0.3
-    pragmatic: float = 0.3
-    similarity: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Refuse negative weights.
-
-        Raises:
-            ModelError: One is below 0.
-        """
-        if min(self.semantic, self.emotional, self.pragmatic, self.similarity) < 0:
-            raise ModelError(f"arca.reward {self}: weights are at least 0.")
+    semantic: NonNegative = 0.4
+    emotional: NonNegative = 0.3
+    pragmatic: NonNegative = 0.3
+    similarity: NonNegative = 1.0
 
 
 class Actor(nn.Module):

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
 
 from xalign_models import configuration
+from xalign_models.configuration import (
+    AtLeastOne,
+    Count,
+    Names,
+    NonNegative,
+    Positive,
+    Seed,
+    Share,
+    configuration_class,
+)
 from xalign_models.errors import ModelError
 from xalign_models.generation.critics import CriticSpec
 from xalign_models.generation.translators import TranslatorSpec
-from xalign_models.limits import at_least, positive
 from xalign_models.specs import Dtype
 from xalign_models.training.lira.actor import RewardWeights
 from xalign_models.training.lira.adaptor import Sentence, Sides
@@ -51,7 +63,7 @@ class Ablation(StrEnum):
     """Neither history: a batch has itself alone."""
 
 
-@dataclass(frozen=True)
+@configuration_class
 class Design:
     """The model.
 
@@ -75,11 +87,11 @@ class Design:
     multilingual: str = "multilingual-e5-small-q4"
     english: str = "smollm2-135m-q4"
     dtype: Dtype | None = None
-    translators: tuple[str, ...] = ()
-    slots: int | None = None
+    translators: Names = ()
+    slots: AtLeastOne | None = None
     critic: str | None = None
     embedding_critic: bool = True
-    bins: int = 8
+    bins: AtLeastOne = 8
     sides: Sides = Sides.ONE_SIDED
     sentence: Sentence = Sentence.FLATTEN
     stream: Stream = Stream.EMBEDDINGS
@@ -87,10 +99,10 @@ class Design:
     paths: Paths = Paths.BOTH
 
     def __post_init__(self) -> None:
-        """Check the fields that have limits.
+        """Check what the types of the fields do not.
 
         Raises:
-            ModelError: A value out of its range, or a translator or critic that cannot be read.
+            ModelError: A translator or critic that cannot be read.
         """
         for name in self.translators:
             TranslatorSpec.parse(name)
@@ -98,11 +110,9 @@ class Design:
             raise ModelError(f"translators: one is named twice in {', '.join(self.translators)}.")
         if self.critic is not None:
             CriticSpec.parse(self.critic)
-        if self.bins < 1 or (self.slots is not None and self.slots < 1):
-            raise ModelError(f"bins {self.bins}, slots {self.slots}: at least 1.")
 
 
-@dataclass(frozen=True)
+@configuration_class
 class ArcaConfig:
     """Stage 1: the multilingual path is anchored to the English one, and the actor learns to choose.
 
@@ -127,42 +137,35 @@ class ArcaConfig:
         seed: Of initial weights, order, dropout and the actor's draws.
     """
 
-    text: tuple[str, ...] = ("ntrex",)
-    extra: tuple[str, ...] = ()
-    languages: tuple[str, ...] = ()
-    samples: int = 1000
-    held_out: float = 0.1
-    epochs: int = 10
-    batch_size: int = 32
-    eta: float = 1.0
+    text: Annotated[Names, Field(min_length=1)] = ("ntrex",)
+    extra: Names = ()
+    languages: Names = ()
+    samples: AtLeastOne = 1000
+    held_out: Share = 0.1
+    epochs: AtLeastOne = 10
+    batch_size: AtLeastOne = 32
+    eta: NonNegative = 1.0
     reward: RewardWeights = field(default_factory=RewardWeights)
     baseline: bool = True
-    actor_rate: float = 1e-3
-    encoder_rate: float = 2e-5
-    adaptor_rate: float = 1e-3
+    actor_rate: NonNegative = 1e-3
+    encoder_rate: NonNegative = 2e-5
+    adaptor_rate: NonNegative = 1e-3
     train_embeddings: bool = False
-    clip: float = 1.0
-    max_steps: int | None = None
-    seed: int = 0
+    clip: Positive = 1.0
+    max_steps: Count | None = None
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
-        """Check the fields that have limits.
+        """Check what the types of the fields do not.
 
         Raises:
-            ModelError: A value out of its range.
+            ModelError: A translator that cannot be read.
         """
-        at_least(self, called="arca.{}".format, samples=1, epochs=1, batch_size=1, eta=0, actor_rate=0, encoder_rate=0,
-                 adaptor_rate=0, max_steps=0)  # fmt: skip
-        positive(self, "clip", called="arca.{}".format)
-        if not 0 <= self.held_out < 1:
-            raise ModelError(f"arca.held_out {self.held_out}: in [0, 1).")
         for name in self.extra:
             TranslatorSpec.parse(name)
-        if not self.text:
-            raise ModelError("arca.text: name at least one parallel corpus.")
 
 
-@dataclass(frozen=True)
+@configuration_class
 class LasrConfig:
     """Stage 2: the fusion learns similarity and retrieval; the two paths and the actor stay as they are.
 
@@ -189,43 +192,38 @@ class LasrConfig:
         seed: Of LoRA, order, language pairs and dropout.
     """
 
-    ranking: tuple[str, ...] = ("stsb_multi_mt",)
-    retrieval: tuple[str, ...] = ("ntrex",)
-    languages: tuple[str, ...] = ()
-    samples: int = 1000
-    ranking_samples: int = 6000
-    held_out: float = 0.1
-    epochs: int = 3
-    ranking_batch: int = 16
-    retrieval_batch: int = 32
-    ranking_weight: float = 1.0
+    ranking: Names = ("stsb_multi_mt",)
+    retrieval: Names = ("ntrex",)
+    languages: Names = ()
+    samples: AtLeastOne = 1000
+    ranking_samples: AtLeastOne = 6000
+    held_out: Share = 0.1
+    epochs: AtLeastOne = 3
+    ranking_batch: AtLeastOne = 16
+    retrieval_batch: AtLeastOne = 32
+    ranking_weight: NonNegative = 1.0
     correlation: CorrelationConfig = field(default_factory=CorrelationConfig)
     loss: RetrievalConfig = field(default_factory=RetrievalConfig)
-    refresh: int = 0
-    rank: int = 16
-    alpha: int = 32
-    rate: float = 3e-4
-    clip: float = 1.0
+    refresh: Count = 0
+    rank: Count = 16
+    alpha: AtLeastOne = 32
+    rate: NonNegative = 3e-4
+    clip: Positive = 1.0
     average: bool = True
-    max_steps: int | None = None
-    seed: int = 0
+    max_steps: Count | None = None
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
-        """Check the fields that have limits.
+        """Check what the types of the fields do not.
 
         Raises:
-            ModelError: A value out of its range, or no data.
+            ModelError: No data.
         """
-        at_least(self, called="lasr.{}".format, samples=1, ranking_samples=1, epochs=1, ranking_batch=1,
-                 retrieval_batch=1, ranking_weight=0, refresh=0, rank=0, alpha=1, rate=0, max_steps=0)  # fmt: skip
-        positive(self, "clip", called="lasr.{}".format)
-        if not 0 <= self.held_out < 1:
-            raise ModelError(f"lasr.held_out {self.held_out}: in [0, 1).")
         if not self.ranking and not self.retrieval:
             raise ModelError("lasr: name data for ranking, for retrieval, or both.")
 
 
-@dataclass(frozen=True)
+@configuration_class
 class LiraConfig:
     """A LiRA and both stages of its training.
 

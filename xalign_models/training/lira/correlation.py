@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from xalign_models.errors import ModelError
-from xalign_models.limits import at_least, positive
-from xalign_models.training.lira.ranks import average_ranks, check_tau, exact, soft_ranks
+from xalign_models.configuration import Count, Positive, configuration_class
+from xalign_models.training.lira.ranks import Tau, average_ranks, exact, soft_ranks
 
 
-@dataclass(frozen=True)
+@configuration_class
 class CorrelationConfig:
     """How predicted similarities are compared with gold scores.
 
@@ -24,23 +24,11 @@ class CorrelationConfig:
         n_min: With fewer pairs, batch and history together, nothing is learned: they are only enqueued.
     """
 
-    alpha: float = 0.5
-    tau: float = 0.1
-    epsilon: float = 1e-6
-    max_len: int = 32
-    n_min: int = 8
-
-    def __post_init__(self) -> None:
-        """Check the fields that have limits.
-
-        Raises:
-            ModelError: A value out of its range.
-        """
-        check_tau(self.tau, "lasr.correlation.tau")
-        if not 0 <= self.alpha <= 1:
-            raise ModelError(f"lasr.correlation.alpha {self.alpha}: between 0 (Spearman alone) and 1 (Pearson alone).")
-        positive(self, "epsilon", called="lasr.correlation.{}".format)
-        at_least(self, called="lasr.correlation.{}".format, max_len=0, n_min=2)
+    alpha: Annotated[float, Field(ge=0, le=1)] = 0.5
+    tau: Tau = 0.1
+    epsilon: Positive = 1e-6
+    max_len: Count = 32
+    n_min: Annotated[int, Field(ge=2)] = 8
 
 
 def similarity(a: Tensor, b: Tensor) -> Tensor:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from xalign_models.errors import ModelError
-from xalign_models.limits import at_least
-from xalign_models.training.lira.ranks import check_tau, exact, soft_ranks
+from xalign_models.configuration import AtLeastOne, Count, NonNegative, configuration_class
+from xalign_models.training.lira.ranks import Tau, check_tau, exact, soft_ranks
 
 
-@dataclass(frozen=True)
+@configuration_class
 class RetrievalConfig:
     """How a query's candidates are scored against its positives; the paper's constants are lost, these are ours.
 
@@ -34,34 +33,28 @@ class RetrievalConfig:
         max_len: Documents per language in the queue; 0 is no queue.
     """
 
-    k: int = 10
-    tau: float = 0.1
+    k: AtLeastOne = 10
+    tau: Tau = 0.1
     tau_k: float | None = None
-    margin: float = 0.1
-    hinge_weight: float = 0.5
-    moments_weight: float = 0.01
-    variance: float = 0.04
-    gap: float = 0.05
+    margin: NonNegative = 0.1
+    hinge_weight: NonNegative = 0.5
+    moments_weight: NonNegative = 0.01
+    variance: NonNegative = 0.04
+    gap: NonNegative = 0.05
     threshold: float | None = None
-    temperature: float = 0.05
-    floor: float = 0.05
+    temperature: Tau = 0.05
+    floor: Annotated[float, Field(gt=0, le=1)] = 0.05
     drop: bool = False
-    mined: int = 31
-    max_len: int = 256
+    mined: Count = 31
+    max_len: Count = 256
 
     def __post_init__(self) -> None:
-        """Check the fields that have limits.
+        """Check what the types of the fields do not.
 
         Raises:
-            ModelError: A value out of its range.
+            ModelError: A cut that is too sharp.
         """
-        at_least(self, called="lasr.loss.{}".format, k=1, mined=0, max_len=0, margin=0, hinge_weight=0,
-                 moments_weight=0, gap=0, variance=0)  # fmt: skip
-        check_tau(self.tau, "lasr.loss.tau")
         check_tau(self.softness, "lasr.loss.tau_k")
-        check_tau(self.temperature, "lasr.loss.temperature")
-        if not 0 < self.floor <= 1:
-            raise ModelError(f"lasr.loss.floor {self.floor}: above 0, at most 1; `drop` gives no weight at all.")
 
     @property
     def softness(self) -> float:

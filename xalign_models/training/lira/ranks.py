@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from xalign_models.errors import ModelError
 
 LEAST_TAU = 1e-4
 """Below it a difference over a temperature overflows float32 at ties of denormal scores."""
+Tau = Annotated[float, Field(ge=LEAST_TAU)]
 
 
 def exact(x: Tensor) -> Tensor:

@@ -85,8 +85,8 @@ def prepare(model: SentenceTransformer, config: LusiferConfig, stage: Stage) -> 
         else:
             parts[name].requires_grad_(True)
     if stage.gradient_checkpointing:  # a frozen encoder keeps no activations, a language model does for those before it
-        for name in {"encoder", "llm"} & {"llm", *stage.train} & parts.keys():
-            parts[name].activation_checkpointing_enable({"use_reentrant": False})
+        for part in {"encoder", "llm"} & {"llm", *stage.train} & parts.keys():
+            parts[part].activation_checkpointing_enable({"use_reentrant": False})
     expected = {name: config.parameters[name] if name in stage.train else 0 for name in parts}
     found = trainable(parts)
     if found != expected or sum(found.values()) != _count(model):

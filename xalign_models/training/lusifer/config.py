@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field
 
 from xalign_models import configuration
+from xalign_models.configuration import AtLeastOne, NonNegative, Positive, Seed, Share, configuration_class
 from xalign_models.errors import ModelError
-from xalign_models.limits import SEEDS, at_least, positive, within
 from xalign_models.specs import BackboneSpec, Dtype
 from xalign_models.training.lusifer.data.mining import Miner
 from xalign_models.training.schedulers import Scheduler
 
-PARTS = ("encoder", "connector", "llm", "projection")
+Part = Literal["encoder", "connector", "llm", "projection"]
 """What may be trained: LoRA on the first and third, the weights themselves of the others."""
-TASKS = ("reconstruction", "completion")
+PARTS: tuple[Part, ...] = get_args(Part)
+Task = Literal["reconstruction", "completion"]
 """Of stage 1."""
 
 
-@dataclass(frozen=True)
+@configuration_class
 class Data:
     """A training set's part in a stage.
 
@@ -34,26 +36,16 @@ class Data:
     """
 
     source: str
-    samples: int | None = None
-    task: str = "reconstruction"
+    samples: AtLeastOne | None = None
+    task: Task = "reconstruction"
     instruction: str = ""
-
-    def __post_init__(self) -> None:
-        """Check the fields that have limits.
-
-        Raises:
-            ModelError: A value out of its range.
-        """
-        at_least(self, samples=1)
-        if self.task not in TASKS:
-            raise ModelError(f"data: task {self.task!r} of {self.source} is none of {', '.join(TASKS)}.")
 
     def key(self, number: int) -> str:
         """What its rows are called in a stage."""
         return f"{self.source}-{self.task}" if number == 1 else self.source
 
 
-@dataclass(frozen=True)
+@configuration_class
 class Stage:
     """One of the two stages.
 
@@ -82,46 +74,38 @@ class Stage:
     """
 
     label: str
-    train: tuple[str, ...]
-    data: tuple[Data, ...]
+    train: Annotated[tuple[Part, ...], Field(min_length=1)]
+    data: Annotated[tuple[Data, ...], Field(min_length=1)]
     start: str | None = None
-    batch_size: int = 256
-    mini_batch: int | None = None
+    batch_size: Annotated[int, Field(ge=2)] = 256
+    mini_batch: AtLeastOne | None = None
     mining: Miner | None = None
-    mask_ratio: float = 0.5
-    tau: float = 0.05
-    learning_rate: float = 1.5e-4
-    learning_rates: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    epochs: int = 1
-    max_steps: int | None = None
+    mask_ratio: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    tau: Positive = 0.05
+    learning_rate: Positive = 1.5e-4
+    learning_rates: Mapping[str, Positive] = dataclasses.field(default_factory=dict)
+    epochs: AtLeastOne = 1
+    max_steps: AtLeastOne | None = None
     scheduler: Scheduler = Scheduler.COSINE
-    warmup: float = 0.1
-    weight_decay: float = 0.01
-    max_grad_norm: float = 1.0
+    warmup: NonNegative = 0.1
+    weight_decay: NonNegative = 0.01
+    max_grad_norm: Positive = 1.0
     gradient_checkpointing: bool = False
-    checkpoint_steps: int = 50
+    checkpoint_steps: AtLeastOne = 50
 
     def __post_init__(self) -> None:
-        """Check the fields that have limits.
+        """Check what the types of the fields do not.
 
         Raises:
-            ModelError: A value out of its range, no data, or nothing to train.
+            ModelError: Batches that cannot be divided, or a rate of what is no part.
         """
-        if unknown := [one for one in self.train if one not in PARTS]:
-            raise ModelError(f"train: {', '.join(unknown)} is none of {', '.join(PARTS)}.")
-        if not self.train or not self.data:
-            raise ModelError(f"stage {self.label!r}: train and data must each name something.")
-        at_least(self, batch_size=2, mini_batch=1, epochs=1, max_steps=1, checkpoint_steps=1, warmup=0, weight_decay=0)
         if self.mini_batch is not None and self.batch_size % self.mini_batch:
             raise ModelError(f"mini_batch {self.mini_batch}: it must divide batch_size {self.batch_size}.")
-        if not 0 < self.mask_ratio < 1:
-            raise ModelError(f"mask_ratio {self.mask_ratio}: it must be between 0 and 1.")
-        if unknown := [one for one in self.learning_rates if one not in PARTS]:
+        if unknown := self.learning_rates.keys() - {*PARTS}:
             raise ModelError(f"learning_rates: {', '.join(unknown)} is none of {', '.join(PARTS)}.")
-        positive(self, "tau", "learning_rate", "learning_rates", "max_grad_norm")
 
 
-@dataclass(frozen=True)
+@configuration_class
 class LusiferConfig:
     """A model and its two stages.
 
@@ -152,26 +136,23 @@ class LusiferConfig:
     name: str = ""
     encoder_revision: str | None = None
     llm_revision: str | None = None
-    max_tokens: int = 512
+    max_tokens: Annotated[int, Field(ge=4)] = 512
     dtype: Dtype = Dtype.BFLOAT16
     projection: bool = False
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    rank: int = 16
-    alpha: int = 32
-    dropout: float = 0.0
-    seed: int = 0
+    rank: AtLeastOne = 16
+    alpha: AtLeastOne = 32
+    dropout: Share = 0.0
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
-        """Check the fields that have limits.
+        """Check what the types of the fields do not.
 
         Raises:
-            ModelError: A value out of its range, or a part that is trained and is not there or not counted.
+            ModelError: A type that overflows, or a part that is trained and is not there or not counted.
         """
-        object.__setattr__(self, "dtype", Dtype(self.dtype))
         if self.dtype is Dtype.FLOAT16:
             raise ModelError("dtype float16: a model trained in it overflows; use float32 or bfloat16.")
-        at_least(self, rank=1, alpha=1, max_tokens=4)
-        within(self, dropout=(0, 1), seed=(0, SEEDS))
         if self.encoder is None and self.llm is None:
             raise ModelError("encoder and llm: name at least one.")
         for number, stage in self.stages.items():

@@ -45,8 +45,8 @@ def test_changes_are_as_in_yaml() -> None:
     ("change", "message"),
     [
         ("arca.epochs=0", r"arca\.epochs 0: at least 1"),
-        ("arca.clip=0", r"arca\.clip 0\.0: it must be above 0"),
-        ("design.sides=both", r"design\.sides 'both' is no Sides; one of one_sided, shared"),
+        ("arca.clip=0", r"arca\.clip 0: it must be above 0"),
+        ("design.sides=both", r"design\.sides 'both': one of 'one_sided' or 'shared'"),
         ("design.translators=[gemma]", "--translators 'gemma'"),
         ("design.critic=gemma", "critic 'gemma'"),
         ("design.bins=0", "bins 0"),

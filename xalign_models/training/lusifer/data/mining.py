@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from sentence_transformers.util import dot_score, mine_hard_negatives, pairwise_dot_score
 
-from xalign_models.errors import DataError, ModelError
+from xalign_models.configuration import AtLeastOne, Count, Share, configuration_class
+from xalign_models.errors import DataError
 from xalign_models.paths import atomic_write_text, cache_dir
 from xalign_models.specs import digest
 from xalign_models.training.lusifer.data.base import Row
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@configuration_class
 class Miner:
     """How hard negatives are found.
 
@@ -36,20 +37,9 @@ class Miner:
     """
 
     model: str
-    negatives: int
-    margin: float = 0.05
-    skip: int = 0
-
-    def __post_init__(self) -> None:
-        """Check the fields that have limits.
-
-        Raises:
-            ModelError: A value out of its range.
-        """
-        if self.negatives < 1:
-            raise ModelError(f"mining.negatives {self.negatives}: at least 1; leave mining out for none.")
-        if not 0 <= self.margin < 1 or self.skip < 0:
-            raise ModelError(f"mining: margin {self.margin} must be in [0, 1) and skip {self.skip} at least 0.")
+    negatives: AtLeastOne
+    margin: Share = 0.05
+    skip: Count = 0
 
 
 class _Encoder:

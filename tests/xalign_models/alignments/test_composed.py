@@ -1,0 +1,75 @@
+"""Compositions are their stages in turn, as one saved map."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from xalign_models.alignments import LSAR, Centered, Procrustes, find_method, load, make
+from xalign_models.alignments.module import Aligned
+from xalign_models.errors import AlignmentError
+
+ORDERS = """centered+procrustes procrustes+centered lsar+procrustes procrustes+lsar whitened+procrustes lir+affine
+centered+lsar lsar+lir centered+seedless whitened+procrustes+lsar""".split()
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_any_order_is_its_stages_in_turn_and_one_saved_map(name, parallel, tmp_path):
+    fitted = make(name).fit(parallel)
+    current = dict(parallel)
+    for part in name.split("+"):
+        stage = make(part).fit(current)
+        current = {language: stage.transform(rows, language) for language, rows in current.items()}
+    for language, rows in parallel.items():
+        np.testing.assert_allclose(fitted.transform(rows, language), current[language], atol=1e-9)
+    fitted.save(tmp_path)
+    again = load(tmp_path)
+    assert again.fingerprint() == fitted.fingerprint()
+    assert again.method == name
+    assert Aligned.of(again).shapes["weight"][1:] == [16, 16]
+    np.testing.assert_array_equal(
+        again.transform(parallel["deu-Latn"], "deu-Latn"), fitted.transform(parallel["deu-Latn"], "deu-Latn")
+    )
+
+
+def test_pairs_of_their_own_equal_shared_rows(parallel):
+    pivot = parallel["eng-Latn"]
+    pairs = {language: (rows, pivot) for language, rows in parallel.items() if language != "eng-Latn"}
+    shared, paired = (make("centered+procrustes").fit(data) for data in (parallel, pairs))
+    for language, rows in parallel.items():
+        np.testing.assert_allclose(shared.transform(rows, language), paired.transform(rows, language), atol=1e-9)
+
+
+def test_parameters_reach_the_stages_that_have_them(parallel):
+    fitted = make("lsar+procrustes", rank=1, normalize=False).fit(parallel)
+    lsar = LSAR(rank=1).fit(parallel)
+    reduced = {language: lsar.transform(rows, language) for language, rows in parallel.items()}
+    expected = Procrustes(normalize=False).fit(reduced).transform(reduced["tur-Latn"], "tur-Latn")
+    np.testing.assert_allclose(fitted.transform(parallel["tur-Latn"], "tur-Latn"), expected, atol=1e-9)
+    with pytest.raises(AlignmentError, match=r"lsar\+procrustes has no k"):
+        make("lsar+procrustes", k=3)
+    with pytest.raises(AlignmentError, match="rank='x' is not of type int or None"):
+        make("lsar+procrustes", rank="x")
+
+
+def test_what_the_stages_are_the_composition_is():
+    assert find_method("centered+procrustes").parallel
+    assert not find_method("centered+lsar").parallel
+    assert find_method("centered+lsar").language_dependent
+    assert not find_method("lsar+lsar").language_dependent
+    with pytest.raises(AlignmentError, match=r"unknown alignment 'magic'; choose one of centered.*joined by '\+'"):
+        find_method("centered+magic")
+    with pytest.raises(AlignmentError, match="direction='from_pivot'"):
+        make("centered+affine", direction="from_pivot")
+
+
+def test_centring_before_a_rotation_finds_a_planted_one_that_a_shift_hides():
+    rng = np.random.default_rng(0)
+    turn = np.linalg.qr(rng.standard_normal((8, 8))).Q
+    x = rng.standard_normal((60, 8))
+    data = {"deu-Latn": x, "eng-Latn": x @ turn + 5}
+    both = make("centered+procrustes", normalize=False).fit(data)
+    centred = Centered().fit(data)
+    np.testing.assert_allclose(
+        both.transform(x, "deu-Latn"), centred.transform(data["eng-Latn"], "eng-Latn"), atol=1e-9
+    )

@@ -1,0 +1,100 @@
+"""Measures of neighbourhoods against plain formulas on the whole matrix, and what they say of planted ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import skew
+
+from xalign_models.ranking import neighbours
+from xalign_models.ranking.neighbours import NAMES, K, measured_ranks, mutual_neighbours
+from xalign_models.ranking.ranks import gold_ranks, normalise
+
+
+def two_sides(n, d=12, noise=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal((n, d)) + 1.5  # all means of neighbours are positive, as the margin asks for
+    return normalise(a), normalise(a + noise * rng.standard_normal((n, d)))
+
+
+def plainly(a, b):
+    """The measures of a's rows as queries, by sorting."""
+    scores = a.astype(np.float64) @ b.T.astype(np.float64)
+    k = min(K, len(a))
+    r_a, r_b = (-np.sort(-rows, axis=1)[:, :k].mean(axis=1) for rows in (scores, scores.T))
+    csls = 2 * scores - r_a[:, None] - r_b
+    margin = scores / ((r_a[:, None] + r_b) / 2)
+    own = np.arange(len(a))
+    others = np.where(np.eye(len(a), dtype=bool), -np.inf, scores)
+    best, back = scores.argmax(axis=1), scores.argmax(axis=0)
+    counts = np.bincount(np.argsort(-scores, axis=1)[:, :k].ravel(), minlength=len(b))
+    gold = scores.diagonal()
+    return [
+        np.mean(csls.argmax(axis=1) == own),
+        np.mean(margin.argmax(axis=1) == own),
+        np.mean((gold > others.max(axis=1)) & (gold > others.max(axis=0))),
+        np.mean(back[best] == own),
+        skew(counts) if counts.std() else 0.0,
+        np.mean(counts == 0),
+    ]
+
+
+@pytest.mark.parametrize("n", [2, 9, 10, 11, 127, 128, 129, 300, 515])
+@pytest.mark.parametrize("noise", [0.3, 2.0])
+def test_measures_equal_their_formulas_in_both_directions(n, noise):
+    a, b = two_sides(n, noise=noise)
+    forward, backward, measures = measured_ranks(a, b)
+    for found, expected in zip((forward, backward), gold_ranks(a, b), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(measures, [plainly(a, b), plainly(b, a)], atol=1e-6)
+
+
+def test_an_accelerator_finds_what_the_cpu_finds():
+    a, b = two_sides(200)
+    scores = torch.from_numpy(a @ b.T)
+    sides = zip(neighbours._on_cpu(scores.numpy()), neighbours._on_accelerator(scores), strict=True)
+    for (hits, best, counts), expected in sides:
+        np.testing.assert_allclose(hits, expected[0])
+        np.testing.assert_array_equal(best, expected[1])
+        np.testing.assert_array_equal(counts, expected[2])
+
+
+def test_csls_and_margin_undo_a_hub_that_cosine_falls_for():
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((300, 30))
+    b = a + 0.9 * rng.standard_normal(a.shape)
+    a += 1.2
+    b[:40] += 1.2  # candidates near the mean of all queries
+    forward, _, (measures, _) = measured_ranks(normalise(a), normalise(b))
+    found = dict(zip(NAMES, measures, strict=True))
+    assert found["csls_precision_at_1"] > np.mean(forward == 1) + 0.1
+    assert found["margin_precision_at_1"] > np.mean(forward == 1) + 0.1
+    assert found["hubness_skewness"] > 1
+    assert found["never_found"] > 0.2
+
+
+def test_a_repeated_sentence_counts_against_the_model():
+    a, _ = two_sides(50)
+    twice = np.concatenate([a, a])
+    measures = measured_ranks(twice, twice.copy())[2]
+    np.testing.assert_array_equal(measures[:, :3], 0)
+
+
+def test_more_rows_than_are_held_are_ranked_and_not_measured(monkeypatch):
+    monkeypatch.setattr(neighbours, "ROWS", 20)
+    a, b = two_sides(30)
+    forward, _, measures = measured_ranks(a, b)
+    np.testing.assert_array_equal(forward, gold_ranks(a, b)[0])
+    assert np.isnan(measures).all()
+
+
+@pytest.mark.parametrize(("n", "m"), [(30, 50), (2500, 700)])
+def test_mutual_neighbours_choose_each_other(n, m):
+    a, b = two_sides(n)[0], two_sides(m, seed=1)[1]
+    scores = a @ b.T
+    best, back = scores.argmax(axis=1), scores.argmax(axis=0)
+    expected = [i for i in range(n) if back[best[i]] == i]
+    rows, columns = mutual_neighbours(a, b)
+    assert rows.tolist() == expected
+    np.testing.assert_array_equal(columns, best[expected])

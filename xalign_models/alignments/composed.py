@@ -1,0 +1,105 @@
+"""Compositions: alignments fitted one on the output of the other, saved as one map."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, field, fields, make_dataclass
+from typing import Any, ClassVar, Self, get_type_hints
+
+import numpy as np
+
+from xalign_models.alignments.base import Alignment, Array
+from xalign_models.errors import AlignmentError
+
+
+class Composed(Alignment):
+    """Several alignments in turn, each fitted on what those before it give; subclasses come from :func:`composed`.
+
+    Attributes:
+        stages: The methods, the first one first.
+        weights_: The product of the maps, (L, d, d).
+        shifts_: (L, d).
+    """
+
+    arrays = ("weights_", "shifts_")
+    stages: ClassVar[tuple[type[Alignment], ...]]
+
+    def fit(self, data: Mapping[str, Any]) -> Self:
+        """Fit every stage in turn.
+
+        Args:
+            data: As the most demanding stage takes it: translations where one is parallel. A stage that is not takes
+                all rows of each language there is.
+
+        Returns:
+            The alignment itself.
+
+        Raises:
+            AlignmentError: A stage cannot be fitted on it.
+        """
+        pivot, current = self.get_params().get("pivot", ""), dict(data)
+        probes: dict[str, Any] = {}
+        for method in self.stages:
+            names = {one.name for one in fields(method)}  # type: ignore[arg-type]  # every method is a dataclass
+            stage = method(**{name: value for name, value in self.get_params().items() if name in names})
+            stage.fit(current if stage.parallel else _unpaired(current, pivot))
+            if not probes:  # the basis and the origin, which go through all stages
+                dim = stage.dim_
+                probes = dict.fromkeys(stage.languages_, np.concatenate([np.eye(dim), np.zeros((1, dim))]))
+            probes = {language: stage.transform(rows, language) for language, rows in probes.items()}
+            current = {
+                language: (stage.transform(rows[0], language), stage.transform(rows[1], pivot))
+                if isinstance(rows, tuple)
+                else stage.transform(rows, language)
+                for language, rows in current.items()
+            }
+        kept = list(probes.values()) if self.language_dependent else list(probes.values())[:1]
+        self.shifts_ = np.stack([rows[-1] for rows in kept])
+        self.weights_ = np.stack([rows[:-1] for rows in kept]) - self.shifts_[:, None]
+        self.languages_, self.dim_ = tuple(probes), self.weights_.shape[1]
+        return self
+
+    def factors(self) -> dict[str, Array]:
+        """The products of the maps."""
+        return {"weight": self.weights_, "shift": self.shifts_}
+
+
+def composed(stages: Sequence[type[Alignment]]) -> type[Composed]:
+    """The method that applies ``stages`` in turn, ``centered+procrustes`` for instance.
+
+    Its parameters are those of the stages; one that several have, such as ``pivot``, has one value for them all.
+
+    Raises:
+        AlignmentError: Maps from the pivot cannot be among them.
+    """
+    parameters: dict[str, tuple[str, Any, Any]] = {}
+    for stage in stages:
+        hints = get_type_hints(stage)
+        for one in fields(stage):  # type: ignore[arg-type]
+            default = field(default=one.default) if one.default is not MISSING else field()
+            parameters.setdefault(one.name, (one.name, hints[one.name], default))
+    name = "+".join(stage.method for stage in stages)
+
+    def check(self: Composed) -> None:
+        if getattr(self, "direction", "to_pivot") != "to_pivot":
+            raise AlignmentError(f"{name}: direction={self.get_params()['direction']!r}; stages map to the pivot.")
+
+    namespace = {
+        "__doc__": f"{' then '.join(stage.method for stage in stages)}, as one map.",
+        "__post_init__": check,
+        "method": name,
+        "stages": tuple(stages),
+        "parallel": any(stage.parallel for stage in stages),
+        "language_dependent": any(stage.language_dependent for stage in stages),
+    }
+    return make_dataclass(name, parameters.values(), bases=(Composed,), namespace=namespace, eq=False)
+
+
+def _unpaired(data: Mapping[str, Any], pivot: str) -> dict[str, Any]:
+    """All rows by language; the pivot's are those of all pairs."""
+    sides = {language: rows[0] if isinstance(rows, tuple) else rows for language, rows in data.items()}
+    pivots = [rows[1] for rows in data.values() if isinstance(rows, tuple)]
+    if pivots and pivot:
+        given = [sides[pivot]] if pivot in sides else []
+        sides[pivot] = np.unique(np.concatenate([*given, *pivots]), axis=0)
+    return sides

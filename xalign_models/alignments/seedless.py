@@ -1,0 +1,74 @@
+"""Seedless: rotate each language onto the pivot by sentences that choose each other, without translations."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from xalign_models.alignments.base import AnyFloats, Array, UnpairedAlignment
+from xalign_models.alignments.shrinkage import shrunk_procrustes
+from xalign_models.errors import AlignmentError
+from xalign_models.ranking.neighbours import mutual_neighbours
+from xalign_models.ranking.ranks import normalise
+
+
+@dataclass(eq=False)
+class Seedless(UnpairedAlignment):
+    """``y = x W_l``: pairs of mutual nearest neighbours are taken for translations, W_l is fitted, and so on.
+
+    The first pairs come of the embeddings as they are, so a backbone or an alignment before it (``centered+seedless``)
+    must bring the languages near each other. The rows of the languages need not mean the same.
+
+    Attributes:
+        weights_: W (L, d, d); the pivot's is the identity.
+        pairs_: Pairs that the last W_l was fitted on, (L,).
+    """
+
+    method = "seedless"
+    arrays = ("weights_", "pairs_")
+
+    pivot: str = "eng-Latn"
+    """The language whose space all others are rotated into."""
+    rounds: int = 5
+    """Most times that pairs are sought and W fitted; fewer where the pairs no longer change."""
+    shrink: float | None = None
+    """Weight of the identity in the fit, as in Procrustes; None chooses it on held-out pairs."""
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if self.rounds < 1:
+            raise AlignmentError(f"rounds={self.rounds}; it must be 1 or more.")
+        if self.shrink is not None and not self.shrink >= 0:
+            raise AlignmentError(f"shrink={self.shrink}; it must be 0 or more, or None.")
+
+    def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
+        if self.pivot not in matrices:
+            raise AlignmentError(f"the pivot {self.pivot} is not among {', '.join(matrices)}; add its rows.")
+        target = normalise(matrices[self.pivot])
+        fits = [
+            (np.eye(target.shape[1]), len(target)) if language == self.pivot else self._rotation(language, rows, target)
+            for language, rows in matrices.items()
+        ]
+        self.weights_ = np.stack([weight for weight, _ in fits])
+        self.pairs_ = np.array([float(pairs) for _, pairs in fits])
+
+    def _rotation(self, language: str, rows: AnyFloats, target: np.ndarray) -> tuple[Array, int]:
+        source, weight = normalise(rows), np.eye(target.shape[1])
+        before: tuple[bytes, ...] = ()
+        pairs = 0
+        for _ in range(self.rounds):
+            found = mutual_neighbours(normalise(source @ weight), target)
+            if (now := tuple(side.tobytes() for side in found)) == before or not len(found[0]):
+                break
+            before, pairs = now, len(found[0])
+            weight = shrunk_procrustes(source[found[0]], target[found[1]], self.shrink)
+        if not pairs:
+            warnings.warn(f"seedless: no sentence of {language} and {self.pivot} choose each other.", stacklevel=4)
+        return weight, pairs
+
+    def factors(self) -> dict[str, Array]:
+        """The rotations W_l."""
+        return {"weight": self.weights_}

@@ -1,0 +1,79 @@
+"""Linear maps drawn towards the identity or zero, as strongly as rows that were held out say.
+
+Few noisy pairs leave most directions of a map undetermined. Encoders that end in a LayerNorm add directions without any
+variance. A map that stays near the identity there is what a multilingual encoder needs: it is aligned already.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xalign_models.alignments.solvers import Array, Floats, polar, procrustes
+
+GRID = np.geomspace(1e-4, 1e2, 13)
+"""Penalties that are tried, in units of the mean variance; none at all is tried too where the rows determine a map."""
+FOLDS = 5
+_NULL = 1e-10  # of the mean variance: rounding of float32 rows, along which an unpenalised map is left alone
+
+
+def ridge_by_leave_one_out(x: Floats, y: Floats) -> tuple[Array, Array]:
+    """Affine least squares, sum |x W + b - y|^2 + lambda ||W||_F^2, lambda by the leave-one-out error.
+
+    That error is exact and in closed form: r_i / (1 - h_ii), with r the residuals and h the leverages of a fit on all
+    rows. One eigendecomposition of the covariance serves every lambda. lambda = 0 is tried with n > 2 d rows.
+
+    Args:
+        x: Embeddings (n, d).
+        y: Row-aligned target (n, m).
+
+    Returns:
+        W (d, m) and b (m,). W is zero along directions in which ``x`` does not vary.
+    """
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    n, d = x.shape
+    x_mean, y_mean = x.mean(axis=0), y.mean(axis=0)
+    centred, target = x - x_mean, y - y_mean
+    values, vectors = np.linalg.eigh(centred.T @ centred)
+    unit = values.sum() / d
+    components = centred @ vectors
+    moments = components.T @ target
+    squares = components**2
+    best, chosen = np.inf, np.zeros(d)
+    for penalty in (*([0.0] if n > 2 * d else []), *GRID * unit):
+        weights = np.where(values > _NULL * unit, 1 / np.maximum(values + penalty, np.finfo(np.float64).tiny), 0.0)
+        left = target - components @ (weights[:, None] * moments)
+        influence = np.maximum(1 - 1 / n - squares @ weights, np.finfo(np.float64).eps)
+        error = float((np.einsum("ij,ij->i", left, left) / influence**2).sum())
+        if error < best:
+            best, chosen = error, weights
+    weight: Array = vectors @ (chosen[:, None] * moments)
+    return weight, y_mean - x_mean @ weight
+
+
+def shrunk_procrustes(x: Floats, y: Floats, shrink: float | None) -> Array:
+    """The rotation nearest X^T Y + lambda I: Procrustes on the rows and on as many fixed directions as lambda says.
+
+    Args:
+        x: Embeddings (n, d).
+        y: Row-aligned target (n, d).
+        shrink: lambda in units of ||X||_F ||Y||_F / d, the mean singular value of equal spaces. None takes the one of
+            :data:`GRID` and 0 with the least squared error on held-out rows, five folds.
+
+    Returns:
+        W (d, d), orthogonal.
+    """
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    n, d = x.shape
+    unit = float(np.linalg.norm(x) * np.linalg.norm(y)) / d
+    product = x.T @ y
+    if shrink is None:
+        fold = np.arange(n) % FOLDS
+        candidates = [0.0, *GRID]
+        errors = np.zeros(len(candidates))
+        for held in (fold == one for one in range(min(FOLDS, n))):
+            rest = product - x[held].T @ y[held]
+            for i, candidate in enumerate(candidates):
+                weight = polar(rest + candidate * unit * (n - held.sum()) / n * np.eye(d))
+                errors[i] += np.square(x[held] @ weight - y[held]).sum()
+        shrink = candidates[int(errors.argmin())]
+    return polar(product + shrink * unit * np.eye(d)) if shrink else procrustes(x, y)

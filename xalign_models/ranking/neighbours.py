@@ -1,0 +1,220 @@
+"""What the neighbourhoods in a matrix of scores say: CSLS, ratio margin, hubness, mutual neighbours, MEXA.
+
+All of it is read off the scores that the ranks are counted in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xalign_models.ranking.ranks import TIE, Floats, Ranks, gold_ranks, scores_of
+
+if TYPE_CHECKING:
+    import torch
+
+K = 10
+"""Nearest neighbours that make a neighbourhood."""
+ROWS = 4096
+"""Most sentences that are measured: their scores, 64 MB, are held at a time."""
+NAMES = (
+    "csls_precision_at_1",
+    "margin_precision_at_1",
+    "mexa",
+    "mutual_neighbours",
+    "hubness_skewness",
+    "never_found",
+)
+"""The measures of a direction, queries among candidates. With r the mean cosine of the K nearest on the other side:
+
+- ``csls_precision_at_1``: P@1 by 2 cos(x, y) - r(x) - r(y) (Conneau et al., 2018);
+- ``margin_precision_at_1``: P@1 by cos(x, y) / ((r(x) + r(y)) / 2) (Artetxe and Schwenk, 2019);
+- ``mexa``: share of sentences whose translation scores above every other in both directions (Kargaran et al., 2024);
+- ``mutual_neighbours``: share of queries whose nearest candidate has them as its nearest;
+- ``hubness_skewness``: skewness of how often a candidate is among the K nearest (Radovanovic et al., 2010);
+- ``never_found``: share of candidates that are among the K nearest of no query.
+"""
+Measures = npt.NDArray[np.float64]
+_GROUPS = 128  # maxima of so many groups bound the K-th largest score from below
+
+
+def measured_ranks(a: Floats, b: Floats) -> tuple[Ranks, Ranks, Measures]:
+    """:func:`gold_ranks` and :func:`neighbour_measures` (2, 6) of the same scores.
+
+    Args:
+        a: (n, d) float32 unit rows; row i of ``b`` is the counterpart of row i.
+        b: (n, d).
+
+    Returns:
+        (n,) ranks in each direction, and the measures; those are nan beyond :data:`ROWS` rows.
+    """
+    if len(a) > ROWS:
+        return *gold_ranks(a, b), np.full((2, len(NAMES)), np.nan)
+    import torch
+
+    scores = scores_of(np.ascontiguousarray(a), np.ascontiguousarray(b))
+    forward, backward = gold_ranks(a, b, scores=scores)
+    first = np.stack([forward, backward]) == 1
+    return forward, backward, neighbour_measures(torch.from_numpy(scores)[None], first[None])[0]
+
+
+def neighbour_measures(scores: torch.Tensor, first: npt.NDArray[np.bool_]) -> Measures:
+    """:data:`NAMES` of pairs of languages, in both directions.
+
+    Args:
+        scores: Cosines (k, n, n) of k pairs, on any device; row i's counterpart is column i.
+        first: (k, 2, n) whether a sentence's rank is 1, by row and by column.
+
+    Returns:
+        (k, 2, 6): rows as queries, columns as queries.
+    """
+    measures = np.empty((len(scores), 2, len(NAMES)))
+    own = np.arange(scores.shape[1])
+    for pair, matrix in zip(measures, scores, strict=True):
+        sides = _on_cpu(matrix.numpy()) if matrix.device.type == "cpu" else _on_accelerator(matrix)
+        for direction, (hits, _, counts) in zip(pair, sides, strict=True):
+            direction[:2] = hits
+            direction[4:] = _skewness(counts), (counts == 0).mean()
+        pair[:, 3] = (sides[1][1][sides[0][1]] == own).mean()
+    measures[..., 2] = first.all(axis=1).mean(axis=1)[:, None]
+    return measures
+
+
+Side = tuple[list[float], Ranks, Ranks]
+"""Of a direction: P@1 by each of _SCORES, each query's nearest (n,), how often each candidate is among the K (n,)."""
+
+
+def _csls(scores: Any, of: Any, to: Any) -> Any:
+    """CSLS less what is equal for all candidates of a query, halved."""
+    return scores - to / 2
+
+
+def _margin(scores: Any, of: Any, to: Any) -> Any:
+    return scores / (of.clip(TIE) + to.clip(TIE))
+
+
+_SCORES = (_csls, _margin)
+
+
+def _on_cpu(scores: Floats) -> tuple[Side, Side]:
+    """Both directions from the few scores that can be among the K of a row or column: no sort of all of them."""
+    n = len(scores)
+    bounds = tuple(
+        _kth_largest(np.ascontiguousarray(pooled), min(K, n)) for pooled in (_pooled(scores.T).T, _pooled(scores).T)
+    )
+    mask = scores >= bounds[0][:, None]
+    mask |= scores >= bounds[1]
+    flat = np.flatnonzero(mask)
+    rows, columns = np.divmod(flat, n)
+    order = np.argsort(columns.astype(np.min_scalar_type(n)), kind="stable")
+    lists = [(rows, columns, scores.ravel()[flat])]
+    lists.append((columns[order], rows[order], lists[0][2][order]))
+    near = [_nearest(*few, bound, min(K, n)) for few, bound in zip(lists, bounds, strict=True)]
+    means = [mean for mean, _, _ in near]
+    matrices = scores, scores.T
+    return tuple(  # type: ignore[return-value]  # two of them
+        (
+            [_first_by(score, matrices[i], lists[i], bounds[i], means[i], means[1 - i]) for score in _SCORES],
+            *near[i][1:],
+        )
+        for i in range(2)
+    )
+
+
+def _pooled(scores: Floats) -> Floats:
+    """Maxima of disjoint groups of rows, (at most 128, m): halves are laid over each other until so few are left."""
+    while (n := len(scores)) > _GROUPS:
+        half = -(-n // 2)
+        maxima = scores[:half].copy(order="K")
+        np.maximum(maxima[: n - half], scores[half:], out=maxima[: n - half])
+        scores = maxima
+    return scores
+
+
+def _kth_largest(rows: Floats, k: int) -> Floats:
+    return np.partition(rows, rows.shape[1] - k, axis=1)[:, -k].copy()  # comparisons with a strided one are slow
+
+
+def _nearest(of: Ranks, to: Ranks, scores: Floats, bound: Floats, k: int) -> tuple[Floats, Ranks, Ranks]:
+    """Mean of the k largest scores (n,), the largest's candidate (n,), how often each candidate is among the k (n,)."""
+    n = len(bound)
+    above = np.flatnonzero(scores >= bound[of])
+    of, to, scores = of[above], to[above], scores[above]
+    counts = np.bincount(of, minlength=n)
+    table = np.full((n, counts.max()), -np.inf, dtype=np.float32)
+    table[of, np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)] = scores
+    table.sort(axis=1)
+    best = np.empty(n, dtype=np.int64)
+    at_top = scores == table[of, -1]
+    best[of[at_top]] = to[at_top]
+    return table[:, -k:].mean(axis=1), best, np.bincount(to[scores >= table[of, -k]], minlength=n)
+
+
+def _first_by(
+    score: Callable[..., Floats], matrix: Floats, few: tuple[Ranks, Ranks, Floats], bound: Floats, r: Floats, c: Floats
+) -> float:
+    """Share of queries whose counterpart has the highest adjusted score; ties count against the model.
+
+    Args:
+        score: Adjusts a score, rising in it.
+        matrix: Scores (n, n), queries in rows.
+        few: Query, candidate and score of the highest scores, by query.
+        bound: (n,) what all other scores of a query are below.
+        r: (n,) mean of each query's neighbourhood.
+        c: (n,) mean of each candidate's.
+    """
+    of, to, scores = few
+    own = score(matrix.diagonal(), r, c) - TIE
+    adjusted = score(scores, r[of], c[to])
+    adjusted[of == to] = -np.inf
+    best = np.maximum.reduceat(adjusted, np.searchsorted(of, np.arange(len(own))))
+    others = np.maximum(score(bound, r, c.min()), score(bound, r, c.max()))
+    open_ = np.flatnonzero((best < own) & (others >= own))
+    if len(open_):  # what is below the bound decides
+        dense = score(matrix[open_], r[open_, None], c)
+        dense[np.arange(len(open_)), open_] = -np.inf
+        best[open_] = dense.max(axis=1)
+    return float((best < own).mean())
+
+
+def _on_accelerator(scores: torch.Tensor) -> tuple[Side, Side]:
+    n = len(scores)
+    tops = [matrix.topk(min(K, n), dim=1) for matrix in (scores, scores.T)]
+    means = [top.values.mean(dim=1) for top in tops]
+    sides = []
+    for i, matrix in enumerate((scores, scores.T)):
+        hits = []
+        for score in _SCORES:
+            adjusted = score(matrix, means[i][:, None], means[1 - i])
+            own = adjusted.diagonal().clone() - TIE
+            adjusted.diagonal().fill_(-np.inf)
+            hits.append(float((adjusted.amax(dim=1) < own).double().mean()))
+        indices = tops[i].indices.cpu().numpy()
+        sides.append((hits, indices[:, 0], np.bincount(indices.ravel(), minlength=n)))
+    return sides[0], sides[1]
+
+
+def _skewness(counts: Ranks) -> float:
+    """Third standardised moment, 0 where all counts are equal."""
+    deviation = counts - counts.mean()
+    squares = deviation * deviation
+    spread = np.sqrt(squares.mean())
+    return float((squares * deviation).mean() / spread**3) if spread else 0.0
+
+
+def mutual_neighbours(a: Floats, b: Floats) -> tuple[Ranks, Ranks]:
+    """Rows of ``a`` (n, d) and of ``b`` (m, d), unit length, that are each other's nearest, in blocks of rows."""
+    best, best_score = np.empty(len(a), dtype=np.int64), np.full(len(b), -np.inf, dtype=np.float32)
+    back = np.zeros(len(b), dtype=np.int64)
+    columns = np.arange(len(b))
+    for start in range(0, len(a), 1024):
+        scores = a[start : start + 1024] @ b.T
+        best[start : start + 1024] = scores.argmax(axis=1)
+        row = scores.argmax(axis=0)
+        better = scores[row, columns] > best_score
+        best_score[better], back[better] = scores[row, columns][better], start + row[better]
+    mutual = np.flatnonzero(back[best] == np.arange(len(a)))
+    return mutual, best[mutual]
