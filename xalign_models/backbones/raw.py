@@ -6,7 +6,8 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+ENOUGH = 5000
+"""Tokens from which a speed is worth a word."""
 FLUSH = 512
 """Vectors that are handed to the store at a time: the most, but for a batch, that a killed process encodes again."""
 
@@ -45,6 +48,7 @@ class Counts:
         batches: Batches of them.
         real_tokens: Their tokens.
         computed_tokens: More than those by the padding, fewer by tokens that a batch's texts begin with and share.
+        seconds: From the first batch to the last vector, tokenisation and storing included.
     """
 
     requested: int = 0
@@ -52,6 +56,12 @@ class Counts:
     batches: int = 0
     real_tokens: int = 0
     computed_tokens: int = 0
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Measured speed; None of too few tokens to tell."""
+        return self.real_tokens / self.seconds if self.real_tokens >= ENOUGH and self.seconds else None
 
 
 class RawEncoder:
@@ -134,6 +144,8 @@ class RawEncoder:
         self, keys: list[bytes], texts: list[str], prompt: str, known: dict[bytes, Any], progress: str | None
     ) -> None:
         pending: list[int] = []
+        _ = self.modules  # loading is no part of the time below
+        start = perf_counter()
         with tqdm(total=len(keys), desc=progress, unit=" texts", delay=2, disable=None if progress else True) as bar:
             for batch, vectors in self._vectors(texts, prompt):
                 self.counts.batches += 1
@@ -149,6 +161,7 @@ class RawEncoder:
                     self._flush(keys, pending, known)
                 bar.update(len(batch.rows))
         self._flush(keys, pending, known)
+        self.counts.seconds += perf_counter() - start
 
     def _vectors(self, texts: list[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
         """Batches and their vectors; one batch is on its way to the device while the one before it is fetched."""

@@ -28,6 +28,8 @@ from xalign_models.paths import atomic_write_text
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
 
+    from xalign_models.backbones.raw import Counts
+
 logger = logging.getLogger(__name__)
 
 _STAGED = ".staged-"
@@ -45,6 +47,7 @@ class SafeResultCache(ResultCache):
 
     Attributes:
         hardware: What encodes the results that are saved next; see :func:`hardware`.
+        counts: What it has encoded, and how fast; None where it is not known.
 
     Raises:
         ResultsError: The root cannot be written.
@@ -52,6 +55,7 @@ class SafeResultCache(ResultCache):
 
     def __init__(self, root: Path) -> None:
         self.hardware = ""
+        self.counts: Counts | None = None
         try:
             super().__init__(root)  # makes the root
             (root / "results").mkdir(parents=True, exist_ok=True)
@@ -108,6 +112,8 @@ class SafeResultCache(ResultCache):
         for entry in entries:
             if entry["task"] == task:
                 entry["version"] |= versions()
+                if self.counts and (speed := self.counts.tokens_per_second):
+                    entry["tokens_per_second"] = round(speed, 1)
                 entry |= {"hardware": self.hardware, "subsets": entry.pop("subsets")}  # the long list stays last
         path.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
 

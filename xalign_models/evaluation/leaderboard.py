@@ -21,7 +21,6 @@ from xalign_models.evaluation.results import (
     language_pairs,
 )
 from xalign_models.evaluation.significance import ALPHA, Items, sign_flip_test
-from xalign_models.models.names import name_of
 from xalign_models.published import Published, published_on
 
 DIRECTIONS: dict[str, dict[str, str]] = {"Tatoeba36": {"eng→X": "eng_Latn-*", "X→eng": "*-eng_Latn"}}
@@ -105,6 +104,8 @@ def _called(model: str, known: Sequence[str]) -> str:
     """What the results call a model; if they do not have it, as it was given."""
     if {model, f"xalign/{model}"} & set(known):
         return model
+    from xalign_models.models.names import name_of
+
     try:
         name = name_of(model)
     except ModelError:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from math import isfinite
 from pathlib import Path
 from statistics import fmean
@@ -237,12 +238,18 @@ def _numbers(entry: Mapping[str, Any], left_out: list[str]) -> dict[str, float]:
     for key, value in entry.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        lowest = next((least for pattern, least in _BOUNDS if pattern.match(key)), None)
+        lowest = _lowest(key)
         if isfinite(value) and (lowest is None or lowest - _NOISE <= value <= 1 + _NOISE):
             numbers[key] = float(value)
         elif lowest is not None:
             left_out.append(f"{key} of {entry['hf_subset']} ({value})")
     return numbers
+
+
+@cache
+def _lowest(metric: str) -> int | None:
+    """A metric's least value; None if it has no bounds."""
+    return next((least for pattern, least in _BOUNDS if pattern.match(metric)), None)
 
 
 def language_pairs(subsets: Iterable[str]) -> dict[str, tuple[str, str]] | None:

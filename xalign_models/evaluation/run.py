@@ -108,7 +108,7 @@ def run(
             logger.debug("%s cannot be loaded", model_name, exc_info=True)
             yield from (Outcome(model_name, task.metadata.name, None, error=one_line(error)) for task in chosen)
             continue
-        cache.hardware = hardware(encoder.raw.device)
+        cache.hardware, cache.counts = hardware(encoder.raw.device), encoder.raw.counts
         for task in chosen:
             yield run_one(encoder, task, cache, items)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -58,6 +59,22 @@ def test_counts_are_exact(modules: list[Any], packs: bool, computed: int) -> Non
     encoder = RawEncoder("n", lambda: modules, "cpu", token_budget=10)
     encoder.encode(["the", "the cat", "the cat sees", "a"])  # 3, 4, 5, 3 tokens: batches 5+4, 3+3
     assert encoder.counts == Counts(requested=4, encoded=4, batches=2, real_tokens=15, computed_tokens=computed)
+
+
+def test_speed_is_measured_of_enough_tokens_and_without_loading(modules: list[Any]) -> None:
+    def load() -> list[Any]:
+        time.sleep(0.5)
+        return modules
+
+    encoder = RawEncoder("n", load, "cpu")
+    encoder.encode(["the"])
+    assert encoder.counts.tokens_per_second is None
+    assert 0 < encoder.counts.seconds < 0.5
+    start = time.perf_counter()
+    encoder.encode([f"the cat {number}" for number in range(2000)])
+    took = time.perf_counter() - start
+    assert encoder.counts.tokens_per_second is not None
+    assert encoder.counts.real_tokens / encoder.counts.tokens_per_second <= took + 0.5
 
 
 def test_a_second_encoder_on_the_same_store_encodes_and_loads_nothing(

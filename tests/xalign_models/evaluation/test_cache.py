@@ -11,6 +11,7 @@ import pytest
 from mteb.results import TaskResult
 
 from tasks.own_parallel import OwnParallel
+from xalign_models.backbones.raw import Counts
 from xalign_models.errors import ResultsError
 from xalign_models.evaluation.cache import SafeResultCache, compact, hardware
 from xalign_models.evaluation.items import full_folder, read_outcomes
@@ -154,6 +155,11 @@ def test_a_line_per_subset_and_versions_and_hardware_by_task(scored):
     (entry,) = map(json.loads, (path.parent / "run_settings.jsonl").read_text().splitlines())
     assert {"python", "xalign", "mteb", "numpy", "torch"} <= entry["version"].keys()
     assert entry["hardware"].startswith("cpu ")
+    assert "tokens_per_second" not in entry  # too few tokens to tell
+    cache.counts = Counts(real_tokens=90_000, seconds=2.0)
+    cache.save_to_cache(cache.load_task_result("OwnParallel", meta), meta)
+    (entry,) = map(json.loads, (path.parent / "run_settings.jsonl").read_text().splitlines())
+    assert entry["tokens_per_second"] == 45_000
 
 
 def test_the_compact_form_is_the_same_json(scored):

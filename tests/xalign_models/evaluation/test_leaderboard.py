@@ -6,6 +6,8 @@ import csv
 import io
 import itertools
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -383,3 +385,17 @@ def test_markdown_and_json_say_the_same(put, tmp_path) -> None:
     for row, line in zip(plain["rows"], (line for line in rows if not line.startswith("| **")), strict=True):
         scores = [f"{row['cells'][column]['score']:.1f}" for column in plain["columns"]]
         assert [cell.strip(" *").split()[0].rstrip("*") for cell in line.split("|")[2:-1]] == scores
+
+
+def test_a_board_imports_none_of_the_slow_libraries(put, tmp_path) -> None:
+    hits = np.arange(1000) < 500
+    pair_of_models(put, {"en": ~hits}, {"en": hits})
+    code = (
+        "import sys; from xalign_models.cli import main; sys.argv = ['xalign', 'leaderboard', '-o', sys.argv[1]]\n"
+        "try:\n    main()\nexcept SystemExit as left:\n    assert not left.code\n"
+        "print(*sorted({'mteb', 'torch', 'transformers', 'pandas', 'datasets', 'scipy.stats'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    *table, slow = done.stdout.splitlines()
+    assert len(table) == 3
+    assert slow == ""
