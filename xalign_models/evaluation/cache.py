@@ -21,7 +21,7 @@ from mteb.results import TaskResult
 
 from xalign_models import __version__
 from xalign_models.errors import ResultsError
-from xalign_models.evaluation.items import full_folder, keep_outcomes, outcomes_path
+from xalign_models.evaluation.items import full_folder, keep_outcomes, outcomes_path, read_outcomes
 from xalign_models.evaluation.results import META, SETTINGS
 from xalign_models.paths import atomic_write_text
 
@@ -120,7 +120,8 @@ class SafeResultCache(ResultCache):
     def keep_only_usable(self, task: AbsTask, meta: ModelMeta) -> None:
         """Rename a result that is unreadable or of other text, so that the task is run again; nothing is deleted.
 
-        Its outcomes item by item go with it. A model's metadata that are damaged or missing are written again.
+        Its outcomes item by item go with it. A model's metadata that are damaged or missing are written again, and
+        damaged items alone are set aside.
         """
         path = self.path_of(task.metadata.name, meta)
         if not path.is_file():
@@ -132,6 +133,9 @@ class SafeResultCache(ResultCache):
         else:
             if revision == task.metadata.revision:
                 _complete_meta(path.parent / META, meta)
+                items = outcomes_path(path.parent, path.stem)
+                if items.is_file() and not read_outcomes(items):
+                    _rename(items)
                 return
             reason = f"is of data revision {revision}, and the data at hand are {task.metadata.revision}"
         _set_aside(path, reason)
@@ -206,13 +210,16 @@ def _last(text: str) -> str:
 
 
 def _set_aside(path: Path, reason: str) -> None:
-    stamp = datetime.datetime.now(tz=datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
-    aside = path.with_name(f"{path.name}.aside-{stamp}")
-    path.rename(aside)
     for items in (outcomes_path(path.parent, path.stem), full_folder(path.parent) / f"{path.stem}.npz"):
         if items.is_file():
-            items.rename(items.with_name(f"{items.name}.aside-{stamp}"))
-    logger.warning("%s %s; it is kept as %s and the task is run again.", path, reason, aside.name)
+            _rename(items)
+    logger.warning("%s %s; it is kept as %s and the task is run again.", path, reason, _rename(path))
+
+
+def _rename(path: Path) -> str:
+    """Give a file a name that nothing reads, which is returned."""
+    stamp = datetime.datetime.now(tz=datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
+    return path.rename(path.with_name(f"{path.name}.aside-{stamp}")).name
 
 
 def hardware(device: str) -> str:

@@ -14,7 +14,7 @@ from tasks.own_parallel import OwnParallel
 from xalign_models.backbones.raw import Counts
 from xalign_models.errors import ResultsError
 from xalign_models.evaluation.cache import SafeResultCache, compact, hardware
-from xalign_models.evaluation.items import full_folder, read_outcomes
+from xalign_models.evaluation.items import full_folder, outcomes_path, read_outcomes
 
 
 @pytest.fixture
@@ -133,6 +133,20 @@ def test_lost_metadata_are_written_again_where_the_result_is_whole(scored):
         path.unlink() if damage is None else path.write_text(damage)
         cache.keep_only_usable(task, meta)
         assert json.loads(path.read_text()) == json.loads(whole)
+
+
+def test_damaged_items_are_set_aside_once_and_the_result_stays(scored, caplog):
+    cache, task, meta = scored
+    folder = cache.path_of("OwnParallel", meta).parent
+    path = outcomes_path(folder, "OwnParallel")
+    path.write_bytes(path.read_bytes()[:50])
+    for _ in range(2):
+        cache.keep_only_usable(task, meta)
+    assert not path.exists()
+    assert len(list(path.parent.glob("OwnParallel.npz.aside-*"))) == 1
+    assert (folder / "OwnParallel.json").is_file()
+    (record,) = caplog.records
+    assert f"{path} is damaged" in record.getMessage()
 
 
 def test_what_a_killed_run_left_half_written_is_removed_later(scored):
