@@ -45,7 +45,7 @@ def figure(target: Path) -> None:
                 rows = [row for row in points if (row["model"], row["language"]) == (model, language)]
                 x, y = ([float(row[name]) for row in rows] for name in ("x", "y"))
                 axis.scatter(x, y, s=14, c=colour, marker=marker, alpha=0.6, linewidths=0, label=display_name(language))
-            axis.set_title(f"{title}: {found[model]:.0f}% have a translation as nearest neighbour")
+            axis.set_title(f"{title}\n{found[model]:.0f}% of nearest neighbours are translations")
             axis.set_xticks([])
             axis.set_yticks([])
             axis.set_aspect("equal", adjustable="datalim")
