@@ -81,7 +81,7 @@ def against_corruptions(module: LiRA, texts: list[str], english: list[str]) -> p
     ]
     shape = len(rows), 1 + len(Corruption)
     given = Candidates(rows, torch.ones(shape, dtype=torch.bool), torch.zeros(*shape, 3))
-    liked = module.opinions(texts, given).log_probabilities
+    liked = module.actor_choice(texts, given).log_probabilities
     shares = {"all": (liked[:, 0] > liked[:, 1:].amax(dim=1)).double().mean()}
     shares |= {str(how): (liked[:, 0] > liked[:, 1 + i]).double().mean() for i, how in enumerate(Corruption)}
     return pd.DataFrame(
@@ -101,7 +101,7 @@ def against_each_other(module: LiRA, texts: list[str], english: list[str], langu
     if source.width < 2:
         return pd.DataFrame()
     found = source(texts, [language] * len(texts))
-    liked = module.opinions(texts, found).log_probabilities
+    liked = module.actor_choice(texts, found).log_probabilities
     try:
         from sacrebleu.metrics.chrf import CHRF
     except ImportError:

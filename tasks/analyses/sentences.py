@@ -19,7 +19,7 @@ class Sentences:
 
     Attributes:
         name: Where they are from.
-        texts: They.
+        texts: One sentence each.
         languages: A canonical code each.
         revision: What identifies the text.
         note: What a reader must know of the choice.

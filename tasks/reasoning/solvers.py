@@ -60,7 +60,7 @@ class Solver:
         if self.lira is None or language == ENGLISH:
             return list(questions)
         found = self.lira.source(questions, [language] * len(questions))
-        best = self.lira.opinions(questions, found).log_probabilities.argmax(dim=1).tolist()
+        best = self.lira.actor_choice(questions, found).log_probabilities.argmax(dim=1).tolist()
         usable = found.mask.any(dim=1).tolist()
         return [
             f"{question}\n(In English: {found.texts[row][best[row]]})" if usable[row] else question

@@ -41,7 +41,7 @@ class Batch:
         rows: Which of the texts, (b,).
         features: What the first module takes.
         real_tokens: Tokens of the texts.
-        computed_tokens: Those, with padding, without what is shared.
+        computed_tokens: Tokens that go through the model: padding counts, a shared prefix counts once.
     """
 
     rows: npt.NDArray[np.int64]

@@ -23,11 +23,11 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted; what was finished is kept, and the same command goes on from there.\n")
+        sys.stderr.write("interrupted; what was finished is kept, and the same command resumes from there.\n")
         sys.exit(130)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sys.stderr.write("terminated; what was finished is kept, and the same command goes on from there.\n")
+    sys.stderr.write("terminated; what was finished is kept, and the same command resumes from there.\n")
     sys.exit(TERMINATED)

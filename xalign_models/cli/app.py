@@ -84,5 +84,5 @@ def main() -> None:
             fail(f"{error.format_message().rstrip('.')}. `{command} --help` shows what there is.")
         fail(f"{one_line(error)}. This was not expected; `xalign --debug ...` shows where it happened.")
     if status == _INTERRUPTED:
-        err.print("interrupted; what was finished is kept, and the same command goes on from there.")
+        err.print("interrupted; what was finished is kept, and the same command resumes from there.")
     sys.exit(status or 0)

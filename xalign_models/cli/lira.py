@@ -74,7 +74,7 @@ def translate(
 ) -> None:
     """Translate texts into English once and for all, for `xalign train lira` and the models it makes.
 
-    Interrupted, the same command goes on where it was; nothing is translated twice.
+    The same command resumes after an interruption; nothing is translated twice.
     """
     from xalign_models.generation.critics import Scores, make_critic
     from xalign_models.generation.translators import Translations, make_translator, translate_all
@@ -157,7 +157,8 @@ def lira(
 ) -> None:
     """Train LiRA: choose translations and anchor to them (arca), fuse both paths (lasr), and write the model.
 
-    Translations that are missing are made first. Interrupted, the same command goes on from its last checkpoint.
+    Translations that are missing are made first. The same command resumes an interrupted training from its last
+    checkpoint.
     """
     from xalign_models import models
     from xalign_models.training.lira import run

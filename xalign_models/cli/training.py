@@ -52,7 +52,7 @@ def contrastive(
 ) -> None:
     """Draw translations together with a few pairs (LoRA on all linear layers) and write the model.
 
-    Interrupted, the same command goes on from its last checkpoint.
+    The same command resumes an interrupted training from its last checkpoint.
     """
     from xalign_models import models
     from xalign_models.training.contrastive.config import PAPER_LANGUAGES, ContrastiveConfig
@@ -85,7 +85,7 @@ def lusifer(
 ) -> None:
     """Join a multilingual encoder to an English language model, with English text, and write the model.
 
-    Interrupted, the same command goes on from its last checkpoint.
+    The same command resumes an interrupted training from its last checkpoint.
     """
     from xalign_models.training.lusifer.config import load_config
     from xalign_models.training.lusifer.run import train

@@ -2,7 +2,7 @@
 
 Models that share a backbone share its vectors. So the first of them on a task goes ahead and encodes; the others
 follow, on the same machine if it has room, and find every vector in that machine's store. The driver alone writes
-results, a unit at a time: they are whole at any moment, and a run goes on where it stopped. A unit whose worker is lost
+results, a unit at a time: they are whole at any moment, and a run resumes where it stopped. A unit whose worker is lost
 is begun again elsewhere; a machine that gets it back has what was encoded there.
 """
 
@@ -41,13 +41,13 @@ Setup = Callable[[], object]
 
 
 @dataclass(frozen=True)
-class Face:
+class FittedModel:
     """What the driver knows of a model that a worker has fitted.
 
     Attributes:
-        encoder: It, without what encodes.
-        hardware: Of the worker.
-        error: Why there is none.
+        encoder: The fitted model without its backbone.
+        hardware: Name of the worker's device.
+        error: Why there is no encoder.
     """
 
     encoder: XAlignEncoder | None = None
@@ -119,7 +119,7 @@ def run(
         look = ray.remote(**options)(_look)
         score = ray.remote(**options)(_score)
         looking = {look.remote(setup, tuple(some), cluster, given): some for some in families.values()}
-        book = _Book(cache, chosen, names, items, most)
+        book = _Schedule(cache, chosen, names, items, most)
         running: dict[Any, Unit] = {}
         while looking or running:
             (ref,), _ = ray.wait([*looking, *running], num_returns=1)
@@ -131,7 +131,7 @@ def run(
                 found = f"The worker was lost {RETRIES + 1} times ({type(error).__name__})."
             if ref in looking:
                 some = looking.pop(ref)
-                faces = [Face(error=found)] * len(some) if isinstance(found, str) else found
+                faces = [FittedModel(error=found)] * len(some) if isinstance(found, str) else found
                 yield from book.open(dict(zip(some, faces, strict=True)))
             else:
                 done = running.pop(ref)
@@ -149,21 +149,21 @@ def _family(model: str, given: dict[str, Any]) -> str:
         return model
 
 
-class _Book:
+class _Schedule:
     """What is to be done, what waits for what, and what is there: all that the driver has to remember."""
 
     def __init__(
         self, cache: SafeResultCache, tasks: Sequence[AbsTask], names: dict[str, str], items: Level, most: int
     ) -> None:
         self.cache, self.tasks, self.names, self.items, self.most = cache, tasks, names, items, most
-        self._faces: dict[str, Face] = {}
+        self._faces: dict[str, FittedModel] = {}
         self._waiting: dict[Unit, set[Unit]] = {}
         self._node: dict[Unit, str] = {}
         self._open: dict[tuple[str, str], set[Unit]] = {}
         self._errors: dict[tuple[str, str], list[str]] = {}
         self._by_name = {task.metadata.name: task for task in tasks}
 
-    def open(self, faces: dict[str, Face]) -> Iterator[Outcome]:
+    def open(self, faces: dict[str, FittedModel]) -> Iterator[Outcome]:
         """Plan the units of models that share their vectors; yields what needs none."""
         self._faces |= faces
         for task in self.tasks:
@@ -245,7 +245,7 @@ class _Book:
         return self.names[model] if encoder is None else str(encoder.mteb_model_meta.name)
 
 
-def _look(setup: Setup, models: Sequence[str], cluster: Cluster, given: dict[str, Any]) -> list[Face]:
+def _look(setup: Setup, models: Sequence[str], cluster: Cluster, given: dict[str, Any]) -> list[FittedModel]:
     """In a worker: fit the alignments of models that share a backbone, one after the other, and tell what they know."""
     use_threads(cluster.cpus)
     setup()
@@ -258,9 +258,9 @@ def _look(setup: Setup, models: Sequence[str], cluster: Cluster, given: dict[str
             where = hardware(encoder.raw.device)
             bare: Any = None
             known = None if encoder.languages is None else sorted(encoder.languages)
-            faces.append(Face(XAlignEncoder(bare, [], encoder.prompts, known, encoder.mteb_model_meta), where))
+            faces.append(FittedModel(XAlignEncoder(bare, [], encoder.prompts, known, encoder.mteb_model_meta), where))
         except Exception as error:  # whatever a broken model raises is its own matter, not the others'
-            faces.append(Face(error=one_line(error)))
+            faces.append(FittedModel(error=one_line(error)))
     return faces
 
 

@@ -73,7 +73,7 @@ def claim(folder: Path, identity: Mapping[str, Any], output: Path) -> None:
     if fields and any(folder.glob("checkpoint*")):
         raise ModelError(
             f"{folder} holds checkpoints of another training for {output}: {', '.join(fields)}. Give the same "
-            "options to go on with it, another --output, or remove that folder to start over."
+            "options to resume it, another --output, or remove that folder to start over."
         )
     shutil.rmtree(folder, ignore_errors=True)
     atomic_write_text(path, json.dumps(identity, indent=2) + "\n")

@@ -30,7 +30,7 @@ def train_once(
 ) -> None:
     """Train a model and write it, unless ``output`` is the model of just this training.
 
-    Checkpoints lie beside ``output``, in ``.<name>.training``, until the model is written: the same call goes on from
+    Checkpoints lie beside ``output``, in ``.<name>.training``, until the model is written: the same call resumes from
     the last one. Among the processes of ``accelerate launch`` the first one writes.
 
     Args:

@@ -150,11 +150,11 @@ def test_choices_among_corruptions_and_by_chrf(trained: Path, monkeypatch: pytes
 
     monkeypatch.setattr(selection.corpora, "load", lambda name: load("own:text"))
 
-    def opinions(self: Any, texts: Any, candidates: Any) -> Any:
+    def actor_choice(self: Any, texts: Any, candidates: Any) -> Any:
         lengths = [[-float(len(one.split())) for one in row] for row in candidates.texts]
         return SimpleNamespace(log_probabilities=torch.tensor(lengths))
 
-    monkeypatch.setattr("xalign_models.training.lira.module.LiRA.opinions", opinions)
+    monkeypatch.setattr("xalign_models.training.lira.module.LiRA.actor_choice", actor_choice)
     found = ANALYSES["selection"].analyse(Request((str(trained),), rows=20, languages=("deu-Latn",)))
     table = found.tables["corrupted"].set_index("against")["reference picked"]
     assert table[str(Corruption.WRAPPER)] == 100  # longer
@@ -168,7 +168,7 @@ def test_choices_among_corruptions_and_by_chrf(trained: Path, monkeypatch: pytes
 
 def test_an_actor_that_cannot_choose_picks_nothing(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alike = SimpleNamespace(log_probabilities=torch.zeros(2, 1 + len(Corruption)))
-    monkeypatch.setattr("xalign_models.training.lira.module.LiRA.opinions", lambda *_: alike)
+    monkeypatch.setattr("xalign_models.training.lira.module.LiRA.actor_choice", lambda *_: alike)
     found = selection.against_corruptions(run.open_lira(trained), ["a b", "c d"], ["e f", "g h"])
     assert (found["reference picked"] == 0).all()
 

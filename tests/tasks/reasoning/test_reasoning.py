@@ -158,7 +158,7 @@ def test_a_solver_of_a_lira_shows_the_chosen_translation(data: Path, scripted: l
     class Lira:
         source = Source()
 
-        def opinions(self, texts: Sequence[str], candidates: Any) -> Any:
+        def actor_choice(self, texts: Sequence[str], candidates: Any) -> Any:
             class Choice:
                 log_probabilities = torch.tensor([[-2.0, -0.1], [-0.7, -0.7]])
 

@@ -309,7 +309,7 @@ def test_interrupted_it_says_how_to_go_on(xalign, monkeypatch):
     monkeypatch.setattr(catalogue, "specs", interrupt)
     status, _, (line,) = xalign("models")
     assert status == 130
-    assert "goes on from there" in line
+    assert "resumes from there" in line
 
 
 def test_debug_shows_the_traceback(workdir, monkeypatch):

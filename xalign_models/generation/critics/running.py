@@ -20,7 +20,7 @@ class Scores:
     """A critic with the journal of what it has judged.
 
     Args:
-        critic: It.
+        critic: Judges what the journal does not have.
         folder: Of journals; by default in the cache.
         batch_size: Translations that are judged together: the most that a crash loses.
     """

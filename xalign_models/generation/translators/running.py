@@ -76,7 +76,7 @@ class Translations:
     """A translator with the journal of what it has translated.
 
     Args:
-        translator: It.
+        translator: Translates what the journal does not have.
         folder: Of journals, one file per translator and identity; by default in the cache.
         batch_size: Texts that are translated together: the most that a crash loses.
     """
@@ -156,7 +156,7 @@ class Translations:
         """A translation of each text.
 
         Args:
-            texts: They.
+            texts: The texts and their languages.
             online: Translate now what is not there.
 
         Raises:
@@ -179,11 +179,11 @@ class Translations:
 def translate_all(
     texts: Iterable[Text], translators: Sequence[Translations], total: int | None = None
 ) -> dict[str, Summary]:
-    """Translate a stream of texts with each translator; one that was stopped goes on where it was.
+    """Translate a stream of texts with each translator; an interrupted one resumes where it stopped.
 
     Args:
         texts: Any number; memory does not grow with them, except for 24 bytes each of those that are translated.
-        translators: They.
+        translators: Each one's journal decides what is left to do.
         total: How many texts, for the progress bar.
 
     Returns:

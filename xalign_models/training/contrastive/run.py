@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str | None = None) -> ModelSpec:
     """Train LoRA weights on a backbone and write the model as a sentence-transformers directory.
 
-    Checkpoints lie beside ``output``, in ``.<name>.training``, until the model is written: the same call goes on from
+    Checkpoints lie beside ``output``, in ``.<name>.training``, until the model is written: the same call resumes from
     the last one. Among the processes of ``accelerate launch`` the first one writes.
 
     Args:

@@ -32,7 +32,7 @@ class _DistinctTexts(NoDuplicatesBatchSampler):
 def fit(
     model: SentenceTransformer, pairs: list[tuple[Text, Text]], config: ContrastiveConfig, folder: Path, device: str
 ) -> list[dict[str, Any]]:
-    """Train the model's trainable weights in place; goes on from the last checkpoint in ``folder``.
+    """Train the model's trainable weights in place, resuming from the last checkpoint in ``folder``.
 
     Args:
         model: With LoRA matrices, see :func:`~xalign_models.training.contrastive.objective.add_lora`.

@@ -177,8 +177,8 @@ class LiRA(InputModule):
         return features
 
     @torch.inference_mode()
-    def opinions(self, texts: Sequence[str], candidates: Candidates, batch_size: int = 32) -> Choice:
-        """What the actor thinks of candidates; the streams are left empty.
+    def actor_choice(self, texts: Sequence[str], candidates: Candidates, batch_size: int = 32) -> Choice:
+        """The probability that the actor gives each candidate; the streams are left empty.
 
         Args:
             texts: n texts.

@@ -60,7 +60,7 @@ def begin(config: LusiferConfig, device: str = "cpu") -> tuple[SentenceTransform
     return model, writer
 
 
-def go_on(config: LusiferConfig, start: Path) -> SentenceTransformer:
+def resume(config: LusiferConfig, start: Path) -> SentenceTransformer:
     """The model of an earlier stage, on the CPU.
 
     Raises:

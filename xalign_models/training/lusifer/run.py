@@ -29,7 +29,7 @@ def train(
     start: Path | None = None,
     device: str | None = None,
 ) -> tuple[ModelSpec, Path]:
-    """Train a stage and write its model; interrupted, the same call goes on from the last checkpoint.
+    """Train a stage and write its model; the same call resumes an interrupted training from its last checkpoint.
 
     Args:
         config: The model and its stages.
@@ -73,7 +73,7 @@ def train(
 
     def make() -> SentenceTransformer:
         if begun:
-            model = build.go_on(config, begun)
+            model = build.resume(config, begun)
         else:
             model, writer = build.begin(config)
             writers.append(writer if number == 1 else None)
