@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -190,7 +190,51 @@ class EmbeddingStore:
         self._full.add(namespace)
         logger.warning("The store at %s %s; further vectors are not kept. %s.", self.path, why, advice)
 
+    def _names(self) -> list[bytes]:
+        """The databases of vectors."""
+        with self._env.begin() as transaction:
+            return [bytes(name) for name in transaction.cursor().iternext(values=False) if bytes(name) != _META]
+
+    def drop_earlier_form(self) -> int:
+        """Drop the vectors that earlier versions kept without checksums, which nothing reads; how many there were."""
+        dropped = 0
+        for name in self._names():
+            if not name.startswith(_FORM.encode()):
+                database = self._env.open_db(name, create=False)
+                with self._env.begin(write=True) as transaction:
+                    dropped += transaction.stat(database)["entries"]
+                    transaction.drop(database, delete=False)
+        return dropped
+
+    def verify(self, clean: bool = False) -> Iterator[tuple[str, int, int]]:
+        """Read every vector.
+
+        Args:
+            clean: Drop those that are damaged.
+
+        Yields:
+            Namespace, how many vectors it has, and how many of them are damaged.
+        """
+        for name in self._names():
+            if not name.startswith(_FORM.encode()):
+                continue
+            database = self._env.open_db(name, create=False)
+            with self._env.begin(db=database) as transaction:
+                total, bad = 0, []
+                for key, value in transaction.cursor():
+                    total += 1
+                    if unpack(key, value) is None:
+                        bad.append(bytes(key))
+            if clean and bad:
+                with self._env.begin(write=True, db=database) as transaction:
+                    for key in bad:
+                        transaction.delete(key)
+            yield name.decode().removeprefix(_FORM), total, len(bad)
+
     def _forget_oldest(self, besides: str) -> bool:
+        if dropped := self.drop_earlier_form():
+            logger.warning("The store is full: dropping %d vectors of an earlier form.", dropped)
+            return True
         candidates = [one for one in self.stats() if one.namespace != besides]
         if not candidates:
             return False

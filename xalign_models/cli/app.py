@@ -23,6 +23,7 @@ from xalign_models.cli import (
     run,
     store,
     training,
+    verify,
 )
 from xalign_models.cli.common import err, fail, out
 from xalign_models.errors import XAlignError, one_line
@@ -34,7 +35,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _module in (models, assets, run, leaderboard, gate, store, training, lira, analysis, atlas, publishing):
+for _module in (models, assets, run, leaderboard, gate, store, training, lira, analysis, atlas, publishing, verify):
     _module.add_to(app)
 _INTERRUPTED = 130  # typer's exit status for a keyboard interrupt
 

@@ -1,0 +1,52 @@
+"""``xalign verify`` and ``xalign reproduce`` say what they found in their exit status."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def result(xalign, workdir, tiny_model, write_text, monkeypatch):
+    write_text(workdir / "own", 20)
+    command = ("run", "-m", tiny_model, "-t", "OwnParallel", "--data", "own=own", "--json")
+    assert xalign(*command)[0] == 0
+    meta = next((workdir / "results").rglob("model_meta.json"))
+    content = json.loads(meta.read_text())
+    content["loader_kwargs"]["spec"]["backbone"]["model"] = str(tiny_model)  # results keep the folder's name alone
+    meta.write_text(json.dumps(content))
+    monkeypatch.setenv("XALIGN_OWN", str(workdir / "own"))
+    return meta.with_name("OwnParallel.json")
+
+
+def test_verify_exits_with_one_on_damage_and_zero_when_it_is_mended(xalign, result):
+    status, out, err = xalign("verify")
+    assert (status, err) == (0, [])
+    assert out.splitlines()[0].split() == ["kind", "checked", "damaged", "mended"]
+    result.write_bytes(result.read_bytes()[:-9])
+    status, out, _ = xalign("verify", "--json")
+    assert status == 1
+    (problem,) = next(check["problems"] for check in json.loads(out) if check["kind"] == "results")
+    assert "OwnParallel.json is damaged" in problem
+    status, _, err = xalign("verify", "--clean")
+    assert status == 0
+    assert any(line.startswith("mended: ") for line in err)
+    assert xalign("verify")[0] == 0
+
+
+@pytest.mark.parametrize("cached", [(), ("--cached",)])
+def test_reproduce_compares(xalign, result, monkeypatch, workdir, cached):
+    status, out, err = xalign("reproduce", result, "--device", "cpu", *cached)
+    assert status == 0, err
+    assert "6 of 6 scores are the same" in out
+
+
+def test_reproduce_exits_with_one_where_a_score_differs(xalign, result):
+    content = json.loads(result.read_text())
+    content["scores"]["test"][0]["main_score"] -= 0.05
+    result.write_text(json.dumps(content))
+    status, out, _ = xalign("reproduce", result, "--device", "cpu")
+    assert status == 1
+    assert "5 of 6 scores are the same" in out
+    assert content["scores"]["test"][0]["hf_subset"] in out

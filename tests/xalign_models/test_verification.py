@@ -1,0 +1,145 @@
+"""Damage of every kind is found, and what can be made again is dropped; a kill's leftovers go."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from xalign_models import assets, verification
+from xalign_models.backbones.raw import key
+from xalign_models.models.api import fit
+from xalign_models.models.saving import save
+from xalign_models.store import open_store
+
+
+@pytest.fixture
+def kept(workdir, tiny_model, write_text):
+    """A store, a fit, a saved model and a result, all whole."""
+    store = open_store()
+    store.put("one", [key("", str(i)) for i in range(5)], np.eye(5, 16, dtype=np.float32))
+    write_text(workdir / "text", 30)
+    save(fit("centered", backbone=str(tiny_model), corpus=f"own:{workdir / 'text'}"), workdir / "saved")
+    folder = workdir / "results" / "org__model" / "1"
+    (folder / "items").mkdir(parents=True)
+    entry = {"hf_subset": "default", "main_score": 0.5}
+    (folder / "Task.json").write_text(json.dumps({"task_name": "Task", "scores": {"test": [entry]}}))
+    (folder / "model_meta.json").write_text(json.dumps({"name": "org/model"}))
+    (folder / "run_settings.jsonl").write_text('{"task": "Task"}\n')
+    np.savez(folder / "items" / "Task.npz", hits=np.ones(4, dtype=np.uint8))
+    return workdir
+
+
+def check(kept, clean=False):
+    checks = verification.verify(kept, [kept / "saved"], clean=clean)
+    return {one.kind: one for one in checks}
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def old(path):
+    os.utime(path, (0, 0))
+
+
+def damage_store(kept):
+    database = open_store()._env.open_db(b"2:one")
+    with open_store()._env.begin(write=True, db=database) as transaction:
+        transaction.put(key("", "3"), b"damaged value")
+
+
+def leave(kept):
+    for folder in (kept / "cache" / "assets" / ".toy.x1.part", kept / "results" / "org__model" / "1" / ".staged-x"):
+        (folder / "new").mkdir(parents=True)
+        (folder / "new" / "file").write_text("half")
+        for path in (folder / "new" / "file", folder / "new", folder):
+            old(path)
+
+
+def fits(kept):
+    return next((kept / "cache" / "alignments").glob("[!.]*/"))
+
+
+RESULT = "results/org__model/1"
+DAMAGE = {
+    "vector": ("store", damage_store, "1 of 5 vectors of one are damaged"),
+    "fit": ("fits", lambda kept: cut(fits(kept) / "alignment.safetensors"), "is damaged; fit"),
+    "weights": ("models", lambda kept: cut(kept / "saved" / "model.safetensors"), "model.safetensors is cut off"),
+    "files of a model": (
+        "models",
+        lambda kept: (kept / "saved" / "vocab.txt").write_text("other"),
+        "xalign.json was written for other files",
+    ),
+    "code in a model": ("models", lambda kept: (kept / "saved" / "evil.py").write_text(""), "brings code of its own"),
+    "result": ("results", lambda kept: cut(kept / RESULT / "Task.json"), "Task.json is damaged"),
+    "scores": (
+        "results",
+        lambda kept: (kept / RESULT / "Task.json").write_text('{"scores": {"test": [{"main_score": NaN}]}}'),
+        "some that are no numbers",
+    ),
+    "outcomes": ("results", lambda kept: cut(kept / RESULT / "items" / "Task.npz"), "Task.npz is damaged"),
+    "settings": ("results", lambda kept: cut(kept / RESULT / "run_settings.jsonl"), "1 damaged lines"),
+    "metadata": ("results", lambda kept: cut(kept / RESULT / "model_meta.json"), "model_meta.json is damaged"),
+    "no metadata": ("results", lambda kept: (kept / RESULT / "model_meta.json").unlink(), "no model_meta.json"),
+    "leftovers": ("leftovers", leave, "left by a process that was killed"),
+}
+
+
+def test_what_is_whole_is_whole(kept):
+    checks = check(kept)
+    assert {kind: one.problems for kind, one in checks.items()} == {kind: [] for kind in checks}
+    assert checks["store"].checked >= 5
+    assert {kind: one.checked for kind, one in checks.items() if kind in {"models", "fits", "results"}} == {
+        "models": 1, "fits": 1, "results": 4,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "damage", "message"), DAMAGE.values(), ids=DAMAGE.keys())
+def test_damage_is_named(kept, kind, damage, message):
+    damage(kept)
+    checks = check(kept)
+    assert message in " ".join(checks[kind].problems)
+    assert [other for other, one in checks.items() if one.problems] == [kind]
+
+
+def test_cleaning_mends_what_can_be_made_again_and_loses_nothing_else(kept):
+    for kind in ("vector", "fit", "result", "leftovers"):
+        DAMAGE[kind][1](kept)
+    checks = check(kept, clean=True)
+    assert {kind: len(one.mended) for kind, one in checks.items() if one.mended} == {
+        "store": 1, "fits": 1, "results": 1, "leftovers": 2,
+    }  # fmt: skip
+    assert not any(one.problems for one in checks.values())
+    after = check(kept)
+    assert not any(one.problems or one.mended for one in after.values())
+    assert [vector is None for vector in open_store().get("one", [key("", str(i)) for i in range(5)])] == [
+        False, False, False, True, False,
+    ]  # fmt: skip
+    assert (kept / RESULT / "Task.json.damaged").is_file()
+    assert not list(kept.rglob(".staged-*"))
+
+
+def test_a_damaged_asset_is_named(kept, monkeypatch):
+    installed = kept / "cache" / "assets" / "gettext"
+    installed.mkdir(parents=True)
+    (installed / "MANIFEST.json").write_text(json.dumps({"files": {"corpus.jsonl": "0" * 64}}))
+    (installed / "corpus.jsonl").write_text("{}")
+    assert "gettext in" in check(kept)["assets"].problems[0]
+    assert assets.where("gettext") is not None
+
+
+def test_what_is_young_is_nobodys_leftover(kept):
+    (kept / "cache" / "assets" / ".toy.x1.part").mkdir(parents=True)
+    assert check(kept, clean=True)["leftovers"].checked == 0
+
+
+def test_vectors_of_an_earlier_form_are_dropped(kept):
+    store = open_store()
+    database = store._env.open_db(b"old")
+    with store._env.begin(write=True, db=database) as transaction:
+        transaction.put(b"k" * 16, np.zeros(4, dtype=np.float32).tobytes())
+    assert "1 vectors of an earlier form" in check(kept, clean=True)["store"].mended[0]
+    assert check(kept, clean=True)["store"].mended == []

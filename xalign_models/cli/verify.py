@@ -1,0 +1,84 @@
+"""``xalign verify | reproduce``."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xalign_models.cli.common import Device, Json, Output, err, out, print_json, print_rows
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(verify)
+    app.command()(reproduce)
+
+
+def verify(
+    models: Annotated[list[Path] | None, typer.Argument(help="Directories of saved models to check too.")] = None,
+    output: Output = ".",
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Drop damaged vectors and fits, rename damaged results, remove leftovers.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Check the store, assets, saved models, fits and results; exits with 1 if something is damaged."""
+    from xalign_models.verification import verify as check_all
+
+    checks = list(check_all(Path(output), models or (), clean=clean))
+    if json:
+        print_json([dataclasses.asdict(check) for check in checks])
+    else:
+        for check in checks:
+            for label, lines in (("damaged", check.problems), ("mended", check.mended)):
+                for line in lines:
+                    err.print(f"{label}: {line}", highlight=False, markup=False, soft_wrap=True)
+        rows = [
+            {"kind": check.kind, "checked": check.checked, "damaged": len(check.problems), "mended": len(check.mended)}
+            for check in checks
+        ]
+        print_rows(rows, False, right=("checked", "damaged", "mended"))
+    raise typer.Exit(1 if any(check.problems for check in checks) else 0)
+
+
+def reproduce(
+    result: Annotated[Path, typer.Argument(help="results/<model>/<revision>/<task>.json")],
+    tolerance: Annotated[float, typer.Option(min=0, help="Largest difference of a score that is none.")] = 1e-4,
+    cached: Annotated[
+        bool, typer.Option("--cached", help="Take vectors from the store; else all are made anew.")
+    ] = False,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Run a committed result again and compare; exits with 1 if a score differs."""
+    from tasks import register_with_mteb
+    from xalign_models.evaluation.reproduction import reproduce as run_again
+    from xalign_models.store import open_store
+
+    register_with_mteb()
+    found = run_again(result, device=device, store=open_store() if cached else None)
+    differing = found.differing(tolerance)
+    if json:
+        print_json({**dataclasses.asdict(found), "differing": [dataclasses.asdict(row) for row in differing]})
+    else:
+        for note in found.notes:
+            err.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
+        print_rows(
+            [
+                {"split": row.split, "subset": row.subset, "committed": row.committed, "again": row.again}
+                for row in differing
+            ],
+            False,
+        )
+        largest = max(abs(row.difference) for row in found.rows)
+        out.print(
+            f"{found.model}  {found.task}: {len(found.rows) - len(differing)} of {len(found.rows)} scores are the same "
+            f"within {tolerance:g}; the largest difference is {largest:.2g}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+    raise typer.Exit(1 if differing else 0)

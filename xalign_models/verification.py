@@ -1,0 +1,180 @@
+"""Whether what is kept is whole: vectors, installed assets, saved models, fits and results; and what kills left."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import isfinite
+from pathlib import Path
+
+from xalign_models import alignments, assets
+from xalign_models.backbones import policy
+from xalign_models.errors import FileError, XAlignError, one_line
+from xalign_models.evaluation.results import META, SETTINGS
+from xalign_models.files import read_json, read_log, read_npz, set_aside
+from xalign_models.models.card import read_card
+from xalign_models.paths import cache_dir
+from xalign_models.store import default_path, open_store
+
+OLD = 3600
+"""Seconds after which what a process writes to is taken to be left over from a kill."""
+_LEFTOVERS = (".*.part", ".staged-*")
+
+
+@dataclass
+class Check:
+    """What was checked of one kind.
+
+    Attributes:
+        kind: E.g. ``store``.
+        checked: How many things.
+        problems: What is wrong, one line each.
+        mended: What was wrong and was mended or removed, one line each.
+    """
+
+    kind: str
+    checked: int = 0
+    problems: list[str] = field(default_factory=list)
+    mended: list[str] = field(default_factory=list)
+
+    def found(self, problem: str, mend: Callable[[], object] | None = None) -> None:
+        """Note a problem; ``mend`` is tried and makes it a mended one."""
+        if mend is None:
+            self.problems.append(problem)
+            return
+        try:
+            mend()
+        except OSError as error:
+            self.problems.append(f"{problem} ({one_line(error)})")
+        else:
+            self.mended.append(problem)
+
+
+def verify(output: Path, directories: Sequence[Path] = (), *, clean: bool = False) -> Iterator[Check]:
+    """Check the store, the assets, saved models, fits, results and what kills left behind.
+
+    Args:
+        output: Root of the results.
+        directories: Saved models beside those that were trained into the cache.
+        clean: Drop damaged vectors and fits, which are made again when needed, rename damaged results, and remove what
+            kills left.
+
+    Yields:
+        One check of each kind.
+    """
+    yield _store(clean)
+    yield _assets()
+    yield _models([*sorted((cache_dir() / "models").glob("*/")), *directories])
+    yield _fits(clean)
+    yield _results(output / "results", clean)
+    yield _leftovers([cache_dir(), output / "results"], clean)
+
+
+def _store(clean: bool) -> Check:
+    check = Check("store")
+    if not (default_path() / "data.mdb").is_file():
+        return check
+    store = open_store()
+    for namespace, total, damaged in store.verify(clean):
+        check.checked += total
+        if damaged:
+            problem = f"{damaged} of {total} vectors of {namespace[:16]} are damaged"
+            (check.mended if clean else check.problems).append(problem)
+    if clean and (dropped := store.drop_earlier_form()):
+        check.mended.append(f"{dropped} vectors of an earlier form, which nothing reads, were there")
+    return check
+
+
+def _assets() -> Check:
+    check = Check("assets")
+    for asset in assets.list_assets():
+        if assets.where(asset.name):
+            check.checked += 1
+            try:
+                assets.verify(asset.name)
+            except XAlignError as error:
+                check.found(one_line(error))
+    return check
+
+
+def _models(directories: Sequence[Path]) -> Check:
+    check = Check("models")
+    for directory in directories:
+        check.checked += 1
+        try:
+            policy.check_directory(directory)
+            if (directory / assets.CARD).is_file() and not read_card(directory).claims:
+                check.found(f"{directory}: {assets.CARD} was written for other files than are there")
+        except (XAlignError, OSError) as error:
+            check.found(one_line(error))
+    return check
+
+
+def _fits(clean: bool) -> Check:
+    check = Check("fits")
+    for directory in sorted((cache_dir() / "alignments").glob("[!.]*/")):
+        check.checked += 1
+        try:
+            alignments.load(directory)
+        except XAlignError as error:
+            check.found(one_line(error), partial(shutil.rmtree, directory) if clean else None)
+    return check
+
+
+def _results(root: Path, clean: bool) -> Check:
+    check = Check("results")
+    for folder in sorted(path for path in root.glob("*/*/") if not path.name.startswith(".")):
+        files = [*folder.glob("*.json"), *folder.glob("*.jsonl"), *folder.glob("items/**/*.npz")]
+        for path in sorted(files):
+            check.checked += 1
+            try:
+                _check_result(path)
+            except FileError as error:
+                reason = one_line(error)
+                check.found(reason, partial(set_aside, path, reason) if clean else None)
+        if any(path.name != META for path in folder.glob("*.json")) and not (folder / META).is_file():
+            check.found(f"{folder} has scores and no {META}; the next run of its model completes it")
+    return check
+
+
+def _check_result(path: Path) -> None:
+    if path.suffix == ".npz":
+        read_npz(path)
+    elif path.name == SETTINGS:
+        if damaged := read_log(path)[1]:
+            raise FileError(f"{path} has {damaged} damaged lines.")
+    elif path.suffix == ".json":
+        content = read_json(path)
+        if path.name == META:
+            if not isinstance(content.get("name"), str):
+                raise FileError(f"{path} names no model.")
+            return
+        splits = content.get("scores")
+        entries = [entry for split in splits.values() for entry in split] if isinstance(splits, dict) else []
+        scores = [entry.get("main_score") for entry in entries if isinstance(entry, dict)]
+        if not scores or not all(isinstance(score, int | float) and isfinite(score) for score in scores):
+            raise FileError(f"{path} has no scores, or some that are no numbers.")
+
+
+def _leftovers(roots: Sequence[Path], clean: bool) -> Check:
+    check = Check("leftovers")
+    for root in roots:
+        for path in sorted({path for pattern in _LEFTOVERS for path in root.rglob(pattern)}):
+            if path.exists() and time.time() - _last_change(path) > OLD:
+                check.checked += 1
+                check.found(
+                    f"{path} was left by a process that was killed",
+                    partial(_remove, path) if clean else None,
+                )
+    return check
+
+
+def _last_change(path: Path) -> float:
+    return max(entry.lstat().st_mtime for entry in (path, *path.rglob("*")))
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
