@@ -60,7 +60,7 @@ def leaderboard(
     if serve and html is None:
         raise ResultsError("--serve shows the page that --html DIR writes; name a folder.")
     if html is not None:
-        _write_page(Path(output), html, serve)
+        _write_page(Path(output), html, split_list(models) or None, split_list(tasks) or None, serve)
         return
     from xalign_models.evaluation.formats import to_markdown
     from xalign_models.evaluation.leaderboard import detail
@@ -86,13 +86,15 @@ def leaderboard(
             show(board, form)
 
 
-def _write_page(output: Path, folder: Path, serve: bool) -> None:
+def _write_page(
+    output: Path, folder: Path, models: Collection[str] | None, tasks: Collection[str] | None, serve: bool
+) -> None:
     """Write the page and, if asked to, serve it until Ctrl-C."""
     from xalign_models.evaluation.page import write_page
     from xalign_models.evaluation.results import read_results
 
     results = read_results(output)
-    path = write_page(results, folder, _describe(results.tasks))
+    path = write_page(results, folder, _describe(results.tasks), models, tasks)
     out.print(f"wrote {path}", highlight=False, soft_wrap=True)
     if serve:
         from xalign_models.evaluation.page.serving import server
@@ -103,14 +105,23 @@ def _write_page(output: Path, folder: Path, serve: bool) -> None:
 
 
 def _describe(tasks: Collection[str]) -> dict[str, dict[str, Any]]:
-    """By task, the type, domains, description and reference that mteb's metadata have; none of unknown tasks."""
+    """By task, what mteb's metadata say; none of unknown tasks, and the source's domains where a task names none."""
     from mteb.get_tasks import _TASKS_REGISTRY
 
     from tasks import TASKS
 
-    known = {**_TASKS_REGISTRY, **{task.metadata.name: task for task in TASKS}}
-    fields = ("type", "domains", "description", "reference")
-    return {name: {field: getattr(known[name].metadata, field) for field in fields} for name in tasks if name in known}
+    known = {task.metadata.name: task.metadata for task in (*_TASKS_REGISTRY.values(), *TASKS)}
+    described = {}
+    for metadata in (known[name] for name in tasks if name in known):
+        sources = [known[source] for source in metadata.adapted_from or () if source in known]
+        domains = metadata.domains or sorted({domain for source in sources for domain in source.domains or ()})
+        described[metadata.name] = {
+            "type": metadata.type,
+            "domains": domains,
+            "description": metadata.description,
+            "reference": metadata.reference,
+        }
+    return described
 
 
 def make(

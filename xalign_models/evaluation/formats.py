@@ -15,6 +15,8 @@ from xalign_models.evaluation.board import HEAD, Board, Cell, wrap
 from xalign_models.evaluation.escaping import escape
 
 FIELDS = ("score", "difference", "low", "high", "significant", "best_rank", "worst_rank", "best", "fitted")
+NBSP = "\u00a0"
+"""Keeps a score and its difference in one line."""
 _LATEX = {
     **{char: f"\\{char}" for char in "&%$#_{}"},
     "~": r"\textasciitilde{}",
@@ -83,7 +85,7 @@ def to_markdown(board: Board, *, narrow: bool = False) -> str:
             return score
         rest = rest[:1] if narrow else rest
         marked = f"**{score}**" if cell.best else f"<ins>{score}</ins>" if cell.tied else score
-        return marked + (f" ({', '.join(rest)})" if rest else "")
+        return marked + (f"{NBSP if narrow else ' '}({', '.join(rest)})" if rest else "")
 
     heads = [_markdown(" ".join(wrap(column, HEAD))) for column in board.columns]  # browsers break lines at spaces
     lines = [[board.corner, *heads], ["---", *["---:"] * len(heads)]]

@@ -52,7 +52,10 @@ def test_latex_has_intervals_daggers_and_marks(board) -> None:
 
 
 def test_narrow_markdown_has_scores_and_differences_alone(board) -> None:
-    assert to_markdown(board, narrow=True).splitlines()[-1] == "| lsar | **81.2** (+2.5) | <ins>40.0†</ins> (-0.2~) |"
+    assert (
+        to_markdown(board, narrow=True).splitlines()[-1]
+        == "| lsar | **81.2**\u00a0(+2.5) | <ins>40.0†</ins>\u00a0(-0.2~) |"
+    )
 
 
 @pytest.mark.parametrize("name", [*FORMATS, "table"])

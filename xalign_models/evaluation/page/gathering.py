@@ -61,22 +61,29 @@ class _Values:
         return base64.b64encode(zlib.compress(planes, 9)).decode()
 
 
-def page_data(results: Results, describe: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+def page_data(
+    results: Results,
+    describe: Mapping[str, Mapping[str, Any]] | None = None,
+    models: Collection[str] | None = None,
+    tasks: Collection[str] | None = None,
+) -> dict[str, Any]:
     """Everything that the page shows, ready for JSON.
 
     Args:
         results: From :func:`xalign_models.evaluation.results.read_results`.
         describe: By task, what is known of it: ``type``, ``domains``, ``description``, ``reference``.
+        models: Names, with or without ``xalign/``, directories or hub ids; None is all.
+        tasks: Names; None is all.
 
     Raises:
-        ResultsError: There is no readable result.
+        ResultsError: There is no readable result, or a name has none.
     """
-    board = leaderboard(results)
+    board = leaderboard(results, models=models, tasks=tasks)
     position = {row.name: index for index, row in enumerate(board.rows)}
-    tasks = [task for task in results.tasks if any((name, task) in results.tables for name in position)]
+    names = [task for task in results.tasks if {task, *_directions(task)} & set(board.columns)]
     values, sources = _Values(), _Sources()
     published = []
-    for number, task in enumerate(tasks):
+    for number, task in enumerate(names):
         tables = {position[name]: results.tables[name, task] for name in position if (name, task) in results.tables}
         _add_languages(values, number, task, tables)
         _add_pairs(values, number, tables)
@@ -86,10 +93,10 @@ def page_data(results: Results, describe: Mapping[str, Mapping[str, Any]] | None
     return {
         "made": datetime.now(tz=UTC).isoformat(timespec="minutes"),
         "version": __version__,
-        "tasks": [{"name": task, **(describe or {}).get(task, {})} for task in tasks],
-        "columns": [_column(column, tasks) for column in board.columns],
+        "tasks": [{"name": task, **(describe or {}).get(task, {})} for task in names],
+        "columns": [_column(column, names) for column in board.columns],
         "rows": [{"group": row.group, "label": row.label, "name": row.name} for row in board.rows],
-        "cells": [_cells(board, results, tasks, index, sources) for index in range(len(board.rows))],
+        "cells": [_cells(board, results, names, index, sources) for index in range(len(board.rows))],
         "models": [json.loads(model) for model in sources.models],
         "machines": [json.loads(machine) for machine in sources.machines],
         "data": list(sources.data),

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,21 +20,29 @@ SCRIPTS = ("bundle/vendor.js", "data.js", "parts.js", "views.js", "app.js")
 """In this order: the libraries, the data, and what shows them."""
 
 
-def write_page(results: Results, folder: Path, describe: Mapping[str, Mapping[str, Any]] | None = None) -> Path:
+def write_page(
+    results: Results,
+    folder: Path,
+    describe: Mapping[str, Mapping[str, Any]] | None = None,
+    models: Collection[str] | None = None,
+    tasks: Collection[str] | None = None,
+) -> Path:
     """Write ``<folder>/index.html``.
 
     Args:
         results: From :func:`xalign_models.evaluation.results.read_results`.
         folder: Made if it is not there.
         describe: By task, what is known of it: ``type``, ``domains``, ``description``, ``reference``.
+        models: Names, with or without ``xalign/``, directories or hub ids; None is all.
+        tasks: Names; None is all.
 
     Returns:
         The page.
 
     Raises:
-        ResultsError: There is no readable result, or the folder cannot be written.
+        ResultsError: There is no readable result, a name has none, or the folder cannot be written.
     """
-    page = render(page_data(results, describe))
+    page = render(page_data(results, describe, models, tasks))
     path = folder / "index.html"
     try:
         folder.mkdir(parents=True, exist_ok=True)

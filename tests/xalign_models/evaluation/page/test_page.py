@@ -14,6 +14,8 @@ from threading import Thread
 import numpy as np
 import pytest
 
+from xalign_models.evaluation.board import Board, Cell, Row
+from xalign_models.evaluation.formats import to_markdown
 from xalign_models.evaluation.leaderboard import by_language, leaderboard
 from xalign_models.evaluation.page import write_page
 from xalign_models.evaluation.page.serving import server
@@ -265,3 +267,31 @@ def test_a_hundred_models_sixty_tasks_two_hundred_languages(tmp_path, browser) -
     show(driver, "view=languages&task=TaskNumber42")
     assert len(texts(driver, "tbody tr:not(.group)")) == 100
     assert len(texts(driver, "tbody tr:nth-child(2) td")) == 200
+
+
+def test_a_narrow_board_fits_the_column_of_a_readme(tmp_path, browser) -> None:
+    """Eight rows and five tasks with names as long as ours, in GitHub's type and padding: 830 pixels at most."""
+    cells = {task: Cell(98.76, -2.34, False, best=True) for task in BROAD}
+    group = "multilingual-e5-small-q4-layer6"
+    board = Board("model", BROAD, [Row(group, f"method-{number}", "name", cells) for number in range(8)], [])
+    lines = [line.strip("| ").split(" | ") for line in to_markdown(board, narrow=True).splitlines()]
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{bold(cell)}</td>' for cell in line)}</tr>" for line in lines if "---" not in line[0]
+    )
+    style = "td { padding: 6px 13px; border: 1px solid } table { font: 16px/1.5 sans-serif; border-collapse: collapse }"
+    (tmp_path / "narrow.html").write_text(
+        f"<style>{style}</style><div style='width: 830px'><table>{rows}</table></div>"
+    )
+    driver = browser(tmp_path / "narrow.html")
+    assert driver.execute_script("return document.querySelector('table').offsetWidth") <= 830
+    heights = driver.execute_script(
+        "return [...document.querySelectorAll('td:nth-child(2)')].map((one) => one.offsetHeight)"
+    )
+    assert max(heights[2:]) < 45  # a score and its difference stand in one line
+
+
+BROAD = ["FloresPrecision", "NTREXPrecision", "SIB200ZeroShot", "STS17CrossLingual", "XQuAD-R"]
+
+
+def bold(cell: str) -> str:
+    return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", cell)

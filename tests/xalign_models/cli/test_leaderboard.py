@@ -1,0 +1,85 @@
+"""The board's options: forms, one task by language, and the page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+
+import pytest
+
+from xalign_models.cli.app import main
+
+PLAIN, LSAR = "xalign/plain__tiny", "xalign/lsar__tiny"
+
+
+@pytest.fixture
+def board(tmp_path, monkeypatch, capfd):
+    """Runs ``xalign leaderboard`` on two models and a task: (exit status, standard output, standard error)."""
+    for model, score in ((PLAIN, 0.5), (LSAR, 0.625)):
+        folder = tmp_path / "results" / model.replace("/", "__") / "r1"
+        folder.mkdir(parents=True)
+        entry = {"hf_subset": "deu-Latn", "languages": ["deu-Latn"], "main_score": score}
+        result = {"task_name": "SIB200ZeroShot", "dataset_revision": "d", "scores": {"test": [entry]}}
+        (folder / "SIB200ZeroShot.json").write_text(json.dumps(result))
+        (folder / "model_meta.json").write_text(json.dumps({"name": model}))
+
+    def run(*arguments):
+        capfd.readouterr()
+        monkeypatch.setattr(sys, "argv", ["xalign", "leaderboard", "-o", str(tmp_path), *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        captured = capfd.readouterr()
+        return exit_.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+def test_a_pipe_gets_a_line_per_model(board) -> None:
+    status, out, _ = board()
+    assert status == 0
+    assert [line.split("\t") for line in out.splitlines()][1:] == [[LSAR, "62.5"], [PLAIN, "50.0"]]
+
+
+@pytest.mark.parametrize("form", ["table", "tsv", "csv", "markdown", "latex", "json"])
+def test_each_form_has_the_scores_by_language_too(board, form: str) -> None:
+    for arguments in ((), ("--by-language", "-t", "SIB200ZeroShot")):
+        status, out, _ = board("--format", form, *arguments)
+        assert status == 0
+        assert "62.5" in out
+        assert ("deu-Latn" in out) == bool(arguments)
+
+
+def test_csv_by_language_is_for_programs(board) -> None:
+    _, out, _ = board("--by-language", "-t", "SIB200ZeroShot", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert {(row["language"], row["column"].split()[0], float(row["score"])) for row in rows} >= {
+        ("deu-Latn", "lsar__tiny", 62.5),
+        ("deu-Latn", "plain__tiny", 50.0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [(("--serve",), "--html DIR"), (("--by-language",), "-t"), (("-m", "nothing"), "nothing")],
+)
+def test_wrong_uses_are_one_line(board, arguments, part: str) -> None:
+    status, out, err = board(*arguments)
+    assert (status, out) == (2, "")
+    assert part in err
+    assert err.count("\n") == 1
+
+
+def test_the_page_knows_what_mteb_says_of_tasks(board, tmp_path) -> None:
+    status, out, _ = board("--html", tmp_path / "page")
+    assert (status, out) == (0, f"wrote {tmp_path / 'page' / 'index.html'}\n")
+    page = (tmp_path / "page" / "index.html").read_text()
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    (task,) = data["tasks"]
+    assert "News" in task["domains"]  # of mteb's SIB200Classification, which ours is adapted from
+    assert task["type"] == "Classification"
+    assert board("--html", tmp_path / "page", "-m", "lsar__tiny")[0] == 0
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert [row["name"] for row in json.loads(page.split('id="data">')[1].split("</script>")[0])["rows"]] == [LSAR]
+    assert board("--html", tmp_path / "page", "-t", "Nothing")[0] == 2
