@@ -71,17 +71,23 @@ def test_procrustes_with_fewer_rows_than_dimensions(compare, d, part):
     np.testing.assert_allclose(x @ pair.ours, x @ pair.theirs, atol=1e-8)
 
 
-def test_procrustes_with_more_rows_than_dimensions(compare, d):
-    """The same algorithm as scipy's: its time is that of one SVD."""
-    x, y = rows(ROWS, d).astype(np.float64), rows(ROWS, d, seed=1).astype(np.float64)
+@pytest.mark.parametrize("precision", [np.float64, np.float32])
+def test_procrustes_with_more_rows_than_dimensions(compare, d, precision):
+    """The same algorithm as scipy's, on rows of the same precision: its time is that of one SVD."""
+    x = rows(ROWS, d).astype(precision)
+    y = (x @ np.linalg.qr(rows(d, d, seed=1)).Q + 0.3 * rows(ROWS, d, seed=2)).astype(precision)
     pair = compare(
-        f"Procrustes, n={ROWS} d={d}",
+        f"Procrustes, n={ROWS} d={d} {np.dtype(precision).name}",
         lambda: procrustes(x, y),
         lambda: scipy.linalg.orthogonal_procrustes(x, y)[0],
         "scipy",
-        rounds=3,
+        rounds=7,
     )
-    np.testing.assert_allclose(pair.ours, pair.theirs, atol=1e-8)
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    exact = np.linalg.norm(x @ procrustes(x, y) - y)
+    for found in (pair.ours.astype(np.float64), pair.theirs.astype(np.float64)):
+        np.testing.assert_allclose(np.linalg.norm(x @ found - y), exact, rtol=1e-6)
+        np.testing.assert_allclose(found.T @ found, np.eye(d), atol=5e-6)
 
 
 def test_affine(compare, d):

@@ -46,7 +46,7 @@ def explained(fit: tuple[Floats, Floats], held: tuple[Floats, Floats]) -> Explai
     """
     x, y = (side.astype(np.float64) for side in fit)
     x_mean, y_mean = x.mean(axis=0), y.mean(axis=0)
-    rotation = procrustes(x - x_mean, y - y_mean)
+    rotation = np.asarray(procrustes(x - x_mean, y - y_mean), dtype=np.float64)
     weight, shift = ridge_by_leave_one_out(x, y)
     total = np.square(held[1] - held[1].mean(axis=0)).sum()
 

@@ -76,4 +76,5 @@ def shrunk_procrustes(x: Floats, y: Floats, shrink: float | None) -> Array:
                 weight = polar(rest + candidate * unit * (n - held.sum()) / n * np.eye(d))
                 errors[i] += np.square(x[held] @ weight - y[held]).sum()
         shrink = candidates[int(errors.argmin())]
-    return polar(product + shrink * unit * np.eye(d)) if shrink else procrustes(x, y)
+    weight = polar(product + shrink * unit * np.eye(d)) if shrink else procrustes(x, y)
+    return np.asarray(weight, dtype=np.float64)

@@ -64,6 +64,16 @@ def test_procrustes_is_nearest_the_identity_where_the_data_are_silent(n):
     np.testing.assert_allclose(procrustes(x, x), np.eye(d), atol=1e-10)
 
 
+def test_procrustes_of_float32_rows_is_as_good_to_1e_6():
+    x = rows(400, 24).astype(np.float32)
+    y = (x @ rotation(24) + 0.5 * rows(400, 24, seed=3)).astype(np.float32)
+    single, double = procrustes(x, y), procrustes(x.astype(np.float64), y.astype(np.float64))
+    assert (single.dtype, double.dtype) == (np.float32, np.float64)
+    np.testing.assert_allclose(single, double, atol=1e-6)
+    np.testing.assert_allclose(single.T @ single, np.eye(24), atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(x @ single - y), np.linalg.norm(x @ double - y), rtol=1e-6)
+
+
 @pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("center", [True, False])
 def test_procrustes_prepares_rows_as_its_fields_say(normalize, center):
