@@ -9,6 +9,7 @@ import pytest
 
 from tasks.own_parallel import OwnParallel
 from xalign_models.errors import DataError
+from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 
 
 def test_the_languages_are_those_of_the_files(workdir, planted, monkeypatch):
@@ -59,3 +60,31 @@ def test_unusable_text_is_refused_when_scored(workdir, planted, make_encoder, sp
 def test_without_text_it_says_how_to_give_it(workdir):
     with pytest.raises(DataError, match=r"--data own=DIR.*XALIGN_OWN=DIR"):
         OwnParallel().load_data()
+
+
+def fitted_encoder(make_encoder, planted, corpus, **fields):
+    """A model whose card says that it was fitted on this text."""
+    spec = ModelSpec(BackboneSpec("tiny", "tiny"), AlignmentSpec("centered", "centered", corpora=(corpus,), **fields))
+    encoder = make_encoder(planted())
+    kwargs = {"spec": spec.to_dict()}
+    encoder.mteb_model_meta = encoder.mteb_model_meta.model_copy(update={"loader_kwargs": kwargs})
+    return encoder
+
+
+def test_a_model_is_not_scored_on_rows_that_it_was_fitted_on_unless_asked(workdir, planted, make_encoder, monkeypatch):
+    folder = planted.write(workdir / "own", range(40))
+    whole, half, test = (OwnParallel(path=path) for path in (folder, f"fit:{folder}", f"test:{folder}"))
+    size = len(half.corpus.texts("deu-Latn"))
+    assert 0 < size < 40
+    encoder = fitted_encoder(make_encoder, planted, f"own:fit:{folder}")
+    for task, rows in ((whole, size), (half, size)):
+        with pytest.raises(DataError, match=f"was fitted on {rows} of these rows; fit it on own:fit:DIR and score"):
+            task.evaluate(encoder, encode_kwargs={})
+    assert test.evaluate(encoder, encode_kwargs={}).keys() == set(test.hf_subsets)
+    with pytest.raises(DataError, match="was fitted on 3 of these rows"):
+        whole.evaluate(fitted_encoder(make_encoder, planted, f"own:{folder}", limit=3), encode_kwargs={})
+    monkeypatch.setenv("XALIGN_SCORE_FITTED", "1")
+    assert whole.evaluate(encoder, encode_kwargs={})
+    other = planted.write(workdir / "other", range(100, 120))
+    monkeypatch.delenv("XALIGN_SCORE_FITTED")
+    assert whole.evaluate(fitted_encoder(make_encoder, planted, f"own:{other}"), encode_kwargs={})

@@ -75,7 +75,7 @@ def test_rows_that_are_not_aligned_are_counted(tmp_path: Path) -> None:
     (tmp_path / "mine" / "tr.txt").write_text("bir\niki\n")
     with pytest.raises(DataError, match=r"deu-Latn 3, eng-Latn 3, tur-Latn 2"):
         own(tmp_path / "mine").parallel(["deu-Latn", ENGLISH, "tur-Latn"])
-    with pytest.raises(DataError, match="tur-Latn has 2 rows and English 3"):
+    with pytest.raises(DataError, match="tur-Latn has 2 rows and eng-Latn 3"):
         own(tmp_path / "mine").pair("tur-Latn")
 
 
@@ -199,7 +199,7 @@ class TestPublishersLayouts:
         plain, before = load("flores"), load("flores_full")
         assert before.pair("deu-Latn") == plain.pair("deu-Latn")
         data("flores200_dataset/dev/deu_Latn.dev", "dev 1 deu_Latn\ndev 2 deu_Latn\n")
-        with pytest.raises(DataError, match="deu-Latn has 3 rows and English 1"):
+        with pytest.raises(DataError, match="deu-Latn has 3 rows and eng-Latn 1"):
             load("flores_full").pair("deu-Latn")
         data("flores200_dataset/dev/eng_Latn.dev", "dev 1 eng_Latn\ndev 2 eng_Latn\n")
         assert load("flores_full").texts("deu-Latn") == ["dev 1 deu_Latn", "dev 2 deu_Latn", "1 deu_Latn"]
@@ -260,6 +260,25 @@ class TestPublishersLayouts:
         assert corpus.texts("deu-Latn") == ["eins", "zwei"]
         with pytest.raises(DataError, match="has no translations"):
             corpus.pair("deu-Latn")
+
+
+def test_the_halves_of_own_text_are_disjoint_seeded_and_keep_equal_rows_together(tmp_path: Path) -> None:
+    texts = [f"w{i % 30}" for i in range(60)]
+    for language in ("deu", "eng"):
+        (tmp_path / f"{language}.txt").write_text("".join(f"{language} {text}\n" for text in texts))
+    whole, fit, test = (load(f"own:{part}{tmp_path}") for part in ("", "fit:", "test:"))
+    halves = [corpus.texts("deu-Latn") for corpus in (fit, test)]
+    assert all(len(half) > 10 for half in halves)
+    assert sorted(halves[0] + halves[1]) == sorted(whole.texts("deu-Latn"))
+    assert not set(halves[0]) & set(halves[1])
+    assert [row.split()[1] for row in fit.texts(ENGLISH)] == [row.split()[1] for row in halves[0]]
+    assert len({corpus.fingerprint() for corpus in (whole, fit, test)}) == 3
+    assert load("own:fit", tmp_path).fingerprint() == fit.fingerprint()
+    assert own(tmp_path, "fit", seed=1).texts("deu-Latn") != halves[0]
+    for language in ("deu", "eng"):
+        (tmp_path / f"{language}.txt").write_text("one\n" * 2)
+    with pytest.raises(DataError, match="no row falls into the (fit|test) half"):
+        [own(tmp_path, part) for part in ("fit", "test")]
 
 
 @pytest.fixture

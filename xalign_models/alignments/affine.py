@@ -56,6 +56,11 @@ class AffineMap(PivotAlignment):
         if self.seed < 0:
             raise AlignmentError(f"seed={self.seed}; it must be 0 or more.")
 
+    @property
+    def shrunk(self) -> bool:
+        """Whether the ridge draws to the identity; the distance fit starts there."""
+        return self.loss == "distance" or (self.ridge != 0 and self.shrink_to == "identity")
+
     def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Array, Array]:
         source, target = (x, pivot) if self.direction == "to_pivot" else (pivot, x)
         if self.loss == "lsq":

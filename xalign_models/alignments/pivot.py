@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Self
@@ -52,6 +53,13 @@ class PivotAlignment(Alignment):
                 maps.append(self._solve(x, pivot))
             except AlignmentError as error:
                 raise AlignmentError(f"{language}: {error}") from None
+        short = {language: len(x) for language, (x, _) in pairs.items() if len(x) < dim}
+        if short and not self.shrunk:
+            warnings.warn(
+                f"{self.method}: fewer pairs than the {dim} dimensions ({listed(short)}), so most of the map is "
+                "arbitrary; take centered, lsar, affine with its default ridge, or procrustes with shrink=None.",
+                stacklevel=2,
+            )
         self.weights_, self.shifts_ = (np.stack(part) for part in zip(*maps, strict=True))
         self.languages_, self.dim_ = (self.pivot, *pairs), dim
         return self
@@ -59,6 +67,11 @@ class PivotAlignment(Alignment):
     def factors(self) -> dict[str, Array]:
         """The maps W_l and b_l."""
         return {"weight": self.weights_, "shift": self.shifts_}
+
+    @property
+    def shrunk(self) -> bool:
+        """Whether the maps stay near the identity where pairs are few."""
+        return False
 
     @abstractmethod
     def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Array, Array]:

@@ -33,6 +33,11 @@ class Procrustes(PivotAlignment):
         if self.shrink is not None and not self.shrink >= 0:
             raise AlignmentError(f"shrink={self.shrink}; it must be 0 or more, or None to choose it on held-out pairs.")
 
+    @property
+    def shrunk(self) -> bool:
+        """Whether the identity has a weight."""
+        return self.shrink != 0
+
     def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Array, Array]:
         weight = shrunk_procrustes(self._prepared(x), self._prepared(pivot), self.shrink)
         if not self.center:

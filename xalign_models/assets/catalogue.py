@@ -147,6 +147,16 @@ _ASSETS = (
         size=2_000_000,
     ),
     Asset(
+        name="kolibri",
+        kind="corpus",
+        description="Kolibri's interface sentences, each of 30 languages beside English: Swahili, Telugu, Yoruba, ...",
+        source="https://github.com/learningequality/kolibri",
+        licence="MIT",
+        packages=(Wheel("kolibri", "0.19.5", "dc4c187d29a80037594c2dadd1cbc862cb4b8b76166bfd4084314f8ab2bc6221"),),
+        builder="xalign_models.assets.kolibri:build",
+        size=6_000_000,
+    ),
+    Asset(
         name="uriel",
         kind="table",
         description="URIEL's syntactic features and language families, 7,970 languages",

@@ -66,14 +66,19 @@ def messages(po: str) -> Iterator[tuple[str, str]]:
 
 
 def corpus(files: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
-    """Join (canonical language, ``.po`` text) into rows ``{language: text}``, one per English message.
+    """Join (canonical language, ``.po`` text) into the rows of :func:`joined`."""
+    return joined((language, messages(po)) for language, po in files)
+
+
+def joined(pairs: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> list[dict[str, str]]:
+    """Join languages' (English, translation) pairs into rows ``{language: text}``, one per English message.
 
     Rows are in the order of the English; languages in a row are sorted after English.
     """
     rows: dict[str, dict[str, str]] = {}
     seen: set[tuple[str, str]] = set()
-    for language, po in files:
-        for english, translation in messages(po):
+    for language, found in pairs:
+        for english, translation in found:
             row = rows.setdefault(english, {})
             if language not in row and (language, translation) not in seen:
                 seen.add((language, translation))

@@ -38,7 +38,7 @@ def run(
     tasks: Tasks = None,
     benchmark: Annotated[str | None, typer.Option(help='Tasks of a benchmark, e.g. "XAlign(parallel)".')] = None,
     languages: Annotated[list[str] | None, typer.Option(help="Language codes, `core` (22) or `all`.")] = None,
-    data: Annotated[list[str] | None, typer.Option(help="own=DIR: parallel text of yours for OwnParallel.")] = None,
+    data: Annotated[list[str] | None, typer.Option(help="own=DIR or own=test:DIR: your text for OwnParallel.")] = None,
     output: Output = ".",
     layer: Layer = None,
     pooling: Pool = None,
@@ -126,13 +126,16 @@ def _main_scores(result: Any) -> dict[str, dict[str, float]]:
 
 
 def _set_data(data: list[str] | None) -> None:
+    from xalign_models.corpora.own_text import split_part
+
     for one in split_list(data):
         name, separator, path = one.partition("=")
         if name != "own" or not separator:
             raise DataError(f"--data {one!r} is not understood; write --data own=DIR.")
-        if not Path(path).expanduser().exists():
+        part, where = split_part(path)
+        if not where.exists():
             raise DataError(f"--data own={path}: there is no such file or directory.")
-        os.environ["XALIGN_OWN"] = str(Path(path).expanduser().resolve())
+        os.environ["XALIGN_OWN"] = f"{part}{':' if part else ''}{where.resolve()}"
 
 
 def _members(benchmark: str) -> list[Any]:

@@ -99,24 +99,26 @@ class Corpus:
         rows = self._read(language)
         return list(rows[0]) if self.kind == "pairs" else list(rows)
 
-    def pair(self, language: str) -> tuple[list[str], list[str]]:
-        """The sentences of a language and their English translations, row by row.
+    def pair(self, language: str, pivot: str = ENGLISH) -> tuple[list[str], list[str]]:
+        """The sentences of a language and their translations into the pivot, row by row.
 
         Raises:
             LanguageError: The corpus does not have the language.
-            DataError: It has no translations, the two sides differ in length, or there is one row.
+            DataError: It has no translations into the pivot, the two sides differ in length, or there is one row.
         """
         if self.kind == "monolingual":
             raise DataError(
                 f"Corpus {self.name!r} has no translations; parallel ones are ntrex, flores, tatoeba_pairs."
             )
         if self.kind == "parallel":
-            side, english = self.texts(language), self.texts(ENGLISH)
+            side, english = self.texts(language), self.texts(pivot)
+        elif pivot != ENGLISH:
+            raise DataError(f"Corpus {self.name!r} pairs every language with English, so {pivot} cannot be its pivot.")
         else:
             side, english = self._read(language)
         if len(side) != len(english):
             raise DataError(
-                f"{self.name}: {language} has {len(side)} rows and English {len(english)}; they must align."
+                f"{self.name}: {language} has {len(side)} rows and {pivot} {len(english)}; they must align."
             )
         self._check_count(len(side), language)
         return list(side), list(english)

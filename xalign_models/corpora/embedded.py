@@ -1,4 +1,4 @@
-"""The embedded corpus, which a machine with a package index alone has."""
+"""The embedded corpora, which a machine with a package index alone has."""
 
 from __future__ import annotations
 
@@ -41,6 +41,25 @@ def _gettext(directory: Path, fingerprint: str, part: str) -> Corpus:
     columns = {language: [record[language] for record in records] for language in GETTEXT_LANGUAGES}
     trains = () if part == "fit" else ("GettextPrecision",)
     return from_columns("gettext", trains, columns, f"{fingerprint} {part}")
+
+
+def kolibri() -> Corpus:
+    """Kolibri's interface sentences: pairs of each of its languages with English, to fit on."""
+    from xalign_models import assets
+
+    return _kolibri(assets.install("kolibri"), assets.fingerprint("kolibri"))
+
+
+@lru_cache(maxsize=1)
+def _kolibri(directory: Path, fingerprint: str) -> Corpus:
+    records = [json.loads(line) for line in read_lines(directory / "corpus.jsonl")]
+    languages = tuple(sorted({language for record in records for language in record} - {ENGLISH}))
+
+    def rows(language: str) -> tuple[list[str], list[str]]:
+        having = [record for record in records if language in record]
+        return [record[language] for record in having], [record[ENGLISH] for record in having]
+
+    return Corpus("kolibri", "pairs", (), languages, rows, lambda _: fingerprint)
 
 
 def _half(text: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +15,52 @@ from xalign_models.languages import canonical
 
 LEAST = 2
 """Rows that a text of the user's own needs: finding the one translation among one tells nothing."""
+PARTS = ("fit", "test")
+"""Halves of an own corpus: what maps are fitted on, and what they are scored on."""
 
 
-def own(path: Path) -> Corpus:
+def split_part(text: str) -> tuple[str, Path]:
+    """``test:DIR`` as ("test", DIR) and ``DIR`` as ("", DIR)."""
+    part, colon, rest = text.partition(":")
+    return (part, Path(rest).expanduser()) if colon and part in PARTS else ("", Path(text).expanduser())
+
+
+def own(path: Path, part: str = "", seed: int = 0) -> Corpus:
     """A parallel corpus of the user's: a directory of one text file per language, or one table with a column each.
 
     A directory holds ``deu.txt``, ``deu_Latn.txt`` or ``de.txt`` (a line a sentence; rows align across files). A table
     is a ``.tsv`` with a header, a ``.jsonl`` or a ``.parquet`` whose columns are named by language codes.
 
+    Args:
+        path: The directory or table.
+        part: "" for all rows; ``fit`` and ``test`` are disjoint halves, equal rows in the same one.
+        seed: Of the halves.
+
     Raises:
         DataError: Nothing there, no column or file is named by a language, or two are the same language.
     """
+    whole = _whole(path)
+    if not part:
+        return whole
+    columns = whole.parallel(whole.languages)
+    kept = [_half(text, seed) == part for text in columns[whole.languages[0]]]
+    half = {language: list(compress(rows, kept)) for language, rows in columns.items()}
+    if not any(kept):
+        raise DataError(f"{path}: no row falls into the {part} half; give more rows, or texts of your own choice.")
+    identity = f"{whole.fingerprint()} {part} {seed}"
+    return replace(from_columns(whole.name, whole.trains, half, identity), least=LEAST)
+
+
+def _half(text: str, seed: int) -> str:
+    return PARTS[hashlib.sha256(f"{seed} {text}".encode()).digest()[0] % 2]
+
+
+def _whole(path: Path) -> Corpus:
     if path.is_dir():
         tables = sorted(file for file in path.iterdir() if file.suffix in {".tsv", ".jsonl", ".parquet"})
         named = {file: file.stem for file in sorted(path.glob("*.txt"))}
         if not named and len(tables) == 1:
-            return own(tables[0])
+            return _whole(tables[0])
         files = {_own_code(stem, file): (file,) for file, stem in named.items()}
         if len(files) < len(named):
             raise DataError(

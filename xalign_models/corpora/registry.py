@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from xalign_models.corpora.base import Corpus, from_files
-from xalign_models.corpora.embedded import gettext
-from xalign_models.corpora.own_text import own
+from xalign_models.corpora.embedded import gettext, kolibri
+from xalign_models.corpora.own_text import PARTS, own, split_part
 from xalign_models.corpora.publishers import PUBLISHERS, from_hub
 from xalign_models.errors import DataError
 from xalign_models.paths import data_dir
 
-CORPORA = (*PUBLISHERS, "gettext", "own")
+CORPORA = (*PUBLISHERS, "gettext", "kolibri", "own")
 """Names that :func:`load` takes; ``own`` needs a path."""
 
 
@@ -20,7 +20,8 @@ def load(name: str, path: Path | None = None, *, local: bool = False) -> Corpus:
 
     Args:
         name: One of :data:`CORPORA`, e.g. ``ntrex``; ``gettext`` and ``gettext:fit`` / ``gettext:test`` are the
-            embedded one and its two halves; ``own:DIR`` is short for ``own`` with a path.
+            embedded one and its two halves; ``own:DIR`` is short for ``own`` with a path, ``own:fit:DIR`` and
+            ``own:test:DIR`` are its two halves.
         path: Where it lies; by default its folder under ``$XALIGN_DATA``.
         local: Do not ask the hub for it.
 
@@ -29,9 +30,14 @@ def load(name: str, path: Path | None = None, *, local: bool = False) -> Corpus:
     """
     name, _, part = name.partition(":")
     if name == "own":
-        return own(Path(part) if part else _require_path(path))
+        if not part or (part in PARTS and path is not None):
+            return own(_require_path(path), part)
+        half, where = split_part(part)
+        return own(where, half)
     if name == "gettext":
         return gettext(part)
+    if name == "kolibri" and not part:
+        return kolibri()
     if name not in PUBLISHERS or part:
         raise DataError(f"Unknown corpus {f'{name}:{part}' if part else name!r}; known ones are {', '.join(CORPORA)}.")
     publisher = PUBLISHERS[name]

@@ -54,7 +54,7 @@ def fit_languages(spec: AlignmentSpec, found: Sequence[Corpus]) -> tuple[str, ..
     """
     have = {language for corpus in found for language in corpus.languages}
     if alignments.find_method(spec.method).parallel:
-        have.add(corpora.ENGLISH)  # the pivot is on the other side of every pair
+        have.add(_pivot(spec))  # it is on the other side of every pair
     wanted = set(spec.languages or have)
     if missing := sorted(wanted - have):
         raise LanguageError(
@@ -67,7 +67,7 @@ def fingerprint(spec: AlignmentSpec) -> str:
     """Sha256 (hex) of what an alignment is fitted on and how, apart from the backbone."""
     found = load_corpora(spec)
     languages = fit_languages(spec, found)
-    texts = [corpus.fingerprint([*languages, corpora.ENGLISH]) for corpus in found]
+    texts = [corpus.fingerprint([*languages, _pivot(spec)]) for corpus in found]
     return digest(alignments.find_method(spec.method).version, spec.method, spec.params, spec.limit, languages, texts)
 
 
@@ -88,17 +88,18 @@ def fit(spec: AlignmentSpec, encode: Encode) -> Alignment:
         alignment = alignments.make(spec.method, **dict(spec.params))
     except TypeError as error:
         raise AlignmentError(f"{spec.method}: {error}") from None
-    if getattr(alignment, "pivot", corpora.ENGLISH) != corpora.ENGLISH:
-        raise AlignmentError("the corpora pair every language with English, so pivot=eng-Latn is the only one.")
+    pivot = _pivot(spec)
     data: dict[str, Any] = {}
     for language in languages:
-        if alignment.parallel and language == corpora.ENGLISH:
+        if alignment.parallel and language == pivot:
             continue
         rows = [
-            _rows(corpus, language, spec.limit, alignment.parallel) for corpus in found if language in corpus.languages
+            _rows(corpus, language, spec.limit, pivot if alignment.parallel else None)
+            for corpus in found
+            if language in corpus.languages
         ]
         sides = [[text for side in part for text in side] for part in zip(*rows, strict=True)]
-        codes = (language, corpora.ENGLISH)[: len(sides)]
+        codes = (language, pivot)[: len(sides)]
         progress = f"fit {spec.label} {language}"
         vectors = [encode(side, code, progress=progress) for side, code in zip(sides, codes, strict=True)]
         data[language] = tuple(vectors) if alignment.parallel else vectors[0]
@@ -108,9 +109,14 @@ def fit(spec: AlignmentSpec, encode: Encode) -> Alignment:
     return alignment.fit(data)
 
 
-def _rows(corpus: Corpus, language: str, limit: int | None, parallel: bool) -> tuple[list[str], ...]:
-    """The sides of a language's fit text: one, or (language, English)."""
-    sides = corpus.pair(language) if parallel else (corpus.texts(language),)
+def _pivot(spec: AlignmentSpec) -> str:
+    """The language that a parallel method maps onto; any that row-parallel text has."""
+    return str(dict(spec.params).get("pivot", corpora.ENGLISH))
+
+
+def _rows(corpus: Corpus, language: str, limit: int | None, pivot: str | None) -> tuple[list[str], ...]:
+    """The sides of a language's fit text: one, or (language, pivot)."""
+    sides = (corpus.texts(language),) if pivot is None else corpus.pair(language, pivot)
     return tuple(side[:limit] for side in sides)
 
 

@@ -227,3 +227,14 @@ def test_a_device_that_is_not_there_is_refused_by_a_fit_and_not_by_what_was_fitt
     fitted.device = device  # as if fitted there
     fitted.save(tmp_path)
     assert load(tmp_path).fingerprint() == fitted.fingerprint()
+
+
+def test_fewer_pairs_than_dimensions_are_warned_of_with_what_to_use_instead(recwarn):
+    few = {"deu-Latn": (rows(7, 8), rows(7, 8, seed=1))}
+    with pytest.warns(UserWarning, match=r"fewer pairs than the 8 dimensions \(deu-Latn 7\).*centered, lsar, affine"):
+        Procrustes().fit(few)
+    recwarn.clear()
+    for method in (AffineMap(), AffineMap(loss="distance"), Procrustes(shrink=None), Procrustes(shrink=0.1)):
+        method.fit(few)
+    Procrustes().fit({"deu-Latn": (rows(8, 8), rows(8, 8, seed=1))})
+    assert not recwarn.list
