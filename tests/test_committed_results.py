@@ -111,7 +111,11 @@ def test_the_leaderboard_in_the_folder_is_current():
 @pytest.mark.realdata
 @pytest.mark.slow
 def test_revisions_are_those_of_the_models_at_hand():
-    """What would be run now is what is here, so that nothing is scored twice."""
+    """What would be run now is what is here, so that nothing is scored twice.
+
+    The committed ``affine`` models were fitted by an earlier default, a ridge towards zero, and would be scored anew.
+    """
     for name, spec in specs().items():
         if (folders := list((RESULTS / name.replace("/", "__")).glob("*"))) and not spec.backbone.tuned:
-            assert [folder.name for folder in folders] == [revision(spec)], name
+            earlier = spec.alignment is not None and spec.alignment.method == "affine"
+            assert ([folder.name for folder in folders] == [revision(spec)]) is not earlier, name

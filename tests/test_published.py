@@ -51,8 +51,8 @@ def averages(name: str) -> list[tuple[dict[str, str], float, float]]:
 
 def test_index_lists_every_file_and_every_file_is_listed() -> None:
     assert len(FILES) == len(INDEX["files"])
-    assert sorted(FILES) == sorted(path.name for path in PUBLISHED.glob("*.csv"))
-    assert {path.name for path in PUBLISHED.glob("*.csv")} == FILES.keys()
+    ours = {"reproduction.csv"}  # what this project makes of the papers' claims
+    assert {path.name for path in PUBLISHED.glob("*.csv")} == FILES.keys() | ours
     assert {entry["paper"] for entry in FILES.values()} == set(INDEX["papers"])
 
 
