@@ -2,17 +2,39 @@
 "use strict";
 const { html, render, useState, useEffect, useMemo, useRef, plot, dot, link, ruleX, line, text, scale } = vendor;
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const FITTED = 1, OTHER_TEXT = 2, BEST = 4, TIED = 8, CHANCE = 16, SURE = 32;
+const FITTED = 1,
+  OTHER_TEXT = 2,
+  BEST = 4,
+  TIED = 8,
+  CHANCE = 16,
+  SURE = 32;
 const MISSING = -32768;
 
 const cellOf = (row, column) => {
   const cell = DATA.cells[row][column];
   if (!cell) return null;
   const [score, difference, low, high, flags, first, last, covered, of, model, machine, data, minutes] = cell;
-  return { score, difference, low, high, flags, first, last, covered, of, model: DATA.models[model], machine: DATA.machines[machine], data, minutes };
+  return {
+    score,
+    difference,
+    low,
+    high,
+    flags,
+    first,
+    last,
+    covered,
+    of,
+    model: DATA.models[model],
+    machine: DATA.machines[machine],
+    data,
+    minutes,
+  };
 };
 const system = (row) => row.label.split(" (")[0];
-const points = (value) => (value === null || value === undefined ? "" : (value > 0 ? "+" : value < 0 ? "\u2212" : "±") + Math.abs(value).toFixed(1));
+const points = (value) =>
+  value === null || value === undefined
+    ? ""
+    : (value > 0 ? "+" : value < 0 ? "\u2212" : "±") + Math.abs(value).toFixed(1);
 const percent = (value) => (value === null || value === undefined ? "–" : value.toFixed(1).replace("-", "\u2212"));
 const humps = (name) => name.replace(/([a-z0-9]|[A-Z]{2})(?=[A-Z][a-z])/g, "$1\u200b");
 const unique = (list) => [...new Set(list)].sort();
@@ -21,7 +43,9 @@ let decoded = null;
 async function scores() {
   if (document.readyState === "loading") await new Promise((ready) => addEventListener("DOMContentLoaded", ready));
   if (!decoded) {
-    const packed = Uint8Array.from(atob(document.getElementById("values").textContent), (letter) => letter.charCodeAt(0));
+    const packed = Uint8Array.from(atob(document.getElementById("values").textContent), (letter) =>
+      letter.charCodeAt(0),
+    );
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
     const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
     const half = bytes.length / 2;
@@ -43,7 +67,8 @@ function inLanguage(values, row, task, label, heading) {
   const found = [];
   for (const block of blocksOf(task, "languages")) {
     if (heading && block.heading !== heading) continue;
-    const i = block.rows.indexOf(row), j = block.labels.indexOf(label);
+    const i = block.rows.indexOf(row),
+      j = block.labels.indexOf(label);
     if (i >= 0 && j >= 0) {
       const value = valueOf(values, block, i, j);
       if (value !== null) found.push(value);
@@ -51,7 +76,8 @@ function inLanguage(values, row, task, label, heading) {
   }
   return found.length ? found.reduce((sum, value) => sum + value, 0) / found.length : null;
 }
-const baselineOf = (row) => DATA.rows.findIndex((other) => other.group === DATA.rows[row].group && other.label === "plain");
+const baselineOf = (row) =>
+  DATA.rows.findIndex((other) => other.group === DATA.rows[row].group && other.label === "plain");
 const named = (label) => DATA.labels[label];
 const languageName = (label) => named(label)[1] || named(label)[0];
 

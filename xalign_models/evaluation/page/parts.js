@@ -1,7 +1,9 @@
 // What the views share: names of languages, choices, a table that the arrow keys walk, colours, charts.
 function LanguageName({ label }) {
   const [code, name, own, direction, tag] = named(label);
-  return name ? html`<span title=${code}>${name}${own === name ? "" : html`<small><bdi dir=${direction} lang=${tag}>${own}</bdi></small>`}</span>` : html`<bdi>${code}</bdi>`;
+  return name
+    ? html`<span title=${code}>${name}${own === name ? "" : html`<small><bdi dir=${direction} lang=${tag}>${own}</bdi></small>`}</span>`
+    : html`<bdi>${code}</bdi>`;
 }
 
 function Choice({ label, value, options, onChange }) {
@@ -15,7 +17,10 @@ function Choice({ label, value, options, onChange }) {
 function Grid({ caption, corner, heads, rows, sort, onSort, onOpen }) {
   const table = useRef(null);
   const [limit, setLimit] = useState(40); // the first rows are painted before the others are made
-  useEffect(() => { const timer = setTimeout(() => setLimit(Infinity), 50); return () => clearTimeout(timer); }, []);
+  useEffect(() => {
+    const timer = setTimeout(() => setLimit(Infinity), 50);
+    return () => clearTimeout(timer);
+  }, []);
   const go = (cell) => {
     if (!cell) return;
     table.current.querySelectorAll('[tabindex="0"]').forEach((other) => (other.tabIndex = -1));
@@ -30,12 +35,16 @@ function Grid({ caption, corner, heads, rows, sort, onSort, onOpen }) {
     const cell = event.target.closest("td,th");
     if (!cell) return;
     const { rows: lines } = table.current;
-    const y = cell.parentNode.rowIndex, x = cell.cellIndex;
+    const y = cell.parentNode.rowIndex,
+      x = cell.cellIndex;
     const at = (line, column) => line && (line.cells[column] || line.cells[0]);
     const moves = {
-      ArrowRight: () => cell.nextElementSibling, ArrowLeft: () => cell.previousElementSibling,
-      ArrowDown: () => at(lines[y + 1], x), ArrowUp: () => at(lines[y - 1], x),
-      Home: () => cell.parentNode.cells[0], End: () => cell.parentNode.cells[cell.parentNode.cells.length - 1],
+      ArrowRight: () => cell.nextElementSibling,
+      ArrowLeft: () => cell.previousElementSibling,
+      ArrowDown: () => at(lines[y + 1], x),
+      ArrowUp: () => at(lines[y - 1], x),
+      Home: () => cell.parentNode.cells[0],
+      End: () => cell.parentNode.cells[cell.parentNode.cells.length - 1],
     };
     if (event.key === "Enter" || event.key === " ") act(cell);
     else if (moves[event.key]) go(moves[event.key]());
@@ -44,7 +53,10 @@ function Grid({ caption, corner, heads, rows, sort, onSort, onOpen }) {
   };
   const onClick = (event) => {
     const cell = event.target.closest("td,th");
-    if (cell) { go(cell); act(cell); }
+    if (cell) {
+      go(cell);
+      act(cell);
+    }
   };
   const order = (index) => (sort && sort.column === index ? (sort.down ? "descending" : "ascending") : "none");
   return html`<div class="scroller"><table role="grid" ref=${table} onKeyDown=${onKeyDown} onClick=${onClick}>
@@ -53,20 +65,29 @@ function Grid({ caption, corner, heads, rows, sort, onSort, onOpen }) {
       <th scope="col" class="corner" tabindex="0" data-head="-1" aria-sort=${order(-1)}>${corner}</th>
       ${heads.map((head, index) => html`<th scope="col" tabindex="-1" data-head=${index} aria-sort=${order(index)} key=${index}>${head}</th>`)}
     </tr></thead>
-    <tbody>${rows.slice(0, limit).map((row) => row.title !== undefined
-      ? html`<tr class="group" key=${row.key}><th scope="rowgroup" tabindex="-1" colspan=${heads.length + 1}><bdi>${row.title}</bdi></th></tr>`
-      : html`<tr key=${row.key}><th scope="row" tabindex="-1" data-row=${row.id} data-column="-1">${row.head}</th>${row.cells}</tr>`)}
+    <tbody>${rows
+      .slice(0, limit)
+      .map((row) =>
+        row.title !== undefined
+          ? html`<tr class="group" key=${row.key}><th scope="rowgroup" tabindex="-1" colspan=${heads.length + 1}><bdi>${row.title}</bdi></th></tr>`
+          : html`<tr key=${row.key}><th scope="row" tabindex="-1" data-row=${row.id} data-column="-1">${row.head}</th>${row.cells}</tr>`,
+      )}
     </tbody></table></div>`;
 }
 
 const ramp = (domain, diverging) => {
-  const options = diverging ? { type: "diverging", scheme: "RdBu", domain } : { type: "linear", scheme: "YlGnBu", domain };
+  const options = diverging
+    ? { type: "diverging", scheme: "RdBu", domain }
+    : { type: "linear", scheme: "YlGnBu", domain };
   return scale({ color: { ...options, clamp: true } });
 };
 // A cell's colours: black or white letters, whichever stand out.
 function painted(colour, value) {
   if (value === null) return "";
-  const [red, green, blue] = colour.apply(value).match(/\d+(\.\d+)?/g).map(Number);
+  const [red, green, blue] = colour
+    .apply(value)
+    .match(/\d+(\.\d+)?/g)
+    .map(Number);
   return `background:rgb(${red},${green},${blue});color:${0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#000" : "#fff"}`;
 }
 
@@ -76,7 +97,10 @@ function Chart({ label, make, deps }) {
   useEffect(() => {
     const draw = () => {
       if (!place.current) return; // gone since
-      const chart = plot({ style: { background: "transparent", fontSize: "13px", overflow: "visible" }, ...make(place.current.clientWidth) });
+      const chart = plot({
+        style: { background: "transparent", fontSize: "13px", overflow: "visible" },
+        ...make(place.current.clientWidth),
+      });
       chart.setAttribute("role", "img");
       chart.setAttribute("aria-label", label);
       place.current.replaceChildren(chart);

@@ -16,7 +16,7 @@ from xalign_models.evaluation.page.gathering import page_data
 from xalign_models.evaluation.results import Results
 from xalign_models.paths import atomic_write_text
 
-SCRIPTS = ("bundle/vendor.js", "data.js", "parts.js", "views.js", "app.js")
+SCRIPTS = ("bundle/vendor.js", "data.js", "parts.js", "tables.js", "charts.js", "app.js")
 """In this order: the libraries, the data, and what shows them."""
 
 

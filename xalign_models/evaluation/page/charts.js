@@ -1,0 +1,139 @@
+// Views that are charts, what is published, and the notes.
+function DifferencesView({ rows, column, state }) {
+  const tested = rows
+    .map((row) => ({ row, cell: cellOf(row, column) }))
+    .filter(({ cell }) => cell && cell.difference !== null);
+  if (!tested.length) return html`<p>No aligned model in this choice was scored on this task.</p>`;
+  const name = ({ row }) => `${DATA.rows[row].label} · ${DATA.rows[row].group}`;
+  const verdict = ({ cell }) =>
+    cell.low === null ? "not tested" : cell.flags & CHANCE ? "may be chance" : cell.difference > 0 ? "better" : "worse";
+  const order = sorted(tested, { down: true }, ({ cell }) => cell.difference);
+  return html`<p class="lead">What each alignment changes on ${DATA.columns[column].name}, in points against its unaligned backbone, with 95% intervals from a paired comparison sentence by sentence.</p>
+    <${Chart} label=${`Differences on ${DATA.columns[column].name}`} deps=${[rows, column]} make=${(width) => {
+      const margin = Math.min(width * 0.45, 330);
+      const short = (text) => (text.length * 7 > margin ? text.slice(0, margin / 7 - 1) + "…" : text);
+      return {
+        width,
+        height: 60 + 20 * order.length,
+        marginLeft: margin,
+        x: { label: "points against plain →", grid: true, axis: "both" },
+        y: { domain: order.map(name), label: null, tickFormat: short },
+        color: {
+          domain: ["better", "worse", "may be chance", "not tested"],
+          range: ["#2a9d5c", "#d1495b", "#8a8f98", "#b8bcc4"],
+          legend: true,
+        },
+        marks: [
+          ruleX([0]),
+          link(
+            order.filter(({ cell }) => cell.low !== null),
+            { x1: (d) => d.cell.low, x2: (d) => d.cell.high, y1: name, y2: name, stroke: verdict, strokeWidth: 2 },
+          ),
+          dot(order, {
+            x: (d) => d.cell.difference,
+            y: name,
+            fill: verdict,
+            r: 4,
+            title: (d) =>
+              `${name(d)}: ${points(d.cell.difference)}${d.cell.low === null ? "" : ` [${points(d.cell.low)}, ${points(d.cell.high)}]`}`,
+            tip: true,
+          }),
+        ],
+      };
+    }} />`;
+}
+
+const COSTS = {
+  parameters: "parameters",
+  dimensions: "dimensions of the vector",
+  tokens_per_second: "tokens per second, measured",
+  fit_seconds: "seconds to fit, measured",
+};
+function TradeView({ rows, column, state, change }) {
+  // What a model costs on this task; what was not measured for it is its unaligned backbone's.
+  const costOf = (row, cost) =>
+    [row, baselineOf(row)]
+      .map((one) => (one < 0 ? null : cellOf(one, column)))
+      .map((cell) => cell && (cell.model[cost] || cell.machine[cost]))
+      .find((value) => value > 0);
+  const known = (cost) => rows.filter((row) => cellOf(row, column) && costOf(row, cost));
+  const cost = known(state.cost).length ? state.cost : Object.keys(COSTS).find((one) => known(one).length);
+  const choices = Object.entries(COSTS).map(([key, shown]) => [key, `${shown} (${known(key).length} models)`]);
+  if (!cost) return html`<p>No model in this choice says how large or how fast it is.</p>`;
+  const less = cost !== "tokens_per_second";
+  const spots = known(cost).map((row) => {
+    return { row, x: costOf(row, cost), y: cellOf(row, column).score };
+  });
+  const frontier = [];
+  for (const spot of [...spots].sort((a, b) => (less ? a.x - b.x : b.x - a.x) || b.y - a.y))
+    if (!frontier.length || spot.y > frontier.at(-1).y) frontier.push(spot);
+  const name = ({ row }) => `${DATA.rows[row].label} · ${DATA.rows[row].group}`;
+  return html`<p class="lead">Quality on ${DATA.columns[column].name} against ${COSTS[cost]}. The line joins the models that no other model beats on both.</p>
+    <${Choice} label="Against" value=${cost} options=${choices} onChange=${(value) => change({ cost: value })} />
+    <${Chart} label="Trade-off" deps=${[rows, column, cost]} make=${(width) => ({
+      width,
+      height: Math.min(520, Math.max(320, width * 0.6)),
+      inset: 24,
+      marginTop: 30,
+      grid: true,
+      x: { type: "log", label: COSTS[cost] + " →", tickFormat: "~s", ticks: 5 },
+      y: { label: "↑ percent" },
+      color: { legend: true },
+      marks: [
+        line(frontier, {
+          x: "x",
+          y: "y",
+          stroke: "currentColor",
+          strokeOpacity: 0.4,
+          curve: less ? "step-after" : "step-before",
+        }),
+        dot(spots, {
+          x: "x",
+          y: "y",
+          fill: ({ row }) => DATA.rows[row].group,
+          r: 5,
+          title: (d) => `${name(d)}\n${percent(d.y)} %, ${d.x.toLocaleString("en")} ${COSTS[cost]}`,
+          tip: true,
+        }),
+        text(frontier, { x: "x", y: "y", text: ({ row }) => DATA.rows[row].label, dy: -12, fill: "currentColor" }),
+      ],
+    })} />`;
+}
+
+function PublishedView({ rows, column }) {
+  const { task, name } = DATA.columns[column],
+    direction = name.slice(DATA.tasks[task].name.length + 1);
+  const printed = DATA.published.filter(
+    (one) => one.task === task && one.mean !== null && (!direction || one.column.endsWith(direction)),
+  );
+  if (!printed.length)
+    return html`<p>None of the papers at hand prints a mean over the same languages for ${name}. Single languages, where there are any, stand below the models in the view by language.</p>`;
+  const ours = rows
+    .map((row) => ({ name: `${DATA.rows[row].label} · ${DATA.rows[row].group}`, cell: cellOf(row, column) }))
+    .filter(({ cell }) => cell)
+    .map(({ name, cell }) => ({ name, score: cell.score, kind: "measured" }));
+  const all = sorted(
+    [...ours, ...printed.map((one) => ({ name: one.column, score: one.mean, kind: "published" }))],
+    { down: true },
+    ({ score }) => score,
+  );
+  return html`<p class="lead">${name}: what was measured here beside what the papers print (in brackets, which paper). Models and settings differ, so compare within a kind first.</p>
+    <${Grid} caption="Measured and published" corner="system" heads=${["percent", "kind"]} rows=${all.map(
+      (one, index) => ({
+        key: index,
+        id: -1,
+        head: html`<bdi>${one.name}</bdi>`,
+        cells: [
+          html`<td tabindex="-1" class="bar"><i style=${`inline-size:${Math.max(0, one.score) * 0.75}%`} class=${one.kind}></i>${percent(one.score)}</td>`,
+          html`<td tabindex="-1">${one.kind}</td>`,
+        ],
+      }),
+    )} />`;
+}
+
+function NotesView() {
+  return html`<h2>What the marks mean</h2><ul>${DATA.legend.map((line) => html`<li><bdi>${line}</bdi></li>`)}</ul>
+    <h2>Tasks</h2><dl>${DATA.tasks.map((task) => html`<dt><bdi>${task.name}</bdi></dt><dd><bdi>${task.description || "No description at hand."}</bdi>${task.type ? html` <small>${[task.type, ...(task.domains || [])].join(", ")}</small>` : ""}</dd>`)}</dl>
+    <h2>Keys</h2><p><kbd>Tab</kbd> goes from control to control; in a table the arrow keys, <kbd>Home</kbd> and <kbd>End</kbd> move, <kbd>Enter</kbd> opens a cell or sorts by a head, <kbd>Esc</kbd> closes.</p>
+    <details><summary>Libraries in this page, and their licences</summary><pre>${document.getElementById("licences").textContent}</pre></details>`;
+}

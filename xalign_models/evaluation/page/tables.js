@@ -1,0 +1,242 @@
+// Views that are tables: the board with its details, languages, pairs.
+function ScoreCell({ cell, row, column, mode }) {
+  const place = { "data-row": row, "data-column": column, tabindex: -1 };
+  if (!cell) return html`<td ...${place} class="none">–</td>`;
+  const { flags } = cell;
+  const change =
+    cell.difference === null
+      ? ""
+      : flags & CHANCE
+        ? "chance"
+        : cell.difference > 0
+          ? "up"
+          : cell.difference < 0
+            ? "down"
+            : "chance";
+  const part = cell.covered ? " ◑" : flags & OTHER_TEXT ? " ≠" : "";
+  const small = (cell.difference === null ? "" : points(cell.difference) + (flags & CHANCE ? "~" : "")) + part;
+  const lead = mode === "difference" ? small || "–" : percent(cell.score) + (flags & FITTED ? "†" : "");
+  return html`<td ...${place} class=${`${flags & BEST ? "best" : ""} ${flags & TIED ? "tied" : ""} ${mode === "difference" ? change : ""}`}>
+    <b>${lead}</b>${mode === "difference" ? "" : small && html`<small class=${change}>${small}</small>`}
+</td>`;
+}
+
+function sorted(rows, sort, value) {
+  if (!sort) return rows;
+  const missing = (x) => x === null || x === undefined;
+  return [...rows].sort((a, b) => {
+    const x = value(a),
+      y = value(b);
+    if (missing(x) || missing(y)) return missing(x) - missing(y);
+    return (typeof x === "string" ? x.localeCompare(y) : x - y) * (sort.down ? -1 : 1);
+  });
+}
+
+function turn(sort, column) {
+  if (!sort || sort.column !== column) return { column, down: column >= 0 };
+  return sort.down === column >= 0 ? { column, down: !sort.down } : null;
+}
+
+// Rows under the titles of their backbones; in one list, with the backbone beside the name, once sorted.
+function lines(rows, sort, cells) {
+  const head = (row) =>
+    html`<bdi>${DATA.rows[row].label}</bdi>${sort ? html`<small><bdi>${DATA.rows[row].group}</bdi></small>` : ""}`;
+  const made = [];
+  let group = null;
+  for (const row of rows) {
+    if (!sort && DATA.rows[row].group !== group)
+      made.push({ title: (group = DATA.rows[row].group), key: `group ${group}` });
+    made.push({ key: row, id: row, head: head(row), cells: cells(row) });
+  }
+  return made;
+}
+
+function BoardView({ rows, columns, state, values, open }) {
+  const [sort, setSort] = useState(null);
+  const label = state.language === "" ? null : Number(state.language);
+  const cell = (row, column) => {
+    if (label === null) return cellOf(row, column);
+    if (!values) return null;
+    const { task, name } = DATA.columns[column],
+      heading = name.slice(DATA.tasks[task].name.length + 1);
+    const score = inLanguage(values, row, task, label, heading),
+      base = baselineOf(row);
+    const plain = base < 0 || base === row ? null : inLanguage(values, base, task, label, heading);
+    return score === null ? null : { score, difference: plain === null ? null : score - plain, flags: 0 };
+  };
+  const kept = label === null ? columns : columns.filter((column) => rows.some((row) => cell(row, column)));
+  const order = sorted(
+    rows.filter((row) => kept.some((column) => cell(row, column))),
+    sort,
+    (row) => {
+      if (sort.column < 0) return DATA.rows[row].label;
+      const found = cell(row, kept[sort.column]);
+      return found && (state.mode === "difference" ? found.difference : found.score);
+    },
+  );
+  const shown = lines(order, sort, (row) =>
+    kept.map(
+      (column) =>
+        html`<${ScoreCell} cell=${cell(row, column)} row=${row} column=${column} mode=${state.mode} key=${column} />`,
+    ),
+  );
+  const where = label === null ? "the mean over a task's languages" : languageName(label);
+  return html`<p class="lead">Percent, higher is better: ${where}. Below it the change against <b>plain</b>, the same backbone without alignment: <span class="up">gain</span>, <span class="down">loss</span>, ${label === null ? html`<span class="chance">~ may be chance</span>` : "not tested in single languages"}. Choose a cell for its interval and where it comes from, a task to sort by it. <b class="best">Bold</b>: best of its column. <u>Underlined</u>: cannot be told apart from the best. †: fitted on this task's text. ◑: fewer languages than plain.</p>
+    <${Grid} caption="Models and tasks" corner="model" heads=${kept.map((column) => html`<bdi>${humps(DATA.columns[column].name)}</bdi>`)}
+      rows=${shown} sort=${sort} onSort=${(column) => setSort(turn(sort, column))} onOpen=${(row, column) => open(row, column)} />`;
+}
+
+function Detail({ at, close, label, values }) {
+  const dialog = useRef(null);
+  useEffect(() => {
+    if (at) dialog.current.showModal();
+  }, [at]);
+  if (!at) return null;
+  const [row, column] = at;
+  const cells = (column < 0 ? DATA.columns.map((_, index) => index) : [column]).filter((index) => cellOf(row, index));
+  const first = cells.length ? cellOf(row, cells[0]) : null;
+  const task = DATA.tasks[DATA.columns[cells[0] ?? 0].task];
+  const facts = !first
+    ? []
+    : [
+        ...(column < 0
+          ? []
+          : [
+              ["Score, mean of all languages", `${percent(first.score)} %`],
+              [
+                "Score in the language chosen",
+                label !== null &&
+                  values &&
+                  `${languageName(label)}: ${percent(inLanguage(values, row, DATA.columns[column].task, label))} %`,
+              ],
+              [
+                "Against plain",
+                first.difference === null
+                  ? "–"
+                  : `${points(first.difference)} points` +
+                    (first.low === null
+                      ? ", not tested"
+                      : ` (95% interval ${points(first.low)} to ${points(first.high)})`),
+              ],
+              [
+                "Rank",
+                first.first
+                  ? first.first === first.last
+                    ? `${first.first}`
+                    : `between ${first.first} and ${first.last}, as far as chance leaves it open`
+                  : "–",
+              ],
+              [
+                "Languages or pairs",
+                first.covered ? `${first.covered} of the ${first.of} that plain has` : "all that plain has",
+              ],
+              [
+                "Contamination",
+                first.flags & FITTED
+                  ? "† the model was fitted or trained on this task's text"
+                  : "not known to have seen this task's text",
+              ],
+              ["Data revision", DATA.data[first.data]],
+              ["Task", task.description || task.name],
+            ]),
+        ["Model revision", first.model.revision],
+        ["Date", new Date(first.minutes * 60000).toISOString().slice(0, 16).replace("T", " ") + " UTC"],
+        ["Hardware", first.machine.hardware],
+        [
+          "Versions",
+          Object.entries(first.machine.version || {})
+            .filter(([, version]) => version)
+            .map(([name, version]) => `${name} ${version}`)
+            .join(", "),
+        ],
+        ["Parameters", first.model.parameters && first.model.parameters.toLocaleString("en")],
+        ["Dimensions", first.model.dimensions],
+        ["Licence", first.model.licence],
+        ["Tokens per second", first.machine.tokens_per_second],
+        ["Fit, seconds", first.machine.fit_seconds],
+        ["Command", html`<code>xalign run -m ${DATA.rows[row].name}${column < 0 ? "" : ` -t ${task.name}`}</code>`],
+      ];
+  return html`<dialog ref=${dialog} onClose=${close} onClick=${(event) => event.target === dialog.current && dialog.current.close()}>
+    <form method="dialog"><h2><bdi>${DATA.rows[row].name}</bdi>${column < 0 ? "" : html` · <bdi>${DATA.columns[column].name}</bdi>`}</h2><button autofocus>Close</button></form>
+    <dl>${facts.filter(([, value]) => value).map(([name, value]) => html`<dt>${name}</dt><dd><bdi>${value}</bdi></dd>`)}</dl></dialog>`;
+}
+
+function LanguagesView({ rows, task, state, change, values }) {
+  const [sort, setSort] = useState(null);
+  if (!values) return html`<p>Reading scores …</p>`;
+  const blocks = blocksOf(task, "languages");
+  const block = blocks.find((one) => one.heading === state.heading) || blocks[0];
+  if (!block) return html`<p>This task has no scores by language.</p>`;
+  const relative = state.mode === "difference";
+  const value = (row, j) => {
+    const i = block.rows.indexOf(row),
+      found = i < 0 ? null : valueOf(values, block, i, j);
+    if (!relative || found === null) return found;
+    const base = block.rows.indexOf(baselineOf(row)),
+      plain = base < 0 || baselineOf(row) === row ? null : valueOf(values, block, base, j);
+    return plain === null ? null : Math.round(10 * (found - plain)) / 10;
+  };
+  const having = rows.filter((row) => block.rows.includes(row));
+  const printed = DATA.published.filter((one) => one.task === task && one.scores.length && !relative);
+  const colour = ramp(relative ? [-30, 30] : [0, 100], relative);
+  const cell = (found, j, row) =>
+    html`<td tabindex="-1" key=${j} data-row=${row} style=${painted(colour, found)}>${found === null ? "" : relative ? points(found) : percent(found)}</td>`;
+  const order = sorted(having, sort, (row) => (sort.column < 0 ? DATA.rows[row].label : value(row, sort.column)));
+  const shown = lines(order, sort, (row) => block.labels.map((_, j) => cell(value(row, j), j, row)));
+  if (printed.length) shown.push({ title: "published", key: "published" });
+  for (const one of printed) {
+    const known = new Map(one.scores);
+    shown.push({
+      key: one.column,
+      id: -1,
+      head: html`<bdi>${one.column}</bdi>`,
+      cells: block.labels.map((label, j) => cell(known.get(label) ?? null, j, -1)),
+    });
+  }
+  const about = { "Into X": "candidates are in the language", "From X": "queries are in the language" }[block.heading];
+  return html`<p class="lead">${DATA.tasks[task].name} by language${relative ? ", points against plain" : ", percent"}${block.heading ? html`: <b>${block.heading}</b>${about ? ` (${about})` : ""}` : ""}. Choose a language to sort by it.</p>
+    ${blocks.length > 1 ? html`<div class="choices">${blocks.map((one) => html`<button aria-pressed=${one === block} onClick=${() => change({ heading: one.heading })}>${one.heading}</button>`)}</div>` : ""}
+    <${Grid} caption="Models and languages" corner="model" heads=${block.labels.map((label) => html`<${LanguageName} label=${label} />`)} rows=${shown}
+      sort=${sort} onSort=${(column) => setSort(turn(sort, column))} />`;
+}
+
+function PairsView({ rows, task, state, change, values }) {
+  if (!values) return html`<p>Reading scores …</p>`;
+  const after = blocksOf(task, "pairs").find((block) => block.heading === "after");
+  if (!after)
+    return html`<p>This task is not scored by pairs of languages, or it has too many languages for a matrix.</p>`;
+  const studied = blocksOf(task, "pairs").find((block) => block.heading === "before");
+  const having = rows.filter((row) => after.rows.includes(row));
+  const row =
+    state.model !== "" && having.includes(Number(state.model))
+      ? Number(state.model)
+      : (having.find((one) => one !== baselineOf(one)) ?? having[0]);
+  if (row === undefined) return html`<p>No model in this choice was scored on this task.</p>`;
+  const base = baselineOf(row);
+  const left = studied ? [studied, row, "before a rotation"] : [after, base, "unaligned backbone"];
+  const colour = ramp([0, 100], false),
+    size = after.labels.length;
+  const score = (block, one, a, b) => (a === b ? null : valueOf(values, block, block.rows.indexOf(one), a * size + b));
+  const drawn = [left, [after, row, studied ? "after a rotation" : "aligned"]].filter(
+    ([block, one], index) => block.rows.includes(one) && (index || studied || base !== row),
+  );
+  const places = after.labels.map((_, index) => index);
+  const used = places.filter((a) =>
+    places.some((b) => score(after, row, a, b) !== null || score(after, row, b, a) !== null),
+  );
+  return html`<p class="lead">${DATA.tasks[task].name}, percent for each pair of languages: a row is the language of the queries, a column that of the candidates.</p>
+    <${Choice} label="Model" value=${String(row)} onChange=${(model) => change({ model })} options=${having.map((one) => [String(one), `${DATA.rows[one].label} · ${DATA.rows[one].group}`])} />
+    <div class="matrices">${drawn.map(
+      ([block, one, title]) => html`<section key=${title}><h3>${title}: <bdi>${DATA.rows[one].label}</bdi></h3>
+      <${Grid} caption=${title} corner="from ↓ into →" heads=${used.map((b) => html`<abbr title=${languageName(block.labels[b])}>${named(block.labels[b])[0].split("-")[0]}</abbr>`)}
+        rows=${used.map((a) => ({
+          key: a,
+          id: one,
+          head: html`<${LanguageName} label=${block.labels[a]} />`,
+          cells: used.map((b) => {
+            const value = score(block, one, a, b);
+            return html`<td tabindex="-1" key=${b} style=${painted(colour, value)}>${value === null ? "" : Math.round(value)}</td>`;
+          }),
+        }))} /></section>`,
+    )}</div>`;
+}
