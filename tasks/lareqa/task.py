@@ -12,6 +12,7 @@ from mteb.types import PromptType
 
 from tasks.base import fill_scores
 from tasks.files import FilesTask, Scored
+from tasks.lareqa.bias import TOP, language_shares, rank_agreement
 from tasks.lareqa.reader import SENTENCE_END, Side, read_file
 from xalign_models.errors import DataError
 from xalign_models.ranking.ranks import average_precision, one_target_precision, target_counts
@@ -34,7 +35,8 @@ class LAReQA(FilesTask):
       ``map_all_questions``, the same in every subset, weighs questions equally, as the papers do;
     - ``one_target_<language>``: a row of the limit-to-one-target heat map, the mAP when all answers but the one in
       <language> are taken out of the pool;
-    - ``one_target_same``, ``one_target_other``: that row's diagonal cell and the mean of the others.
+    - ``one_target_same``, ``one_target_other``: that row's diagonal cell and the mean of the others;
+    - ``own_language_in_top_10``, ``english_in_top_10``, ``rank_agreement``: language bias, :mod:`tasks.lareqa.bias`.
 
     Attributes:
         expected: Canonical code -> questions and candidates of the published set; a file with others is refused.
@@ -99,7 +101,9 @@ class LAReQA(FilesTask):
 
         pool = vectors({one: side.candidates for one, side in sides.items()}, PromptType.document)
         questions = vectors({one: list(side.questions.values()) for one, side in sides.items()}, PromptType.query)
-        counts = target_counts(questions, pool, pool_targets(sides))
+        best = np.empty((len(questions), min(TOP, len(pool))), dtype=np.int64)
+        counts = target_counts(questions, pool, pool_targets(sides), best)
+        bias = self.bias(sides, counts, best)
         ap, one_target = average_precision(counts), one_target_precision(counts)
         scores, items, start = {}, {}, 0
         for language, side in sides.items():
@@ -107,8 +111,23 @@ class LAReQA(FilesTask):
             start = rows.stop
             items[language] = ap[rows].astype(np.float32)
             own = {"map": float(ap[rows].mean()), "map_all_questions": float(ap.mean())}
-            scores[language] = fill_scores(own | heat_map_row(language, list(sides), one_target[rows]), "map")
+            row = heat_map_row(language, list(sides), one_target[rows])
+            scores[language] = fill_scores(own | row | bias[language], "map")
         return scores, items
+
+    def bias(
+        self, sides: Mapping[str, Side], counts: npt.NDArray[np.int64], best: npt.NDArray[np.int64]
+    ) -> dict[str, dict[str, float]]:
+        """Each language's measures of :mod:`tasks.lareqa.bias`, of its answers' ranks and its best candidates."""
+        asked, of_pool = (
+            np.repeat(np.arange(len(sides)), [len(part) for part in parts])
+            for parts in zip(*((side.questions, side.candidates) for side in sides.values()), strict=True)
+        )
+        bias = language_shares(asked, best, of_pool, list(sides))
+        agreement = rank_agreement({language: list(side.questions) for language, side in sides.items()}, counts)
+        for language, value in agreement.items():
+            bias[language]["rank_agreement"] = value
+        return bias
 
 
 def pool_targets(sides: Mapping[str, Side]) -> npt.NDArray[np.int64]:

@@ -109,7 +109,10 @@ def precision_at(ranks: npt.NDArray[np.integer], ks: Sequence[int] = (1, 5, 10))
 
 
 def target_counts(
-    queries: npt.NDArray[np.floating], pool: npt.NDArray[np.floating], targets: npt.NDArray[np.integer]
+    queries: npt.NDArray[np.floating],
+    pool: npt.NDArray[np.floating],
+    targets: npt.NDArray[np.integer],
+    best: Ranks | None = None,
 ) -> Ranks:
     """How many of the pool score at least as high as each target, by dot product; the target itself counts.
 
@@ -119,6 +122,7 @@ def target_counts(
         queries: (n, d).
         pool: (m, d).
         targets: (n, k) rows of the pool that are relevant to each query; negative where a query has fewer than k.
+        best: (n, t), filled with the t rows of the pool that score highest, the highest first.
 
     Returns:
         (n, k) counts, 0 where there is no target.
@@ -129,12 +133,21 @@ def target_counts(
     for start in range(0, len(queries), POOL_BLOCK):
         rows = slice(start, min(start + POOL_BLOCK, len(queries)))
         scores = np.matmul(queries[rows], pool.T, out=block[: rows.stop - start])
+        if best is not None:
+            best[rows] = _top(scores, best.shape[1])
         own = np.take_along_axis(scores, np.maximum(targets[rows], 0), axis=1)
         for k in range(targets.shape[1]):
             at_least = np.greater_equal(scores, own[:, k, None], out=mask[: len(scores)])
             counts[rows, k] = np.count_nonzero(at_least, axis=1)
     counts[targets < 0] = 0
     return counts
+
+
+def _top(scores: npt.NDArray[np.floating], count: int) -> Ranks:
+    import torch  # its selection is several times as fast as numpy's
+
+    indices: Ranks = torch.from_numpy(scores).topk(count, dim=1).indices.numpy()
+    return indices
 
 
 def average_precision(counts: Ranks) -> npt.NDArray[np.float64]:

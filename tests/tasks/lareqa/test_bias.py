@@ -1,0 +1,67 @@
+"""Language bias: shares among the ten best by hand, agreement of ranks as scipy's, both on planted spaces."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from tasks.lareqa.bias import language_shares, rank_agreement
+from xalign_models.ranking.ranks import normalise, target_counts
+
+LANGUAGES = ("deu-Latn", "eng-Latn", "fra-Latn")
+
+
+def pool(mark, n=40, d=16, seed=0):
+    """Questions and candidates of n meanings in three languages, each moved along a direction of its own."""
+    rng = np.random.default_rng(seed)
+    content = rng.standard_normal((n, d))
+    moved = [content + mark * 3 * np.eye(d)[i] + 0.3 * rng.standard_normal((n, d)) for i in range(3)]
+    rows = normalise(np.concatenate(moved))
+    targets = np.tile(np.arange(n)[:, None] + n * np.arange(3), (3, 1))
+    best = np.empty((3 * n, 10), dtype=np.int64)
+    counts = target_counts(rows, rows, targets, best)
+    return np.repeat(np.arange(3), n), counts, best, rows
+
+
+def test_the_best_candidates_are_those_of_a_sort():
+    _, _, best, rows = pool(1)
+    np.testing.assert_array_equal(best, np.argsort(-(rows @ rows.T), axis=1, kind="stable")[:, :10])
+
+
+def test_a_language_that_is_marked_finds_itself_and_one_that_is_not_finds_all():
+    found = {}
+    for mark in (0, 5):
+        asked, _, best, _ = pool(mark)
+        found[mark] = language_shares(asked, best, asked, LANGUAGES)
+    for language in LANGUAGES:
+        assert found[5][language]["own_language_in_top_10"] == pytest.approx(3)
+        assert 0.8 < found[0][language]["own_language_in_top_10"] < 1.3
+    assert found[5]["eng-Latn"]["english_in_top_10"] == pytest.approx(3)
+    assert found[5]["deu-Latn"]["english_in_top_10"] == 0
+
+
+def test_shares_by_hand():
+    of_pool = np.array([0, 0, 0, 1])  # three German candidates, one English
+    found = language_shares(np.array([0, 1]), np.array([[0, 3], [1, 2]]), of_pool, ("deu-Latn", "eng-Latn"))
+    assert found["deu-Latn"] == {"own_language_in_top_10": pytest.approx(0.5 / 0.75), "english_in_top_10": 0.5 / 0.25}
+    assert found["eng-Latn"] == {"own_language_in_top_10": 0, "english_in_top_10": 0}
+
+
+def test_agreement_is_scipys_correlation_and_high_where_language_alone_orders_the_answers():
+    rng = np.random.default_rng(0)
+    ranks = rng.integers(1, 50, (3 * 20, 5))
+    ranks[:, 4] = np.tile(np.r_[np.zeros(10, dtype=int), np.full(10, 7)], 3)  # an answer that half of them lack
+    ids = [str(i) for i in range(20)]
+    found = rank_agreement(dict.fromkeys(LANGUAGES, ids), ranks)
+    for i, language in enumerate(LANGUAGES):
+        expected = [
+            spearmanr(ranks[i * 20 + q][ranks[q] > 0], ranks[j * 20 + q][ranks[q] > 0]).statistic
+            for j in range(3)
+            if j != i
+            for q in range(20)
+        ]
+        assert found[language] == pytest.approx(np.mean(expected))
+    same = np.tile(rng.permuted(np.tile(np.arange(1, 6), (20, 1)), axis=1), (3, 1))
+    assert rank_agreement(dict.fromkeys(LANGUAGES, ids), same) == dict.fromkeys(LANGUAGES, pytest.approx(1))
+    assert rank_agreement(dict.fromkeys(LANGUAGES, ids), np.full((60, 5), 3)) == {}
