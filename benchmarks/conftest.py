@@ -19,7 +19,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_limits
 
-collect_ignore = [] if find_spec("mteb") else ["test_harness.py", "test_product_search.py"]  # they measure its tasks
+collect_ignore = [] if find_spec("mteb") else ["test_harness.py"]  # they measure its tasks
 LINES = pytest.StashKey[list[str]]()
 PACKAGES = ("torch", "transformers", "sentence-transformers", "peft", "numpy", "scipy")
 

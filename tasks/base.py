@@ -27,7 +27,10 @@ __all__ = ["CorpusTask", "StampedTask", "fill_scores", "save_items"]
 
 
 class StampedTask(AbsTask):
-    """A task whose data set's revision, in the metadata and so in every result, is the fingerprint of its text."""
+    """A task whose data set's revision, in the metadata and so in every result, is the fingerprint of its text.
+
+    Making a task opens no text: :meth:`identify` does, before results are compared, and so does ``load_data``.
+    """
 
     metadata: Any
     dataset: Any
@@ -37,6 +40,21 @@ class StampedTask(AbsTask):
         """Put the text's fingerprint (hex) into this instance's metadata."""
         dataset = {**self.metadata.dataset, "revision": f"local-{fingerprint[:12]}"}
         self.metadata = self.metadata.model_copy(update={"dataset": dataset})
+
+    def identify(self) -> None:
+        """Stamp the text's fingerprint if the text is at hand; ``load_data`` says what is missing."""
+        try:
+            self.stamp(self.fingerprint())
+        except XAlignError as error:
+            logger.debug("%s", error)
+
+    def fingerprint(self) -> str:
+        """Sha256 (hex) of the text at hand.
+
+        Raises:
+            DataError: It is not at hand.
+        """
+        raise NotImplementedError
 
     def unload_data(self) -> None:
         """Forget the text; the stamped metadata stay, which mteb's own method would drop."""
@@ -61,14 +79,6 @@ class CorpusTask(StampedTask):
     needs: ClassVar[tuple[str, ...]] = ()
     _corpus: Corpus | None = None
 
-    def __init__(self, seed: int = 42, **kwargs: Any) -> None:
-        """Make the task; needs no data."""
-        super().__init__(seed, **kwargs)
-        try:
-            self.stamp(self.local_corpus().fingerprint())
-        except XAlignError as error:  # it can be listed without its data; load_data says what is missing
-            logger.debug("%s", error)
-
     @property
     def corpus(self) -> Corpus:
         """The text, opened once.
@@ -80,8 +90,16 @@ class CorpusTask(StampedTask):
             self._corpus = corpora.load(self.corpus_name)
         return self._corpus
 
+    def fingerprint(self) -> str:
+        """Sha256 (hex) of the corpus that is at hand.
+
+        Raises:
+            DataError: It is not.
+        """
+        return self.local_corpus().fingerprint()
+
     def local_corpus(self) -> Corpus:
-        """The corpus if it can be opened without a download; the fingerprint is taken of it when the task is made.
+        """The corpus if it can be opened without a download.
 
         Raises:
             DataError: It cannot.
@@ -98,7 +116,7 @@ class CorpusTask(StampedTask):
         if not self.data_loaded:
             _ = self.corpus  # downloaded or installed now if need be
             try:
-                self.stamp(self.local_corpus().fingerprint())
+                self.stamp(self.fingerprint())
             except DataError:
                 logger.debug("%s is the hub's, of the revision in the metadata.", self.corpus_name)
             self.dataset = dict.fromkeys(self.hf_subsets, dict.fromkeys(self.eval_splits))

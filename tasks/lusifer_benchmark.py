@@ -17,11 +17,8 @@ from typing import TYPE_CHECKING
 
 from xalign_models.errors import ResultsError
 from xalign_models.evaluation.board import Board, Cell, Row
-from xalign_models.evaluation.leaderboard import choose_models
 
 if TYPE_CHECKING:
-    from mteb.benchmarks.benchmark import Benchmark
-
     from xalign_models.evaluation.results import Results, TaskScores
 
 PUBLISHED = ("E5-Mistral", "LUSIFER")
@@ -73,22 +70,6 @@ def data_sets() -> dict[str, tuple[DataSet, ...]]:
     return {name: tuple(members) for name, members in found.items()}
 
 
-def benchmarks() -> dict[str, Benchmark]:
-    """The benchmark objects, as mteb has them, by name."""
-    import mteb
-    from mteb.benchmarks.benchmark import Benchmark
-
-    return {
-        name: Benchmark(
-            name=name,
-            tasks=[mteb.get_task(one.task, hf_subsets=list(one.subsets), eval_splits=[one.split]) for one in members],
-            description=f"{len(members)} data sets of the LUSIFER paper.",
-            reference="https://github.com/hieum98/lusifer",
-        )
-        for name, members in data_sets().items()
-    }
-
-
 def board(results: Results, benchmark: str, models: Collection[str] | None = None) -> Board:
     """A benchmark's data sets x models, with the published scores beside.
 
@@ -102,6 +83,8 @@ def board(results: Results, benchmark: str, models: Collection[str] | None = Non
     Raises:
         ResultsError: There is no such benchmark, or no result of it.
     """
+    from xalign_models.evaluation.leaderboard import choose_models  # slow to import, for the lists
+
     if benchmark not in data_sets():
         raise ResultsError(f"Unknown benchmark {benchmark!r}; there are {', '.join(data_sets())}.")
     members = data_sets()[benchmark]

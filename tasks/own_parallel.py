@@ -5,38 +5,40 @@ from __future__ import annotations
 import os
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tasks.precision import PrecisionTask, pair_subsets, precision_metadata
 from xalign_models.corpora import Corpus, load, own
-from xalign_models.corpora.own_text import split_part
+from xalign_models.corpora.own_text import TASK, VARIABLE, own_paths, own_task, split_part
 from xalign_models.errors import DataError
 from xalign_models.specs import ModelSpec
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol
 
-VARIABLE, ALLOW = "XALIGN_OWN", "XALIGN_SCORE_FITTED"
+ALLOW = "XALIGN_SCORE_FITTED"
 
 
 class OwnParallel(PrecisionTask):
-    """P@k between the languages of ``path`` (by default ``$XALIGN_OWN``, which ``--data own=DIR`` sets).
+    """P@k between the languages of ``path``, by default the text that ``--data`` or ``$XALIGN_OWN`` calls ``own``.
+
+    Its subsets are those of the text: known with a ``path``, else when :meth:`identify` or ``load_data`` has read it.
 
     A model that was fitted on rows of it is refused, unless ``$XALIGN_SCORE_FITTED`` is set: fit on ``own:fit:DIR`` and
     score ``--data own=test:DIR``, which are its halves.
 
     Args:
         seed: mteb's.
-        path: A directory with ``deu.txt``, ``eng.txt``, ... or a ``.tsv``, ``.jsonl`` or ``.parquet`` table; with
-            ``fit:`` or ``test:`` before it, half of it.
+        path: A directory with ``deu.txt``, ``eng.txt``, ... or a ``.tsv``, ``.csv``, ``.jsonl`` or ``.parquet`` table;
+            with ``fit:`` or ``test:`` before it, half of it.
         **kwargs: mteb's.
     """
 
     corpus_name = "own"
-    _path: Path | None
     narrows = False
+    text_name: ClassVar[str] = "own"
     metadata = precision_metadata(
-        "OwnParallel",
+        TASK,
         ("deu-Latn", "eng-Latn"),
         "P@1, P@5 and P@10 of finding a sentence's translation in parallel text of your own.",
         dataset={"path": "local/own", "revision": "local"},
@@ -44,10 +46,11 @@ class OwnParallel(PrecisionTask):
     )
 
     def __init__(self, seed: int = 42, path: Path | None = None, **kwargs: Any) -> None:
-        """Make the task for the languages found at ``path``."""
-        value = path or os.environ.get(VARIABLE)
-        self._part, self._path = ("", None) if not value else split_part(str(value))
+        """Make the task."""
+        self._place = split_part(str(path)) if path else None
         super().__init__(seed, **kwargs)
+        if path:
+            self.identify()
 
     def local_corpus(self) -> Corpus:
         """The user's text.
@@ -55,9 +58,14 @@ class OwnParallel(PrecisionTask):
         Raises:
             DataError: No path was given, or what is there is no parallel text.
         """
-        if self._path is None:
-            raise DataError(f"OwnParallel needs your text: --data own=DIR on the command line, or {VARIABLE}=DIR.")
-        self._corpus = own(self._path, self._part)
+        place = self._place or own_paths().get(self.text_name)
+        if place is None:
+            name = self.text_name
+            raise DataError(
+                f"{self.metadata.name} needs your text: --data {name}=DIR on the command line, or {VARIABLE}=DIR."
+            )
+        part, path = place
+        self._corpus = own(path, part, name=self.text_name)
         self.metadata = self.metadata.model_copy(update={"eval_langs": pair_subsets(self._corpus.languages)})
         self.hf_subsets = list(self.metadata.eval_langs)
         return self._corpus
@@ -101,3 +109,14 @@ def fitted_rows(model: Any, corpus: Corpus) -> int:
         known = set(islice(sides[0], alignment.limit))
         fitted += sum(row in known for row in sides[1])
     return fitted
+
+
+def __getattr__(name: str) -> type[OwnParallel]:
+    """The task on a text of another name: ``OwnParallel_news``."""
+    kind, _, text = name.partition("_")
+    if kind != TASK or not text:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    metadata = OwnParallel.metadata.model_copy(
+        update={"name": own_task(text), "dataset": {"path": f"local/{text}", "revision": "local"}}
+    )
+    return type(name, (OwnParallel,), {"text_name": text, "metadata": metadata, "__module__": __name__})

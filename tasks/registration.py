@@ -1,48 +1,94 @@
-"""Our tasks, benchmarks and models, made known to mteb by name."""
+"""What this package registers: tasks, benchmarks and analyses, each by its place, so that lists import none of them.
+
+What lists show of a task stands here and in the task's own metadata; a test compares the two.
+"""
 
 from __future__ import annotations
 
-import sys
-from functools import cache
-from typing import Any
+from collections.abc import Iterable
+from contextlib import suppress
 
-from tasks.flores import FloresPrecision
-from tasks.gettext import GettextPrecision
-from tasks.isomorphism import IsomorphismStudy, IsomorphismStudyRaw
-from tasks.language_identity import LanguageIdentity
-from tasks.lareqa import MLQAR, XQuADR
-from tasks.lusifer_benchmark import benchmarks as lusifer_benchmarks
-from tasks.ntrex import NTREXPrecision
-from tasks.orthogonality import Orthogonality
-from tasks.own_parallel import OwnParallel
-from tasks.product_search import LazRetrieval, ProductSearchStandIn
-from tasks.sts17 import STS17CrossLingual
-from tasks.tatoeba36 import Tatoeba36
-from tasks.with_languages import REPLACED
-from tasks.zero_shot import AmazonReviewsZeroShot, AmazonStarsZeroShot, SIB200ZeroShot, TweetSentimentZeroShot
+from tasks.lusifer_benchmark import data_sets
+from xalign_models.corpora.own_text import own_paths, own_task
+from xalign_models.errors import DataError
+from xalign_models.plugins import TASKS, Part, register
 
-TASKS: tuple[type[Any], ...] = (
-    FloresPrecision,
-    NTREXPrecision,
-    Tatoeba36,
-    STS17CrossLingual,
-    LanguageIdentity,
-    Orthogonality,
-    IsomorphismStudy,
-    IsomorphismStudyRaw,
-    XQuADR,
-    MLQAR,
-    SIB200ZeroShot,
-    TweetSentimentZeroShot,
-    AmazonReviewsZeroShot,
-    AmazonStarsZeroShot,
-    LazRetrieval,
-    ProductSearchStandIn,
-    GettextPrecision,
-    OwnParallel,
-)
-BENCHMARKS: dict[str, tuple[str, ...]] = {
-    "XAlign(parallel)": (
+_OWN = "P@1, P@5 and P@10 of finding a sentence's translation in parallel text of your own."
+
+for _place, _name, _score, _languages, _subsets, _description in (
+    ("flores:FloresPrecision", "FloresPrecision", "precision_at_1", 196, 41412,
+     "P@1, P@5 and P@10 of finding a sentence's translation among the 1,012 of FLORES-200's devtest."),
+    ("ntrex:NTREXPrecision", "NTREXPrecision", "precision_at_1", 120, 14762,
+     "P@1, P@5 and P@10 of finding a sentence's translation among the 1,997 of NTREX-128."),
+    ("tatoeba36:Tatoeba36", "Tatoeba36", "precision_at_1", 37, 72,
+     "Finding a sentence's translation among the up to 1,000 of LASER's Tatoeba test, 36 languages."),
+    ("sts17:STS17CrossLingual", "STS17CrossLingual", "cosine_spearman", 4, 6,
+     "Semantic similarity of sentence pairs within and across Arabic, English, Spanish and Turkish."),
+    ("language_identity:LanguageIdentity", "LanguageIdentity", "one_minus_nmi", 37, 2,
+     "How little k-means clusters of a multilingual pool tell about its languages (1 - NMI)."),
+    ("orthogonality:Orthogonality", "Orthogonality", "rotation", 43, 42,
+     "How far English and each language are a rotation of each other, and what a linear map gains."),
+    ("isomorphism:IsomorphismStudy", "IsomorphismStudy", "after_precision_at_5", 111, 12432,
+     "P@1, P@5 and P@10 on FLORES-200 before and after a rotation fitted on NTREX-128, for every ordered pair."),
+    ("isomorphism:IsomorphismStudyRaw", "IsomorphismStudyRaw", "after_precision_at_5", 111, 12432,
+     "IsomorphismStudy, fitted on rows of their own lengths."),
+    ("lareqa:XQuADR", "XQuAD-R", "map", 11, 11,
+     "Questions in eleven languages; their answers in all of them are in one pool of 13,014 sentences."),
+    ("lareqa:MLQAR", "MLQA-R", "map", 7, 7,
+     "Questions in seven languages; their two to four answers are in one pool of 20,534 sentences."),
+    ("zero_shot:SIB200ZeroShot", "SIB200ZeroShot", "accuracy", 196, 204,
+     "Topics of FLORES-200's sentences, by a classifier that is trained on the English ones alone."),
+    ("zero_shot:TweetSentimentZeroShot", "TweetSentimentZeroShot", "accuracy", 8, 8,
+     "Sentiment of tweets in eight languages, by a classifier that is trained on the English ones alone."),
+    ("zero_shot:AmazonReviewsZeroShot", "AmazonReviewsZeroShot", "accuracy", 4, 4,
+     "Good or bad reviews in four languages, by a classifier that is trained on the English ones alone."),
+    ("zero_shot:AmazonStarsZeroShot", "AmazonStarsZeroShot", "accuracy", 6, 6,
+     "Stars of reviews in six languages, by a classifier that is trained on English ones alone."),
+    ("product_search:LazRetrieval", "LazRetrieval", "ndcg_at_10", 7, 7,
+     "De-identified shopping queries of seven locales and the product titles they led to."),
+    ("product_search:ProductSearchStandIn", "ProductSearchStandIn", "ndcg_at_10", 8, 7,
+     "CLDR names and keywords in seven languages as queries for English names of product-like things."),
+    ("gettext:GettextPrecision", "GettextPrecision", "precision_at_1", 12, 132,
+     "P@1, P@5 and P@10 of finding the translation of an interface string of Django; half of the strings."),
+    ("own_parallel:OwnParallel", "OwnParallel", "precision_at_1", 2, 2, _OWN),
+):  # fmt: skip
+    register.task(
+        f"tasks.{_place}", _name, score=_score, languages=_languages, subsets=_subsets, description=_description
+    )
+
+
+def _own_tasks() -> None:
+    """Register a task for each text of the user's own that has another name than ``own``."""
+    names: Iterable[str] = ()
+    with suppress(DataError):  # a run that asks for them says what is wrong
+        names = own_paths()
+    for name in names:
+        if own_task(name) not in TASKS.known():
+            place = f"tasks.own_parallel:OwnParallel_{name}"
+            facts = {"score": "precision_at_1", "languages": 2, "subsets": 2, "description": _OWN}
+            register.task(place, own_task(name), **facts)
+
+
+TASKS.before_look(_own_tasks)
+
+for _name, _score, _languages, _subsets in (
+    ("MLQARetrieval", "ndcg_at_10", 7, 49),
+    ("BelebeleRetrieval", "ndcg_at_10", 115, 376),
+    ("STS22", "cosine_spearman", 10, 18),
+    ("STS22.v2", "cosine_spearman", 10, 18),
+):
+    register.task(
+        f"tasks.with_languages:{_name.replace('.', '')}",
+        _name,
+        score=_score,
+        languages=_languages,
+        subsets=_subsets,
+        description=f"mteb's {_name}, with the language of each side.",
+    )
+
+register.benchmark(
+    "XAlign(parallel)",
+    (
         "FloresPrecision",
         "NTREXPrecision",
         "Tatoeba36",
@@ -54,35 +100,36 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
         "SIB200ZeroShot",
         "TweetSentimentZeroShot",
     ),
-    "XAlign(LiRA)": ("MLQARetrieval", "BelebeleRetrieval", "STS22", "LazRetrieval"),
-    "XAlign(embedded)": ("GettextPrecision",),
-}
-"""Names of benchmarks, as mteb knows them, and of their tasks."""
+)
+register.benchmark("XAlign(LiRA)", ("MLQARetrieval", "BelebeleRetrieval", "STS22", "LazRetrieval"))
+register.benchmark("XAlign(embedded)", ("GettextPrecision",))
+for _name, _members in data_sets().items():
+    register.benchmark(
+        _name,
+        [Part(one.task, one.subsets, (one.split,)) for one in _members],
+        f"{len(_members)} data sets of the LUSIFER paper",
+        "tasks.lusifer_benchmark:board",
+    )
 
-
-@cache
-def register_with_mteb() -> None:
-    """Make our tasks, benchmarks and models known to mteb's own functions by name; once in a process."""
-    import mteb
-    import mteb.benchmarks.benchmarks as known
-    from mteb.benchmarks.benchmark import Benchmark
-
-    from xalign_models.models.mteb import register_models
-
-    get_tasks: Any = sys.modules["mteb.get_tasks"]
-    for task in TASKS:
-        if task.metadata.name not in get_tasks._TASKS_REGISTRY:
-            get_tasks._TASKS_REGISTRY[task.metadata.name] = task
-            get_tasks.TASK_LIST = (*get_tasks.TASK_LIST, task)
-    get_tasks._SIMILAR_TASKS.update(get_tasks._create_similar_tasks(get_tasks.TASK_LIST))  # for zero-shot marks
-    get_tasks._TASKS_REGISTRY.update({task.metadata.name: task for task in REPLACED})
-    for name, members in BENCHMARKS.items():
-        attribute = name.upper().replace("(", "_").replace(")", "")
-        benchmark = Benchmark(name=name, tasks=mteb.get_tasks(tasks=list(members)), description=f"Tasks of {name}.")
-        setattr(known, attribute, benchmark)
-    for name, benchmark in lusifer_benchmarks().items():
-        setattr(known, name, benchmark)
-    get_benchmark: Any = sys.modules["mteb.benchmarks.get_benchmark"]
-    get_benchmark._build_registry.cache_clear()
-    get_benchmark._build_aliases_registry.cache_clear()
-    register_models()
+for _name, _description, _place in (
+    ("isomorphism", "P@k of every pair before and after a rotation, by `xalign run`.", "isomorphism:analyse"),
+    ("one-target", "LAReQA's limit-to-one-target heat maps of XQuAD-R, by `xalign run`.", "one_target:analyse"),
+    (
+        "linear-mapping",
+        "What linear maps from and to English gain, and their orthogonality.",
+        "linear_mapping:analyse",
+    ),
+    ("lsar-families", "What LSAR removes, by language family: histograms.", "lsar_families:analyse"),
+    ("lsar-syntax", "Whether what LSAR removes is syntax: correlation with URIEL.", "lsar_syntax:analyse"),
+    ("lsar-ranks", "Tatoeba accuracy by the number of directions that LSAR or LIR removes.", "lsar_ranks:analyse"),
+    ("lsar-layers", "Tatoeba accuracy by layer, before and after each alignment.", "lsar_layers:analyse"),
+    ("rkhs", "Norms of mean input embeddings: the surrogate of the constant C of LiRA's bound.", "rkhs:analyse"),
+    ("lipschitz", "How far an embedding moves when its text is edited a little.", "lipschitz:analyse"),
+    ("deviation", "LiRA's similarity, loss, errors and bounds over the epochs of stage 1.", "deviation:analyse"),
+    ("selection", "Whether LiRA's actor picks a reference among corruptions of it.", "selection:analyse"),
+    ("mgsm", "Accuracy of models that write on MGSM.", "reasoning:analyse_mgsm"),
+    ("x-csqa", "Accuracy of models that write on X-CSQA.", "reasoning:analyse_xcsqa"),
+    ("atlas", "How even the languages of published models are, by mteb's public results.", "atlas:analyse"),
+    ("scatter", "A multilingual pool in the plane (PCA, t-SNE), before and after.", "scatter:analyse"),
+):
+    register.analysis(_name, _description, f"tasks.analyses.{_place}")

@@ -75,5 +75,3 @@ MLQARetrieval = _known("MLQARetrieval", _Searched)
 BelebeleRetrieval = _known("BelebeleRetrieval", _Searched)
 STS22 = _known("STS22", _Compared)
 STS22v2 = _known("STS22.v2", _Compared)
-REPLACED: tuple[type[Any], ...] = (MLQARetrieval, BelebeleRetrieval, STS22, STS22v2)
-"""They take the places of mteb's tasks of their names."""

@@ -43,7 +43,7 @@ def test_all_but_those_of_tasks_need_neither_mteb_nor_datasets(tmp_path: Path) -
     collected = run(*options, "--collect-only", "benchmarks", path=tmp_path)
     modules = {path.name for path in ROOT.glob("benchmarks/test_*.py")}
     without = {name for name in modules if f"benchmarks/{name}" not in collected}
-    assert without == {"test_harness.py", "test_product_search.py"}  # they measure tasks, which are mteb's
+    assert without == {"test_harness.py"}  # they measure tasks, which are mteb's
     findings = tmp_path / "findings.json"
     run(
         *options, f"--benchmark-json={findings}", "benchmarks/test_encode.py::test_repeated_texts[cpu]",

@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from xalign_models.models.building import load
     from xalign_models.models.names import list_models
     from xalign_models.models.saving import save
+    from xalign_models.plugins import register
 
 __version__ = "0.1.0"
 _PLACES = {
     "alignments": ("AffineMap", "Centered", "LIR", "LSAR", "Procrustes"),
     "evaluation.frame": ("evaluate",),
+    "plugins": ("register",),
     "models": ("as_mteb", "fit", "list_models", "load", "save"),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
@@ -33,6 +35,7 @@ __all__ = [
     "fit",
     "list_models",
     "load",
+    "register",
     "save",
 ]
 

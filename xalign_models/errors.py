@@ -47,3 +47,7 @@ class ResultsError(XAlignError):
 
 class FileError(XAlignError):
     """A file that xalign keeps or reads is missing, damaged, or larger than its kind can be."""
+
+
+class PluginError(XAlignError):
+    """A plug-in cannot be loaded, or what it registers cannot be."""

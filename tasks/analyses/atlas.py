@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tasks.analyses.base import Findings, Request
+from xalign_models.analysis import Findings, Request
 from xalign_models.atlas import Atlas, Column, load_atlas
 from xalign_models.atlas.statistics import (
     MULTILINGUAL,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.ticker import FuncFormatter
 
-from tasks.analyses import figures
+from xalign_models import figures
 from xalign_models.atlas import KINDS, Atlas
 from xalign_models.atlas.statistics import (
     ENGLISH,

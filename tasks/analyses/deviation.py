@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from tasks.analyses import figures
-from tasks.analyses.base import Findings, Request, labelled
+from tasks.analyses.base import labelled
 from tasks.analyses.rkhs import sentence_norms
 from tasks.analyses.sentences import load_sentences
+from xalign_models import figures
+from xalign_models.analysis import Findings, Request
 from xalign_models.errors import ModelError
 from xalign_models.published import published_table
 from xalign_models.training.lira.theory import bound_printed, bound_safe

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tasks.analyses import figures
-from tasks.analyses.base import Findings, Request
 from tasks.isomorphism import STAGES
+from xalign_models import figures
+from xalign_models.analysis import Findings, Request
 from xalign_models.errors import LanguageError, ResultsError
 from xalign_models.evaluation.results import TaskScores, read_results
 from xalign_models.languages import canonical, display_name, to_flores, to_iso639_1

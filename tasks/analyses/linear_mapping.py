@@ -16,11 +16,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from tasks.analyses import mapping_figures
-from tasks.analyses.base import Findings, Request
 from tasks.analyses.mapping_texts import Text, open_texts
 from tasks.orthogonality import RIDGE, map_gains, unit
 from xalign_models.alignments import dilation, orthogonality
 from xalign_models.alignments.solvers import affine_distance, affine_lsq
+from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.device import pick_device
 from xalign_models.errors import DataError

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tasks.analyses import figures
-from tasks.analyses.base import Findings, Request, labelled
+from tasks.analyses.base import labelled
 from tasks.analyses.rkhs import statistics
 from tasks.analyses.sentences import Sentences, load_sentences
+from xalign_models import figures
+from xalign_models.analysis import Findings, Request
 from xalign_models.training.lira.edits import levenshtein, perturb
 
 if TYPE_CHECKING:

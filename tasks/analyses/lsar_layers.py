@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tasks.analyses import figures, spaces
-from tasks.analyses.base import Findings, Request, labelled
+from tasks.analyses import spaces
+from tasks.analyses.base import labelled
 from tasks.analyses.layers import at_every_layer, fill
 from tasks.analyses.spaces import Tatoeba
-from xalign_models import corpora
+from xalign_models import corpora, figures
+from xalign_models.analysis import Findings, Request
 from xalign_models.backbones import loading
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import LanguageError

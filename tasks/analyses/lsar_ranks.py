@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tasks.analyses import figures, spaces
-from tasks.analyses.base import Findings, Request, labelled
+from tasks.analyses import spaces
+from tasks.analyses.base import labelled
 from tasks.analyses.spaces import Space, Tatoeba, Vectors
+from xalign_models import figures
 from xalign_models.alignments import LIR
+from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import LanguageError
 from xalign_models.languages import display_name

@@ -10,8 +10,10 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import pearsonr, spearmanr
 
-from tasks.analyses import figures, spaces
-from tasks.analyses.base import Findings, Request, labelled
+from tasks.analyses import spaces
+from tasks.analyses.base import labelled
+from xalign_models import figures
+from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
 from xalign_models.languages import display_name

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from tasks.analyses import figures
+from xalign_models import figures
 from xalign_models.languages import display_name
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tasks.analyses import figures
-from tasks.analyses.base import Findings, Request
+from xalign_models import figures
+from xalign_models.analysis import Findings, Request
 from xalign_models.errors import ResultsError
 from xalign_models.evaluation.leaderboard import choose_models
 from xalign_models.evaluation.results import TaskScores, read_results

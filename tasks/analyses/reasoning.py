@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 from tqdm.auto import tqdm
 
-from tasks.analyses import figures
-from tasks.analyses.base import Findings, Request
 from tasks.reasoning import mgsm, xcsqa
 from tasks.reasoning.solvers import Solver
+from xalign_models import figures
+from xalign_models.analysis import Findings, Request
 from xalign_models.errors import LanguageError
 from xalign_models.languages import display_name
 from xalign_models.published import published_table

@@ -10,9 +10,10 @@ import numpy.typing as npt
 import pandas as pd
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from tasks.analyses import figures
-from tasks.analyses.base import Findings, Request, labelled
+from tasks.analyses.base import labelled
 from tasks.analyses.sentences import PUBLISHED, load_sentences
+from xalign_models import figures
+from xalign_models.analysis import Findings, Request
 from xalign_models.backbones import loading
 from xalign_models.errors import ModelError
 from xalign_models.models.names import find_spec

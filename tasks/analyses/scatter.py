@@ -12,9 +12,8 @@ from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 from sklearn.metrics import silhouette_score
 
-from tasks.analyses import figures
-from tasks.analyses.base import Findings, Request
-from xalign_models import corpora
+from xalign_models import corpora, figures
+from xalign_models.analysis import Findings, Request
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import canonical, display_name, is_canonical
 from xalign_models.models.catalogue import ALIGNMENTS

@@ -12,9 +12,9 @@ import pandas as pd
 import torch
 from scipy.stats import spearmanr
 
-from tasks.analyses import figures
-from tasks.analyses.base import Findings, Request, labelled
-from xalign_models import corpora
+from tasks.analyses.base import labelled
+from xalign_models import corpora, figures
+from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
 from xalign_models.languages import display_name

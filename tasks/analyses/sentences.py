@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tasks.analyses.base import Request
 from tasks.sts17 import STS17CrossLingual
+from xalign_models.analysis import Request
 from xalign_models.corpora import Corpus
 from xalign_models.errors import DataError
 

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tasks.analyses.base import Request
 from tasks.tatoeba36 import LANGUAGES
 from xalign_models import corpora
 from xalign_models.alignments import LSAR
+from xalign_models.analysis import Request
 from xalign_models.backbones import loading
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.corpora import ENGLISH, Corpus

@@ -1,10 +1,8 @@
-"""Product search in seven locales: reading the files, and the mteb tasks on them."""
+"""Product search in seven locales: the layout of the files, and the mteb tasks on them."""
 
 from __future__ import annotations
 
-from tasks.product_search.fields import LOCALES
-from tasks.product_search.loader import Locale, fingerprint, load
-from tasks.product_search.rows import rows
+from tasks.product_search.layout import LOCALES, Locale, fingerprint, load
 from tasks.product_search.task import LazRetrieval, ProductSearch, ProductSearchStandIn
 
 __all__ = [
@@ -15,5 +13,4 @@ __all__ = [
     "ProductSearchStandIn",
     "fingerprint",
     "load",
-    "rows",
 ]

@@ -13,8 +13,7 @@ from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
 from mteb.abstasks.task_metadata import TaskMetadata
 
 from tasks.base import StampedTask, save_items
-from tasks.product_search.fields import LOCALES
-from tasks.product_search.loader import Locale, fingerprint, load
+from tasks.product_search.layout import LOCALES, Locale, fingerprint, load
 from xalign_models.errors import DataError
 from xalign_models.languages import from_lazada
 from xalign_models.paths import data_dir
@@ -25,30 +24,27 @@ logger = logging.getLogger(__name__)
 class ProductSearch(StampedTask, AbsTaskRetrieval):
     """A retrieval task on a local product-search set, one subset for each locale.
 
-    The set lies in ``$XALIGN_DATA/<folder>``, in any layout of :mod:`tasks.product_search.loader`. Queries and corpus
+    The set lies in ``$XALIGN_DATA/<folder>``, in the layout of :mod:`tasks.product_search.layout`. Queries and corpus
     have a column ``lang``, the canonical code of each row's language, which mteb hands to the encoder with every batch.
-    The data set's revision in the metadata, and so in every result, is a fingerprint of the files: taken when the task
-    is made, if the data are there, and again when they are loaded.
+    The data set's revision in the metadata, and so in every result, is a fingerprint of the files.
 
     Attributes:
         folder: The set's folder below ``$XALIGN_DATA``.
         publisher: Who has the data, for the message when they are missing.
         item_language: Canonical code of the titles that name no language of their own; None for the locale's.
-        hash_split: Whether a set that publishes no split is split by the queries' hash; else all of it is ``test``.
     """
 
     folder: ClassVar[str]
     publisher: ClassVar[str]
     item_language: ClassVar[str | None] = None
-    hash_split: ClassVar[bool] = False
 
-    def __init__(self, seed: int = 42, **kwargs: Any) -> None:
-        """Make the task; needs no data."""
-        super().__init__(seed, **kwargs)
-        try:
-            self.stamp(fingerprint(self.root()))
-        except DataError as error:  # the task can be listed without its data; load_data says what is missing
-            logger.debug("%s", error)
+    def fingerprint(self) -> str:
+        """Sha256 (hex) over the set's files.
+
+        Raises:
+            DataError: They are not there.
+        """
+        return fingerprint(self.root())
 
     @classmethod
     def root(cls) -> Path:
@@ -61,8 +57,8 @@ class ProductSearch(StampedTask, AbsTaskRetrieval):
         if base is None or not (base / cls.folder).is_dir():
             reason = "XALIGN_DATA is not set" if base is None else f"XALIGN_DATA={base} has no folder {cls.folder}"
             raise DataError(
-                f"{cls.metadata.name}: {reason}; put the files query, item and pairs_info (.json or .jsonl) into "
-                f"$XALIGN_DATA/{cls.folder}. Publisher: {cls.publisher}."
+                f"{cls.metadata.name}: {reason}; put a folder for each locale with queries.jsonl, corpus.jsonl and "
+                f"qrels/test.jsonl into $XALIGN_DATA/{cls.folder}. Publisher: {cls.publisher}."
             )
         return base / cls.folder
 
@@ -75,10 +71,10 @@ class ProductSearch(StampedTask, AbsTaskRetrieval):
         if self.data_loaded:
             return
         root = self.root()
-        self.stamp(fingerprint(root))
+        self.stamp(self.fingerprint())
         self.dataset = {name: {} for name in self.hf_subsets}
         for split in self.eval_splits:
-            for name, locale in load(root, split, locales=self.hf_subsets, hash_split=self.hash_split).items():
+            for name, locale in load(root, split, self.hf_subsets).items():
                 self.dataset[name][split] = self._split_data(name, locale)
         self.data_loaded = True
 
@@ -119,13 +115,12 @@ class LazRetrieval(ProductSearch):
     """LazRetrieval of the LiRA paper: e-commerce queries and product titles, 4:1 train and test.
 
     The paper does not say in which language the titles are; they are taken to be in the locale's, which a ``lang``
-    field of an item, or ``item_language`` in a subclass, overrides. Nor does it show the published split's form: if the
-    files have none, queries are split by hash.
+    field of an item, or ``item_language`` in a subclass, overrides. Nor does it show the form of the files: who has
+    them writes them in the layout.
     """
 
     folder = "lazretrieval"
     publisher = "the LiRA paper's authors; no public download was found"
-    hash_split = True
     metadata = TaskMetadata(
         name="LazRetrieval",
         dataset={"path": "local/lazretrieval", "revision": "local"},

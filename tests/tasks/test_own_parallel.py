@@ -18,7 +18,10 @@ def test_the_languages_are_those_of_the_files(workdir, planted, monkeypatch):
     assert len(task.hf_subsets) == 6
     assert task.metadata.eval_langs["deu_Latn-tur_Latn"] == ["deu-Latn", "tur-Latn"]
     monkeypatch.setenv("XALIGN_OWN", str(folder))
-    assert OwnParallel().metadata == task.metadata
+    named = OwnParallel()
+    assert named.metadata == OwnParallel.metadata  # making a task opens no text
+    named.identify()
+    assert named.metadata == task.metadata
     assert OwnParallel.metadata.eval_langs.keys() == {"deu_Latn-eng_Latn", "eng_Latn-deu_Latn"}
 
 

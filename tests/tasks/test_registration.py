@@ -1,38 +1,44 @@
-"""Our tasks, benchmarks and models by name, through mteb's own functions."""
+"""Our tasks, benchmarks and analyses by name: lists that import none of them, and mteb's own functions."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
 
 import mteb
 import pytest
 
-from tasks import BENCHMARKS, TASKS, register_with_mteb
+from tasks import register_with_mteb
+from xalign_models.plugins import BENCHMARKS, TASKS, task_facts
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module")
 def registered():
     register_with_mteb()
 
 
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.metadata.name)
-def test_each_task_is_found_and_well_described(task):
-    name = task.metadata.name
-    assert type(mteb.get_task(name)) is task
-    assert [one.metadata.name for one in mteb.get_tasks(tasks=[name])] == [name]
-    assert task.metadata.hf_subsets
-    assert task.metadata.dataset["revision"]
+@pytest.mark.parametrize("name", TASKS)
+def test_what_lists_show_of_a_task_is_what_its_class_says(name):
+    listed, true = dict(TASKS.facts(name)), task_facts(TASKS[name])
+    if TASKS[name].__module__ == "tasks.with_languages":  # mteb describes them
+        assert listed.pop("description") == f"mteb's {name}, with the language of each side."
+        del true["description"]
+    assert listed == true
+    assert TASKS[name].metadata.name == name
 
 
-def test_a_model_trained_on_a_tasks_source_has_seen_the_task():
+def test_a_model_trained_on_a_tasks_source_has_seen_the_task(registered):
+    classes = [cls for _, cls in TASKS.items() if cls.__module__ != "tasks.with_languages"]
     e5 = mteb.get_model_meta("intfloat/multilingual-e5-small")
     assert e5.is_zero_shot_on([mteb.get_task("XQuAD-R")]) is False
     assert e5.is_zero_shot_on([mteb.get_task("MLQA-R")]) is True
-    sources = {name: [t.metadata.name for t in TASKS if name in (t.metadata.adapted_from or ())] for name in (
+    sources = {name: [t.metadata.name for t in classes if name in (t.metadata.adapted_from or ())] for name in (
         "FloresBitextMining", "Tatoeba", "XQuADRetrieval", "MLQARetrieval")}  # fmt: skip
     assert list(sources.values()) == [
         ["FloresPrecision", "IsomorphismStudy", "IsomorphismStudyRaw"],
         ["Tatoeba36", "LanguageIdentity", "Orthogonality"], ["XQuAD-R"], ["MLQA-R"],
     ]  # fmt: skip
-    without = {t.metadata.name for t in TASKS if not t.metadata.adapted_from}
+    without = {t.metadata.name for t in classes if not t.metadata.adapted_from}
     assert without == {
         "LazRetrieval",
         "ProductSearchStandIn",
@@ -42,14 +48,54 @@ def test_a_model_trained_on_a_tasks_source_has_seen_the_task():
     }
 
 
-def test_benchmarks_are_found():
-    for name, members in BENCHMARKS.items():
-        assert [task.metadata.name for task in mteb.get_benchmark(name).tasks] == list(members)
+@pytest.mark.parametrize("name", TASKS)
+def test_mteb_finds_each_task(registered, name):
+    assert type(mteb.get_task(name)) is TASKS[name]
+    assert [task.metadata.name for task in mteb.get_tasks(tasks=[name])] == [name]
+    assert mteb.get_task(name).metadata.dataset["revision"]
 
 
-def test_mtebs_own_are_still_there_and_registering_again_changes_nothing():
+def test_mteb_finds_each_benchmark(registered):
+    for name in BENCHMARKS:
+        assert [task.metadata.name for task in mteb.get_benchmark(name).tasks] == [
+            part.task for part in BENCHMARKS[name].parts
+        ]
+
+
+def test_mtebs_own_are_still_there_and_registering_again_changes_nothing(registered):
     before = len(mteb.get_tasks())
-    register_with_mteb.__wrapped__()
+    register_with_mteb()
     assert len(mteb.get_tasks()) == before
     assert mteb.get_task("STS17").metadata.name == "STS17"
     assert mteb.get_benchmark("MTEB(eng, v2)").tasks
+
+
+WATCH = """
+import os, sys
+root = os.path.realpath(os.environ["XALIGN_DATA"])
+seen = []
+def watch(event, arguments):
+    if event in {"open", "os.listdir", "os.scandir"} and isinstance(arguments[0], str):
+        if os.path.realpath(arguments[0]).startswith((root, os.path.realpath(os.environ["XALIGN_OWN"]))):
+            seen.append(arguments[0])
+    if event in {"socket.connect", "socket.getaddrinfo"}:
+        seen.append(event)
+sys.addaudithook(watch)
+"""
+
+
+def test_registering_opens_no_text_and_no_socket(tmp_path, write_text, monkeypatch):
+    monkeypatch.setenv("XALIGN_OWN", str(write_text(tmp_path / "own", 3)))
+    monkeypatch.setenv("XALIGN_DATA", str(tmp_path / "data"))
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    text = tmp_path / "data" / "flores200_dataset" / "devtest"
+    text.mkdir(parents=True)
+    for code in ("deu_Latn", "eng_Latn"):
+        (text / f"{code}.devtest").write_text("a\nb\n")
+    look = "import mteb, tasks\ntasks.register_with_mteb()\nmteb.get_tasks(tasks=['FloresPrecision', 'OwnParallel'])"
+    seen = subprocess.run(
+        [sys.executable, "-c", f"{WATCH}{look}\nprint(seen)"], capture_output=True, text=True, check=True
+    )
+    assert seen.stdout.strip().splitlines()[-1] == "[]"
+    control = f"{WATCH}open(root + '/flores200_dataset/devtest/deu_Latn.devtest').close()\nprint(len(seen))"
+    assert subprocess.run([sys.executable, "-c", control], capture_output=True, text=True, check=True).stdout == "1\n"

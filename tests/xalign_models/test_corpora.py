@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks import TASKS
 from xalign_models import assets
-from xalign_models.corpora import CORPORA, ENGLISH, GETTEXT_LANGUAGES, Corpus, load, own, read_lines
+from xalign_models.corpora import ENGLISH, GETTEXT_LANGUAGES, Corpus, load, own, read_lines
 from xalign_models.corpora.publishers import PUBLISHERS
 from xalign_models.errors import DataError, LanguageError
+from xalign_models.plugins import TASKS
 
 TEXT = {"deu-Latn": ["eins", "zwei, drei", '"vier"'], ENGLISH: ["one", "two, three", '"four"']}
 DATA = os.environ.get("XALIGN_DATA")
@@ -49,12 +49,19 @@ def parquet(path: Path) -> Path:
     return path.with_suffix(".parquet")
 
 
+def csv(path: Path) -> Path:
+    rows = [("de", "eng"), *zip(*TEXT.values(), strict=True)]
+    text = "".join(",".join('"{}"'.format(cell.replace('"', '""')) for cell in row) + "\n" for row in rows)
+    path.with_suffix(".csv").write_text(text, encoding="utf-8")
+    return path.with_suffix(".csv")
+
+
 def table_in_a_directory(path: Path) -> Path:
     path.mkdir()
     return tsv(path / "table").parent
 
 
-@pytest.mark.parametrize("write", [directory, tsv, jsonl, parquet, table_in_a_directory])
+@pytest.mark.parametrize("write", [directory, tsv, csv, jsonl, parquet, table_in_a_directory])
 def test_every_layout_of_an_own_corpus_gives_the_same_rows(tmp_path: Path, write: Callable[[Path], Path]) -> None:
     path = write(tmp_path / "mine")
     for corpus in (own(path), load("own", path), load(f"own:{path}")):
@@ -99,7 +106,7 @@ def test_a_carriage_return_within_a_line_ends_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.tsv", b"deu\teng\neins\tone\nzwei\n", "line 3: expected 2 tab-separated columns"),
+        ("t.tsv", b"deu\teng\neins\tone\nzwei\n", "line 3: expected 2 columns"),
         ("t.tsv", b"deu\tdeu\neins\tone\n", "column name comes twice"),
         ("t.tsv", b"deu\tde\neins\tone\n", "are the same language"),
         ("t.tsv", b"deu\tklingonese\neins\tone\n", "'klingonese' does not name a language"),
@@ -113,7 +120,8 @@ def test_a_carriage_return_within_a_line_ends_nothing(tmp_path: Path) -> None:
         ("t.jsonl", b"[1]\n", "line 1 is damaged: an object was expected"),
         ("t.jsonl", b"", "has no rows"),
         ("t.parquet", b"not parquet", "is not a readable parquet file"),
-        ("t.csv", b"deu,eng\n", r"is not a \.tsv, \.jsonl or \.parquet table"),
+        ("t.csv", b"deu,eng\neins,one,two\n", "line 2: expected 2 columns"),
+        ("t.xls", b"", r"t.xls is no table; those end in \.tsv, \.csv, \.jsonl, \.parquet"),
     ],
 )
 def test_a_broken_table_is_an_error_that_says_where(tmp_path: Path, name: str, content: bytes, message: str) -> None:
@@ -134,6 +142,30 @@ def test_a_broken_directory_is_an_error_that_says_why(tmp_path: Path) -> None:
         own(tmp_path / "mine")
     with pytest.raises(DataError, match="needs a directory"):
         load("own")
+
+
+@pytest.mark.parametrize("second", ["en.txt", "b.csv"])
+def test_text_in_two_forms_is_refused(tmp_path: Path, second: str) -> None:
+    tsv(tmp_path / "a")
+    (tmp_path / second).write_text("deu,eng\n")
+    with pytest.raises(DataError, match=f"more than one form .*{second}.*name one"):
+        own(tmp_path)
+
+
+def test_own_texts_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = directory(tmp_path / "mine")
+    monkeypatch.setenv("XALIGN_OWN", f"news={path},own={path}")
+    assert load("news").texts("deu-Latn") == load("own").texts("deu-Latn") == TEXT["deu-Latn"]
+    assert load("news").trains == ("OwnParallel-news",)
+    assert load("news").fingerprint() != load("own").fingerprint()
+    for value, why in (
+        ("flores=.", "a corpus of another kind"),
+        ("a-b=.", "not understood"),
+        (".,own=.", "two of this name"),
+    ):
+        monkeypatch.setenv("XALIGN_OWN", value)
+        with pytest.raises(DataError, match=why):
+            load("news")
 
 
 def test_a_language_that_a_corpus_lacks(tmp_path: Path) -> None:
@@ -168,8 +200,8 @@ def test_missing_data_under_a_path_of_the_user_is_not_looked_for_on_the_hub(tmp_
         load("flores", tmp_path / "nowhere")
 
 
-def test_an_unknown_corpus_lists_the_known_ones() -> None:
-    with pytest.raises(DataError, match=f"known ones are {', '.join(CORPORA)}"):
+def test_an_unknown_corpus_is_told_the_nearest_and_where_they_are_listed() -> None:
+    with pytest.raises(DataError, match="Unknown corpus 'flroes'. Did you mean flores.*`xalign corpora` lists them"):
         load("flroes")
 
 
@@ -313,7 +345,9 @@ def test_what_is_fitted_on_the_fit_half_was_not_fitted_on_what_is_scored(gettext
 
 
 @pytest.mark.parametrize(
-    "task", [one for one in TASKS if getattr(one, "corpus_name", None) in PUBLISHERS], ids=lambda one: one.metadata.name
+    "task",
+    [cls for _, cls in TASKS.items() if getattr(cls, "corpus_name", None) in PUBLISHERS],
+    ids=lambda cls: cls.metadata.name,
 )
 def test_a_corpus_names_every_task_that_scores_it(task: Any) -> None:
     assert task.metadata.name in PUBLISHERS[task.corpus_name].trains

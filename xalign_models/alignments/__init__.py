@@ -7,7 +7,7 @@ from xalign_models.alignments.lir import LIR
 from xalign_models.alignments.lsar import LSAR
 from xalign_models.alignments.orthogonality import Dilation, Orthogonality, dilation, orthogonality
 from xalign_models.alignments.procrustes import Procrustes
-from xalign_models.alignments.registry import METHODS, find_method, load, make
+from xalign_models.alignments.registry import METHODS, find_method, load, make, version_of
 from xalign_models.alignments.seedless import Seedless
 from xalign_models.alignments.whitened import Whitened
 
@@ -28,4 +28,5 @@ __all__ = [
     "load",
     "make",
     "orthogonality",
+    "version_of",
 ]

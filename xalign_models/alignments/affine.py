@@ -12,12 +12,14 @@ from xalign_models.alignments.pivot import PivotAlignment
 from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
 from xalign_models.alignments.solvers import affine_distance, affine_lsq
 from xalign_models.errors import AlignmentError
+from xalign_models.plugins import register
 
 Loss = Literal["lsq", "distance"]
 Direction = Literal["to_pivot", "from_pivot"]
 Target = Literal["identity", "zero"]
 
 
+@register.alignment
 @dataclass(eq=False)
 class AffineMap(PivotAlignment):
     """``y = x W_l + b_l``, the paper's ``e~ = A e + b`` (eq. 4) in row vectors: A = W^T."""

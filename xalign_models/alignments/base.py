@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,9 @@ from safetensors.numpy import load_file, save
 from xalign_models.errors import AlignmentError, LanguageError
 from xalign_models.languages import match
 from xalign_models.paths import atomic_file, atomic_write_text
+
+if TYPE_CHECKING:
+    from xalign_models.alignments.module import Aligned
 
 Array = npt.NDArray[np.float64]
 AnyFloats = npt.NDArray[np.floating[Any]]
@@ -60,7 +63,10 @@ class Alignment(ABC):
 
     @abstractmethod
     def factors(self) -> dict[str, Array]:
-        """The maps as stacked "weight", "basis" and "shift"; the first axis follows ``languages_``, or is 1 long."""
+        """The maps as stacked "weight", "basis" and "shift"; the first axis follows ``languages_``, or is 1 long.
+
+        Those of a method that is not affine have names of its own.
+        """
 
     def transform(self, x: npt.ArrayLike, language: str | Sequence[str] | None = None) -> AnyFloats:
         """Map embeddings into the shared space.
@@ -88,10 +94,25 @@ class Alignment(ABC):
         factors = self.factors()
         out = np.empty(rows.shape, rows.dtype)
         for index, where in rows_by_language(language, len(rows), fitted, self.method):
-            out[where] = _apply(
-                rows[where].astype(np.float64), **{name: stack[index] for name, stack in factors.items()}
-            )
+            chosen = {name: stack[index] for name, stack in factors.items()}
+            out[where] = self.apply(rows[where].astype(np.float64), **chosen)
         return out
+
+    @staticmethod
+    def apply(x: Array, weight: Array | None = None, basis: Array | None = None, shift: Array | None = None) -> Array:
+        """Rows (n, d) of one language by its factors; a method that is not affine has factors and a map of its own."""
+        y = x if weight is None else x @ weight
+        if basis is not None:
+            y = y - (y @ basis) @ basis.T
+        return y if shift is None else y + shift
+
+    def module(self) -> Aligned | None:
+        """The torch module that applies the fitted alignment behind an encoder.
+
+        None is for :class:`~xalign_models.alignments.module.Aligned`, which applies any affine map. A method that is
+        not affine gives ``Subclass.of(self)`` of a subclass of it, registered by ``register.module``.
+        """
+        return None
 
     def get_params(self) -> dict[str, Any]:
         """The hyperparameters by name, as given to the constructor."""
@@ -278,10 +299,3 @@ def rows_by_language(
     if unknown := sorted(map(str, groups.keys() - set(fitted))):
         raise LanguageError(f"{method} is not fitted for {', '.join(unknown)}; {known}")
     return [(fitted.index(one), rows) for one, rows in groups.items()]
-
-
-def _apply(x: Array, weight: Array | None = None, basis: Array | None = None, shift: Array | None = None) -> Array:
-    y = x if weight is None else x @ weight
-    if basis is not None:
-        y = y - (y @ basis) @ basis.T
-    return y if shift is None else y + shift

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from xalign_models.alignments.base import AnyFloats, Array, UnpairedAlignment
+from xalign_models.plugins import register
 
 
+@register.alignment
 @dataclass(eq=False)
 class Centered(UnpairedAlignment):
     """``y = x - mu_l``, with mu_l the mean of language l on the fit data.

@@ -10,8 +10,10 @@ import numpy as np
 from xalign_models.alignments.base import AnyFloats, Array, UnpairedAlignment
 from xalign_models.alignments.solvers import lir_directions
 from xalign_models.errors import AlignmentError
+from xalign_models.plugins import register
 
 
+@register.alignment
 @dataclass(eq=False)
 class LIR(UnpairedAlignment):
     """``y = x (I - C_l C_l^T)``, C_l the top-k right singular directions of language l's uncentred embeddings.

@@ -11,8 +11,10 @@ import numpy as np
 from xalign_models.alignments.base import AnyFloats, Array, UnpairedAlignment
 from xalign_models.alignments.solvers import lsar_subspace
 from xalign_models.errors import AlignmentError
+from xalign_models.plugins import register
 
 
+@register.alignment
 @dataclass(eq=False)
 class LSAR(UnpairedAlignment):
     """``y = x (I - C C^T)``, C a basis of the subspace of the language means; the same for every language.

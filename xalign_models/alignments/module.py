@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from sentence_transformers.base.modules.module import Module
@@ -27,7 +27,7 @@ class Aligned(Module):
         method: Name of the alignment, for messages and provenance.
         dim: Embedding dimension d.
         languages: Fitted languages in the order of the maps, or None when one map serves all languages.
-        shapes: Shapes of the factors present: "weight" (L, d, d), "basis" (L, d, k), "shift" (L, d).
+        shapes: Shapes of the factors present, of an affine map "weight" (L, d, d), "basis" (L, d, k), "shift" (L, d).
         fingerprint: Of the alignment the maps come from.
         format: Version of this saved form.
         default_lang: Language of texts that come without one; ``auto`` identifies it, None is an error.
@@ -41,6 +41,8 @@ class Aligned(Module):
     config_keys = ["method", "dim", "languages", "shapes", "fingerprint", "format", "default_lang", "unknown"]
     forward_kwargs = {"lang"}
 
+    tensors: ClassVar[tuple[str, ...]] = ("weight", "basis", "shift")
+    """Names of the buffers, each a factor of the alignment; one that an alignment does not have is None."""
     weight: Tensor | None
     basis: Tensor | None
     shift: Tensor | None
@@ -69,7 +71,7 @@ class Aligned(Module):
         self.method, self.dim, self.fingerprint, self.format = method, dim, fingerprint, format
         self.languages = None if languages is None else list(languages)
         self.shapes = {name: list(shape) for name, shape in shapes.items()}
-        for name in ("weight", "basis", "shift"):
+        for name in self.tensors:
             self.register_buffer(name, torch.zeros(self.shapes[name]) if name in shapes else None)
 
     @classmethod
@@ -126,7 +128,7 @@ class Aligned(Module):
                 known = list(range(len(given)))
             for index, rows in rows_by_language(codes, len(x), self.languages, self.method):
                 chosen = known if isinstance(rows, slice) else [known[row] for row in rows]
-                out[chosen] = self._map(x[rows], index)
+                out[chosen] = self.map_rows(x[rows], index)
         features["sentence_embedding"] = out.to(given.dtype)
         return features
 
@@ -156,10 +158,14 @@ class Aligned(Module):
         ((index, _),) = rows_by_language(codes, 1, self.languages, self.method)
         eye = torch.eye(self.dim, dtype=torch.float64)
         zero = torch.zeros(1, self.dim, dtype=torch.float64)
-        shift = self._map(zero, index)
-        return (self._map(eye, index) - shift).float(), shift[0].float()
+        shift = self.map_rows(zero, index)
+        return (self.map_rows(eye, index) - shift).float(), shift[0].float()
 
-    def _map(self, x: Tensor, index: int) -> Tensor:
+    def map_rows(self, x: Tensor, index: int) -> Tensor:
+        """Map rows (n, d), in float32 or more, of the language at ``index`` of ``languages`` (0 if one map serves all).
+
+        A method that is not affine has a subclass with a map and ``tensors`` of its own.
+        """
         y = x
         if self.weight is not None:
             y = x @ self.weight[index].to(x.dtype)

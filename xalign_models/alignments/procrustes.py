@@ -10,8 +10,10 @@ from xalign_models.alignments.base import AnyFloats, Array
 from xalign_models.alignments.pivot import PivotAlignment
 from xalign_models.alignments.shrinkage import shrunk_procrustes
 from xalign_models.errors import AlignmentError
+from xalign_models.plugins import register
 
 
+@register.alignment
 @dataclass(eq=False)
 class Procrustes(PivotAlignment):
     """``y = x W_l``, W_l the orthogonal matrix minimising ||X_l W - X_pivot||_F on translations."""

@@ -6,20 +6,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from xalign_models.alignments.affine import AffineMap
 from xalign_models.alignments.base import Alignment, read_header
-from xalign_models.alignments.centered import Centered
 from xalign_models.alignments.composed import composed
-from xalign_models.alignments.lir import LIR
-from xalign_models.alignments.lsar import LSAR
-from xalign_models.alignments.procrustes import Procrustes
-from xalign_models.alignments.seedless import Seedless
-from xalign_models.alignments.whitened import Whitened
 from xalign_models.errors import AlignmentError
+from xalign_models.plugins import ALIGNMENTS, code_digest
 
-METHODS: dict[str, type[Alignment]] = {
-    cls.method: cls for cls in (Centered, LIR, LSAR, Procrustes, AffineMap, Whitened, Seedless)
-}
+METHODS = ALIGNMENTS
+"""The registered alignments."""
 
 
 def make(method: str, **params: Any) -> Alignment:
@@ -58,17 +51,28 @@ def find_method(name: str) -> type[Alignment]:
     Raises:
         AlignmentError: No such method.
     """
-    stages = name.split("+")
-    if unknown := [stage for stage in stages if stage not in METHODS]:
-        raise AlignmentError(
-            f"unknown alignment {unknown[0]!r}; choose one of {', '.join(METHODS)}, or several joined by '+'."
-        )
-    return METHODS[name] if len(stages) == 1 else _composed(tuple(stages))
+    stages = tuple(METHODS[stage] for stage in name.split("+"))
+    if len(stages) == 1:
+        return stages[0]
+    if other := [stage.method for stage in stages if stage.module is not Alignment.module]:
+        raise AlignmentError(f"{name}: {other[0]} is not affine, and only affine maps are joined by '+'.")
+    return _composed(stages)
+
+
+def version_of(name: str) -> int | str:
+    """What tells apart the fits of one method by other code: its version; of a plug-in's, the file's digest too.
+
+    Raises:
+        AlignmentError: No such method.
+    """
+    version = find_method(name).version
+    code = " ".join(filter(None, (code_digest(METHODS[stage]) for stage in name.split("+"))))
+    return f"{version} {code}" if code else version
 
 
 @lru_cache
-def _composed(stages: tuple[str, ...]) -> type[Alignment]:
-    return composed([METHODS[stage] for stage in stages])
+def _composed(stages: tuple[type[Alignment], ...]) -> type[Alignment]:
+    return composed(stages)
 
 
 def _kinds(hint: Any) -> tuple[type, ...]:

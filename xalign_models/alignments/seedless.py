@@ -11,10 +11,12 @@ import numpy as np
 from xalign_models.alignments.base import AnyFloats, Array, UnpairedAlignment
 from xalign_models.alignments.shrinkage import shrunk_procrustes
 from xalign_models.errors import AlignmentError
+from xalign_models.plugins import register
 from xalign_models.ranking.neighbours import mutual_neighbours
 from xalign_models.ranking.ranks import normalise
 
 
+@register.alignment
 @dataclass(eq=False)
 class Seedless(UnpairedAlignment):
     """``y = x W_l``: pairs of mutual nearest neighbours are taken for translations, W_l is fitted, and so on.

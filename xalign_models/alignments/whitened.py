@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from xalign_models.alignments.base import AnyFloats, Array, UnpairedAlignment
+from xalign_models.plugins import register
 
 
+@register.alignment
 @dataclass(eq=False)
 class Whitened(UnpairedAlignment):
     """``y = (x - mu_l) S_l^(-1/2) s_l``: the whitening that moves embeddings least, before a rotation for instance.

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from xalign_models import assets
+from xalign_models import assets, plugins
 from xalign_models.errors import AssetError, FileError, ModelError
 from xalign_models.files import parse_json, read_json, safetensors_header, walk
 
@@ -62,8 +62,7 @@ MODULES: dict[str, str] = {
     },
     **{path: ":".join(path.rsplit(".", 1)) for path in _OURS},
 }
-"""What ``modules.json`` may name -> the class that is handed over for it, ``module:attribute``. A plug-in adds its own
-by :func:`admit`."""
+"""What ``modules.json`` may name -> the class that is handed over for it, ``module:attribute``; plug-ins have more."""
 
 _ACTIVATIONS = {
     f"torch.nn.{package}{name}"
@@ -93,20 +92,6 @@ _KWARG_KEYS = set(
 _METHOD = re.compile(r"forward|get_[a-z]+_features")
 _MOST_FILES = 10_000
 _MOST_SETTINGS = 16 << 20
-
-
-def admit(path: str, target: str) -> None:
-    """Let saved models name a module class of a plug-in.
-
-    Args:
-        path: What ``modules.json`` says, ``package.module.Class``.
-        target: Where the class is, ``package.module:Class``.
-
-    Raises:
-        ModelError: The path is taken by another class.
-    """
-    if MODULES.setdefault(path, target) != target:
-        raise ModelError(f"{path} is a module of {MODULES[path].partition(':')[0]} already; give yours another name.")
 
 
 def check(resolved: ResolvedModel, *, trust: bool = False) -> None:
@@ -139,7 +124,8 @@ def module_classes(resolved: ResolvedModel) -> dict[str, type]:
     """The classes for the types that ``modules.json`` names; types not on our list are left out."""
     directory = _snapshot(resolved) if resolved.source == "hub" else Path(resolved.path_or_id)
     types = {entry["type"] for entry in _modules(directory / "modules.json")}
-    return {kind: pkgutil.resolve_name(MODULES[kind]) for kind in sorted(types & MODULES.keys())}
+    found = {kind: pkgutil.resolve_name(MODULES[kind]) for kind in sorted(types & MODULES.keys())}
+    return found | {kind: plugins.MODULES[kind] for kind in sorted(types - MODULES.keys()) if kind in plugins.MODULES}
 
 
 def has_own_modules(directory: Path) -> bool:
@@ -154,7 +140,9 @@ def has_own_modules(directory: Path) -> bool:
 
 
 def _is_own(kind: str) -> bool:
-    return kind in MODULES and not MODULES[kind].startswith("sentence_transformers.") and MODULES[kind] != _CHECKED
+    return kind in plugins.MODULES or (
+        kind in MODULES and not MODULES[kind].startswith("sentence_transformers.") and MODULES[kind] != _CHECKED
+    )
 
 
 def _check_directory(directory: Path, trust: bool, above: frozenset[str]) -> None:
@@ -295,7 +283,10 @@ def _check_modules(directory: Path, label: str, trust: bool) -> None:
         path = PurePosixPath(entry["path"])
         if path.is_absolute() or ".." in path.parts or "\\" in entry["path"] or ":" in entry["path"]:
             raise ModelError(f"{label}: modules.json names a folder outside of it ({entry['path']!r}).")
-        if entry["type"] not in MODULES and not trust:
+        if entry["type"] not in MODULES and entry["type"] not in plugins.MODULES and not trust:
+            if entry["type"].startswith(f"{plugins.PACKAGE}."):
+                file = f"{entry['type'].split('.')[1]}.py"
+                raise ModelError(f"{label} needs a plug-in that is not loaded: name its file, {file}, with --plugin.")
             raise ModelError(_code(label, f"modules.json names {entry['type']!r}, which is none of the known modules"))
         config = directory / path / "config.json"
         if MODULES.get(entry["type"], "").endswith(":Dense") and config.is_file():

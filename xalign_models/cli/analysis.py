@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import difflib
 import json as jsonlib
 import platform
 from importlib.metadata import version
@@ -20,7 +19,7 @@ from xalign_models.errors import DataError, ModelError, ResultsError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tasks.analyses import Findings, Request
+    from xalign_models.analysis import Findings, Request
 
 PACKAGES = ("mteb", "sentence-transformers", "transformers", "torch", "numpy", "scipy", "scikit-learn", "matplotlib")
 PRINTED, OF_LARGE, COLUMNS = 60, 10, 12
@@ -46,23 +45,23 @@ def analyse(
     json: Json = False,
 ) -> None:
     """Answer a question about models with tables (CSV, JSON) and figures (SVG)."""
-    err.print("loading mteb ...", highlight=False) if err.is_terminal else None
-    from tasks.analyses import ANALYSES, Request, figures
-    from xalign_models.paths import atomic_write_text
+    from xalign_models.plugins import ANALYSES
 
     if name is None:
-        print_rows([{"analysis": one.name, "description": one.description} for one in ANALYSES.values()], json)
+        print_rows([{"analysis": known, **ANALYSES.facts(known)} for known in ANALYSES], json)
         return
-    if name not in ANALYSES:
-        near = difflib.get_close_matches(name, ANALYSES, n=3)
-        hint = f" Did you mean {', '.join(near)}?" if near else ""
-        raise DataError(f"Unknown analysis {name!r}.{hint} `xalign analyse` lists them.")
+    ANALYSES.check(name)
     if rows is not None and rows < 1:
         raise DataError(f"--rows {rows}: at least 1 is needed.")
     if output.exists() and not output.is_dir():
         raise ResultsError(f"--output {output} is a file; name a directory.")
+    err.print("loading mteb ...", highlight=False) if err.is_terminal else None
+    from xalign_models import figures
+    from xalign_models.analysis import Request
+    from xalign_models.paths import atomic_write_text
+
     request = Request(tuple(split_list(models)), results, device, rows, language_codes(languages, None))
-    findings = ANALYSES[name].analyse(request)
+    findings = ANALYSES.get(name)(request)
     document = report(name, request, findings)
     for table, frame in findings.tables.items():
         atomic_write_text(output / f"{name}-{table}.csv", frame.to_csv(index=False, lineterminator="\n"))

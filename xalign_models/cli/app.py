@@ -6,9 +6,10 @@ import logging
 import os
 import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.main
 
 from xalign_models import __version__
 from xalign_models.cli import (
@@ -27,6 +28,7 @@ from xalign_models.cli import (
 )
 from xalign_models.cli.common import err, fail, out
 from xalign_models.errors import XAlignError, one_line
+from xalign_models.plugins import add_plugin
 
 app = typer.Typer(
     help="Fit, score and compare cross-lingually aligned text embeddings.",
@@ -38,6 +40,11 @@ app = typer.Typer(
 for _module in (models, assets, run, leaderboard, gate, store, training, lira, analysis, atlas, publishing, verify):
     _module.add_to(app)
 _INTERRUPTED = 130  # typer's exit status for a keyboard interrupt
+
+
+def _plug_in(sources: list[str] | None) -> None:
+    for source in sources or ():
+        add_plugin(source)
 
 
 def _version(asked: bool) -> None:
@@ -52,6 +59,17 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
     ] = False,
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--plugin",
+            metavar="FILE|MODULE",
+            help="Python that registers things of yours; may stand anywhere.",
+            callback=_plug_in,
+            is_eager=True,
+            expose_value=False,
+        ),
+    ] = None,
 ) -> None:
     logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, format="%(levelname)s: %(message)s")
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"  # one line, without a source line
@@ -60,10 +78,19 @@ def _options(
             logging.getLogger(name).setLevel(logging.ERROR)
 
 
+def _share(option: Any, command: Any) -> None:
+    """Give an option of a command to all commands below it."""
+    for below in getattr(command, "commands", {}).values():
+        below.params.append(option)
+        _share(option, below)
+
+
 def main() -> None:
     """Run a command. Exit status: 0 done; 1 done, but something failed or regressed; 2 it could not be done."""
     try:
-        status = app(prog_name="xalign", standalone_mode=False)
+        command: Any = typer.main.get_command(app)
+        _share(next(option for option in command.params if option.name == "plugin"), command)
+        status = command(prog_name="xalign", standalone_mode=False)
     except typer.Abort:
         fail("aborted.")
     except BrokenPipeError:  # `xalign ... | head`
@@ -81,8 +108,8 @@ def main() -> None:
             fail(one_line(error))
         if hasattr(error, "format_message"):  # a usage error, of typer's own copy of click
             context = getattr(error, "ctx", None)  # of the last command that there is; click's parser gives none
-            command = context.command_path if context else "xalign"
-            fail(f"{error.format_message().rstrip('.')}. `{command} --help` shows what there is.")
+            path = context.command_path if context else "xalign"
+            fail(f"{error.format_message().rstrip('.')}. `{path} --help` shows what there is.")
         fail(f"{one_line(error)}. This was not expected; `xalign --debug ...` shows where it happened.")
     if status == _INTERRUPTED:
         err.print("interrupted; what was finished is kept, and the same command resumes from there.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -10,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from xalign_models.errors import LanguageError
+from xalign_models.errors import DataError, LanguageError
 
 Default = TypeVar("Default")
 out = Console(width=None if sys.stdout.isatty() else 160)
@@ -21,6 +22,10 @@ Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps; by default t
 Output = Annotated[str, typer.Option("--output", "-o", help="Root of the results; they lie in its folder results/.")]
 Models = Annotated[list[str] | None, typer.Option("--models", "-m", help="Names, directories or hub ids.")]
 Tasks = Annotated[list[str] | None, typer.Option("--tasks", "-t", help="Names of tasks, ours or mteb's.")]
+Data = Annotated[
+    list[str] | None,
+    typer.Option(help="NAME=DIR or NAME=test:DIR: your text, for OwnParallel (own=DIR) or OwnParallel-NAME."),
+]
 
 
 def fail(message: str) -> NoReturn:
@@ -86,3 +91,20 @@ def language_codes(values: list[str] | None, default: Default, **words: Default)
         alone = "".join(f", or `{word}` alone" for word in words)
         raise LanguageError(f"--languages {','.join(given)} is not possible; give codes{alone}.")
     return tuple(dict.fromkeys(canonical(one) for one in given))
+
+
+def set_data(data: list[str] | None) -> None:
+    """``--data`` as ``XALIGN_OWN``, for this process and those that it starts.
+
+    Raises:
+        DataError: It is not NAME=DIR, the name cannot be one of own text, or nothing is there.
+    """
+    from xalign_models.corpora.own_text import VARIABLE, own_paths
+
+    if bare := [part for part in split_list(data) if "=" not in part]:
+        raise DataError(f"--data {bare[0]!r} has no name; write --data own=DIR.")
+    if data:
+        os.environ[VARIABLE] = ",".join(
+            f"{name}={part}{':' if part else ''}{path.resolve()}"
+            for name, (part, path) in own_paths(",".join(data)).items()
+        )

@@ -106,22 +106,27 @@ def _write_page(
 
 def _describe(tasks: Collection[str]) -> dict[str, dict[str, Any]]:
     """By task, what mteb's metadata say; none of unknown tasks, and the source's domains where a task names none."""
-    from mteb.get_tasks import _TASKS_REGISTRY
+    from xalign_models.models.mteb import described
 
-    from tasks import TASKS
-
-    known = {task.metadata.name: task.metadata for task in (*_TASKS_REGISTRY.values(), *TASKS)}
-    described = {}
-    for metadata in (known[name] for name in tasks if name in known):
-        sources = [known[source] for source in metadata.adapted_from or () if source in known]
-        domains = metadata.domains or sorted({domain for source in sources for domain in source.domains or ()})
-        described[metadata.name] = {
+    known = described(tasks)
+    sources = described({source for metadata in known.values() for source in metadata.adapted_from or ()})
+    return {
+        name: {
             "type": metadata.type,
-            "domains": domains,
+            "domains": metadata.domains
+            or sorted(
+                {
+                    domain
+                    for one in metadata.adapted_from or ()
+                    if one in sources
+                    for domain in sources[one].domains or ()
+                }
+            ),
             "description": metadata.description,
             "reference": metadata.reference,
         }
-    return described
+        for name, metadata in known.items()
+    }
 
 
 def make(
@@ -136,22 +141,21 @@ def make(
         benchmark: Name of one of ours; the LUSIFER paper's have a board of their own with the published scores.
 
     Raises:
-        ResultsError: No such results, or no such benchmark.
+        ResultsError: No such results.
+        DataError: No such benchmark.
     """
     from xalign_models.evaluation.leaderboard import leaderboard as make_board
     from xalign_models.evaluation.results import read_results
 
     results = read_results(output)
     if benchmark:
-        from tasks import BENCHMARKS
-        from tasks.lusifer_benchmark import board, data_sets
+        from xalign_models.plugins import BENCHMARKS
 
-        if benchmark in data_sets():
-            return board(results, benchmark, models)
-        if tasks is None and benchmark not in BENCHMARKS:
-            known = ", ".join((*BENCHMARKS, *data_sets()))
-            raise ResultsError(f"Unknown benchmark {benchmark!r}; there are {known}.")
-        tasks = tasks or [task for task in BENCHMARKS[benchmark] if task in results.tasks]
+        known = BENCHMARKS.get(benchmark)
+        if known.board:
+            board: Board = known.make_board(results, benchmark, models)
+            return board
+        tasks = tasks or [part.task for part in known.parts if part.task in results.tasks]
         if not tasks:
             raise ResultsError(f'No results of {benchmark}; `xalign run --benchmark "{benchmark}"` makes them.')
     return make_board(results, models=models, tasks=tasks)

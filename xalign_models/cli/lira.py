@@ -134,9 +134,6 @@ def _texts(
             yield from recording.corpus_texts(name, languages, rows)
         else:
             err.print(f"reading {name} ...", highlight=False) if err.is_terminal else None
-            from tasks import register_with_mteb
-
-            register_with_mteb()
             found = recording.task_texts(name, [*languages, ENGLISH] if languages else None)
             yield from (one for one in found if one[1] != ENGLISH and (not languages or one[1] in languages))
 

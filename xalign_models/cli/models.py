@@ -1,14 +1,16 @@
-"""``xalign models | tasks | fit``."""
+"""``xalign models | tasks | corpora | fit``."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
+import typer.core
 
 from xalign_models.cli.common import Device, Json, language_codes, out, print_rows, split_list
-from xalign_models.errors import ModelError
+from xalign_models.errors import DataError, ModelError
 from xalign_models.specs import Dtype, Pooling
 
 Layer = Annotated[int | None, typer.Option(help="Hidden state to pool: 0 the embeddings, k the k-th layer's output.")]
@@ -27,7 +29,19 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(models)
     app.command()(tasks)
-    app.command()(fit)
+    app.command()(corpora)
+    app.command(cls=_Fit)(fit)
+
+
+class _Fit(typer.core.TyperCommand):
+    """The command whose help ends in the methods there are, those of plug-ins too."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the methods."""
+        from xalign_models.plugins import ALIGNMENTS
+
+        with formatter.section("Methods"):
+            formatter.write_dl([(name, str(ALIGNMENTS.facts(name)["description"])) for name in ALIGNMENTS])
 
 
 def overrides(
@@ -69,13 +83,14 @@ def _is_prompt_key(key: str) -> bool:
         return canonical(key) == key
     if key in {"default", "query", "document"}:
         return True
+    from xalign_models.models.mteb import check_task
+
+    with suppress(DataError):
+        check_task(key)
+        return True
     from mteb.abstasks.task_metadata import TaskType
-    from mteb.get_tasks import _TASKS_REGISTRY
 
-    from tasks import register_with_mteb
-
-    register_with_mteb()
-    return key in _TASKS_REGISTRY or key in get_args(TaskType)
+    return key in get_args(TaskType)
 
 
 def models(
@@ -93,7 +108,7 @@ def models(
                 "fitted on": "+".join(spec.alignment.corpora) if spec.alignment else "",
             }
             for name, spec in sorted(specs().items(), key=lambda item: (item[1].backbone.name, item[1].data, item[0]))
-            if match in name
+            if match.lower() in name.lower()
         ],
         json,
     )
@@ -101,32 +116,19 @@ def models(
 
 def tasks(json: Json = False) -> None:
     """Our tasks and benchmarks; `xalign run` takes mteb's own names too."""
-    from tasks import BENCHMARKS, TASKS
-    from tasks.lusifer_benchmark import data_sets
+    from xalign_models.plugins import BENCHMARKS, TASKS
 
-    rows = [
-        {
-            "task": task.metadata.name,
-            "score": task.metadata.main_score,
-            "languages": len(task.metadata.languages),
-            "subsets": len(task.metadata.hf_subsets),
-            "description": task.metadata.description,
-        }
-        for task in TASKS
-    ]
-    rows += [{"task": name, "score": None, "languages": None, "subsets": None, "description": ", ".join(members)}
-             for name, members in BENCHMARKS.items()]  # fmt: skip
-    rows += [
-        {
-            "task": name,
-            "score": None,
-            "languages": None,
-            "subsets": None,
-            "description": f"{len(members)} data sets of the LUSIFER paper",
-        }
-        for name, members in data_sets().items()
-    ]
+    rows = [{"task": name, **TASKS.facts(name)} for name in TASKS]
+    empty = {"score": None, "languages": None, "subsets": None}
+    rows += [{"task": name, **empty, **BENCHMARKS.facts(name)} for name in BENCHMARKS]
     print_rows(rows, json, right=("languages", "subsets"))
+
+
+def corpora(json: Json = False) -> None:
+    """The corpora to fit on and to score; own:DIR and --data NAME=DIR name text of your own."""
+    from xalign_models.plugins import CORPORA
+
+    print_rows([{"corpus": name, **CORPORA.facts(name)} for name in CORPORA], json)
 
 
 def fit(

@@ -46,7 +46,7 @@ def publish(
     except ResultsError:
         results = None  # a card without scores
     else:
-        from tasks import register_with_mteb
+        from xalign_models.models.mteb import register_with_mteb
 
         register_with_mteb()
     where = f"https://huggingface.co/{repository}" if to == "hub" else to
@@ -97,7 +97,7 @@ def mteb_command(context: typer.Context) -> None:
     """Mteb's own command line, which knows our tasks, benchmarks and models here."""
     import mteb.cli
 
-    from tasks import register_with_mteb
+    from xalign_models.models.mteb import register_with_mteb
 
     register_with_mteb()
     sys.argv = ["xalign mteb", *context.args]

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from xalign_models.cli.common import Device, Json, Models, Output, Tasks, err, language_codes, print_json, split_list
+from xalign_models.cli.common import (
+    Data,
+    Device,
+    Json,
+    Models,
+    Output,
+    Tasks,
+    err,
+    language_codes,
+    print_json,
+    set_data,
+    split_list,
+)
 from xalign_models.cli.leaderboard import make, show
 from xalign_models.cli.models import Layer, MaxTokens, Pool, Precision, Prompt, Trust, overrides
-from xalign_models.errors import DataError, ModelError
+from xalign_models.errors import ModelError
 
 EMBEDDED_MODELS = (
     "all-MiniLM-L6-v2",
@@ -38,7 +49,7 @@ def run(
     tasks: Tasks = None,
     benchmark: Annotated[str | None, typer.Option(help='Tasks of a benchmark, e.g. "XAlign(parallel)".')] = None,
     languages: Annotated[list[str] | None, typer.Option(help="Language codes, `core` (22) or `all`.")] = None,
-    data: Annotated[list[str] | None, typer.Option(help="own=DIR or own=test:DIR: your text for OwnParallel.")] = None,
+    data: Data = None,
     output: Output = ".",
     layer: Layer = None,
     pooling: Pool = None,
@@ -62,33 +73,41 @@ def run(
     Without options: models and text that come from the package index. Goes on where an earlier run stopped; what is
     scored is not scored again, and what is encoded is not encoded again.
     """
-    _set_data(data)
+    set_data(data)
+    from xalign_models.models.mteb import check_task
+    from xalign_models.models.names import locate
+    from xalign_models.plugins import BENCHMARKS
+
+    names: list[Any] = split_list(tasks)
+    wanted = split_list(models) or list(EMBEDDED_MODELS)
+    fields = overrides(layer, pooling, dtype, max_tokens, prompt, trust_remote_code)
+    if engine not in {"local", "ray"}:
+        raise ModelError(f"--engine {engine} is not known; choose local or ray.")
+    for name in names:  # before the seconds that mteb takes to import
+        check_task(name)
+    for model in wanted:
+        locate(model, **fields)
+    if benchmark and benchmark in BENCHMARKS and (languages or BENCHMARKS.get(benchmark).whole):
+        names += [part.task for part in BENCHMARKS.get(benchmark).parts]
+    elif benchmark:
+        members = _members(benchmark)
+        names += [task.metadata.name for task in members] if languages else members
     err.print("loading mteb ...", highlight=False) if err.is_terminal else None
-    from tasks import BENCHMARKS, register_with_mteb
     from xalign_models.evaluation.run import CORE
     from xalign_models.evaluation.run import run as run_here
     from xalign_models.store import open_store
 
-    register_with_mteb()
-    names: list[Any] = [*split_list(tasks), *BENCHMARKS.get(benchmark or "", ())]
-    if benchmark and benchmark not in BENCHMARKS:
-        members = _members(benchmark)
-        names += [task.metadata.name for task in members] if languages else members
     chosen = language_codes(languages, CORE, core=CORE, all=None)
-    wanted = split_list(models) or list(EMBEDDED_MODELS)
     failed = []
     outcomes: list[dict[str, Any]] = []
-    fields = overrides(layer, pooling, dtype, max_tokens, prompt, trust_remote_code)
     arguments: dict[str, Any] = {"languages": chosen, "items": items, "overrides": fields}
     if engine == "ray":
         from xalign_models import cluster as on_ray
 
         cluster = on_ray.Cluster(address, cpus_per_task, gpus_per_task, device)
-        run_all = partial(on_ray.run, cluster=cluster, setup=register_with_mteb)
-    elif engine == "local":
-        run_all = partial(run_here, device=device, store=open_store())
+        run_all = partial(on_ray.run, cluster=cluster)
     else:
-        raise ModelError(f"--engine {engine} is not known; choose local or ray.")
+        run_all = partial(run_here, device=device, store=open_store())
     for outcome in run_all(wanted, names or list(EMBEDDED_TASKS), Path(output), **arguments):
         line = f"{outcome.model}  {outcome.task}: "
         if outcome.result is None:
@@ -125,28 +144,9 @@ def _main_scores(result: Any) -> dict[str, dict[str, float]]:
     }
 
 
-def _set_data(data: list[str] | None) -> None:
-    from xalign_models.corpora.own_text import split_part
-
-    for one in split_list(data):
-        name, separator, path = one.partition("=")
-        if name != "own" or not separator:
-            raise DataError(f"--data {one!r} is not understood; write --data own=DIR.")
-        part, where = split_part(path)
-        if not where.exists():
-            raise DataError(f"--data own={path}: there is no such file or directory.")
-        os.environ["XALIGN_OWN"] = f"{part}{':' if part else ''}{where.resolve()}"
-
-
 def _members(benchmark: str) -> list[Any]:
-    """The tasks of a benchmark of mteb's, with the subsets and splits that it scores."""
-    import mteb
+    """The tasks of a benchmark, ours or mteb's, with the subsets and splits that it scores."""
+    from xalign_models.models.mteb import members, mteb_benchmark
+    from xalign_models.plugins import BENCHMARKS
 
-    from tasks import BENCHMARKS
-    from tasks.lusifer_benchmark import data_sets
-
-    try:
-        return list(mteb.get_benchmark(benchmark).tasks)
-    except KeyError:
-        ours = ", ".join((*BENCHMARKS, *data_sets()))
-        raise DataError(f"Unknown benchmark {benchmark!r}; ours are {ours}.") from None
+    return members(BENCHMARKS.get(benchmark)) if benchmark in BENCHMARKS else mteb_benchmark(benchmark)

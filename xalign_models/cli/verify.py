@@ -54,8 +54,8 @@ def reproduce(
     json: Json = False,
 ) -> None:
     """Run a committed result again and compare; exits with 1 if a score differs."""
-    from tasks import register_with_mteb
     from xalign_models.evaluation.reproduction import reproduce as run_again
+    from xalign_models.models.mteb import register_with_mteb
     from xalign_models.store import open_store
 
     register_with_mteb()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,12 +22,14 @@ from xalign_models.cluster.grid import MOST, Unit, units
 from xalign_models.errors import DataError, XAlignError, one_line
 from xalign_models.evaluation.cache import SafeResultCache, hardware
 from xalign_models.evaluation.items import Level, full_folder, save_items
-from xalign_models.evaluation.run import Outcome, languages_of, make_task, remove_items, run_one
+from xalign_models.evaluation.run import Outcome, identify, languages_of, make_task, remove_items, run_one
 from xalign_models.models.building import load_encoder
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.identity import namespace
+from xalign_models.models.mteb import get_task
 from xalign_models.models.names import find_spec
 from xalign_models.paths import cache_dir
+from xalign_models.plugins import Part, load_plugins, sources
 from xalign_models.specs import digest
 from xalign_models.store import open_store
 
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
     from mteb.results import TaskResult
 
 logger = logging.getLogger(__name__)
-
-Setup = Callable[[], object]
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ def run(
     output: Path,
     cluster: Cluster,
     *,
-    setup: Setup,
     languages: Collection[str] | None,
     items: Level = "outcomes",
     overrides: dict[str, Any] | None = None,
     most: int = MOST,
+    plugins: Sequence[str] | None = None,
 ) -> Iterator[Outcome]:
     """What :func:`xalign_models.evaluation.run.run` does, on a cluster: the same scores and files.
 
@@ -94,11 +94,11 @@ def run(
         tasks: Names, or tasks with their subsets chosen.
         output: Root of the results, of the driver's machine.
         cluster: Where, and the resources of a unit.
-        setup: Called in every worker first: it makes the tasks known to mteb.
         languages: Canonical codes, or None for all.
         items: What to keep of single items, as for :func:`xalign_models.evaluation.run.run`.
         overrides: Fields of the backbones' specs.
         most: Subsets of a unit whose texts are encoded already.
+        plugins: Files and modules that the workers load, where they have them; by default those of this process.
 
     Yields:
         One outcome per model and task, as soon as it is there.
@@ -106,7 +106,7 @@ def run(
     Raises:
         XAlignError: What is asked for does not exist, or the cluster cannot be reached.
     """
-    given = overrides or {}
+    given, plugins = overrides or {}, sources() if plugins is None else tuple(plugins)
     paths = [str(Path(model).resolve()) if Path(model).is_dir() else model for model in models]
     names = {model: str(find_spec(model, **given).name) for model in paths}
     cache = SafeResultCache(output)
@@ -118,7 +118,7 @@ def run(
         options = {**cluster.resources(ray), "max_retries": RETRIES, "retry_exceptions": False}
         look = ray.remote(**options)(_look)
         score = ray.remote(**options)(_score)
-        looking = {look.remote(setup, tuple(some), cluster, given): some for some in families.values()}
+        looking = {look.remote(plugins, tuple(some), cluster, given): some for some in families.values()}
         book = _Schedule(cache, chosen, names, items, most)
         running: dict[Any, Unit] = {}
         while looking or running:
@@ -139,7 +139,7 @@ def run(
             for unit, node in book.ready():
                 near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=True) if node else None
                 task = score.options(scheduling_strategy=near, name=f"{unit.task} {names[unit.model]}")
-                running[task.remote(setup, unit, cluster, given, items)] = unit
+                running[task.remote(plugins, unit, cluster, given, items)] = unit
 
 
 def _family(model: str, given: dict[str, Any]) -> str:
@@ -245,10 +245,10 @@ class _Schedule:
         return self.names[model] if encoder is None else str(encoder.mteb_model_meta.name)
 
 
-def _look(setup: Setup, models: Sequence[str], cluster: Cluster, given: dict[str, Any]) -> list[FittedModel]:
+def _look(plugins: Sequence[str], models: Sequence[str], cluster: Cluster, given: dict[str, Any]) -> list[FittedModel]:
     """In a worker: fit the alignments of models that share a backbone, one after the other, and tell what they know."""
     use_threads(cluster.cpus)
-    setup()
+    load_plugins(plugins)
     faces = []
     for model in models:
         try:
@@ -264,15 +264,15 @@ def _look(setup: Setup, models: Sequence[str], cluster: Cluster, given: dict[str
     return faces
 
 
-def _score(setup: Setup, unit: Unit, cluster: Cluster, given: dict[str, Any], items: Level) -> Scored:
+def _score(plugins: Sequence[str], unit: Unit, cluster: Cluster, given: dict[str, Any], items: Level) -> Scored:
     """In a worker: score a unit, in a folder of its own that a second attempt on this machine finds again."""
-    import mteb
     import ray
 
     use_threads(cluster.cpus)
-    setup()
+    load_plugins(plugins)
     node = ray.get_runtime_context().get_node_id()
-    task = mteb.get_task(unit.task, eval_splits=list(unit.splits))
+    task = get_task(Part(unit.task, splits=unit.splits))
+    identify(task)
     task.hf_subsets = list(unit.subsets)
     if str(task.metadata.revision) != unit.data:
         return Scored(

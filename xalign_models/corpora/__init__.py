@@ -12,7 +12,8 @@ from __future__ import annotations
 from xalign_models.corpora.base import ENGLISH, Corpus, file_digest, read_lines
 from xalign_models.corpora.embedded import GETTEXT_LANGUAGES, gettext
 from xalign_models.corpora.own_text import own
-from xalign_models.corpora.registry import CORPORA, load, trained_tasks
+from xalign_models.corpora.registry import load, trained_tasks
+from xalign_models.plugins import CORPORA
 
 __all__ = [
     "CORPORA",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import os
+import re
 from dataclasses import replace
 from itertools import chain, compress
 from pathlib import Path
@@ -15,6 +18,9 @@ from xalign_models.languages import canonical
 
 LEAST = 2
 """Rows that a text of the user's own needs: finding the one translation among one tells nothing."""
+VARIABLE = "XALIGN_OWN"
+TASK = "OwnParallel"
+TABLES = (".tsv", ".csv", ".jsonl", ".parquet")
 PARTS = ("fit", "test")
 """Halves of an own corpus: what maps are fitted on, and what they are scored on."""
 
@@ -25,21 +31,56 @@ def split_part(text: str) -> tuple[str, Path]:
     return (part, Path(rest).expanduser()) if colon and part in PARTS else ("", Path(text).expanduser())
 
 
-def own(path: Path, part: str = "", seed: int = 0) -> Corpus:
+def own_paths(given: str | None = None) -> dict[str, tuple[str, Path]]:
+    """Which part of the user's own texts, and where it lies, by name.
+
+    Args:
+        given: ``NAME=PATH`` or ``NAME=test:PATH``, several with commas between them; a path alone is called ``own``. By
+            default ``$XALIGN_OWN``, which ``--data`` sets.
+
+    Raises:
+        DataError: A name is no name, comes twice or is another corpus'; or nothing is there.
+    """
+    from xalign_models.plugins import CORPORA
+
+    places: dict[str, tuple[str, Path]] = {}
+    for text in filter(None, (os.environ.get(VARIABLE, "") if given is None else given).split(",")):
+        named = re.fullmatch(r"([^=/]*)=(.*)", text)
+        name, place = named.groups() if named else ("own", text)
+        if not re.fullmatch(r"(?!.*__)[A-Za-z]\w*", name) or (name in CORPORA and name != "own"):
+            taken = " is a corpus of another kind" if name in CORPORA else " is not understood"
+            raise DataError(f"--data {text!r}: {name!r}{taken}; write --data own=DIR, or another name of your own.")
+        if name in places:
+            raise DataError(f"--data {text!r}: there are two of this name; give each its own.")
+        places[name] = split_part(place)
+        if not places[name][1].exists():
+            raise DataError(f"--data {text}: there is no such file or directory.")
+    return places
+
+
+def own_task(name: str) -> str:
+    """The name of the task on a text of the user's own."""
+    return TASK if name == "own" else f"{TASK}-{name}"
+
+
+def own(path: Path, part: str = "", seed: int = 0, *, name: str = "own") -> Corpus:
     """A parallel corpus of the user's: a directory of one text file per language, or one table with a column each.
 
-    A directory holds ``deu.txt``, ``deu_Latn.txt`` or ``de.txt`` (a line a sentence; rows align across files). A table
-    is a ``.tsv`` with a header, a ``.jsonl`` or a ``.parquet`` whose columns are named by language codes.
+    A directory holds ``deu.txt``, ``deu_Latn.txt`` or ``de.txt`` (a line a sentence; rows align across files), or one
+    table. A table is a ``.tsv`` or ``.csv`` with a header, a ``.jsonl`` or a ``.parquet`` whose columns are named by
+    language codes.
 
     Args:
         path: The directory or table.
         part: "" for all rows; ``fit`` and ``test`` are disjoint halves, equal rows in the same one.
         seed: Of the halves.
+        name: What the user calls it.
 
     Raises:
-        DataError: Nothing there, no column or file is named by a language, or two are the same language.
+        DataError: Nothing there, text in more than one form, no column or file is named by a language, or two are the
+            same language.
     """
-    whole = _whole(path)
+    whole = _whole(path, name)
     if not part:
         return whole
     columns = whole.parallel(whole.languages)
@@ -55,12 +96,17 @@ def _half(text: str, seed: int) -> str:
     return PARTS[hashlib.sha256(f"{seed} {text}".encode()).digest()[0] % 2]
 
 
-def _whole(path: Path) -> Corpus:
+def _whole(path: Path, name: str) -> Corpus:
     if path.is_dir():
-        tables = sorted(file for file in path.iterdir() if file.suffix in {".tsv", ".jsonl", ".parquet"})
+        tables = sorted(file for file in path.iterdir() if file.suffix in TABLES)
         named = {file: file.stem for file in sorted(path.glob("*.txt"))}
-        if not named and len(tables) == 1:
-            return _whole(tables[0])
+        if len(forms := [*tables, *list(named)[:1]]) > 1:
+            raise DataError(
+                f"{path} has text in more than one form ({', '.join(file.name for file in forms)}); name one of the "
+                "tables, or keep either one table or <language>.txt files."
+            )
+        if tables:
+            return _whole(tables[0], name)
         files = {_own_code(stem, file): (file,) for file, stem in named.items()}
         if len(files) < len(named):
             raise DataError(
@@ -68,10 +114,10 @@ def _whole(path: Path) -> Corpus:
             )
         if len(files) < 2:
             raise DataError(f"{path} needs at least two files named by language, such as deu.txt and eng.txt.")
-        return replace(from_files("own", "parallel", ("OwnParallel",), files, _lines), least=LEAST)
+        return replace(from_files(name, "parallel", (own_task(name),), files, _lines), least=LEAST)
     if not path.is_file():
         raise DataError(
-            f"{path} does not exist; give a directory of <language>.txt files or a .tsv/.jsonl/.parquet table."
+            f"{path} does not exist; give a directory of <language>.txt files or a table ({'/'.join(TABLES)})."
         )
     columns = _table(path)
     codes = {_own_code(column, path): column for column in columns}
@@ -81,7 +127,7 @@ def _whole(path: Path) -> Corpus:
     for column, rows in columns.items():
         check_rows(f"{path}, column {column}", rows)
     by_code = {code: columns[column] for code, column in codes.items()}
-    return replace(from_columns("own", ("OwnParallel",), by_code, file_digest(path)), least=LEAST)
+    return replace(from_columns(name, (own_task(name),), by_code, file_digest(path)), least=LEAST)
 
 
 def _lines(files: tuple[Path, ...]) -> list[str]:
@@ -111,15 +157,17 @@ def _table(path: Path) -> dict[str, list[str]]:
             _record(line, f"{path}, line {number}") for number, line in enumerate(read_lines(path), 1) if line.strip()
         ]
         rows = {key: [record.get(key) for record in records] for key in dict.fromkeys(chain(*records))}
-    elif path.suffix == ".tsv":
-        header, *body = [line.split("\t") for line in read_lines(path)] or [[]]
+    elif path.suffix in {".tsv", ".csv"}:
+        lines = read_lines(path)
+        table = [line.split("\t") for line in lines] if path.suffix == ".tsv" else list(csv.reader(lines))
+        header, *body = table or [[]]
         if len(set(header)) < len(header):
             raise DataError(f"{path}: a column name comes twice among {', '.join(header)}; keep one of each.")
         if bad := next((number for number, row in enumerate(body, 2) if len(row) != len(header)), 0):
-            raise DataError(f"{path}, line {bad}: expected {len(header)} tab-separated columns, as in the header.")
+            raise DataError(f"{path}, line {bad}: expected {len(header)} columns, as in the header.")
         rows = {key: [row[i] for row in body] for i, key in enumerate(header)}
     else:
-        raise DataError(f"{path} is not a .tsv, .jsonl or .parquet table.")
+        raise DataError(f"{path} is no table; those end in {', '.join(TABLES)}.")
     if not rows or not next(iter(rows.values())):
         raise DataError(f"{path} has no rows.")
     for key, values in rows.items():

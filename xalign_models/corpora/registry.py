@@ -2,46 +2,44 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from xalign_models.corpora.base import Corpus, from_files
 from xalign_models.corpora.embedded import gettext, kolibri
-from xalign_models.corpora.own_text import PARTS, own, split_part
-from xalign_models.corpora.publishers import PUBLISHERS, from_hub
+from xalign_models.corpora.own_text import PARTS, own, own_paths, own_task, split_part
+from xalign_models.corpora.publishers import PUBLISHERS, Publisher, from_hub
 from xalign_models.errors import DataError
 from xalign_models.paths import data_dir
-
-CORPORA = (*PUBLISHERS, "gettext", "kolibri", "own")
-"""Names that :func:`load` takes; ``own`` needs a path."""
+from xalign_models.plugins import CORPORA, register
 
 
 def load(name: str, path: Path | None = None, *, local: bool = False) -> Corpus:
     """A corpus by name.
 
     Args:
-        name: One of :data:`CORPORA`, e.g. ``ntrex``; ``gettext`` and ``gettext:fit`` / ``gettext:test`` are the
-            embedded one and its two halves; ``own:DIR`` is short for ``own`` with a path, ``own:fit:DIR`` and
-            ``own:test:DIR`` are its two halves.
+        name: A registered one, e.g. ``ntrex``; ``gettext`` and ``gettext:fit`` / ``gettext:test`` are the embedded one
+            and its two halves; ``own:DIR`` is short for ``own`` with a path, ``own:fit:DIR`` and ``own:test:DIR`` are
+            its two halves; or a name that ``--data`` gave.
         path: Where it lies; by default its folder under ``$XALIGN_DATA``.
         local: Do not ask the hub for it.
 
     Raises:
         DataError: Unknown name, or its files are not there; the message names the variable and the publisher.
     """
-    name, _, part = name.partition(":")
-    if name == "own":
-        if not part or (part in PARTS and path is not None):
-            return own(_require_path(path), part)
-        half, where = split_part(part)
-        return own(where, half)
-    if name == "gettext":
-        return gettext(part)
-    if name == "kolibri" and not part:
-        return kolibri()
-    if name not in PUBLISHERS or part:
-        raise DataError(f"Unknown corpus {f'{name}:{part}' if part else name!r}; known ones are {', '.join(CORPORA)}.")
-    publisher = PUBLISHERS[name]
-    root = path or _local(publisher.folder)
+    kind, _, part = name.partition(":")
+    if path is None and part in {"", *PARTS} and kind in (places := own_paths()):
+        half, where = places[kind]
+        return own(where, part or half, name=kind)
+    corpus: Corpus = CORPORA.get(kind)(part, path=path, local=local)
+    return corpus
+
+
+def _published(name: str, publisher: Publisher, part: str, *, path: Path | None, local: bool) -> Corpus:
+    if part:
+        raise DataError(f"Unknown part {part!r}: the corpus {name!r} has none.")
+    base = data_dir()
+    root = path or (base / publisher.folder if base else None)
     files = publisher.layout(root) if root is not None and root.is_dir() else {}
     if files:
         return from_files(name, publisher.kind, publisher.trains, files, publisher.reader)
@@ -60,22 +58,40 @@ def trained_tasks(name: str) -> tuple[str, ...]:
     Raises:
         DataError: No corpus has this name.
     """
-    name, _, part = name.partition(":")
-    if name == "own":
-        return ("OwnParallel",)
-    if name == "gettext":
-        return () if part == "fit" else ("GettextPrecision",)
-    if name not in PUBLISHERS:
-        raise DataError(f"Unknown corpus {name!r}; known ones are {', '.join(CORPORA)}.")
-    return PUBLISHERS[name].trains
+    kind, _, part = name.partition(":")
+    if kind != "own" and kind in own_paths():
+        return (own_task(kind),)
+    trains: tuple[str, ...] = CORPORA.facts(kind)["trains"]
+    return () if (kind, part) == ("gettext", "fit") else trains
 
 
-def _local(folder: str) -> Path | None:
-    root = data_dir()
-    return root / folder if root else None
+for _name, _publisher in PUBLISHERS.items():
+    register.corpus(_name, kind=_publisher.kind, trains=_publisher.trains, description=_publisher.where)(
+        partial(_published, _name, _publisher)
+    )
 
 
-def _require_path(path: Path | None) -> Path:
-    if path is None:
+@register.corpus(
+    "gettext", trains=("GettextPrecision",), description="Django's translated interface strings, from the package index"
+)
+def _gettext(part: str, *, path: Path | None, local: bool) -> Corpus:
+    return gettext(part)
+
+
+@register.corpus(
+    "kolibri", kind="pairs", description="Kolibri's interface sentences, to fit on; from the package index"
+)
+def _kolibri(part: str, *, path: Path | None, local: bool) -> Corpus:
+    if part:
+        raise DataError(f"Unknown part {part!r}: the corpus 'kolibri' has none.")
+    return kolibri()
+
+
+@register.corpus("own", trains=("OwnParallel",), description="text of your own: own:DIR, or --data own=DIR")
+def _own(part: str, *, path: Path | None, local: bool) -> Corpus:
+    if not part and path is None:
         raise DataError("Corpus 'own' needs a directory or file: use --data own=DIR (or own:DIR for a fit corpus).")
-    return path
+    if path is not None:
+        return own(path, part)
+    half, where = split_part(part)
+    return own(where, half)

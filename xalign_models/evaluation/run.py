@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -16,7 +15,9 @@ from xalign_models.evaluation.cache import SafeResultCache, hardware
 from xalign_models.evaluation.items import Level, full_folder
 from xalign_models.languages import canonical
 from xalign_models.models.building import load_encoder
+from xalign_models.models.mteb import get_task
 from xalign_models.models.names import name_of
+from xalign_models.plugins import Part
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
@@ -72,7 +73,7 @@ def run(
 
     Args:
         models: Registered names, directories, hub ids, or encoders.
-        tasks: Names that mteb knows (ours after ``tasks.register_with_mteb()``), or tasks with their subsets chosen,
+        tasks: Names, ours or mteb's, or tasks with their subsets chosen,
             which ``languages`` does not narrow.
         output: Root of the results.
         languages: Codes; a subset is scored if all its languages are among them, those of its pool included. None is
@@ -119,14 +120,8 @@ def make_task(name: str, languages: Collection[str] | None) -> AbsTask:
     Raises:
         DataError: No such task.
     """
-    import mteb
-    from mteb.get_tasks import _TASKS_REGISTRY
-
-    if name not in _TASKS_REGISTRY:
-        near = difflib.get_close_matches(name, _TASKS_REGISTRY, n=3)
-        hint = f" Did you mean {', '.join(near)}?" if near else ""
-        raise DataError(f"Unknown task {name!r}.{hint} `xalign tasks` lists ours; mteb's names work too.")
-    task = mteb.get_task(name)
+    task = get_task(Part(name))
+    identify(task)
     if languages is not None and (languages is not CORE or getattr(task, "narrows", True)):
         by_subset = {subset: {canonical(code) for code in codes} for subset, codes in languages_of(task).items()}
         wanted = {canonical(code) for code in languages}
@@ -188,6 +183,11 @@ def remove_items(folder: Path, task: str) -> None:
         (folder / name).unlink(missing_ok=True)
     with suppress(OSError):  # another run's items are there
         folder.rmdir()
+
+
+def identify(task: AbsTask) -> None:
+    """Let a task of ours look at its text: its revision, which results are compared by, is the text's fingerprint."""
+    getattr(task, "identify", lambda: None)()
 
 
 def _modified(path: Path) -> int | None:

@@ -166,4 +166,6 @@ def _tail(alignment: Alignment | None) -> list[nn.Module]:
 
     from xalign_models.alignments.module import Aligned
 
-    return [Normalize()] if alignment is None else [Aligned.of(alignment), Normalize()]
+    if alignment is None:
+        return [Normalize()]
+    return [alignment.module() or Aligned.of(alignment), Normalize()]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 
+from xalign_models import plugins
 from xalign_models.backbones.templates import ENGLISH, TEMPLATES
 from xalign_models.errors import ModelError
+from xalign_models.plugins import BACKBONES, register
 from xalign_models.specs import AlignmentSpec, BackboneSpec, Dtype, ModelSpec, Pooling
 
 _E5_PROMPTS = (("default", "query: "), ("query", "query: "), ("document", "passage: "))
@@ -47,37 +48,34 @@ _LANGUAGE_MODELS = {
     **{f"qwen3-embedding-{size}": f"Qwen/Qwen3-Embedding-{size.upper()}" for size in ("0.6b", "4b", "8b")},
 }
 
-BACKBONES = {
-    spec.name: spec
-    for spec in (
-        _E5_SMALL,
-        dataclasses.replace(_E5_SMALL, name="multilingual-e5-small-q4-layer6", layer=6),
-        dataclasses.replace(_E5_SMALL, name="multilingual-e5-small", model="intfloat/multilingual-e5-small",
-                            revision="main"),
-        BackboneSpec("all-MiniLM-L6-v2", "all-minilm-l6-v2", mteb_name="sentence-transformers/all-MiniLM-L6-v2"),
-        BackboneSpec("use-multilingual-v3", "use-multilingual-v3"),
-        BackboneSpec("smollm2-135m-q4", "smollm2-135m-q4", pooling=Pooling.MEAN, max_tokens=512, dtype=Dtype.BFLOAT16),
-        BackboneSpec("gemma-3-270m-q4", "gemma-3-270m-q4", pooling=Pooling.MEAN, max_tokens=512, dtype=Dtype.BFLOAT16),
-        *(mode for name in ("smollm2-135m-q4", "gemma-3-270m-q4") for mode in modes_of(name, name, None)),
-        BackboneSpec("multilingual-e5-base", "intfloat/multilingual-e5-base", "main", prompts=_E5_PROMPTS,
-                     mteb_name="intfloat/multilingual-e5-base"),
-        BackboneSpec("multilingual-e5-large", "intfloat/multilingual-e5-large", "main", prompts=_E5_PROMPTS,
-                     mteb_name="intfloat/multilingual-e5-large"),
-        BackboneSpec("LaBSE", "sentence-transformers/LaBSE", "main", mteb_name="sentence-transformers/LaBSE"),
-        BackboneSpec("paraphrase-multilingual-mpnet-base-v2",
-                     "sentence-transformers/paraphrase-multilingual-mpnet-base-v2", "main",
-                     mteb_name="sentence-transformers/paraphrase-multilingual-mpnet-base-v2"),
-        BackboneSpec("bge-m3", "BAAI/bge-m3", "main", mteb_name="BAAI/bge-m3"),
-        # The LSAR paper's: mean over all tokens, 512 tokens, a middle layer.
-        BackboneSpec("mbert-layer8", "google-bert/bert-base-multilingual-cased", "main", 8, Pooling.MEAN,
-                     max_tokens=512),
-        BackboneSpec("xlm-100-layer8", "FacebookAI/xlm-mlm-100-1280", "main", 8, Pooling.MEAN, max_tokens=512),
-        BackboneSpec("xlm-roberta-large-layer11", "FacebookAI/xlm-roberta-large", "main", 11, Pooling.MEAN,
-                     max_tokens=512),
-        *(mode for name, model in _LANGUAGE_MODELS.items() for mode in modes_of(name, model)),
-    )
-}  # fmt: skip
-"""Backbones by name."""
+for _spec in (
+    _E5_SMALL,
+    dataclasses.replace(_E5_SMALL, name="multilingual-e5-small-q4-layer6", layer=6),
+    dataclasses.replace(_E5_SMALL, name="multilingual-e5-small", model="intfloat/multilingual-e5-small",
+                        revision="main"),
+    BackboneSpec("all-MiniLM-L6-v2", "all-minilm-l6-v2", mteb_name="sentence-transformers/all-MiniLM-L6-v2"),
+    BackboneSpec("use-multilingual-v3", "use-multilingual-v3"),
+    BackboneSpec("smollm2-135m-q4", "smollm2-135m-q4", pooling=Pooling.MEAN, max_tokens=512, dtype=Dtype.BFLOAT16),
+    BackboneSpec("gemma-3-270m-q4", "gemma-3-270m-q4", pooling=Pooling.MEAN, max_tokens=512, dtype=Dtype.BFLOAT16),
+    *(mode for name in ("smollm2-135m-q4", "gemma-3-270m-q4") for mode in modes_of(name, name, None)),
+    BackboneSpec("multilingual-e5-base", "intfloat/multilingual-e5-base", "main", prompts=_E5_PROMPTS,
+                 mteb_name="intfloat/multilingual-e5-base"),
+    BackboneSpec("multilingual-e5-large", "intfloat/multilingual-e5-large", "main", prompts=_E5_PROMPTS,
+                 mteb_name="intfloat/multilingual-e5-large"),
+    BackboneSpec("LaBSE", "sentence-transformers/LaBSE", "main", mteb_name="sentence-transformers/LaBSE"),
+    BackboneSpec("paraphrase-multilingual-mpnet-base-v2",
+                 "sentence-transformers/paraphrase-multilingual-mpnet-base-v2", "main",
+                 mteb_name="sentence-transformers/paraphrase-multilingual-mpnet-base-v2"),
+    BackboneSpec("bge-m3", "BAAI/bge-m3", "main", mteb_name="BAAI/bge-m3"),
+    # The LSAR paper's: mean over all tokens, 512 tokens, a middle layer.
+    BackboneSpec("mbert-layer8", "google-bert/bert-base-multilingual-cased", "main", 8, Pooling.MEAN,
+                 max_tokens=512),
+    BackboneSpec("xlm-100-layer8", "FacebookAI/xlm-mlm-100-1280", "main", 8, Pooling.MEAN, max_tokens=512),
+    BackboneSpec("xlm-roberta-large-layer11", "FacebookAI/xlm-roberta-large", "main", 11, Pooling.MEAN,
+                 max_tokens=512),
+    *(mode for name, model in _LANGUAGE_MODELS.items() for mode in modes_of(name, model)),
+):  # fmt: skip
+    register.backbone(_spec)
 
 LUSIFER = (
     BackboneSpec("xlm-roberta-large__mistral-7b", "FacebookAI/xlm-roberta-large", "main", max_tokens=512,
@@ -129,16 +127,29 @@ ALIGNMENTS = {"": _METHODS, "gettext": _EMBEDDED}
 
 def default_fit(method: str) -> AlignmentSpec | None:
     """The registered fit of a method: its text, rows and languages; None where there is none."""
-    return next((spec for spec in _METHODS.values() if spec.method == method), None)
+    return next((spec for spec in fits()[""].values() if spec.method == method), None)
+
+
+def fits() -> dict[str, dict[str, AlignmentSpec]]:
+    """:data:`ALIGNMENTS`, and for methods of plug-ins what is like theirs."""
+    known = {spec.method for spec in _METHODS.values()}
+    text, embedded = dict(_METHODS), dict(_EMBEDDED)
+    for method in plugins.ALIGNMENTS:
+        if method not in known:
+            like = "procrustes" if plugins.ALIGNMENTS.facts(method)["parallel"] else "centered"
+            text[method] = dataclasses.replace(_METHODS[like], label=method, method=method)
+            embedded[method] = dataclasses.replace(_EMBEDDED[like], label=method, method=method)
+    return {"": text, "gettext": embedded}
 
 
 def specs() -> dict[str, ModelSpec]:
     """Every registered model by name: each backbone plain and with each alignment on each fit data, and LUSIFER."""
-    found = [ModelSpec(backbone) for backbone in (*BACKBONES.values(), *LUSIFER)]
+    backbones = [spec for _, spec in BACKBONES.items()]
+    found = [ModelSpec(backbone) for backbone in (*backbones, *LUSIFER)]
     found += [
         ModelSpec(backbone, alignment, data)
-        for backbone in BACKBONES.values()
-        for data, methods in ALIGNMENTS.items()
+        for backbone in backbones
+        for data, methods in fits().items()
         for alignment in methods.values()
     ]
     return {spec.name: spec for spec in found}
@@ -154,6 +165,5 @@ def get_spec(name: str) -> ModelSpec:
     full = name if name.startswith("xalign/") else f"xalign/{name}"
     if full in known:
         return known[full]
-    near = difflib.get_close_matches(full, known, n=3, cutoff=0.4)
-    hint = f"Did you mean {', '.join(near)}? " if near else ""
-    raise ModelError(f"Unknown model {name!r}. {hint}`xalign models` lists them; a directory or hub id works too.")
+    near = plugins.did_you_mean(full, known, cutoff=0.4)
+    raise ModelError(f"Unknown model {name!r}.{near} `xalign models` lists them; a directory or hub id works too.")

@@ -68,7 +68,8 @@ def fingerprint(spec: AlignmentSpec) -> str:
     found = load_corpora(spec)
     languages = fit_languages(spec, found)
     texts = [corpus.fingerprint([*languages, _pivot(spec)]) for corpus in found]
-    return digest(alignments.find_method(spec.method).version, spec.method, spec.params, spec.limit, languages, texts)
+    made_by = alignments.version_of(spec.method)
+    return digest(made_by, spec.method, spec.params, spec.limit, languages, texts)
 
 
 def fit(spec: AlignmentSpec, encode: Encode) -> Alignment:

@@ -8,7 +8,6 @@ from typing import Any
 
 from xalign_models import corpora
 from xalign_models.backbones import loading
-from xalign_models.backbones.pointer import pointed
 from xalign_models.models import fitting
 from xalign_models.models.card import read_card
 from xalign_models.models.names import Located, locate
@@ -39,6 +38,8 @@ def namespace(model: str | Located, **overrides: Any) -> str:
     Raises:
         XAlignError: No such model, or its weights are missing.
     """
+    from xalign_models.backbones.pointer import pointed  # torch, which names do without
+
     located = locate(model, **overrides) if isinstance(model, str) else model
     if located.saved and located.card is not None:
         base = pointed(located.card.directory)

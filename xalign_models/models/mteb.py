@@ -1,16 +1,27 @@
-"""Our models in mteb's registry. mteb's private names for models live here alone."""
+"""Our models, tasks and benchmarks in mteb's registries, and mteb's names. mteb's private names live here alone."""
 
 from __future__ import annotations
 
-from typing import Any
+import importlib.util
+import re
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from xalign_models.errors import DataError
 from xalign_models.models import catalogue
-from xalign_models.models.building import load_encoder
-from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.identity import trained_on
-from xalign_models.models.metadata import describe
 from xalign_models.models.names import trained_specs
+from xalign_models.plugins import ALIGNMENTS, BACKBONES, BENCHMARKS, TASKS, Benchmark, Part, did_you_mean
 from xalign_models.specs import ModelSpec
+
+if TYPE_CHECKING:
+    from mteb.abstasks import AbsTask
+
+    from xalign_models.models.encoder import XAlignEncoder
 
 
 def register_models() -> None:
@@ -20,6 +31,8 @@ def register_models() -> None:
     """
     from mteb.models.model_implementations import MODEL_REGISTRY
 
+    from xalign_models.models.metadata import describe
+
     for name, spec in {**catalogue.specs(), **trained_specs()}.items():
         meta = describe(name, None, trained_on(spec), spec, {"spec": spec.to_dict()})
         MODEL_REGISTRY[name] = meta.model_copy(update={"loader": _load})
@@ -27,7 +40,116 @@ def register_models() -> None:
 
 def _load(name: str, revision: str | None = None, device: str | None = None, **kwargs: Any) -> XAlignEncoder:
     """Mteb's way to a model."""
+    from xalign_models.models.building import load_encoder
     from xalign_models.store import open_store
 
     spec = ModelSpec.from_dict(kwargs["spec"]) if "spec" in kwargs else name
     return load_encoder(spec, device=device, store=open_store())
+
+
+def register_with_mteb() -> None:
+    """Make every registered task, benchmark and model known to mteb's own functions by name.
+
+    Nothing is opened: no text, no weights, no network. What is registered later is made known by the next call.
+    """
+    _register(tuple(TASKS), tuple(BENCHMARKS), (*BACKBONES, *ALIGNMENTS))
+
+
+@cache
+def _register(tasks: tuple[str, ...], benchmarks: tuple[str, ...], _: tuple[str, ...]) -> None:
+    import mteb.benchmarks.benchmarks as known
+    from mteb.benchmarks.benchmark import Benchmark as MtebBenchmark
+
+    for name in tasks:
+        _register_task(name)
+    module: Any = sys.modules["mteb.get_tasks"]
+    module._SIMILAR_TASKS.update(module._create_similar_tasks(module.TASK_LIST))  # for zero-shot marks
+    for name in benchmarks:
+        benchmark = BENCHMARKS.get(name)
+        named = MtebBenchmark(name=name, tasks=members(benchmark), description=f"{benchmark.description}.")
+        setattr(known, name, named)
+    get_benchmark: Any = sys.modules["mteb.benchmarks.get_benchmark"]
+    get_benchmark._build_registry.cache_clear()
+    get_benchmark._build_aliases_registry.cache_clear()
+    register_models()
+
+
+def _register_task(name: str) -> None:
+    import mteb.get_tasks  # noqa: F401  # the function of this name hides the module
+
+    module: Any = sys.modules["mteb.get_tasks"]
+    if name not in module._TASKS_REGISTRY:
+        module.TASK_LIST = (*module.TASK_LIST, TASKS.get(name))
+    module._TASKS_REGISTRY[name] = TASKS.get(name)
+
+
+def get_task(part: Part) -> AbsTask:
+    """A task by name, ours or mteb's, with the subsets and splits that count.
+
+    Raises:
+        DataError: There is none of this name.
+    """
+    import mteb
+
+    check_task(part.task)
+    if part.task in TASKS:
+        _register_task(part.task)
+    return mteb.get_task(part.task, hf_subsets=list(part.subsets) or None, eval_splits=list(part.splits) or None)
+
+
+def members(benchmark: Benchmark) -> list[AbsTask]:
+    """The tasks of a benchmark of ours."""
+    return [get_task(part) for part in benchmark.parts]
+
+
+def mteb_benchmark(name: str) -> list[AbsTask]:
+    """The tasks of one of mteb's own benchmarks.
+
+    Raises:
+        DataError: It has none of this name.
+    """
+    if name in _quoted("benchmarks"):  # importing mteb to ask it takes seconds
+        import mteb
+
+        with suppress(KeyError):
+            return list(mteb.get_benchmark(name).tasks)
+    near = did_you_mean(name, (*BENCHMARKS, *_quoted("benchmarks", "name=")))
+    raise DataError(f"Unknown benchmark {name!r}.{near} Ours are {', '.join(BENCHMARKS)}; mteb's names work too.")
+
+
+def check_task(name: str) -> None:
+    """Refuse a name that is no task's, without importing mteb.
+
+    Raises:
+        DataError: Neither a task of ours nor one of mteb's has this name; the message has the nearest.
+    """
+    if name not in TASKS and not _has(name):
+        near = did_you_mean(name, (*TASKS, *_quoted("tasks", "name=")))
+        raise DataError(f"Unknown task {name!r}.{near} `xalign tasks` lists ours; mteb's names work too.")
+
+
+def _has(name: str) -> bool:
+    """Whether mteb has a task of this name; it is imported only if its source has the name in quotes."""
+    if "mteb" not in sys.modules and name not in _quoted("tasks"):
+        return False
+    import mteb.get_tasks  # noqa: F401  # the function of this name hides the module
+
+    return name in sys.modules["mteb.get_tasks"].__dict__["_TASKS_REGISTRY"]
+
+
+@cache
+def _quoted(folder: str, before: str = "") -> frozenset[str]:
+    """What stands in quotes, behind ``before``, in mteb's source below ``folder``: its tasks' names are among it."""
+    found = importlib.util.find_spec("mteb")
+    root = Path(found.origin).parent / folder if found and found.origin else Path()
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(root.rglob("*.py")))
+    return frozenset(re.findall(rf'{before}"([^"\n]+)"', text))
+
+
+def described(tasks: Iterable[str]) -> dict[str, Any]:
+    """By name, mteb's metadata of those tasks that are known."""
+    import mteb.get_tasks  # noqa: F401  # the function of this name hides the module
+
+    known = sys.modules["mteb.get_tasks"].__dict__["_TASKS_REGISTRY"]
+    found = {name: TASKS.get(name) if name in TASKS else known.get(name) for name in tasks}
+    return {name: task.metadata for name, task in found.items() if task is not None}

@@ -13,6 +13,7 @@ from xalign_models.errors import ModelError
 from xalign_models.models import catalogue
 from xalign_models.models.card import Card, is_name, read_card
 from xalign_models.paths import cache_dir
+from xalign_models.plugins import BACKBONES
 from xalign_models.specs import BackboneSpec, ModelSpec, digest
 
 
@@ -78,8 +79,8 @@ def locate(model: str, **overrides: Any) -> Located:
 
 
 def _located(model: str) -> Located:
-    if model in catalogue.BACKBONES:
-        return Located(ModelSpec(catalogue.BACKBONES[model]))
+    if model in BACKBONES:
+        return Located(ModelSpec(BACKBONES[model]))
     if Path(model).is_dir():
         return _in_directory(Path(model))
     is_hub_id = "/" in model and not model.startswith("xalign/") and "__" not in model

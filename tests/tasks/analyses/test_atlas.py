@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.analyses import ANALYSES, Request, atlas_figures
+from tasks.analyses import atlas_figures
 from tasks.analyses.atlas import findings
 from xalign_models import typology
+from xalign_models.analysis import Request
 from xalign_models.atlas import load_atlas
 from xalign_models.atlas.statistics import levels, multilingual, summarise
+from xalign_models.plugins import ANALYSES
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def test_every_figure_is_drawn_with_axes_named(families):
 
 @pytest.mark.slow
 def test_tables_have_intervals_and_groups(families):
-    found = ANALYSES["atlas"].analyse(Request())
+    found = ANALYSES["atlas"](Request())
     statistics = found.tables["statistics"]
     level = statistics[statistics["statistic"] == "level"]
     assert (level["low"] <= level["value"]).all()

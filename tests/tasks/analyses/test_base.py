@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.analyses import ANALYSES, Request
+from xalign_models.analysis import Request
 from xalign_models.errors import ModelError
+from xalign_models.plugins import ANALYSES
 
 
-def test_analyses_go_by_their_names():
-    assert all(name == one.name and one.description.endswith(".") for name, one in ANALYSES.items())
+def test_analyses_are_described_and_can_be_imported():
+    assert all(ANALYSES.facts(name)["description"].endswith(".") and callable(ANALYSES[name]) for name in ANALYSES)
 
 
 def test_models_are_named_or_asked_for():

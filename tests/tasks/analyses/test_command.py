@@ -8,10 +8,11 @@ import sys
 import pandas as pd
 import pytest
 
-import tasks.analyses
-from tasks.analyses import Analysis, Findings, figures
+from xalign_models import figures
+from xalign_models.analysis import Findings
 from xalign_models.cli import main
 from xalign_models.errors import DataError
+from xalign_models.plugins import ANALYSES, Entry
 
 
 @pytest.fixture
@@ -43,14 +44,14 @@ def fake(monkeypatch):
         large = pd.DataFrame({"row": range(100)})
         return Findings({"scores": table, "large": large}, {"line": figure}, ("A note.",), {"text": "abc"})
 
-    monkeypatch.setitem(tasks.analyses.ANALYSES, "fake", Analysis("fake", "A test.", analyse))
+    monkeypatch.setitem(ANALYSES._entries, "fake", Entry(analyse, {"description": "A test."}))
     return asked
 
 
 def test_without_a_name_they_are_listed(xalign):
     status, out, _ = xalign("analyse", "--json")
     assert status == 0
-    assert [one["analysis"] for one in json.loads(out)] == list(tasks.analyses.ANALYSES)
+    assert [one["analysis"] for one in json.loads(out)] == list(ANALYSES)
 
 
 def test_tables_figures_and_what_made_them_are_written(xalign, fake, workdir, tiny_model):
@@ -122,6 +123,6 @@ def test_nothing_is_written_if_an_analysis_fails(xalign, workdir, monkeypatch):
     def fails(request):
         raise DataError("There is nothing.")
 
-    monkeypatch.setitem(tasks.analyses.ANALYSES, "fails", Analysis("fails", "A test.", fails))
+    monkeypatch.setitem(ANALYSES._entries, "fails", Entry(fails, {"description": "A test."}))
     assert xalign("analyse", "fails", "-o", "found")[0] == 2
     assert not (workdir / "found").exists()

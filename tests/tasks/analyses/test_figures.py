@@ -5,7 +5,7 @@ from __future__ import annotations
 import matplotlib
 import pytest
 
-from tasks.analyses import figures
+from xalign_models import figures
 
 
 @figures.styled()

@@ -10,9 +10,9 @@ import mteb
 import numpy as np
 import pytest
 
-from tasks.analyses.base import Request
 from tasks.analyses.isomorphism import SEVEN, analyse
 from tasks.isomorphism import IsomorphismStudy
+from xalign_models.analysis import Request
 from xalign_models.errors import LanguageError, ModelError, ResultsError
 from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.languages import FLORES_200

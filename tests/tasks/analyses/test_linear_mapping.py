@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tasks.analyses import Request, linear_mapping
+from tasks.analyses import linear_mapping
 from tasks.analyses.linear_mapping import FROM_ENGLISH, MEASURES, TO_ENGLISH, directions, shape
 from tasks.analyses.mapping_texts import held_out, newstest_pairs, open_texts
 from tasks.orthogonality import map_shape
 from xalign_models.alignments.solvers import affine_distance
+from xalign_models.analysis import Request
 from xalign_models.errors import DataError
 
 

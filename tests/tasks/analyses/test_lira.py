@@ -13,9 +13,11 @@ import pandas as pd
 import pytest
 import torch
 
-from tasks.analyses import ANALYSES, Request, deviation, lipschitz, rkhs, selection, sentences
+from tasks.analyses import deviation, lipschitz, rkhs, selection, sentences
 from tasks.analyses.sentences import Sentences
+from xalign_models.analysis import Request
 from xalign_models.errors import DataError, ModelError
+from xalign_models.plugins import ANALYSES
 from xalign_models.training.lira import run
 from xalign_models.training.lira.edits import Corruption
 from xalign_models.training.lira.theory import bound_printed, bound_safe
@@ -35,7 +37,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> Sentences:
 def test_norms_are_of_unnormalised_means(tiny_model: Path, given: Sentences, workdir: Path) -> None:
     from transformers import AutoModel, AutoTokenizer
 
-    found = ANALYSES["rkhs"].analyse(Request((str(tiny_model),), results=Path(__file__).parents[3]))
+    found = ANALYSES["rkhs"](Request((str(tiny_model),), results=Path(__file__).parents[3]))
     model, tokenizer = AutoModel.from_pretrained(tiny_model), AutoTokenizer.from_pretrained(tiny_model)
     table = model.get_input_embeddings().weight.detach().double()
     norms = {policy: [] for policy in rkhs.POLICIES}
@@ -62,17 +64,17 @@ def test_norms_are_of_unnormalised_means(tiny_model: Path, given: Sentences, wor
 def test_norms_need_input_embeddings(given: Sentences, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rkhs.loading, "load_modules", lambda *_: (torch.nn.Identity(),))
     with pytest.raises(ModelError, match="has no input embeddings"):
-        ANALYSES["rkhs"].analyse(Request(("smollm2-135m-q4",)))
+        ANALYSES["rkhs"](Request(("smollm2-135m-q4",)))
 
 
 def test_ratios_are_distances_over_edits(tiny_model: Path, given: Sentences, workdir: Path) -> None:
-    found = ANALYSES["lipschitz"].analyse(Request((str(tiny_model),), device="cpu"))
+    found = ANALYSES["lipschitz"](Request((str(tiny_model),), device="cpu"))
     table = found.tables["ratios"]
     assert table["edits"].tolist() == ["token"] * 6 + ["character"] * 6
     assert table["delta"].tolist() == list(lipschitz.DELTAS) * 2
     assert (table["max"] <= 2).all() and (table["count"] <= len(TEXTS)).all()
     assert (table["median"] <= table["p90"]).all() and (table["p90"] <= table["p99"]).all()
-    again = ANALYSES["lipschitz"].analyse(Request((str(tiny_model),), device="cpu")).tables["ratios"]
+    again = ANALYSES["lipschitz"](Request((str(tiny_model),), device="cpu")).tables["ratios"]
     pd.testing.assert_frame_equal(table, again)
 
 
@@ -129,7 +131,7 @@ def trained(workdir: Path, tiny_model: Path, write_text: Callable[..., Path]) ->
 
 
 def test_epochs_are_shown_with_their_bounds(trained: Path, given: Sentences) -> None:
-    found = ANALYSES["deviation"].analyse(Request((str(trained),), results=Path(__file__).parents[3]))
+    found = ANALYSES["deviation"](Request((str(trained),), results=Path(__file__).parents[3]))
     table = found.tables["epochs"]
     ours = table[table["model"] == "arca"]
     assert ours["epoch"].tolist() == [0, 1, 2]
@@ -141,7 +143,7 @@ def test_epochs_are_shown_with_their_bounds(trained: Path, given: Sentences) -> 
 
 def test_deviation_needs_a_trained_lira(tiny_model: Path, given: Sentences, workdir: Path) -> None:
     with pytest.raises(ModelError, match="is no LiRA"):
-        ANALYSES["deviation"].analyse(Request((str(tiny_model),)))
+        ANALYSES["deviation"](Request((str(tiny_model),)))
 
 
 def test_choices_among_corruptions_and_by_chrf(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +157,7 @@ def test_choices_among_corruptions_and_by_chrf(trained: Path, monkeypatch: pytes
         return SimpleNamespace(log_probabilities=torch.tensor(lengths))
 
     monkeypatch.setattr("xalign_models.training.lira.module.LiRA.actor_choice", actor_choice)
-    found = ANALYSES["selection"].analyse(Request((str(trained),), rows=20, languages=("deu-Latn",)))
+    found = ANALYSES["selection"](Request((str(trained),), rows=20, languages=("deu-Latn",)))
     table = found.tables["corrupted"].set_index("against")["reference picked"]
     assert table[str(Corruption.WRAPPER)] == 100  # longer
     assert table[str(Corruption.SHUFFLE)] == 0  # as long: not picked before it
@@ -178,7 +180,7 @@ def test_missing_translations_are_said(trained: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(selection.corpora, "load", lambda name: load("own:text"))
     monkeypatch.setattr(selection, "against_each_other", lambda *_: (_ for _ in ()).throw(DataError("none here")))
-    found = ANALYSES["selection"].analyse(Request((str(trained),), rows=4, languages=("deu-Latn",)))
+    found = ANALYSES["selection"](Request((str(trained),), rows=4, languages=("deu-Latn",)))
     assert "graded" not in found.tables and any("none here" in one for one in found.notes)
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import f_oneway
 
-from tasks.analyses import Request, lsar_families
+from tasks.analyses import lsar_families
 from tasks.analyses.lsar_families import by_family, components, eta_squared, separation, summary
+from xalign_models.analysis import Request
 
 
 def test_components_are_projections_with_english_on_the_positive_side():

@@ -7,7 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tasks.analyses import Request, lsar_layers, spaces
+from tasks.analyses import lsar_layers, spaces
+from xalign_models.analysis import Request
 from xalign_models.errors import LanguageError
 from xalign_models.models.building import load_encoder
 from xalign_models.models.names import find_spec

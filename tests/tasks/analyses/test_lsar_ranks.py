@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tasks.analyses import Request, lsar_ranks, spaces
+from tasks.analyses import lsar_ranks, spaces
 from tasks.analyses.lsar_ranks import chosen, peel
 from xalign_models.alignments import LIR
+from xalign_models.analysis import Request
 from xalign_models.errors import LanguageError
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import pearsonr, spearmanr
 
-from tasks.analyses import Request, lsar_syntax
+from tasks.analyses import lsar_syntax
 from tasks.analyses.lsar_syntax import correlate, similarities
+from xalign_models.analysis import Request
 from xalign_models.errors import DataError
 from xalign_models.typology import syntax
 

@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from tasks.analyses import ANALYSES, Request
 from tasks.analyses.one_target import TASK, heat_map
+from xalign_models.analysis import Request
 from xalign_models.errors import ResultsError
 from xalign_models.evaluation.results import read_results
+from xalign_models.plugins import ANALYSES
 
 CELLS = {("arb-Arab", "arb-Arab"): 0.8, ("arb-Arab", "eng-Latn"): 0.1,
          ("eng-Latn", "arb-Arab"): 0.3, ("eng-Latn", "eng-Latn"): 0.9}  # fmt: skip
@@ -43,7 +44,7 @@ def test_rows_are_questions_and_columns_answers(results):
 
 @pytest.mark.parametrize("models", [(), ("plain__tiny",), ("xalign/plain__tiny",)])
 def test_the_means_stand_beside_the_papers(results, models):
-    findings = ANALYSES["one-target"].analyse(Request(models=models, results=results))
+    findings = ANALYSES["one-target"](Request(models=models, results=results))
     rows = {row.pop("model"): row for row in findings.tables["summary"].to_dict("records")}
     assert rows["plain__tiny"] == pytest.approx(
         {"mAP, all answers in": 50, "mAP, one answer, same language": 85, "mAP, one answer, other language": 20}
@@ -55,6 +56,6 @@ def test_the_means_stand_beside_the_papers(results, models):
 
 def test_without_results_the_command_is_named(results, tmp_path):
     with pytest.raises(ResultsError, match=r"plain__other.*`xalign run -m plain__other -t XQuAD-R -o "):
-        ANALYSES["one-target"].analyse(Request(models=("plain__other",), results=results))
+        ANALYSES["one-target"](Request(models=("plain__other",), results=results))
     with pytest.raises(ResultsError, match=r"`xalign run -m MODEL -t XQuAD-R -o "):
-        ANALYSES["one-target"].analyse(Request(results=tmp_path / "empty"))
+        ANALYSES["one-target"](Request(results=tmp_path / "empty"))

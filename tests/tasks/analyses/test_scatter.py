@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import silhouette_score
 
-from tasks.analyses import Request, scatter
+from tasks.analyses import scatter
 from tasks.analyses.scatter import before_and_after, draw, mixing, project
+from xalign_models.analysis import Request
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.models.building import build
 from xalign_models.models.identity import revision

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.analyses import Request, spaces
+from tasks.analyses import spaces
+from xalign_models.analysis import Request
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.ranking.ranks import normalise
 

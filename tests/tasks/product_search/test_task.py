@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -59,32 +58,36 @@ def ndcg_at_10(scores: dict[str, float], grades: dict[str, int]) -> float:
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A made-up set of all locales, for both tasks, with grades 0 to 3."""
     monkeypatch.setenv("XALIGN_DATA", str(tmp_path))
     rng = np.random.default_rng(0)
     for name in LOCALES:
-        queries = [{"query_id": f"q{i}", "query": f"made-up {name} query {i}"} for i in range(20)]
-        items = [{"item_id": f"i{i}", "title": f"made-up {name} title {i}"} for i in range(30)]
+        queries = [{"id": f"q{i}", "text": f"made-up {name} query {i}"} for i in range(20)]
+        items = [{"id": f"i{i}", "text": f"made-up {name} title {i}"} for i in range(30)]
         items[0]["lang"] = "en"
         pairs = [
-            {"query_id": f"q{q}", "item_id": f"i{i}", "label": int(rng.integers(0, 4))}
+            {"query-id": f"q{q}", "corpus-id": f"i{i}", "score": int(rng.integers(0, 4))}
             for q in range(19)
             for i in rng.choice(30, 12, replace=False)
         ]
         for folder in (LazRetrieval.folder, ProductSearchStandIn.folder):
-            path = tmp_path / folder / "test" / name
-            path.mkdir(parents=True)
-            for file, content in (("query", queries), ("item", items), ("pairs_info", pairs)):
-                (path / f"{file}.json").write_text(json.dumps(content))
-    yield tmp_path
+            path = tmp_path / folder / name
+            (path / "qrels").mkdir(parents=True)
+            for file, rows in (("queries", queries), ("corpus", items), ("qrels/test", pairs)):
+                (path / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def grades_of(folder: Path) -> dict[str, dict[str, int]]:
     out: dict[str, dict[str, int]] = {}
-    for pair in json.loads((folder / "pairs_info.json").read_text()):
-        if pair["label"] > 0:
-            out.setdefault(pair["query_id"], {})[pair["item_id"]] = pair["label"]
+    for pair in records(folder / "qrels" / "test.jsonl"):
+        if pair["score"] > 0:
+            out.setdefault(pair["query-id"], {})[pair["corpus-id"]] = pair["score"]
     return out
 
 
@@ -96,10 +99,10 @@ def test_score_is_ndcg_at_10_and_languages_reach_the_encoder(root: Path, kind: t
     scores = {row["hf_subset"]: row for row in result.scores["test"]}
     assert tuple(scores) == LOCALES
     for name in LOCALES:
-        folder = root / kind.folder / "test" / name
+        folder = root / kind.folder / name
         texts = {
-            file: {row[f"{file}_id"]: row[field] for row in json.loads((folder / f"{file}.json").read_text())}
-            for file, field in (("query", "query"), ("item", "title"))
+            side: {row["id"]: row["text"] for row in records(folder / f"{file}.jsonl")}
+            for side, file in (("query", "queries"), ("item", "corpus"))
         }
         grades = grades_of(folder)
         items = {key: vector(text) / np.linalg.norm(vector(text)) for key, text in texts["item"].items()}
@@ -122,12 +125,15 @@ def test_revision_is_the_fingerprint_and_outlives_unloading(root: Path) -> None:
     task = LazRetrieval()
     task.filter_languages(None, hf_subsets=["vn", "th"])
     revision = f"local-{fingerprint(root / 'lazretrieval')[:12]}"
+    assert task.metadata.revision == "local"  # making a task opens no text
+    task.identify()
     assert task.metadata.revision == revision
     task.load_data()
     assert set(task.dataset) == {"vn", "th"}
     task.unload_data()
     assert task.metadata.revision == revision
-    (root / "lazretrieval" / "test" / "bd" / "query.json").write_text('[{"qid": "q0", "text": "made-up other"}]')
+    with (root / "lazretrieval" / "bd" / "queries.jsonl").open("a") as file:
+        file.write('{"id": "other", "text": "made-up other"}\n')
     task.load_data()
     assert task.metadata.revision != revision
     assert LazRetrieval.metadata.revision == "local"

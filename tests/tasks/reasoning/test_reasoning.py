@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 import torch
 
-from tasks.analyses import ANALYSES, Request
 from tasks.reasoning import mgsm, xcsqa
 from tasks.reasoning.answers import final_number, to_number
 from tasks.reasoning.solvers import Solver
+from xalign_models.analysis import Request
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.generation.language_model import Completion, LanguageModel
+from xalign_models.plugins import ANALYSES
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_files_are_read_and_defects_named(data: Path, caplog: pytest.LogCaptureF
 def test_missing_data_name_the_publisher(workdir: Path) -> None:
     for analysis, message in (("mgsm", "MGSM is missing.*url-nlp"), ("x-csqa", "X-CSQA is missing.*inklab")):
         with pytest.raises(DataError, match=message):
-            ANALYSES[analysis].analyse(Request(("smollm2-135m-q4-last-token",)))
+            ANALYSES[analysis](Request(("smollm2-135m-q4-last-token",)))
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, tiny_model: Path) -> list[str]:
 
 
 def test_accuracy_is_by_language_beside_the_paper(data: Path, scripted: list[str]) -> None:
-    found = ANALYSES["mgsm"].analyse(Request(("smollm2-135m-q4-last-token",), results=Path(__file__).parents[3]))
+    found = ANALYSES["mgsm"](Request(("smollm2-135m-q4-last-token",), results=Path(__file__).parents[3]))
     ours = found.tables["accuracy"].set_index("language")["accuracy"]
     assert ours.to_dict() == {"deu-Latn": 50.0, "eng-Latn": 50.0, "average": 50.0}
     assert scripted[0].count("Problem:") == 3 and scripted[0].endswith("Problem: Wie viel ist 2 und 3?\n")
@@ -129,11 +130,11 @@ def test_accuracy_is_by_language_beside_the_paper(data: Path, scripted: list[str
     assert paper.loc["ben-Beng", "Qwen3-8B [paper]"] == 66.4
     assert set(found.data) == {"MGSM deu-Latn", "MGSM eng-Latn"}
     with pytest.raises(LanguageError, match="MGSM has deu-Latn, eng-Latn"):
-        ANALYSES["mgsm"].analyse(Request(("smollm2-135m-q4-last-token",), languages=("tha-Thai",)))
+        ANALYSES["mgsm"](Request(("smollm2-135m-q4-last-token",), languages=("tha-Thai",)))
 
 
 def test_choices_are_by_the_likeliest_letter(data: Path, scripted: list[str]) -> None:
-    found = ANALYSES["x-csqa"].analyse(Request(("smollm2-135m-q4-last-token",)))
+    found = ANALYSES["x-csqa"](Request(("smollm2-135m-q4-last-token",)))
     assert found.tables["accuracy"]["accuracy"].iloc[0] == pytest.approx(100 / 3)
     assert "A. Wahl A\nB. Wahl B" in scripted[0] and scripted[0].endswith("Answer:")
 

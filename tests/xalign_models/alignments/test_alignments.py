@@ -135,7 +135,7 @@ def test_fingerprint_tells_parameters_data_and_labels_apart(parallel):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"method": "magic"}, "unknown alignment 'magic'"),
+        ({"method": "magic"}, "Unknown alignment 'magic'"),
         ({"format": 99}, "format 99"),
         ({"params": {"q": 1}}, "damaged"),
     ],
@@ -201,7 +201,7 @@ def test_bad_transform_input_is_refused(fitted):
 
 
 def test_make_names_what_exists():
-    with pytest.raises(AlignmentError, match="choose one of centered, lir, lsar, procrustes, affine"):
+    with pytest.raises(AlignmentError, match="Known ones are affine, centered, lir, lsar, procrustes"):
         make("magic")
     with pytest.raises(AlignmentError, match="lir has no rank; it has k"):
         make("lir", rank=3)

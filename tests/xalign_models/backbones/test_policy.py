@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from xalign_models import assets
+from xalign_models import assets, plugins
 from xalign_models.backbones import policy
 from xalign_models.backbones.loading import load_modules, open_directory
 from xalign_models.errors import ModelError, XAlignError
@@ -289,12 +290,18 @@ def test_a_custom_model_runs_where_the_user_trusts_it_and_its_name_and_spec_say_
     assert spec.backbone.encoding_fields() != plainly.encoding_fields()
 
 
-def test_a_plug_in_can_admit_a_module_of_its_own_and_take_nobody_elses_name(monkeypatch):
-    monkeypatch.setattr(policy, "MODULES", dict(policy.MODULES))
-    policy.admit("plugin.Head", "torch.nn:Identity")
-    policy.admit("plugin.Head", "torch.nn:Identity")
-    with pytest.raises(ModelError, match="another name"):
-        policy.admit("xalign_models.alignments.module.Aligned", "plugin:Head")
+def test_a_module_of_a_plug_in_is_admitted_once_it_is_registered(folder, monkeypatch):
+    monkeypatch.setattr(plugins.MODULES, "_entries", {})
+    kind = f"{plugins.PACKAGE}.head.Head"
+    names = json.loads((folder / "modules.json").read_text())
+    names[-1]["type"] = kind
+    (folder / "modules.json").write_text(json.dumps(names))
+    with pytest.raises(ModelError, match=r"needs a plug-in that is not loaded: name its file, head\.py, with --plugin"):
+        policy.check_directory(folder)
+    plugins.MODULES.register(kind, torch.nn.Identity)
+    policy.check_directory(folder)
+    resolved = assets.ResolvedModel(str(folder), None, "", "local")
+    assert policy.module_classes(resolved)[kind] is torch.nn.Identity
 
 
 def test_layers_and_poolings_of_a_checkpoint_are_still_chosen(folder):

@@ -20,8 +20,9 @@ from xalign_models.backbones.templates import ENGLISH, SLOT, TEMPLATES, prompted
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.languages import canonical
 from xalign_models.models.building import build, load, load_encoder
-from xalign_models.models.catalogue import BACKBONES, modes_of
+from xalign_models.models.catalogue import modes_of
 from xalign_models.models.saving import save
+from xalign_models.plugins import BACKBONES
 from xalign_models.specs import BackboneSpec, Dtype, ModelSpec
 
 TEXTS = ["a cat", 'he said "no",\nthen left', "die Katze", "", "a much longer text than all of the others " * 3, "猫"]

@@ -114,7 +114,7 @@ def fit(method, backbone, *arguments):
         ("centered", ("--languages", "tur"), ("tur-Latn", "deu-Latn, eng-Latn, fra-Latn")),
         ("centered", ("--languages", "nonsense"), ("nonsense",)),
         ("centered", ("--languages", "de,all"), ("--languages de,all", "give codes, or `all` alone.")),
-        ("centered", ("--corpus", "nonsense"), ("nonsense", "lingua")),
+        ("centered", ("--corpus", "nonsense"), ("nonsense", "`xalign corpora`")),
         ("centered", ("--corpus", "lingua"), ("XALIGN_DATA", "lingua-go")),
         ("procrustes", ("--corpus", "own:bad"), ("fra-Latn has 1 rows and eng-Latn 2",)),
         ("centered", ("--corpus", "own"), ("own:DIR",)),
@@ -149,7 +149,7 @@ def test_other_commands_refuse(xalign, arguments):
     ("arguments", "command"),
     [
         (("nope",), ()), (("--nope",), ()), (("run", "--nope"), ("run",)),
-        (("run", "--items=x"), ()), (("store", "nope"), ("store",)), (("fit", "centered"), ("fit",)),
+        (("run", "--items=x"), ("run",)), (("store", "nope"), ("store",)), (("fit", "centered"), ("fit",)),
         (("train", "nope"), ("train",)), (("store", "stats", "nope"), ("store", "stats")),
     ],
 )  # fmt: skip
@@ -190,7 +190,8 @@ def test_empty_and_endless_texts_run_through(xalign, workdir, tiny_model):
     assert (status, err) == (0, ["xalign/plain__tiny  OwnParallel: scored"])
     (outcome,) = json.loads(out)
     expected = {"model": "xalign/plain__tiny", "task": "OwnParallel", "scored": True, "fresh": True}
-    assert outcome == {**expected, "unfitted": [], "error": ""}
+    scores = {"test": {"eng_Latn-fra_Latn": 0.0, "fra_Latn-eng_Latn": 0.0}}
+    assert outcome == {**expected, "unfitted": [], "error": "", "scores": scores}
 
 
 def test_prompts_go_by_what_is_looked_up():
@@ -252,7 +253,7 @@ def test_fit_run_and_leaderboard(xalign, workdir, tiny_model, own):
     assert one_error(
         xalign("leaderboard", "--benchmark", "XAlign(parallel)"), 'xalign run --benchmark "XAlign(parallel)"'
     )
-    assert one_error(xalign("leaderboard", "--benchmark", "nope"), "nope", "XAlign(parallel)", "XAlign(LUSIFER, te)")
+    assert one_error(xalign("leaderboard", "--benchmark", "nope"), "Unknown benchmark 'nope'", "`xalign tasks`")
     assert one_error(xalign("run", "-m", "model", "-t", "OwnParallel", "--layer", "1"), "saved model", "layer")
 
 
@@ -276,14 +277,14 @@ def test_store_stats_and_clear(xalign, tiny_model, own):
 
 
 def test_lists(xalign):
-    from tasks import TASKS
     from xalign_models import assets
+    from xalign_models.plugins import BENCHMARKS, TASKS
 
     status, out, err = xalign("models", "--json")
     assert sorted(one["model"] for one in json.loads(out)) == list_models()
     assert xalign("models", "lsar__LaBSE")[1].count("xalign/") == 2
     status, out, err = xalign("tasks", "--json")
-    assert {task.metadata.name for task in TASKS} < {one["task"] for one in json.loads(out)}
+    assert [one["task"] for one in json.loads(out)] == [*TASKS, *BENCHMARKS]
     assert "FloresPrecision" in xalign("tasks")[1]
     status, out, err = xalign("assets", "list", "--json")
     found = json.loads(out)

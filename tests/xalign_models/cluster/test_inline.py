@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tasks import register_with_mteb
 from xalign_models import cluster as on_ray
 from xalign_models.errors import ModelError
 from xalign_models.evaluation import run as running
@@ -98,7 +97,6 @@ def inline(monkeypatch):
 @pytest.fixture
 def models(workdir, tiny_model, write_text, monkeypatch):
     """A backbone and two alignments of it, and a text to score them on."""
-    register_with_mteb()
     text = write_text(workdir / "fit", 40)
     backbone = find_spec(str(tiny_model)).backbone
     folders = [str(tiny_model)]
@@ -113,7 +111,7 @@ def models(workdir, tiny_model, write_text, monkeypatch):
 
 def run(models, output, most=2, tasks=("OwnParallel",)):
     cluster = on_ray.Cluster(device="cpu")
-    return list(on_ray.run(models, tasks, output, cluster, setup=register_with_mteb, languages=None, most=most))
+    return list(on_ray.run(models, tasks, output, cluster, languages=None, most=most))
 
 
 def items(root):

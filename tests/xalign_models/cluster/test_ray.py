@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks import register_with_mteb
 from xalign_models.errors import ModelError
 from xalign_models.evaluation import run as running
 from xalign_models.models.building import build, load_encoder
@@ -59,7 +57,6 @@ def cluster(place, write_text):
 @pytest.fixture(scope="module")
 def models(cluster, place, tiny_model, write_text):
     """A backbone, and two alignments of it."""
-    register_with_mteb()
     text = write_text(place / "fit", 40)
     backbone = find_spec(str(tiny_model)).backbone
     folders = [str(tiny_model)]
@@ -124,15 +121,34 @@ def vectors(folder):
 
 def test_two_workers_give_what_one_process_gives_bit_for_bit(cluster, models, local, place):
     open_store().clear()
-    found = list(
-        on_ray.run(models, ["OwnParallel"], place / "two", cluster, setup=register_with_mteb, languages=None, most=2)
-    )
+    found = list(on_ray.run(models, ["OwnParallel"], place / "two", cluster, languages=None, most=2))
     assert_same(found, local, place, "two")
     assert all(one.fresh for one in found)
     assert len(list((place / "two").rglob("model_meta.json"))) == 3
-    again = on_ray.run(models, ["OwnParallel"], place / "two", cluster, setup=register_with_mteb, languages=None)
+    again = on_ray.run(models, ["OwnParallel"], place / "two", cluster, languages=None)
     assert [one.fresh for one in again] == [False] * 3
     assert vectors(place / "store") == vectors(place / "local-store")  # every bit of every vector, and no more of them
+
+
+DIES = """
+import os
+import signal
+from pathlib import Path
+
+from xalign_models.store import EmbeddingStore
+
+mark = Path({mark!r})
+put = EmbeddingStore.put
+
+def dies(self, *args):
+    put(self, *args)
+    if not mark.exists():
+        mark.write_text(str(os.getpid()))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if not mark.exists():
+    EmbeddingStore.put = dies
+"""
 
 
 def test_a_killed_worker_changes_no_number(cluster, models, local, place, monkeypatch):
@@ -140,24 +156,10 @@ def test_a_killed_worker_changes_no_number(cluster, models, local, place, monkey
     mark = place / "killed"
     open_store().clear()
 
-    def setup():  # by value to the workers
-        from xalign_models.store import EmbeddingStore
-
-        register_with_mteb()
-        put = EmbeddingStore.put
-
-        def dies(self, *args):
-            put(self, *args)
-            if not mark.exists():
-                mark.write_text(str(os.getpid()))
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        if not mark.exists():
-            EmbeddingStore.put = dies
-
-    found = list(
-        on_ray.run(models, ["OwnParallel"], place / "killed-run", cluster, setup=setup, languages=None, most=2)
-    )
+    plugin = place / "dies.py"  # of the workers alone
+    plugin.write_text(DIES.format(mark=str(mark)))
+    arguments = {"plugins": [str(plugin)], "languages": None, "most": 2}
+    found = list(on_ray.run(models, ["OwnParallel"], place / "killed-run", cluster, **arguments))
     assert mark.exists()
     with pytest.raises(ProcessLookupError):
         os.kill(int(mark.read_text()), 0)
@@ -167,7 +169,7 @@ def test_a_killed_worker_changes_no_number(cluster, models, local, place, monkey
 def test_what_fails_is_an_outcome_and_the_rest_goes_on(cluster, models, place):
     found = list(
         on_ray.run(["no/such-model", models[0]], ["OwnParallel", "FloresPrecision"], place / "some", cluster,
-                   setup=register_with_mteb, languages=["deu", "eng", "fra"])
+                   languages=["deu", "eng", "fra"])
     )  # fmt: skip
     by_key = {(one.model, one.task): one for one in found}
     assert len(by_key) == 4

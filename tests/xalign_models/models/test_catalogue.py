@@ -10,6 +10,7 @@ from xalign_models import alignments, corpora
 from xalign_models.corpora.publishers import PUBLISHERS
 from xalign_models.errors import ModelError
 from xalign_models.models import catalogue
+from xalign_models.plugins import BACKBONES
 
 PART = r"[\w.-]+?"
 NAME = re.compile(rf"xalign/(?P<alignment>{PART})__(?P<backbone>{PART})(__(?P<data>{PART}))?")
@@ -17,12 +18,12 @@ NAME = re.compile(rf"xalign/(?P<alignment>{PART})__(?P<backbone>{PART})(__(?P<da
 
 def test_names_follow_the_grammar_and_say_what_the_spec_says():
     specs = {name: spec for name, spec in catalogue.specs().items() if not spec.backbone.llm}
-    assert len(specs) == len(catalogue.BACKBONES) * (1 + sum(map(len, catalogue.ALIGNMENTS.values())))
+    assert len(specs) == len(BACKBONES) * (1 + sum(map(len, catalogue.fits().values())))
     for name, spec in specs.items():
         parts = NAME.fullmatch(name)
         assert parts, name
         assert spec.name == name
-        assert parts["backbone"] == spec.backbone.name in catalogue.BACKBONES
+        assert parts["backbone"] == spec.backbone.name in BACKBONES
         assert parts["alignment"] == (spec.alignment.label if spec.alignment else "plain")
         assert (parts["data"] or "") == spec.data
         assert spec.baseline == f"xalign/plain__{spec.backbone.name}" in specs

@@ -117,21 +117,19 @@ def test_what_a_task_encodes_is_recorded(workdir: Path) -> None:
 
 
 def test_a_task_s_texts_reach_the_recorder(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tasks import register_with_mteb
     from xalign_models.training.lira.recording import task_texts
 
     from tasks.product_search import ProductSearchStandIn  # isort: skip
 
     folder = workdir / "data" / ProductSearchStandIn.folder
     for name in ("bd", "th"):
-        (folder / name).mkdir(parents=True)
+        (folder / name / "qrels").mkdir(parents=True)
         for file, rows in (
-            ("query", [{"query_id": f"q{i}", "query": f"{name} query {i}"} for i in range(3)]),
-            ("item", [{"item_id": f"i{i}", "title": f"title {i}"} for i in range(4)]),
-            ("pairs_info", [{"query_id": f"q{i}", "item_id": f"i{i}"} for i in range(3)]),
+            ("queries", [{"id": f"q{i}", "text": f"{name} query {i}"} for i in range(3)]),
+            ("corpus", [{"id": f"i{i}", "text": f"title {i}"} for i in range(4)]),
+            ("qrels/test", [{"query-id": f"q{i}", "corpus-id": f"i{i}", "score": 1} for i in range(3)]),
         ):
-            (folder / name / f"{file}.json").write_text(json.dumps(rows))
-    register_with_mteb()
+            (folder / name / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = task_texts("ProductSearchStandIn", ["tha-Thai", "eng-Latn"])
     assert {text for text, language in found if language == "tha-Thai"} == {f"th query {i}" for i in range(3)}
     assert {text for text, language in found if language == "eng-Latn"} == {f"title {i}" for i in range(4)}

@@ -1,0 +1,54 @@
+"""A task and a benchmark of your own, in one file: finding number words in another language.
+
+    xalign tasks --plugin numbers_task.py
+    xalign run --plugin numbers_task.py -t NumberWords -m all-MiniLM-L6-v2
+    xalign leaderboard --plugin numbers_task.py --benchmark "Example(numbers)"
+
+Any mteb task will do. Those of :mod:`tasks` take care of languages, encode every text once, and keep each item's
+outcome for the significance tests: ``PrecisionTask`` looks for translations among all sentences of the other language.
+The class needs a text and its metadata.
+
+A class that is registered itself is imported for a list too, and mteb with it. Where lists should stay fast, name its
+place and what lists show instead: ``register.task("my_package.numbers:NumberWords", "NumberWords", score=...,
+languages=4, subsets=12, description=...)``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from tasks.precision import PrecisionTask, precision_metadata
+from xalign_models import register
+from xalign_models.corpora import Corpus
+from xalign_models.corpora.base import from_columns
+
+WORDS = {
+    "eng-Latn": "one two three four five six seven eight nine ten eleven twelve hundred thousand".split(),
+    "deu-Latn": "eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf hundert tausend".split(),
+    "fra-Latn": "un deux trois quatre cinq six sept huit neuf dix onze douze cent mille".split(),
+    "spa-Latn": "uno dos tres cuatro cinco seis siete ocho nueve diez once doce cien mil".split(),
+}
+
+
+@register.task
+class NumberWords(PrecisionTask):
+    """P@1, P@5 and P@10 of finding a number word among the 14 of another language."""
+
+    corpus_name = "number-words"
+    narrows = False  # --languages does not leave out subsets of it
+    metadata = precision_metadata(
+        "NumberWords",
+        WORDS,
+        "P@1, P@5 and P@10 of finding a number word among the 14 of another language.",
+        dataset={"path": "examples/number-words", "revision": "1"},  # the revision becomes the text's fingerprint
+        eval_splits=["test"],
+    )
+
+    def local_corpus(self) -> Corpus:
+        """The text; a task on a registered corpus leaves this out and names the corpus in ``corpus_name``."""
+        identity = hashlib.sha256(repr(WORDS).encode()).hexdigest()
+        self._corpus = from_columns(self.corpus_name, ("NumberWords",), WORDS, identity)
+        return self._corpus
+
+
+register.benchmark("Example(numbers)", ["NumberWords"], "An example of a benchmark, of one task")

@@ -1,0 +1,62 @@
+"""A method of your own, in one file: whitening.
+
+Every language is moved to the origin, and what is left is stretched until it varies alike in all directions (Su et al.,
+2021, "Whitening Sentence Representations for Better Semantics and Faster Retrieval", here with a mean per language).
+Try it where this file lies:
+
+    xalign fit whitening --plugin whitening.py --backbone multilingual-e5-small-q4 --corpus gettext:fit -o whitened
+    xalign run --plugin whitening.py -m whitened -m whitening__multilingual-e5-small-q4__gettext
+
+A subclass of ``UnpairedAlignment`` needs a name, its hyperparameters as dataclass fields, ``_fit``, and ``factors``,
+its affine maps. It is then fitted, saved, loaded, listed and scored like the built-in methods, and a saved model of it
+needs this file no more, since affine maps are all applied by the same module. Wanted: rows that mean the same in every
+language? Then derive from ``PivotAlignment`` instead. Not affine? See ``mlp_head.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from xalign_models import register
+from xalign_models.alignments.base import AnyFloats, Array, UnpairedAlignment
+from xalign_models.errors import AlignmentError
+
+
+@register.alignment
+@dataclass(eq=False)
+class Whitening(UnpairedAlignment):
+    """``y = (x - mu_l) W`` with ``W = S^(-1/2)``, S the covariance of all languages' centred rows.
+
+    Attributes:
+        means_: mu, (L, d), in the order of ``languages_``.
+        weight_: W (d, d), symmetric.
+    """
+
+    method = "whitening"
+    arrays = ("means_", "weight_")  # what is saved, and what the fit's fingerprint is taken of
+
+    shrinkage: float = 0.1
+    """Share of the mean variance in S, between 0 and 1: it steadies W where there are few rows."""
+
+    def __post_init__(self) -> None:
+        """Check the field."""
+        if not 0 <= self.shrinkage <= 1:
+            raise AlignmentError(f"shrinkage={self.shrinkage}; it must be between 0 and 1.")
+
+    def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
+        self.means_ = np.stack([x.mean(axis=0, dtype=np.float64) for x in matrices.values()])
+        centred = np.concatenate([x - mean for x, mean in zip(matrices.values(), self.means_, strict=True)])
+        covariance = centred.T @ centred / len(centred)
+        mean_variance = np.trace(covariance) / len(covariance)
+        covariance = (1 - self.shrinkage) * covariance + self.shrinkage * mean_variance * np.eye(len(covariance))
+        variances, directions = np.linalg.eigh(covariance)
+        if variances[0] <= 0:
+            raise AlignmentError("whitening: the rows do not vary in some direction; use more, or more shrinkage.")
+        self.weight_ = directions / np.sqrt(variances) @ directions.T
+
+    def factors(self) -> dict[str, Array]:
+        """W, the same for every language, and the shifts -mu_l W."""
+        return {"weight": np.repeat(self.weight_[None], len(self.means_), axis=0), "shift": -self.means_ @ self.weight_}

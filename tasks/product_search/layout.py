@@ -1,0 +1,174 @@
+"""Reads a product-search set in mteb's layout: a folder per locale, with queries, the titles they look for, and qrels.
+
+    <root>/<locale>/queries.jsonl         {"id": "q1", "text": "a query"}
+    <root>/<locale>/corpus.jsonl          {"id": "i1", "text": "the title of an item"}
+    <root>/<locale>/qrels/test.jsonl      {"query-id": "q1", "corpus-id": "i1", "score": 1}
+
+Locales are ``bd id my pk th ph vn``; another split's qrels lie beside ``test.jsonl``. A query or item may name a
+``lang`` that is not its locale's. Scores above zero are relevant. Retrieval is within a locale.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xalign_models.corpora import file_digest, read_lines
+from xalign_models.errors import DataError, LanguageError
+from xalign_models.languages import canonical
+
+LOCALES = ("bd", "id", "my", "pk", "th", "ph", "vn")
+_STAND_IN = ("query.json", "item.json", "pairs_info.json")
+
+logger = logging.getLogger(__name__)
+
+Row = tuple[str, dict[str, Any]]
+"""Where a row is, for messages, and the row."""
+
+
+@dataclass(frozen=True)
+class Locale:
+    """One locale of one split.
+
+    Attributes:
+        queries: Query id to text.
+        items: Item id to title: the candidates of every query.
+        relevant: Query id to item id to grade, an integer above zero. A query with no relevant item is absent.
+        query_languages: Canonical code of those queries whose row names a language.
+        item_languages: The same for items.
+    """
+
+    queries: dict[str, str]
+    items: dict[str, str]
+    relevant: dict[str, dict[str, int]]
+    query_languages: dict[str, str]
+    item_languages: dict[str, str]
+
+
+def load(root: Path, split: str = "test", locales: Collection[str] | None = None) -> dict[str, Locale]:
+    """Read one split of a set.
+
+    Args:
+        root: The set's folder.
+        split: Whose qrels are read.
+        locales: Those to read; all that there are when None.
+
+    Raises:
+        DataError: A file, field or locale is missing or contradictory; the message says where.
+    """
+    there = _folders(root)
+    if missing := [name for name in locales or () if name not in there]:
+        raise DataError(f"{root} has no locale {', '.join(missing)}; it has {', '.join(there)}.")
+    return {name: _locale(folder, split) for name, folder in there.items() if locales is None or name in locales}
+
+
+def fingerprint(root: Path) -> str:
+    """Sha256 (hex) over the names and contents of the set's files, and of no other file in ``root``.
+
+    Raises:
+        DataError: There is no set in ``root``.
+    """
+    names = (*_STAND_IN, "queries.jsonl", "corpus.jsonl", "qrels/*.jsonl")
+    paths = [path for folder in _folders(root).values() for name in names for path in folder.glob(name)]
+    lines = sorted(f"{path.relative_to(root).as_posix()} {file_digest(path)}\n" for path in paths)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _folders(root: Path) -> dict[str, Path]:
+    there = {name: root / name for name in LOCALES if (root / name).is_dir()}
+    if not there:
+        raise DataError(
+            f"{root} has no folder named by a locale ({', '.join(LOCALES)}) with queries, corpus and qrels."
+        )
+    return there
+
+
+def _locale(folder: Path, split: str) -> Locale:
+    queries, corpus, qrels = _tables(folder, split)
+    query_texts, query_languages = _texts(queries)
+    item_texts, item_languages = _texts(corpus)
+    relevant: dict[str, dict[str, int]] = {}
+    for where, row in qrels:
+        query, item = _identifier(row, "query-id", where), _identifier(row, "corpus-id", where)
+        for identifier, texts in ((query, query_texts), (item, item_texts)):
+            if identifier not in texts:
+                raise DataError(f"{where}: {identifier!r} is neither a query nor an item with text; mend the row.")
+        score = row.get("score", 1)
+        if not isinstance(score, int) or isinstance(score, bool):
+            raise DataError(f"{where}: score {score!r} is not a whole number.")
+        if score > 0:
+            grades = relevant.setdefault(query, {})
+            grades[item] = max(score, grades.get(item, 0))
+    if not relevant:
+        raise DataError(f"{folder}: no query has a relevant item in split {split!r}.")
+    return Locale(query_texts, item_texts, relevant, query_languages, item_languages)
+
+
+def _texts(rows: Iterator[Row]) -> tuple[dict[str, str], dict[str, str]]:
+    """Texts and, where a row names one, languages, by id."""
+    texts: dict[str, str] = {}
+    languages: dict[str, str] = {}
+    for where, row in rows:
+        identifier, text = _identifier(row, "id", where), row.get("text")
+        if not isinstance(text, str) or not text.strip():
+            raise DataError(f"{where}: no text in the field 'text'.")
+        if texts.setdefault(identifier, text.strip()) != text.strip():
+            raise DataError(f"{where}: the id {identifier!r} comes twice, with other text; give each its own.")
+        if (code := row.get("lang")) is not None:
+            try:
+                languages[identifier] = canonical(str(code))
+            except LanguageError as error:
+                raise DataError(f"{where}: {error}") from None
+    return texts, languages
+
+
+def _identifier(row: dict[str, Any], name: str, where: str) -> str:
+    value = row.get(name)
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        raise DataError(f"{where}: no id in the field {name!r}; the row's fields are {', '.join(row) or 'none'}.")
+    return str(value)
+
+
+def _tables(folder: Path, split: str) -> tuple[Iterator[Row], Iterator[Row], Iterator[Row]]:
+    """Rows of queries, corpus and qrels."""
+    if (folder / _STAND_IN[0]).is_file():
+        return _stand_in(folder)
+    return (
+        _lines(folder / "queries.jsonl"),
+        _lines(folder / "corpus.jsonl"),
+        _lines(folder / "qrels" / f"{split}.jsonl"),
+    )
+
+
+def _lines(path: Path) -> Iterator[Row]:
+    if not path.is_file():
+        raise DataError(f"{path} is missing; each locale needs queries.jsonl, corpus.jsonl and qrels/test.jsonl.")
+    for number, line in enumerate(read_lines(path), 1):
+        try:
+            row = json.loads(line) if line.strip() else None
+        except ValueError as error:
+            raise DataError(f"{path}, line {number} is not JSON ({error}).") from None
+        if row is not None and not isinstance(row, dict):
+            raise DataError(f"{path}, line {number} is not an object.")
+        if row is not None:
+            yield f"{path}, line {number}", row
+
+
+def _stand_in(folder: Path) -> tuple[Iterator[Row], Iterator[Row], Iterator[Row]]:
+    """The files of the stand-in, of one layout of their own, as rows in mteb's."""
+    try:
+        queries, items, pairs = (json.loads((folder / name).read_text(encoding="utf-8")) for name in _STAND_IN)
+        return (
+            iter([(f"{folder}, query {key}", {"id": key, "text": row["query"]}) for key, row in queries.items()]),
+            iter([(f"{folder}, item {key}", {"id": key, "text": row["title"]}) for key, row in items.items()]),
+            iter([(f"{folder}, pair {number}",
+                   {"query-id": row["query_id"], "corpus-id": row["item_id"], "score": row["label"]})
+                  for number, row in enumerate(pairs, 1)]),
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{folder}: {', '.join(_STAND_IN)} are not those of the stand-in ({error!r}).") from None

@@ -1,0 +1,180 @@
+"""Registering, and finding and loading plug-ins: names, laziness, and one line for everything that is wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from xalign_models import plugins, register
+from xalign_models.errors import AlignmentError, DataError, PluginError
+from xalign_models.plugins import loading
+from xalign_models.plugins.registry import Registry
+
+KINDS = ("ALIGNMENTS", "ANALYSES", "BACKBONES", "BENCHMARKS", "CORPORA", "MODULES", "TASKS")
+
+
+@pytest.fixture(autouse=True)
+def apart(monkeypatch):
+    """What a test registers and loads is gone after it."""
+    for kind in KINDS:
+        registry = getattr(plugins, kind)
+        len(registry)  # what is built in is there
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    monkeypatch.setattr(loading, "_modules", dict(loading._modules))
+    monkeypatch.setenv(loading.VARIABLE, "")
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith(plugins.PACKAGE):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def things():
+    return Registry("thing", DataError, "xalign things", r"[a-z]+", "of lower-case letters")
+
+
+def test_things_come_in_order_and_by_their_places_when_they_are_first_used(things):
+    things.register("zeta", 1, size=3)
+    things.register("alpha", "fractions:Fraction")
+    assert list(things) == ["zeta", "alpha"]
+    assert (len(things), "zeta" in things, "beta" in things) == (2, True, False)
+    assert (things["zeta"], things["alpha"].__name__) == (1, "Fraction")
+    assert things.facts("zeta") == {"size": 3}
+    things.register("wrong", "fractions:Nothing")
+    assert "wrong" in things
+    with pytest.raises(PluginError, match="fractions:Nothing cannot be imported"):
+        things["wrong"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("Upper", 1, "its name must be of lower-case letters"),
+        ("", 1, "its name must be"),
+        (None, 1, "its name must be"),
+        ("taken", 1, "xalign has one of this name already"),
+        ("place", "no place", 'not of the form "module:attr"'),
+    ],
+)
+def test_bad_and_doubled_names_are_refused_with_the_reason(things, name, value, why):
+    things.register("taken", 1)
+    with pytest.raises(PluginError, match=why):
+        things.register(name, value)
+
+
+def test_an_unknown_name_is_told_the_nearest_and_the_list(things):
+    things.register("whitening", 1)
+    with pytest.raises(DataError, match=r"Unknown thing 'Witening'\. Did you mean whitening\? `xalign things` lists"):
+        things.get("Witening")
+    with pytest.raises(AlignmentError, match="Unknown alignment 'lzar'. Did you mean lsar.* Known ones are "):
+        plugins.ALIGNMENTS.get("lzar")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (lambda: register.alignment(object), "must be a class with a `method`"),
+        (lambda: register.alignment(plugins.ALIGNMENTS["lsar"]), "xalign has one of this name already"),
+        (lambda: register.task(object), "must be an mteb task with `metadata`"),
+        (lambda: register.backbone("a__b", "org/name"), "single '_'"),
+        (lambda: register.corpus("lingua")(print), "already"),
+        (lambda: register.corpus("x", kind="odd")(print), "kind 'odd' is not monolingual, parallel or pairs"),
+        (lambda: register.analysis("scatter", "Mine.")(print), "plug-in tasks has one of this name already|tasks has"),
+        (lambda: register.benchmark("XAlign(LiRA)", ["Tatoeba36"]), "already"),
+    ],
+)
+def test_what_cannot_be_registered(wrong, why):
+    with pytest.raises(PluginError, match=why):
+        wrong()
+
+
+def test_a_registered_backbone_is_a_model_with_every_alignment():
+    from xalign_models.models import catalogue
+
+    before = len(catalogue.specs())
+    register.backbone("mine", "org/name", layer=3)
+    names = set(catalogue.specs())
+    assert {"xalign/plain__mine", "xalign/lsar__mine", "xalign/centered__mine__gettext"} <= names
+    assert len(names) - before == 1 + sum(map(len, catalogue.fits().values()))
+
+
+PLUGIN = """
+from xalign_models import register
+
+register.backbone({name!r}, "org/name")
+"""
+
+
+def test_a_file_is_loaded_once_and_named_to_other_processes(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(PLUGIN.format(name="mine"))
+    plugins.add_plugin(str(file))
+    plugins.add_plugin(str(file))
+    assert "mine" in plugins.BACKBONES
+    assert os.environ[loading.VARIABLE] == str(file)
+    assert str(file) in plugins.sources()
+    assert sys.modules["xalign_plugins.mine"].__file__ == str(file)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine.py").write_text("")
+    with pytest.raises(PluginError, match="another plug-in's file, .*mine.py, has its name"):
+        plugins.load_plugins([str(tmp_path / "other" / "mine.py")])
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "why"),
+    [
+        ("nowhere.py", None, "there is no such file"),
+        ("my-file.py", "", "'my-file' is no name of a Python module"),
+        ("broken.py", "1 +", "cannot be loaded: SyntaxError"),
+        ("raises.py", "raise ValueError('two\\nlines')", "cannot be loaded: ValueError: two lines"),
+        ("doubled.py", PLUGIN.format(name="LaBSE"), "backbone 'LaBSE' cannot be registered"),
+    ],
+)
+def test_a_file_that_cannot_be_loaded_is_one_line(tmp_path, file, content, why):
+    if content is not None:
+        (tmp_path / file).write_text(content)
+    with pytest.raises(PluginError, match=f"Plug-in .*{file}:? .*{why}") as caught:
+        plugins.load_plugins([str(tmp_path / file)])
+    assert "\n" not in str(caught.value)
+    assert f"xalign_plugins.{file.removesuffix('.py')}" not in sys.modules
+
+
+def test_a_module_that_is_not_there_is_one_line(monkeypatch):
+    monkeypatch.setenv(loading.VARIABLE, "no_such_module")
+    with pytest.raises(PluginError, match=r"No module named 'no_such_module'\. Name a file that ends in \.py"):
+        plugins.load_plugins()
+
+
+def test_other_code_under_the_same_name_is_another_fit(tmp_path):
+    assert plugins.code_digest(plugins.ALIGNMENTS["lsar"]) == ""
+    digests = []
+    for folder, comment in (("one", ""), ("two", "# changed\n")):
+        file = tmp_path / folder / "method.py"
+        file.parent.mkdir()
+        file.write_text(f"{comment}class Method:\n    pass\n")
+        sys.modules.pop("xalign_plugins.method", None)
+        plugins.load_plugins([str(file)])
+        digests.append(plugins.code_digest(sys.modules["xalign_plugins.method"].Method))
+    assert len({*digests, ""}) == 3
+
+
+@pytest.mark.parametrize("command", ["tasks", "analyse", "corpora", "models", "run -t Florss", "run -m lzar__LaBSE"])
+def test_lists_and_wrong_names_import_neither_mteb_nor_torch(command, tmp_path):
+    code = "import sys\nfrom xalign_models.cli import main\nimport atexit\n"
+    code += (
+        "atexit.register(lambda: print([name for name in ('mteb', 'torch', 'transformers') if name in sys.modules]))\n"
+    )
+    environment = {**os.environ, "XALIGN_CACHE": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}sys.argv = ['xalign', *{command.split()}]\nmain()"],
+        env=environment, capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+    assert (done.returncode, len(done.stderr.splitlines())) == ((2, 1) if "run" in command else (0, 0))
+    if "run" not in command:
+        assert len(done.stdout.splitlines()) > 8
+        assert "\t" in done.stdout

@@ -1,0 +1,51 @@
+"""What can be plugged in, by name: alignments, backbones, corpora, tasks, benchmarks and analyses.
+
+A plug-in is a Python file or module that registers things as it is imported::
+
+    from xalign_models import register
+
+    @register.alignment
+    class Whitening(UnpairedAlignment): ...
+
+Plug-ins are found by the entry-point group ``xalign.plugins`` of installed packages, by ``XALIGN_PLUGINS`` (files and
+modules, with commas between them) and by the command line's ``--plugin``. What this project brings along is registered
+in the same way, and a registered thing may be named as ``"module:attr"``, which is imported when it is first used.
+"""
+
+from xalign_models.plugins.kinds import (
+    ALIGNMENTS,
+    ANALYSES,
+    BACKBONES,
+    BENCHMARKS,
+    CORPORA,
+    MODULES,
+    TASKS,
+    Benchmark,
+    Part,
+    register,
+    task_facts,
+)
+from xalign_models.plugins.loading import PACKAGE, add_plugin, code_digest, load_plugins, sources
+from xalign_models.plugins.registry import Entry, Registry, did_you_mean
+
+__all__ = [
+    "ALIGNMENTS",
+    "ANALYSES",
+    "BACKBONES",
+    "BENCHMARKS",
+    "CORPORA",
+    "MODULES",
+    "PACKAGE",
+    "TASKS",
+    "Benchmark",
+    "Entry",
+    "Part",
+    "Registry",
+    "add_plugin",
+    "code_digest",
+    "did_you_mean",
+    "load_plugins",
+    "register",
+    "sources",
+    "task_facts",
+]

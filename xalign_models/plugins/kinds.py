@@ -1,0 +1,214 @@
+"""The kinds of things that can be registered, and the registering."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from xalign_models.errors import AlignmentError, DataError, ModelError, PluginError
+from xalign_models.plugins.registry import Registry, imported
+from xalign_models.specs import BackboneSpec
+
+if TYPE_CHECKING:
+    from xalign_models.alignments import Alignment
+
+Value = TypeVar("Value")
+
+_NAME = r"(?!.*__)[A-Za-z0-9][\w.+-]*"
+_RULE = "of letters, digits, '.', '+', '-' and single '_'"
+ALIGNMENTS: Registry[type[Alignment]] = Registry(
+    "alignment", AlignmentError, "", r"(?!.*__)[A-Za-z][\w.]*", "of letters, digits, '.' and single '_'",
+    "xalign_models.alignments",
+)  # fmt: skip
+BACKBONES: Registry[BackboneSpec] = Registry(
+    "backbone", ModelError, "xalign models", _NAME, _RULE, "xalign_models.models.catalogue"
+)
+CORPORA: Registry[Any] = Registry(
+    "corpus", DataError, "xalign corpora", r"[A-Za-z][\w-]*", "of letters, digits, '-' and '_'",
+    "xalign_models.corpora",
+)  # fmt: skip
+MODULES: Registry[type[Any]] = Registry("module", ModelError, "", r"[\w.]+", "a class' full name")
+TASKS: Registry[type[Any]] = Registry("task", DataError, "xalign tasks", _NAME, _RULE)
+BENCHMARKS: Registry[Any] = Registry("benchmark", DataError, "xalign tasks", r"\S.*\S", "of two characters or more")
+ANALYSES: Registry[Callable[..., Any]] = Registry("analysis", DataError, "xalign analyse", _NAME, _RULE)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A benchmark's part of a task.
+
+    Attributes:
+        task: Its name, ours or mteb's.
+        subsets: Those that count; none are all.
+        splits: Those that count; none are the task's own.
+    """
+
+    task: str
+    subsets: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Tasks that are scored together.
+
+    Attributes:
+        parts: The tasks.
+        description: One line.
+        board: Makes its leaderboard of results, its name and names of models, or ``"module:attr"`` of what does; None
+            for the common one.
+    """
+
+    parts: tuple[Part, ...]
+    description: str
+    board: Any = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all subsets and splits of its tasks count."""
+        return not any(part.subsets or part.splits for part in self.parts)
+
+    def make_board(self, results: Any, name: str, models: Any) -> Any:
+        """The leaderboard of its own.
+
+        Raises:
+            XAlignError: There are no such results.
+        """
+        return (imported(self.board) if isinstance(self.board, str) else self.board)(results, name, models)
+
+
+def task_facts(cls: Any) -> dict[str, Any]:
+    """What lists show of a task: main score, numbers of languages and subsets, description."""
+    metadata = cls.metadata
+    return {
+        "score": metadata.main_score,
+        "languages": len(metadata.languages),
+        "subsets": len(metadata.hf_subsets),
+        "description": metadata.description,
+    }
+
+
+class Register:
+    """Registers things of each kind: ``from xalign_models import register``."""
+
+    def alignment(self, cls: type[Value]) -> type[Value]:
+        """Register a subclass of :class:`~xalign_models.alignments.Alignment` under its ``method``; a decorator.
+
+        Raises:
+            PluginError: It is no such class, or its name does not fit or is taken.
+        """
+        if not inspect.isclass(cls) or not isinstance(getattr(cls, "method", None), str):
+            raise PluginError(f"alignment {cls!r} cannot be registered: it must be a class with a `method`, its name.")
+        description = (inspect.getdoc(cls) or "").split("\n")[0]
+        method: Any = cls
+        ALIGNMENTS.register(method.method, method, parallel=method.parallel, description=description)
+        return cls
+
+    def module(self, cls: type[Value]) -> type[Value]:
+        """Register the torch module of an alignment, so that saved models may name it; a decorator.
+
+        Raises:
+            PluginError: Its name is taken.
+        """
+        MODULES.register(f"{cls.__module__}.{cls.__qualname__}", cls)
+        return cls
+
+    def backbone(self, spec: BackboneSpec | str, model: str = "", **fields: Any) -> BackboneSpec:
+        """Register a backbone, which gives a model with each registered alignment too.
+
+        Args:
+            spec: The spec, or a name.
+            model: With a name: asset name, directory or hub id.
+            **fields: With a name: further fields of a BackboneSpec, such as ``layer`` or ``prompts``.
+
+        Raises:
+            PluginError: The name does not fit or is taken.
+            ModelError: A field is out of its limits.
+        """
+        spec = BackboneSpec(spec, model, **fields) if isinstance(spec, str) else spec
+        BACKBONES.register(spec.name, spec)
+        return spec
+
+    def corpus(
+        self, name: str, *, kind: str = "parallel", trains: Iterable[str] = (), description: str = ""
+    ) -> Callable[[Value], Value]:
+        """Register a corpus: a decorator of the function that opens it.
+
+        ``load(part, path=None, local=False)`` gives a :class:`~xalign_models.corpora.Corpus`, of what lies at ``path``
+        if one is named, and without a download where ``local``.
+
+        Args:
+            name: What users call it; behind a colon they may name a part.
+            kind: ``monolingual``, ``parallel`` or ``pairs``.
+            trains: Names of the tasks and data sets that hold its text; what is fitted on it is marked there.
+            description: One line.
+
+        Raises:
+            PluginError: The name does not fit or is taken, or there is no such kind.
+        """
+        if kind not in {"monolingual", "parallel", "pairs"}:
+            raise PluginError(f"corpus {name!r}: kind {kind!r} is not monolingual, parallel or pairs.")
+
+        def add(load: Value) -> Value:
+            CORPORA.register(name, load, kind=kind, trains=tuple(trains), description=description)
+            return load
+
+        return add
+
+    def task(self, cls: Any, name: str = "", **facts: Any) -> Any:
+        """Register an mteb task; a decorator of its class.
+
+        Args:
+            cls: The class, or ``"module:Class"``, which keeps lists fast; then the other arguments are needed.
+            name: As in the class' metadata.
+            **facts: As :func:`task_facts` has them of the class.
+
+        Raises:
+            PluginError: The name does not fit or is taken.
+        """
+        if not isinstance(cls, str):
+            if not hasattr(cls, "metadata"):
+                raise PluginError(f"task {cls!r} cannot be registered: it must be an mteb task with `metadata`.")
+            name, facts = cls.metadata.name, task_facts(cls)
+        TASKS.register(name, cls, **facts)
+        return cls
+
+    def benchmark(self, name: str, tasks: Iterable[Any], description: str = "", board: Any = None) -> None:
+        """Register a benchmark.
+
+        Args:
+            name: What users call it.
+            tasks: Names of tasks, ours or mteb's; or :class:`Part` of them.
+            description: One line.
+            board: ``board(results, name, models)`` makes its leaderboard; by default it is that of any tasks.
+
+        Raises:
+            PluginError: The name does not fit or is taken.
+        """
+        parts = tuple(Part(task) if isinstance(task, str) else task for task in tasks)
+        description = description or ", ".join(part.task for part in parts)
+        BENCHMARKS.register(name, Benchmark(parts, description, board), description=description)
+
+    def analysis(self, name: str, description: str, analyse: Any = None) -> Any:
+        """Register an analysis, which answers a question about models with tables and figures.
+
+        Args:
+            name: What ``xalign analyse`` calls it.
+            description: One line.
+            analyse: Takes a :class:`~xalign_models.analysis.Request`, gives
+                :class:`~xalign_models.analysis.Findings`; or ``"module:attr"``. Without it, a decorator.
+
+        Raises:
+            PluginError: The name does not fit or is taken.
+        """
+
+        def add(analyse: Any) -> Any:
+            ANALYSES.register(name, analyse, description=description)
+            return analyse
+
+        return add if analyse is None else add(analyse)
+
+
+register = Register()

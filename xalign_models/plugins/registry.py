@@ -1,0 +1,165 @@
+"""Things of one kind by name."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Generic, TypeVar, cast
+
+from xalign_models.errors import PluginError, XAlignError
+from xalign_models.plugins.loading import current, load_plugins
+
+Thing = TypeVar("Thing")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered thing.
+
+    Attributes:
+        value: The thing itself, or where it is: ``"module:attr"``.
+        facts: What lists show of it, without importing it.
+        plugin: Which plug-in registered it; empty for what was registered by hand or by this package.
+    """
+
+    value: Any
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    plugin: str = ""
+
+
+class Registry(Generic[Thing]):
+    """Things of one kind by name, in the order in which they were registered.
+
+    Args:
+        kind: What they are, for messages.
+        error: Raised for unknown names.
+        listing: Command that lists them.
+        pattern: Regular expression that names match.
+        rule: The same in words.
+        home: Module of this package that registers its own things; imported before the first look.
+    """
+
+    def __init__(
+        self, kind: str, error: type[XAlignError], listing: str, pattern: str, rule: str, home: str | None = None
+    ) -> None:
+        self.kind, self.error, self.listing = kind, error, listing
+        self._pattern, self._rule, self._home = re.compile(pattern), rule, home
+        self._entries: dict[str, Entry] = {}
+        self._hooks: list[Callable[[], object]] = []
+
+    def register(self, name: str, value: Thing | str, **facts: Any) -> None:
+        """Register a thing.
+
+        Args:
+            name: What users call it.
+            value: The thing, or ``"module:attr"``.
+            **facts: What lists show of it.
+
+        Raises:
+            PluginError: The name does not fit or is taken; the message says why.
+        """
+        self._import_home()
+        if not isinstance(name, str) or not self._pattern.fullmatch(name):
+            raise PluginError(f"{self.kind} {name!r} cannot be registered: its name must be {self._rule}.")
+        if name in self._entries:
+            owner = self._entries[name].plugin or "xalign"
+            raise PluginError(f"{self.kind} {name!r} cannot be registered: {owner} has one of this name already.")
+        if isinstance(value, str) and not re.fullmatch(r"[\w.]+:\w+", value):
+            raise PluginError(f'{self.kind} {name!r}: {value!r} is not of the form "module:attr".')
+        self._entries[name] = Entry(value, facts, current())
+
+    def get(self, name: str) -> Thing:
+        """The thing of this name, imported now if it was registered by its place.
+
+        Raises:
+            XAlignError: There is none; the message names the nearest and the command that lists all.
+            PluginError: It cannot be imported.
+        """
+        entry = self._entry(name)
+        if not isinstance(entry.value, str):
+            thing: Thing = entry.value
+            return thing
+        return cast(Thing, imported(entry.value))
+
+    def facts(self, name: str) -> Mapping[str, Any]:
+        """What lists show of a thing; nothing is imported.
+
+        Raises:
+            XAlignError: There is none of this name.
+        """
+        return self._entry(name).facts
+
+    def check(self, name: str) -> None:
+        """Refuse a name that is not registered.
+
+        Raises:
+            XAlignError: There is none of this name.
+        """
+        if name not in self:
+            known = f"Known ones are {', '.join(self)}; --plugin adds those of a plug-in."
+            lists = f"`{self.listing}` lists them." if self.listing else known
+            raise self.error(f"Unknown {self.kind} {name!r}.{did_you_mean(name, self)} {lists}")
+
+    def __getitem__(self, name: str) -> Thing:
+        return self.get(name)
+
+    def __contains__(self, name: object) -> bool:
+        self._look()
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        self._look()
+        return iter(tuple(self._entries))
+
+    def __len__(self) -> int:
+        self._look()
+        return len(self._entries)
+
+    def items(self) -> Iterator[tuple[str, Thing]]:
+        """Names and things; imports those that were registered by their places."""
+        return ((name, self.get(name)) for name in self)
+
+    def _entry(self, name: str) -> Entry:
+        self.check(name)
+        return self._entries[name]
+
+    def known(self) -> tuple[str, ...]:
+        """The names that are registered now."""
+        return tuple(self._entries)
+
+    def before_look(self, hook: Callable[[], object]) -> None:
+        """Call ``hook`` before each look: it may register what depends on the environment."""
+        self._hooks.append(hook)
+
+    def _look(self) -> None:
+        self._import_home()
+        load_plugins()
+        for hook in self._hooks:
+            hook()
+
+    def _import_home(self) -> None:
+        if self._home:
+            import_module(self._home)
+
+
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """`` Did you mean a, b?`` of the names nearest to ``name``, or nothing."""
+    by_lower = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=cutoff)
+    return f" Did you mean {', '.join(by_lower[one] for one in near)}?" if near else ""
+
+
+def imported(place: str) -> Any:
+    """What is at ``module:attr``.
+
+    Raises:
+        PluginError: It cannot be imported.
+    """
+    module, _, attribute = place.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise PluginError(f"{place} cannot be imported: {error}.") from None
