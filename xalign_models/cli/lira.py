@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xalign_models.cli.common import Device, Json, err, language_codes, out, print_rows, split_list
-from xalign_models.cli.training import OVER, Change, _check_output, group
+from xalign_models.cli.training import OVER, Change, _check_output, group, say
 from xalign_models.errors import DataError, ModelError
 from xalign_models.specs import Dtype
 
@@ -160,7 +160,6 @@ def lira(
     from xalign_models import models
     from xalign_models.training.lira import run
     from xalign_models.training.lira.config import Ablation, load_config
-    from xalign_models.training.processes import is_main_process
 
     if ablate is not None and ablate not in PARTS:
         raise ModelError(f"--ablate {ablate}: one of {', '.join(PARTS)}.")
@@ -185,8 +184,7 @@ def lira(
             _check_output(source)
             run.train_arca(read, source, device)
         spec = run.train_lasr(read, source, output, device)
-    if is_main_process():
-        out.print(f"{spec.name}: {output}", highlight=False, soft_wrap=True)
+    say(spec.name, output)
 
 
 def variant(

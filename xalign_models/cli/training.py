@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from xalign_models.cli.common import Device, language_codes, out, split_list
+from xalign_models.cli.common import Device, err, language_codes, out, split_list
 from xalign_models.errors import ModelError
 from xalign_models.specs import Dtype
 
@@ -27,6 +27,17 @@ def add_to(app: typer.Typer) -> None:
 def _check_output(output: Path) -> None:
     if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / "modules.json").is_file()):
         raise ModelError(f"--output {output} is there and is no model; choose a new directory.")
+
+
+def say(name: str, directory: Path) -> None:
+    """Name a trained model and where it is, and on the standard error output what it has learnt; in one process."""
+    from xalign_models.training.processes import is_main_process
+    from xalign_models.training.records import verdict
+
+    if is_main_process():
+        out.print(f"{name}: {directory}", highlight=False, soft_wrap=True)
+        if text := verdict(directory):
+            err.print(text, highlight=False, soft_wrap=True)
 
 
 @group.command()
@@ -57,7 +68,6 @@ def contrastive(
     from xalign_models import models
     from xalign_models.training.contrastive.config import PAPER_LANGUAGES, ContrastiveConfig
     from xalign_models.training.contrastive.run import train
-    from xalign_models.training.processes import is_main_process
 
     _check_output(output)
     config = ContrastiveConfig(
@@ -66,13 +76,14 @@ def contrastive(
         rank=rank, tau=tau, seed=seed, dtype=dtype,
     )  # fmt: skip
     spec = train(models.find_spec(backbone), config, output, device)
-    if is_main_process():
-        out.print(f"{spec.name}: {output}", highlight=False, soft_wrap=True)
+    say(spec.name, output)
 
 
 @group.command()
 def lusifer(
-    stage: Annotated[int, typer.Option(min=1, max=2, help="1 alignment, 2 representation fine-tuning.")],
+    stage: Annotated[
+        int, typer.Option(min=0, max=2, help="1 alignment, 2 representation fine-tuning; 0 neither, the baseline.")
+    ],
     config: Annotated[list[str], typer.Option(help=f"small, paper, an ablation of them, or a YAML file. {OVER}")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Directory; by default where the model's name finds it.")
@@ -88,11 +99,10 @@ def lusifer(
     The same command resumes an interrupted training from its last checkpoint.
     """
     from xalign_models.training.lusifer.config import load_config
-    from xalign_models.training.lusifer.run import train
-    from xalign_models.training.processes import is_main_process
+    from xalign_models.training.lusifer.run import train, untrained
 
     if output is not None:
         _check_output(output)
-    spec, directory = train(load_config(split_list(config), change or ()), stage, output, start, device)
-    if is_main_process():
-        out.print(f"{spec.name}: {directory}", highlight=False, soft_wrap=True)
+    read = load_config(split_list(config), change or ())
+    spec, directory = train(read, stage, output, start, device) if stage else untrained(read, output)
+    say(spec.name, directory)

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sentence_transformers.base.modules import Module
 from torch import Tensor, nn
+
+
+class Verdict(NamedTuple):
+    """What a training has come to, as its card and its last line say it."""
+
+    learnt: bool
+    """Whether held-out text shows that anything was learnt."""
+    text: str
+    """A sentence with the numbers."""
 
 
 class Instruments:
@@ -20,6 +29,10 @@ class Instruments:
 
     every: int | None = None
 
+    def rate(self, step: int, steps: int) -> float | None:
+        """Share of the learning rate in a step of so many; None where the trainer's own schedule holds."""
+        return None
+
     def step(self) -> dict[str, Any]:
         """Called after each optimisation step; what the step measured, for its entry in the log."""
         return {}
@@ -27,6 +40,10 @@ class Instruments:
     def measure(self) -> dict[str, Any]:
         """What held-out text says of the model as it is, for an entry of its own; nothing if there is none."""
         return {}
+
+    def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> Verdict | None:
+        """What was learnt, by the first and the last measurement; None if they do not say."""
+        return None
 
     def state(self) -> dict[str, Any]:
         """All that changes beside the weights, as tensors and plain data, for a checkpoint."""

@@ -18,11 +18,12 @@ from xalign_models.paths import atomic_write_text
 logger = logging.getLogger(__name__)
 
 LOG = "training_log.jsonl"
-"""JSON objects of two kinds, in the order in which they came about.
+"""JSON objects of three kinds, in the order in which they came about.
 
 ``step``: an optimisation step's loss, gradient norms (of all and of each part), learning rate, rows and tokens.
 ``measure``: what was measured on held-out text, before the first step and after some of the others.
-Both have ``epoch`` (a fraction within one), ``step`` and ``seconds`` since the beginning.
+``verdict``: whether anything was learnt, at the end.
+All have ``epoch`` (a fraction within one), ``step`` and ``seconds`` since the beginning.
 """
 STATE = "state.pt"
 """What a checkpoint has beside the weights, where a method keeps more."""
@@ -48,6 +49,15 @@ def is_trained(output: Path, identity: Mapping[str, Any]) -> bool:
     except (OSError, ValueError):
         return False
     return bool(card.get("training", {}).get("config") == identity)
+
+
+def verdict(output: Path) -> str | None:
+    """What the training of a model has come to, by its card; None where it does not say."""
+    try:
+        text = json.loads((output / assets.CARD).read_text(encoding="utf-8"))["training"]["verdict"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return str(text)
 
 
 def claim(folder: Path, identity: Mapping[str, Any], output: Path) -> None:

@@ -61,13 +61,15 @@ def train_once(
             model = build()
             load_trained(model, last_checkpoint(folder) or folder)
         model.xalign_spec = spec
-        provenance = {
+        provenance: dict[str, Any] = {
             "datasets": sorted(datasets),
             "config": identity,
             "steps": log[-1]["step"] if log else 0,
             "seconds": log[-1]["seconds"] if log else 0.0,
             "versions": versions(),
         }
+        if log and log[-1]["kind"] == "verdict":
+            provenance |= {"learnt": log[-1]["learnt"], "verdict": log[-1]["text"]}
         save(model.to("cpu"), output, training=provenance, files={LOG: json_lines(log)})
         shutil.rmtree(folder, ignore_errors=True)
     wait_for_all()

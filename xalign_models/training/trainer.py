@@ -27,6 +27,7 @@ from xalign_models.training.objective import Collator, Instruments, Objective, O
 from xalign_models.training.processes import process_count
 from xalign_models.training.records import LOG, STATE, WEIGHTS, json_lines, last_checkpoint
 
+PLACE = ("epoch", "step", "seconds")
 Parts = Mapping[str, Sequence[nn.Parameter]]
 """The trained weights of a model by the part that they belong to."""
 
@@ -202,7 +203,12 @@ class Trainer(SentenceTransformerTrainer):
         with nullcontext() if again else onednn.Linear():  # activations are computed again in another thread
             self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         self.model.eval()
-        return list(self.state.log_history)
+        log = list(self.state.log_history)
+        measured = [entry for entry in log if entry["kind"] == "measure"]
+        verdict = self.instruments.verdict(measured[0], measured[-1]) if measured else None
+        if verdict:
+            log.append({"kind": "verdict", **verdict._asdict(), **{name: log[-1][name] for name in PLACE}})
+        return log
 
     def collect_features(self, inputs: dict[str, Any]) -> tuple[list[dict[str, Any]], Any]:
         """Columns as sentence-transformers has them, or all features of an objective's batch."""
@@ -226,6 +232,18 @@ class Trainer(SentenceTransformerTrainer):
             raise ModelError(f"The loss is not finite in step {self.state.global_step + 1}; {self._advice()}")
         return loss
 
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """The instruments' schedule if they have one, else that of the arguments."""
+        if self.instruments.rate(0, num_training_steps) is None:
+            return super().create_scheduler(num_training_steps, optimizer)
+        warmup = max(1, int(self.args.get_warmup_steps(num_training_steps)))
+
+        def share(step: int) -> float:
+            return min(1.0, (step + 1) / warmup) * (self.instruments.rate(step, num_training_steps) or 0.0)
+
+        self.lr_scheduler: Any = torch.optim.lr_scheduler.LambdaLR(optimizer or self.optimizer, share)
+        return self.lr_scheduler
+
     def _clip_grad_norm(self, model: Any) -> Any:
         """Clip, and keep the norms of the parts' gradients as they were before."""
         norms = {name: _norm(weights) for name, weights in self._parts.items()}
@@ -237,7 +255,12 @@ class Trainer(SentenceTransformerTrainer):
         return torch.stack(list(norms.values())).norm()
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """What the instruments measure, as an entry of the log."""
+        """What the instruments measure, as an entry of the log; nothing where no process has the whole model.
+
+        A sharded model is whole only within the trainer's own forward pass.
+        """
+        if is_divided(self._inner):
+            return {}
         with torch.no_grad():
             measured = self.instruments.measure()
         if measured:

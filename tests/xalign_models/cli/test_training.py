@@ -35,9 +35,12 @@ QUICK = ("--batch-size", 8, "--rank", 4, "--max-steps", 2, "--device", "cpu")
 
 
 def test_trains_and_says_where(train, workdir):
-    assert train(*QUICK) == (0, "xalign/contrastive-20__tiny: model\n", [])
+    status, printed, (verdict,) = train(*QUICK)
+    assert (status, printed) == (0, "xalign/contrastive-20__tiny: model\n")
+    assert verdict.startswith("Held-out queries that find their passage among 10: ")
+    assert json.loads((workdir / "model" / "xalign.json").read_text())["training"]["verdict"] == verdict
     log = [json.loads(line) for line in (workdir / "model" / "training_log.jsonl").read_text().splitlines()]
-    assert [entry["step"] for entry in log] == [1, 2]
+    assert [entry["step"] for entry in log if entry["kind"] == "step"] == [1, 2]
     assert train(*QUICK)[0] == 0
 
 
@@ -96,7 +99,7 @@ def test_two_processes_train_one_model(write_text, launch, workdir, tiny_model, 
     )  # fmt: skip
     assert printed == "xalign/contrastive-20__tiny: model\n"
     log = [json.loads(line) for line in (workdir / "model" / "training_log.jsonl").read_text().splitlines()]
-    assert [entry["rows"] for entry in log] == [8, 8, 8]  # of 16
+    assert [entry["rows"] for entry in log if entry["kind"] == "step"] == [8, 8, 8]  # of 16
     # At this tau all candidates are as good: those of a batch, or of the whole step.
     assert log[0]["loss"] == pytest.approx(math.log(16 if cached else 4), abs=0.05)
     before = models.build(models.find_spec(str(tiny_model)), device="cpu")

@@ -8,6 +8,9 @@ from xalign_models.corpora import ENGLISH, Corpus
 from xalign_models.errors import DataError
 from xalign_models.training.contrastive.config import ContrastiveConfig
 
+MEASURED = 128
+"""Most pairs that are measured on."""
+
 
 class Text(NamedTuple):
     """A text and its language's canonical code."""
@@ -28,17 +31,36 @@ def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[Text
     """
     found: list[tuple[Text, Text]] = []
     for language in config.languages:
-        if config.pivot == ENGLISH:
-            sides = corpus.pair(language)
-        else:
-            columns = corpus.parallel((language, config.pivot))
-            sides = columns[language], columns[config.pivot]
-        rows = [(one, other) for one, other in zip(*sides, strict=True) if one.strip() and other.strip()]
+        rows = _rows(corpus, language, config.pivot)
         if len(rows) < config.samples:
             raise DataError(
                 f"--samples {config.samples}: corpus {corpus.name!r} has {len(rows)} rows of {language} with "
                 f"{config.pivot}; ask for at most that many."
             )
-        there = [(Text(one, language), Text(other, config.pivot)) for one, other in rows[: config.samples]]
+        there = rows[: config.samples]
         found += [(pivot, text) for text, pivot in there] + there
     return found
+
+
+def held_out_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[Text, Text]]:
+    """(text, pivot) of the rows that follow those of the training, evenly from all languages; fewer if there are not.
+
+    A row with a text that is trained on is none of them.
+    """
+    found: list[tuple[Text, Text]] = []
+    for language in config.languages:
+        rows = _rows(corpus, language, config.pivot)
+        known = {text for row in rows[: config.samples] for text in row}
+        later = [row for row in rows[config.samples :] if not known & {*row}]
+        found += later[: MEASURED // len(config.languages)]
+    return found
+
+
+def _rows(corpus: Corpus, language: str, pivot: str) -> list[tuple[Text, Text]]:
+    if pivot == ENGLISH:
+        sides = corpus.pair(language)
+    else:
+        columns = corpus.parallel((language, pivot))
+        sides = columns[language], columns[pivot]
+    rows = zip(*sides, strict=True)
+    return [(Text(one, language), Text(other, pivot)) for one, other in rows if one.strip() and other.strip()]

@@ -13,7 +13,7 @@ from xalign_models.corpora import Corpus
 from xalign_models.errors import ModelError
 from xalign_models.specs import ModelSpec
 from xalign_models.training.contrastive.config import ContrastiveConfig
-from xalign_models.training.contrastive.pairs import training_pairs
+from xalign_models.training.contrastive.pairs import held_out_pairs, training_pairs
 from xalign_models.training.processes import process_count
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str 
     loaded = ModelSpec(dataclasses.replace(spec.backbone, dtype=dtype))
     device = _check(spec, config, loading.pick_device(device))
     corpus = corpora.load(config.pairs)
-    pairs = training_pairs(corpus, config)
+    pairs, held_out = training_pairs(corpus, config), held_out_pairs(corpus, config)
 
     def build() -> SentenceTransformer:
         model = models.build(loaded, device="cpu")  # the trainer moves it to the device of its process
@@ -56,7 +56,7 @@ def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str 
         return model
 
     def fit(model: SentenceTransformer, folder: Path) -> list[dict[str, Any]]:
-        return training.fit(model, pairs, config, folder, device)
+        return training.fit(model, pairs, config, folder, device, held_out)
 
     tuned = ModelSpec(dataclasses.replace(spec.backbone, tuned=config.label))
     identity = _identity(loaded, config, corpus)

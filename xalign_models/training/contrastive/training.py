@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from xalign_models.specs import Dtype
 from xalign_models.training.contrastive.config import ContrastiveConfig
 from xalign_models.training.contrastive.objective import contrastive_loss
 from xalign_models.training.contrastive.pairs import Text
+from xalign_models.training.instruments import Retrieval
 from xalign_models.training.processes import process_count
 from xalign_models.training.trainer import Trainer, arguments
 
@@ -30,7 +32,12 @@ class _DistinctTexts(NoDuplicatesBatchSampler):
 
 
 def fit(
-    model: SentenceTransformer, pairs: list[tuple[Text, Text]], config: ContrastiveConfig, folder: Path, device: str
+    model: SentenceTransformer,
+    pairs: list[tuple[Text, Text]],
+    config: ContrastiveConfig,
+    folder: Path,
+    device: str,
+    held_out: Sequence[tuple[Text, Text]] = (),
 ) -> list[dict[str, Any]]:
     """Train the model's trainable weights in place, resuming from the last checkpoint in ``folder``.
 
@@ -40,6 +47,7 @@ def fit(
         config: Hyperparameters.
         folder: For checkpoints and the log; made if it is not there.
         device: cpu, cuda or mps.
+        held_out: Pairs to measure on.
 
     Returns:
         The log, see :data:`~xalign_models.training.records.LOG`.
@@ -53,13 +61,15 @@ def fit(
     }
     batch = config.batch_size * config.accumulation if config.cached else config.batch_size
     steps = {"max_steps": config.max_steps} if config.max_steps is not None else {"num_train_epochs": config.passes}
+    prompt = model.prompts.get(model.default_prompt_name or "") or None
+    measured = [(one._asdict(), other._asdict()) for one, other in held_out]
     args = arguments(
         folder,
         device,
         per_device_train_batch_size=batch // (process_count() if config.cached else 1),
         gradient_accumulation_steps=1 if config.cached else config.accumulation // process_count(),
         batch_sampler=_DistinctTexts,
-        prompts=model.prompts.get(model.default_prompt_name or "") or None,
+        prompts=prompt,
         learning_rate=config.learning_rate,
         lr_scheduler_type=config.scheduler,
         warmup_steps=config.warmup,
@@ -74,6 +84,8 @@ def fit(
         model,
         folder=folder,
         hint="lower --lr, raise --tau or use --dtype float32",
+        parts={"lora": [one for one in model.parameters() if one.requires_grad]},
+        instruments=Retrieval(model, measured, config.tau, prompt=prompt),
         args=args,
         train_dataset=Dataset.from_dict(rows),
         loss=partial(contrastive_loss, config=config),

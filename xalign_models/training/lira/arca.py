@@ -18,7 +18,7 @@ from xalign_models.training.lira.config import ArcaConfig
 from xalign_models.training.lira.data import MEASURED, Text
 from xalign_models.training.lira.module import LiRA, unpack
 from xalign_models.training.lira.network import Choice
-from xalign_models.training.objective import Objective
+from xalign_models.training.objective import Objective, Verdict
 from xalign_models.training.processes import gathered, own_rows
 
 CENTRED = 2048
@@ -204,6 +204,15 @@ class Arca(Objective):
                 "english_mismatched": among.mismatched, **found,
                 "chosen": shares, "collapsed": collapsed or monitor.collapsed}  # fmt: skip
 
+    def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> Verdict | None:
+        """By how much nearer a text is to its own translation than to another's."""
+        if "similarity" not in last:
+            return None
+        before, after = (one["similarity"] - one["mismatched"] for one in (first, last))
+        text = f"A held-out text is nearer to its own translation than to another's by a cosine of {after:.2f}"
+        learnt = after > before and not last["collapsed"]
+        return Verdict(learnt, f"{text} ({before:.2f} before)" + ("." if learnt else ": nothing was learnt."))
+
     def state(self) -> dict[str, Any]:
         """The actor's draws, and the sums of the epoch so far."""
         return {"draws": self.draws.get_state(), "sums": vars(self.monitor)}
@@ -229,6 +238,7 @@ def history(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for entry in log:
         if entry["kind"] == "step":
             steps.append(entry)
+        if entry["kind"] != "measure":
             continue
         columns = {name: [one[name] for one in steps if one.get(name) is not None] for name in STEP}
         means = {name: sum(values) / len(values) for name, values in columns.items() if values}

@@ -82,6 +82,9 @@ class Design:
         centre: Subtract the mean English token, as it is in the training's translations, from the English stream:
             without it the anchor is met by that mean alone, and a text is as near to any translation as to its own.
         paths: Which streams the fusion reads.
+        residual: Whether the embedding is the English model's own vector of the chosen translation (the mean of its
+            last hidden states) plus the fusion's times a trained gate that begins at zero: an English text keeps its
+            vector as far as stage 2 lets it. Not in the paper.
     """
 
     multilingual: str = "multilingual-e5-small-q4"
@@ -97,6 +100,7 @@ class Design:
     stream: Stream = Stream.EMBEDDINGS
     centre: bool = True
     paths: Paths = Paths.BOTH
+    residual: bool = False
 
     def __post_init__(self) -> None:
         """Check what the types of the fields do not.

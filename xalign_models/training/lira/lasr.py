@@ -19,7 +19,7 @@ from xalign_models.training.lira.data import MEASURED, Rated, Search, Split, Tex
 from xalign_models.training.lira.module import LiRA, grow, unpack
 from xalign_models.training.lira.ndcg import retrieval_loss
 from xalign_models.training.lira.queues import CorrQueue, DocQueue, candidates, correlation_step
-from xalign_models.training.objective import Objective
+from xalign_models.training.objective import Objective, Verdict
 from xalign_models.training.processes import gathered
 
 RECENT, QUANTILE, ENOUGH = 1024, 0.95, 32
@@ -40,7 +40,7 @@ class Streams:
     def __init__(self, module: LiRA, texts: Iterable[Text], batch_size: int = 32) -> None:
         distinct = sorted(dict.fromkeys(texts), key=lambda one: len(one.text))
         self._row = {one: row for row, one in enumerate(distinct)}
-        found: list[tuple[Tensor, Tensor]] = []
+        found: list[tuple[Tensor, ...]] = []
         network = module.network.eval()
         with torch.no_grad():
             for start in tqdm(range(0, len(distinct), batch_size), desc="streams", delay=2, disable=None):
@@ -48,14 +48,13 @@ class Streams:
                 features = module.preprocess([{"text": one.text, "lang": one.language} for one in batch])
                 features = {name: one.to(network.device) if torch.is_tensor(one) else one
                             for name, one in features.items()}  # fmt: skip
-                found.append(tuple(one.half().cpu() for one in network.streams(*unpack(features))))  # type: ignore[arg-type]
+                found.append(tuple(one.half().cpu() for one in network.streams(*unpack(features))))
         self._both = [torch.cat(side) for side in zip(*found, strict=True)]
 
-    def __call__(self, texts: Sequence[Text], device: torch.device) -> tuple[Tensor, Tensor]:
-        """(n, S, d) each."""
+    def __call__(self, texts: Sequence[Text], device: torch.device) -> tuple[Tensor, ...]:
+        """(n, S, d) each, and (n, d_m) with a residual."""
         rows = [self._row[one] for one in texts]
-        first, second = (side[rows].float().to(device) for side in self._both)
-        return first, second
+        return tuple(side[rows].float().to(device) for side in self._both)
 
 
 class Lasr(Objective):
@@ -92,7 +91,8 @@ class Lasr(Objective):
             named = [(name, weight) for name, weight in network.named_parameters() if "lora_" in name]
             network.tuned |= {name for name, _ in named}
             lora = [weight for _, weight in named]
-        self.parts = {"lora": lora, "fusion": list(network.fusion.parameters())}
+        gate = [network.gate] if module.design.residual else []
+        self.parts = {"lora": lora, "fusion": [*network.fusion.parameters(), *gate]}
         self.weights = nn.ParameterList([one for weights in self.parts.values() for one in weights])
         self.weights.requires_grad_(True)
         self.average = [AveragedModel(self.weights, avg_fn=_averaged)] if config.average else []  # no weights to train
@@ -198,6 +198,15 @@ class Lasr(Objective):
 
     def _all(self, texts: Sequence[Text], size: int = 64) -> Tensor:
         return torch.cat([self.embed(texts[start : start + size]).cpu() for start in range(0, len(texts), size)])
+
+    def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> Verdict | None:
+        """By the accuracy and the correlation on held-out rows, as far as there are any."""
+        scores = {name: (first[name], last[name]) for name in ("accuracy", "spearman") if name in last}
+        if not scores:
+            return None
+        text = ", ".join(f"{name} {after:.2f} ({before:.2f} before)" for name, (before, after) in scores.items())
+        learnt = any(after > before for before, after in scores.values())
+        return Verdict(learnt, f"Held-out rows: {text}" + ("." if learnt else ": nothing was learnt."))
 
     @contextmanager
     def _averages(self) -> Iterator[None]:

@@ -30,7 +30,7 @@ from xalign_models.training.processes import process_count
 
 WEIGHTS = "lira.safetensors"
 HISTORY = "arca_epochs.json"
-_NEW = ("adaptor.", "actor.", "fusion.", "centre")
+_NEW = ("adaptor.", "actor.", "fusion.", "centre", "gate")
 _TAG = "{}: [TEXT]"
 _LANGUAGE = re.compile(r"([a-z]{3}-[A-Z][a-z]{3}): \[TEXT\]")
 

@@ -62,6 +62,8 @@ class Network(nn.Module):
             self.adaptor = Adaptor(encoder.get_embedding_dimension(), width, design.sides, design.sentence)
             self.actor = Actor()
             self.fusion = Fusion(width, inner, causal=isinstance(english, PromptEOL), scale=self._scale())
+        if design.residual:
+            self.gate = nn.Parameter(torch.zeros(english.get_embedding_dimension()))
         self.centre: Tensor
         self.register_buffer("centre", torch.zeros(width))
         self.requires_grad_(False)
@@ -165,18 +167,27 @@ class Network(nn.Module):
         seen = similarity if self.design.embedding_critic else torch.zeros_like(similarity)
         return Choice(multilingual, english, similarity, self.actor(actors.features(scores, seen), mask))
 
-    def streams(self, text: Features, candidates: Features, scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """The streams of a text and of the candidate that the actor thinks best, (n, S, d_h) each, of unit length."""
+    def streams(self, text: Features, candidates: Features, scores: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        """The streams of a text and of the candidate that the actor thinks best, (n, S, d_h) each, of unit length.
+
+        With a residual also the English model's own vector (n, d_m) of that candidate, of unit length.
+        """
         found = self.choose(text, candidates, scores, mask)
         best = found.log_probabilities.argmax(dim=1)
-        chosen = found.english[torch.arange(len(best), device=best.device), best]
-        return unit(found.multilingual), unit(chosen)
+        rows = torch.arange(len(best), device=best.device)
+        both = unit(found.multilingual), unit(found.english[rows, best])
+        if not self.design.residual:
+            return both
+        places = rows * mask.shape[1] + best
+        chosen = {name: one[places] for name, one in candidates.items() if torch.is_tensor(one)}
+        return *both, unit(self.english_sentence(chosen))
 
-    def fuse(self, multilingual: Tensor, english: Tensor) -> Tensor:
-        """One embedding (n, d_m) of unit length of two streams (n, S, d_h)."""
+    def fuse(self, multilingual: Tensor, english: Tensor, own: Tensor | None = None) -> Tensor:
+        """One embedding (n, d_m) of unit length of two streams (n, S, d_h), and of the vector that a residual keeps."""
         parts = {Paths.MULTILINGUAL: multilingual, Paths.ENGLISH: english}
         kept = [(i, stream) for i, (path, stream) in enumerate(parts.items()) if self.design.paths in (path, "both")]
-        return unit(self.fusion(self.english.model, kept))
+        fused = unit(self.fusion(self.english.model, kept))
+        return fused if own is None else unit(own + self.gate * fused)
 
     def forward(self, text: Features, candidates: Features, scores: Tensor, mask: Tensor) -> Tensor:
         """One embedding (n, d_m) of unit length of n texts."""

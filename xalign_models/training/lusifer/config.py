@@ -19,6 +19,8 @@ from xalign_models.training.schedulers import Scheduler
 Part = Literal["encoder", "connector", "llm", "projection"]
 """What may be trained: LoRA on the first and third, the weights themselves of the others."""
 PARTS: tuple[Part, ...] = get_args(Part)
+Start = Literal["random", "least-squares"]
+"""Of the connector."""
 Task = Literal["reconstruction", "completion"]
 """Of stage 1."""
 
@@ -54,6 +56,10 @@ class Stage:
         train: The :data:`PARTS` that are trained; all others stay as they are, to the bit.
         data: Training sets.
         start: Stage 2: the label of the model that it begins with; None begins with an untrained connector.
+        teacher: Stage 2: directory of a model of the same width whose vectors of the queries are learnt, instead of
+            contrasting pairs (not in the paper).
+        decay_at_gain: Stage 1: keep the learning rate until soft tokens save so many nats on held-out text, then let
+            it fall linearly to the last step; None goes by ``scheduler``.
         batch_size: Rows of an optimisation step; in stage 2, each one's negatives are all others' passages.
         mini_batch: Rows that are encoded together. Less than the batch saves memory: stage 1 adds up gradients, stage
             2 caches them, which encodes every text twice. None is the whole batch.
@@ -71,12 +77,15 @@ class Stage:
         max_grad_norm: Gradients are clipped at it.
         gradient_checkpointing: Compute activations again instead of keeping them.
         checkpoint_steps: Optimisation steps from one checkpoint to the next.
+        held_out: Share of the rows, of 128 at most, that are measured on and not trained on.
+        measure_steps: Optimisation steps from one measurement to the next.
     """
 
     label: str
     train: Annotated[tuple[Part, ...], Field(min_length=1)]
     data: Annotated[tuple[Data, ...], Field(min_length=1)]
     start: str | None = None
+    teacher: str | None = None
     batch_size: Annotated[int, Field(ge=2)] = 256
     mini_batch: AtLeastOne | None = None
     mining: Miner | None = None
@@ -92,6 +101,9 @@ class Stage:
     max_grad_norm: Positive = 1.0
     gradient_checkpointing: bool = False
     checkpoint_steps: AtLeastOne = 50
+    held_out: Share = 0.02
+    decay_at_gain: Positive | None = None
+    measure_steps: AtLeastOne = 50
 
     def __post_init__(self) -> None:
         """Check what the types of the fields do not.
@@ -126,6 +138,8 @@ class LusiferConfig:
         rank: Of the LoRA matrices.
         alpha: Their scale is alpha / rank.
         dropout: Of their input.
+        connector: How an untrained connector begins: at ``random`` (the paper), or by ``least-squares`` from the
+            encoder's states of the training's texts to the language model's embeddings of them.
         seed: Of initial weights, the choice and order of rows, masks and dropout.
     """
 
@@ -143,6 +157,7 @@ class LusiferConfig:
     rank: AtLeastOne = 16
     alpha: AtLeastOne = 32
     dropout: Share = 0.0
+    connector: Start = "random"
     seed: Seed = 0
 
     def __post_init__(self) -> None:
@@ -201,7 +216,7 @@ class LusiferConfig:
         """What determines a stage's training, as plain data as it comes back from JSON."""
         fields = configuration.to_mapping(self)
         stage = fields.pop("stages")[number]
-        del stage["checkpoint_steps"]
+        del stage["checkpoint_steps"], stage["measure_steps"]
         return {**fields, "stage": stage}
 
 

@@ -19,7 +19,7 @@ class Connector(nn.Module):
     Args:
         width: d_e of the encoder.
         target: d_t of the language model.
-        std: Deviation of the token's initial values, as the language model's embeddings had it.
+        std: Deviation of the token's initial values: that of the language model's embeddings.
     """
 
     def __init__(self, width: int, target: int, std: float = 0.02) -> None:

@@ -58,7 +58,8 @@ class Lusifer(InputModule):
         self.llm_base = dict(llm_base)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            std = getattr(llm.config, "initializer_range", 0.02)
+            # the configuration's initializer_range is not what a trained model's embeddings have
+            std = float(llm.get_input_embeddings().weight[::16].float().std())
             self.connector = Connector(encoder.get_embedding_dimension(), llm.config.hidden_size, std)
 
     @property

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,10 @@ from xalign_models.training.session import train_once
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedModel
+
+    from xalign_models.training.lusifer.stages import Text
+
+logger = logging.getLogger(__name__)
 
 
 def train(
@@ -68,6 +74,7 @@ def train(
         "checkpoints": {part: base["fingerprint"] for part, base in build.bases_of(config).items()},
         "started_from": begun and assets.directory_fingerprint(begun),
         "text": data.fingerprint,
+        "teacher": stage.teacher and assets.directory_fingerprint(Path(stage.teacher)),
     }
     writers: list[PreTrainedModel | None] = []
 
@@ -75,7 +82,7 @@ def train(
         if begun:
             model = build.resume(config, begun)
         else:
-            model, writer = build.begin(config)
+            model, writer = _begin(config, data)
             writers.append(writer if number == 1 else None)
         build.prepare(model, config, stage)
         return model
@@ -83,12 +90,54 @@ def train(
     def fit(model: SentenceTransformer, folder: Path) -> list[dict[str, Any]]:
         if number == 1:
             return stages.fit_one(model, writers.pop(), data, config, folder, device)
+        if stage.teacher:
+            return stages.distil(model, data, config, folder, device)
         return stages.fit_two(model, data, config, folder, device)
 
     trained_on = {name for one in stage.data for name in source(one.source).trains}
     trained_on |= set(_card(begun).get("datasets", ())) if begun else set()
     train_once(spec, identity, output, trained_on, make, fit)
     return spec, output
+
+
+def untrained(config: LusiferConfig, output: Path | None = None) -> tuple[ModelSpec, Path]:
+    """Write the model as it is before either stage: the baseline of both.
+
+    Args:
+        config: The model; where its connector is fitted, also the text of its first stage.
+        output: Directory; by default where the model's name finds it.
+
+    Returns:
+        The spec of the model, and where it lies.
+    """
+    from xalign_models.training.lusifer import stages
+
+    number = min(number for number, stage in config.stages.items() if stage)
+    label = "lusifer-untrained" + ("" if config.connector == "random" else f"-{config.connector}")
+    backbone = dataclasses.replace(config.backbone(number, Path()), tuned=label)
+    output = output or models.directory_of(ModelSpec(backbone).name)
+    data = None if config.connector == "random" else stages.read(config, number, "cpu")
+    bases = {part: base["fingerprint"] for part, base in build.bases_of(config).items()}
+    fields = {name: getattr(config, name) for name in ("connector", "max_tokens", "projection", "seed")}
+    identity = {"stage": "untrained", "checkpoints": bases, "text": data and data.fingerprint, **fields}
+    spec = ModelSpec(dataclasses.replace(backbone, model=str(output)))
+    train_once(spec, identity, output, (), lambda: _begin(config, data)[0], None)
+    return spec, output
+
+
+def _begin(config: LusiferConfig, data: Text | None) -> tuple[SentenceTransformer, PreTrainedModel | None]:
+    """The untrained model and its writer, the connector fitted to the text if it is to be."""
+    from xalign_models.training.lusifer.module import Lusifer
+    from xalign_models.training.lusifer.parts import load_llm_tokenizer
+    from xalign_models.training.lusifer.start import fit_connector
+
+    model, writer = build.begin(config)
+    first: Any = model[0]
+    if config.connector == "least-squares" and data and isinstance(first, Lusifer):
+        tokenizer = load_llm_tokenizer(build.bases_of(config)["llm"])[0]
+        explained = fit_connector(first, tokenizer, data.texts())
+        logger.info("The connector explains %.0f%% of the variance of the embeddings.", 100 * explained)
+    return model, writer
 
 
 def _start(config: LusiferConfig, number: int, start: Path | None) -> Path | None:

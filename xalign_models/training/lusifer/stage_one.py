@@ -8,7 +8,7 @@ its own causal mask, and the loss is the mean of ``-log p(y_j | BOS, C(X), t, y_
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,10 @@ from xalign_models.errors import DataError, ModelError
 from xalign_models.training.lusifer.attention import attention
 from xalign_models.training.lusifer.connector import join
 from xalign_models.training.lusifer.module import Lusifer
-from xalign_models.training.objective import Objective
+from xalign_models.training.objective import Objective, Verdict
+
+LEAST_GAIN = 0.1
+"""Nats a token that soft tokens must save for a text to have got through at all."""
 
 
 class StageOne(Objective):
@@ -33,6 +36,9 @@ class StageOne(Objective):
         ends: Ids of its begin and its end token; a target that is cut has no end.
         limit: Tokens that a target is cut at.
         ratio: Share of the encoder's input tokens that are masked in rows of reconstruction.
+        held_out: Rows to measure on.
+        every: Optimisation steps from one measurement to the next.
+        decay_at_gain: The gain at which the learning rate begins to fall; None leaves it to the trainer's schedule.
 
     Raises:
         ModelError: The encoder's tokenizer has no mask token.
@@ -46,8 +52,13 @@ class StageOne(Objective):
         ends: tuple[int, int],
         limit: int,
         ratio: float = 0.5,
+        held_out: Sequence[Mapping[str, Any]] = (),
+        every: int | None = None,
+        decay_at_gain: float | None = None,
     ) -> None:
         super().__init__()
+        self.held_out, self.every, self.decay_at_gain = list(held_out), every, decay_at_gain
+        self.steps, self.reached = 0, cast("int | None", None)
         self.lusifer, self.writer, self.tokenizer = lusifer, writer, tokenizer
         self.bos, self.eos = ends
         self.limit, self.ratio = limit, ratio
@@ -92,6 +103,56 @@ class StageOne(Objective):
             features = {**features, "input_ids": self.masked(features)}
         total = sum(self._loss(part) for part in self._parts(features))
         return {**features, "loss": total / count}
+
+    def measure(self) -> dict[str, Any]:
+        """Nats that a held-out text's tokens cost behind its own soft tokens, and how many fewer than behind another's.
+
+        Nothing is masked. The other text is the row's neighbour, so that both costs are of the same tokens.
+        """
+        rows = [row for row in self.held_out if row["source"].strip() and row["target"].strip()]
+        if len(rows) < 2:
+            return {}
+        self.eval()
+        turned = [{**row, "source": other["source"]} for row, other in zip(rows, rows[1:] + rows[:1], strict=True)]
+        own, other = self._cost(rows), self._cost(turned)
+        if self.decay_at_gain is not None and self.reached is None and other - own > self.decay_at_gain:
+            self.reached = self.steps
+        return {"held_out_loss": own, "gain": other - own}
+
+    def step(self) -> dict[str, Any]:
+        """Count it."""
+        self.steps += 1
+        return {}
+
+    def rate(self, step: int, steps: int) -> float | None:
+        """All of it until the gain was reached, then ever less."""
+        if self.decay_at_gain is None:
+            return None
+        return 1.0 if self.reached is None else max(0.0, (steps - step) / (steps - self.reached))
+
+    def state(self) -> dict[str, Any]:
+        """How far it has come."""
+        return {"steps": self.steps, "reached": self.reached}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Inverse of :meth:`state`."""
+        self.steps, self.reached = state["steps"], state["reached"]
+
+    def _cost(self, rows: Sequence[Mapping[str, Any]], size: int = 16) -> float:
+        """Mean cost of a target token, in nats."""
+        device, total, count = self.lusifer.connector.token.device, 0.0, 0
+        for start in range(0, len(rows), size):
+            batch = self.collate(rows[start : start + size])
+            features = {name: one.to(device) for name, one in batch.items() if torch.is_tensor(one)}
+            total += sum(float(self._loss(part)) for part in self._parts(features))
+            count += int(features["target_mask"].sum())
+        return total / count
+
+    def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> Verdict | None:
+        """Nothing was learnt if the language model writes a text no better for having read it."""
+        text = f"A held-out text's own soft tokens save {last['gain']:.2f} nats a token over another's"
+        learnt = last["gain"] > max(LEAST_GAIN, first["gain"])
+        return Verdict(learnt, f"{text} ({first['gain']:.2f} before)" + ("." if learnt else ": nothing was learnt."))
 
     def masked(self, features: dict[str, Any]) -> Tensor:
         """The input with each content token masked with probability ``ratio``, in rows of reconstruction alone.

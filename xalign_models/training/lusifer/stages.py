@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from sentence_transformers.base.training_args import BatchSamplers, MultiDataset
 from torch import nn
 from transformers import PreTrainedModel
 
+from xalign_models.backbones import loading
 from xalign_models.errors import ModelError
 from xalign_models.specs import Dtype, digest
+from xalign_models.training.instruments import MEASURED, Retrieval, set_aside
 from xalign_models.training.losses import contrastive_loss
 from xalign_models.training.lusifer.build import bases_of, parts_of
 from xalign_models.training.lusifer.config import LusiferConfig
@@ -22,6 +25,7 @@ from xalign_models.training.lusifer.data.base import Row
 from xalign_models.training.lusifer.data.contamination import evaluation_text
 from xalign_models.training.lusifer.data.mining import mine
 from xalign_models.training.lusifer.data.sources import rows_of, source
+from xalign_models.training.lusifer.distillation import DistillationLoss
 from xalign_models.training.lusifer.instructions import passage_prompt, query_prompt
 from xalign_models.training.lusifer.parts import load_llm_tokenizer
 from xalign_models.training.lusifer.stage_one import StageOne
@@ -44,6 +48,11 @@ class Text:
     rows: dict[str, list[Row]]
     fingerprint: str
 
+    def texts(self) -> list[str]:
+        """Distinct queries or sources, of all sets by turns."""
+        rows = [row for turn in zip_longest(*self.rows.values()) for row in turn if row]
+        return list(dict.fromkeys(row[0] for row in rows))
+
 
 def read(config: LusiferConfig, number: int, device: str) -> Text:
     """The rows of a stage, with hard negatives where it asks for them.
@@ -65,7 +74,9 @@ def read(config: LusiferConfig, number: int, device: str) -> Text:
             if number == 1:
                 rows = [(row[0], row[1], one.task) for row in rows]
             elif stage.mining:
-                rows = mine([row[:2] for row in rows], stage.mining, device)
+                given = {row[:2]: row[2:] for row in rows}  # SNLI's contradictions, before what is mined
+                mined = mine([row[:2] for row in rows], stage.mining, device)
+                rows = [(*row[:2], *given[row[:2]], *row[2:])[: 2 + stage.mining.negatives] for row in mined]
         found[one.key(number)] = rows
     return Text(found, digest(found))
 
@@ -95,18 +106,23 @@ def fit_one(
     stage = config.stage(1)
     tokenizer, begin, end = load_llm_tokenizer(bases_of(config)["llm"])
     lusifer: Any = model[0]
-    objective = StageOne(lusifer, writer, tokenizer, (begin, end), config.max_tokens, stage.mask_ratio)
     rows = [row for part in text.rows.values() for row in part]
+    train, held_out = set_aside(rows, stage.held_out)
     columns: dict[str, list[Any]] = {
         "source": [row[0] for row in rows],
         "target": [row[1] for row in rows],
         "reconstruct": [row[2] == "reconstruction" for row in rows],
     }
+    measured = [{name: column[i] for name, column in columns.items()} for i in held_out]
+    objective = StageOne(
+        lusifer, writer, tokenizer, (begin, end), config.max_tokens, stage.mask_ratio, measured, stage.measure_steps,
+        stage.decay_at_gain,
+    )  # fmt: skip
     size = stage.mini_batch or stage.batch_size // process_count()
     trainer = Trainer.of(
         objective,
         model,
-        columns,
+        {name: [column[i] for i in train] for name, column in columns.items()},
         folder=folder,
         hint=HINT,
         parts=_trained(model),
@@ -135,13 +151,16 @@ def fit_two(
         ModelError: The loss is not finite, or a checkpoint cannot be written.
     """
     stage = config.stage(2)
-    tables, prompts = DatasetDict(), {}
+    tables, prompts, measured = DatasetDict(), {}, list[tuple[str, str]]()
     for one in stage.data:
         rows = text.rows[one.source]
+        train, held_out = set_aside(rows, stage.held_out, MEASURED // len(stage.data))
         sides = ["query", "passage", *(f"negative_{i}" for i in range(1, len(rows[0]) - 1))]
-        tables[one.source] = Dataset.from_dict({side: [row[i] for row in rows] for i, side in enumerate(sides)})
-        passage = passage_prompt(one.instruction)
-        prompts[one.source] = {**dict.fromkeys(sides, passage), "query": query_prompt(one.instruction)}
+        columns = {side: [rows[number][i] for number in train] for i, side in enumerate(sides)}
+        tables[one.source] = Dataset.from_dict(columns)
+        query, passage = query_prompt(one.instruction), passage_prompt(one.instruction)
+        prompts[one.source] = {**dict.fromkeys(sides, passage), "query": query}
+        measured += [(query + rows[i][0], passage + rows[i][1]) for i in held_out]
     size = stage.batch_size // process_count()
     cached = stage.mini_batch if stage.mini_batch and stage.mini_batch < size else None
     trainer = Trainer(
@@ -154,9 +173,52 @@ def fit_two(
         ),
         parts=_trained(model),
         rates=stage.learning_rates,
+        instruments=Retrieval(model, measured, stage.tau, stage.measure_steps),
         train_dataset=tables,
         loss=partial(contrastive_loss, tau=stage.tau, mini_batch=cached, gather=True),
     )  # fmt: skip
+    return trainer.run()
+
+
+def distil(
+    model: SentenceTransformer, text: Text, config: LusiferConfig, folder: Path, device: str
+) -> list[dict[str, Any]]:
+    """Train stage 2 in place on the vectors that ``stage.teacher`` gives of the queries; the log.
+
+    Args:
+        model: Of which the parts that are trained have gradients.
+        text: The rows.
+        config: Hyperparameters.
+        folder: For checkpoints.
+        device: cpu, cuda or mps.
+
+    Raises:
+        ModelError: There is no such teacher or its vectors are of another width, the loss is not finite, or a
+            checkpoint cannot be written.
+    """
+    stage = config.stage(2)
+    teacher = loading.open_directory(Path(str(stage.teacher)), device)
+    if teacher.get_embedding_dimension() != model.get_embedding_dimension():
+        raise ModelError(
+            f"teacher {stage.teacher}: its vectors have {teacher.get_embedding_dimension()} dimensions, the model's "
+            f"{model.get_embedding_dimension()}."
+        )
+    rows = [row for part in text.rows.values() for row in part]
+    train, held_out = set_aside(rows, stage.held_out)
+    texts = list(dict.fromkeys(rows[i][0] for i in train))
+    columns = {"text": texts, "label": teacher.encode(texts, batch_size=32).tolist()}
+    size = stage.batch_size // process_count()
+    trainer = Trainer(
+        model,
+        folder=folder,
+        hint=HINT,
+        args=arguments(folder, device, **_options(config, 2, size), batch_sampler=InOrder),
+        parts=_trained(model),
+        rates=stage.learning_rates,
+        instruments=Retrieval(model, [(rows[i][0], rows[i][1]) for i in held_out], stage.tau, stage.measure_steps),
+        train_dataset=Dataset.from_dict(columns),
+        loss=partial(DistillationLoss, tau=stage.tau),
+    )
     return trainer.run()
 
 

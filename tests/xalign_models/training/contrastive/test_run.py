@@ -84,8 +84,11 @@ def test_the_card_says_how_it_was_trained(run, workdir, text):
     assert card["training"]["seconds"] > 0
     assert {"torch", "peft", "sentence-transformers"} <= card["training"]["versions"].keys()
     log = [json.loads(line) for line in (workdir / "model" / records.LOG).read_text().splitlines()]
-    assert [entry["step"] for entry in log] == [1, 2, 3]
-    assert {"loss", "learning_rate", "epoch", "seconds"} <= log[0].keys()
+    assert [entry["step"] for entry in log if entry["kind"] == "step"] == [1, 2, 3]
+    measured = [entry for entry in log if entry["kind"] == "measure"]
+    assert measured[0]["step"] == 0 and {"accuracy", "chance", "held_out_loss", "mean_cosine"} <= set(measured[0])
+    assert log[-1]["kind"] == "verdict" and log[-1]["text"] == card["training"]["verdict"]
+    assert {"loss", "learning_rate", "epoch", "seconds"} <= log[1].keys()
     assert not [one for one in workdir.iterdir() if "training" in one.name]  # the checkpoints are gone
 
 

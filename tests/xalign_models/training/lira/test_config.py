@@ -20,9 +20,18 @@ def test_the_shipped_ones_are_read(name: str) -> None:
     assert again == config
 
 
+def test_four_candidates_go_over_a_small_configuration() -> None:
+    config = load_config(["mini", "candidates"])
+    assert len(config.design.translators) == 4 and config.arca == load_config(["mini"]).arca
+    assert all(one.startswith("llm:") for one in config.design.translators)
+
+
 def test_the_papers_sizes_are_what_it_says() -> None:
     base, large, most = (load_config([name]).design for name in ("base", "large", "max"))
     assert all(one.startswith("mt:") for one in base.translators)
+    for name in ("base", "large", "max"):
+        config = load_config([name])
+        assert (config.arca.batch_size, config.lasr.ranking_batch, config.lasr.retrieval_batch) == (1, 1, 1)
     assert all(one.startswith("llm:") for one in (*large.translators, *most.translators))
     assert base.critic == large.critic == "generate:Qwen/Qwen3-1.7B"
     assert most.critic == "generate:Qwen/Qwen3-32B"

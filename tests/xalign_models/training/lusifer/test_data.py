@@ -233,3 +233,18 @@ def test_no_question_of_xquad_is_trained_on():
     assert not questions & {re.sub(r"\W", "", question).lower() for question, _ in rows}
     captions = rows_of(Data("multi30k"), evaluated, 0)
     assert 28_000 < len(captions) < 29_000  # STS17's sentences are such captions
+
+
+def test_given_negatives_stand_before_those_that_are_mined(monkeypatch):
+    """As SNLI's contradictions do, which mining used to throw away."""
+    from xalign_models.training.lusifer import stages
+    from xalign_models.training.lusifer.config import Data, LusiferConfig, Stage
+    from xalign_models.training.lusifer.data.mining import Miner
+
+    given = [("q1", "p1", "contradiction 1"), ("q2", "p2", "contradiction 2")]
+    monkeypatch.setattr(stages, "evaluation_text", lambda: None)
+    monkeypatch.setattr(stages, "rows_of", lambda *_: given)
+    monkeypatch.setattr(stages, "mine", lambda rows, *_: [(*row, "near", "nearer") for row in rows[:1]])
+    stage = Stage("tuned", ("llm",), (Data("snli"),), mining=Miner("any", 2))
+    config = LusiferConfig(None, "writer", {"llm": 1}, {1: None, 2: stage})
+    assert stages.read(config, 2, "cpu").rows == {"snli": [("q1", "p1", "contradiction 1", "near")]}

@@ -64,7 +64,7 @@ def test_two_stages_make_a_model(train, workdir):
     assert card["training_datasets"] == ["Multi30k", "SQuAD"]
     assert card["training"]["config"]["stage"]["start"] == "tiny-one"
     log = read_log(second)
-    assert [entry["step"] for entry in log] == list(range(1, len(log) + 1))
+    assert [entry["step"] for entry in log if entry["kind"] == "step"] == list(range(1, log[-1]["step"] + 1))
     assert {"loss", "grad_norm", "learning_rate", "epoch", "rows", "tokens", "seconds"} <= log[0].keys()
     assert not [one for one in second.parent.iterdir() if one.name.startswith(".")]
     encoder = models.load_encoder("tiny-two__tiny", device="cpu")
@@ -396,3 +396,39 @@ def test_registered_models_say_how_they_are_trained(workdir):
         with pytest.raises(ModelError, match="is not trained here: `xalign train lusifer`"):
             models.load(f"xalign/lusifer__{name}", device="cpu")
         assert models.model_meta(spec).revision is None
+
+
+def test_a_stage_measures_and_says_what_was_learnt(train, workdir):
+    train(1, "one", connector="least-squares", stages={1: {"held_out": 0.2, "measure_steps": 2, "decay_at_gain": 9.0}})
+    train(2, "two", start="one", connector="least-squares", stages={2: {"held_out": 0.2}})
+    one, two = (read_log(workdir / name) for name in ("one", "two"))
+    assert [entry["step"] for entry in one if entry["kind"] == "measure"][:3] == [0, 2, 4]
+    steps = [entry for entry in one if entry["kind"] == "step"]
+    assert len({entry["learning_rate"] for entry in steps}) == 1  # the gain was not reached
+    assert {"grad_norm", "grad_norm_encoder", "grad_norm_connector"} <= steps[0].keys()
+    for log, name, fields in ((one, "one", {"gain"}), (two, "two", {"accuracy", "chance", "mean_cosine"})):
+        assert fields <= next(entry for entry in log if entry["kind"] == "measure").keys()
+        card = json.loads((workdir / name / "xalign.json").read_text())["training"]
+        assert (card["learnt"], card["verdict"]) == (log[-1]["learnt"], log[-1]["text"])
+    shown = {entry["rows"] for entry in steps}
+    assert shown <= set(range(1, 9))
+
+
+def test_distillation_draws_vectors_to_the_teachers(train, workdir):
+    train(2, "teacher", stages={2: {"start": None, "max_steps": 1}})
+    fields = {"start": None, "teacher": str(workdir / "teacher"), "label": "distilled", "epochs": 8, "max_steps": None}
+    train(2, "student", seed=1, stages={2: fields})
+    losses = [entry["loss"] for entry in read_log(workdir / "student") if entry["kind"] == "step"]
+    assert np.mean(losses[-3:]) < np.mean(losses[:3]) - 0.1
+    with pytest.raises(ModelError, match="its vectors have 24 dimensions, the model's 16"):
+        train(2, "other", llm=None, parameters={"encoder": 896}, stages={1: None, 2: {**fields, "train": ["encoder"]}})
+
+
+@pytest.mark.parametrize("connector", ["random", "least-squares"])
+def test_the_untrained_model_is_the_baseline(english, write_config, workdir, connector):
+    config = load_config([write_config(connector=connector)])
+    spec, folder = run.untrained(config, workdir / "untrained")
+    assert spec.name == f"xalign/lusifer-untrained{'' if connector == 'random' else '-least-squares'}__tiny"
+    begun, _ = build.begin(config)
+    connectors = [model[0].connector.outer.weight for model in (models.load(str(folder), device="cpu"), begun)]
+    assert torch.equal(*connectors) == (connector == "random")

@@ -155,3 +155,53 @@ def test_an_encoder_without_a_mask_token_is_refused(make):
     model.lusifer.tokenizer.mask_token = None
     with pytest.raises(ModelError, match="no mask token"):
         StageOne(model.lusifer, model.writer, model.tokenizer, (1, 2), 4)
+
+
+def measuring(make, **options):
+    model = make()
+    rows = [{"source": f"w{i} w{i + 1}", "target": f"w{i} w{i + 1}", "reconstruct": True} for i in range(6)]
+    ends = model.bos, model.eos
+    return StageOne(model.lusifer, model.writer, model.tokenizer, ends, 16, 0.5, rows, **options)
+
+
+@torch.no_grad()
+def test_the_gain_is_what_own_soft_tokens_save(make, monkeypatch):
+    """None where the text does not get through, and by hand where it does."""
+    model = measuring(make)
+    own, other = (
+        sum(
+            float(cross_entropy(*by_hand(model, {**row, "source": model.held_out[(i + step) % 6]["source"]}))) / 6
+            for i, row in enumerate(model.held_out)
+        )
+        for step in (0, 1)
+    )
+    found = model.measure()
+    assert found["held_out_loss"] == pytest.approx(own, abs=1e-4)
+    assert found["gain"] == pytest.approx(other - own, abs=1e-4)
+    deaf = model.lusifer.connector
+    monkeypatch.setattr(deaf, "forward", lambda states: torch.zeros(*states.shape[:-1], 24))
+    assert model.measure()["gain"] == pytest.approx(0, abs=1e-6)
+    assert not model.verdict({"gain": 0.0}, {"gain": 0.05}).learnt
+    assert model.verdict({"gain": 0.0}, {"gain": 0.6}).text == (
+        "A held-out text's own soft tokens save 0.60 nats a token over another's (0.00 before)."
+    )
+
+
+def test_the_rate_falls_from_the_gain_on(make, monkeypatch):
+    assert measuring(make).rate(3, 10) is None
+    model = measuring(make, decay_at_gain=0.5)
+    gains = iter([0.1, 0.6, 0.9])
+    monkeypatch.setattr(
+        model, "_cost", lambda rows: 0.0 if rows is model.held_out or rows == model.held_out else next(gains)
+    )
+    rates = []
+    for step in range(10):
+        if step in (2, 4, 6):
+            with torch.no_grad():
+                model.measure()
+        rates.append(model.rate(step, 10))
+        model.step()
+    assert rates == pytest.approx([1, 1, 1, 1, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
+    again = measuring(make, decay_at_gain=0.5)
+    again.restore(model.state())
+    assert (again.reached, again.steps) == (4, 10)

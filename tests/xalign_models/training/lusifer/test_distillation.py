@@ -1,0 +1,22 @@
+"""The loss of distillation by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from xalign_models.training.lusifer.distillation import DistillationLoss
+
+
+class Given(torch.nn.Module):
+    def forward(self, features):
+        return {"sentence_embedding": features["vectors"]}
+
+
+def test_the_loss_by_hand():
+    loss = DistillationLoss(Given(), tau=0.5)
+    teacher = 3 * torch.eye(2)
+    assert float(loss([{"vectors": torch.eye(2)}], teacher)) == pytest.approx(math.log(1 + math.exp(-2)))
+    assert float(loss([{"vectors": torch.eye(2).flip(0)}], teacher)) == pytest.approx(1 + math.log(1 + math.exp(2)))

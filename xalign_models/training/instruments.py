@@ -1,0 +1,93 @@
+"""What a contrastive training is read by: retrieval among pairs that it does not see."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+from torch.nn.functional import cross_entropy, normalize
+
+from xalign_models.training.objective import Instruments, Verdict
+
+MEASURED = 128
+"""Most rows that are set aside."""
+
+
+def set_aside(rows: Sequence[tuple[Any, ...]], share: float, most: int = MEASURED) -> tuple[list[int], list[int]]:
+    """The numbers of rows to train on and of rows to measure on: evenly spread, and no text of them is trained on.
+
+    Args:
+        rows: Texts each; where one is no text it counts as one.
+        share: Of the rows.
+        most: Rows that are set aside at most.
+    """
+    count = min(most, int(share * len(rows)))
+    held_out = [i * len(rows) // count for i in range(count)]
+    known = {text for i in held_out for text in rows[i][:2]}
+    return [i for i, row in enumerate(rows) if not known & {*row}], held_out
+
+
+class Retrieval(Instruments):
+    """How often a held-out query is nearest to its own passage among those of all of them.
+
+    Args:
+        model: What is trained.
+        pairs: (query, passage), with whatever is put before them; no two of the same passage.
+        tau: Temperature of the loss.
+        every: Optimisation steps from one measurement to the next.
+        prompt: Put before every text.
+        batch_size: Texts that are encoded together.
+    """
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        pairs: Sequence[tuple[Any, Any]],
+        tau: float,
+        every: int | None = None,
+        prompt: str | None = None,
+        batch_size: int = 32,
+    ) -> None:
+        self.model, self.tau, self.every, self.prompt, self.batch_size = model, tau, every, prompt, batch_size
+        self.pairs = list({str(passage): (query, passage) for query, passage in pairs}.values())
+
+    def measure(self) -> dict[str, Any]:
+        """Accuracy and chance, the loss and that of chance, and the mean cosine of different passages."""
+        count = len(self.pairs)
+        if count < 2:
+            return {}
+        queries, passages = (torch.cat(list(self._encode(side))) for side in zip(*self.pairs, strict=True))
+        scores = queries @ passages.T
+        right = scores.argmax(dim=1) == torch.arange(count)
+        alike = passages @ passages.T
+        return {
+            "accuracy": float(right.float().mean()),
+            "chance": 1 / count,
+            "held_out_loss": float(cross_entropy(scores / self.tau, torch.arange(count))),
+            "chance_loss": math.log(count),
+            "mean_cosine": float((alike.sum() - alike.trace()) / (count * (count - 1))),
+        }
+
+    def _encode(self, texts: Sequence[Any]) -> Iterator[Tensor]:
+        self.model.eval()
+        for start in range(0, len(texts), self.batch_size):
+            features = self.model.preprocess(list(texts[start : start + self.batch_size]), prompt=self.prompt)
+            features = {name: one.to(self.model.device) if torch.is_tensor(one) else one
+                        for name, one in features.items()}  # fmt: skip
+            yield normalize(self.model(features)["sentence_embedding"].float(), dim=1).cpu()
+
+    def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> Verdict | None:
+        """Nothing was learnt if the model finds no more than before, or no more than chance would."""
+        before, after, chance = first["accuracy"], last["accuracy"], last["chance"]
+        text = (
+            f"Held-out queries that find their passage among {len(self.pairs)}: {after:.1%} ({before:.1%} before, "
+            f"chance {chance:.1%}); loss {last['held_out_loss']:.2f} (chance {last['chance_loss']:.2f})"
+        )
+        deviation = math.sqrt(chance * (1 - chance) / len(self.pairs))
+        better = after > before or (after == before and last["held_out_loss"] < first["held_out_loss"])
+        learnt = better and after > chance + 2 * deviation
+        return Verdict(learnt, text + ("." if learnt else ": nothing was learnt."))

@@ -1,0 +1,86 @@
+"""A start of the connector in closed form: the encoder's state of a word, onto the language model's embedding of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from xalign_models.training.lusifer.module import Lusifer
+
+TEXTS = 4096
+"""Most texts whose words are fitted."""
+REACH = 3.0
+"""Deviations of a state that the ReLU lets through: nearly all of it, so that the fit is nearly linear."""
+RIDGE = 1e-3
+"""Added to the hidden units' second moments, as a share of their mean."""
+
+
+@torch.no_grad()
+def fit_connector(
+    lusifer: Lusifer, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], batch_size: int = 64
+) -> float:
+    r"""Set both layers of the connector, in place, without a step of training.
+
+    The inner layer passes the states on: :math:`W_1 = I`, :math:`b_1` is :data:`REACH` deviations. The outer layer is
+    the least-squares solution of ``ReLU(x + b_1) W_2 + b_2 = e``, over the tokens of the texts: x is the encoder's
+    state of a token and e the mean of the language model's embeddings of its own tokens for the same letters.
+
+    Args:
+        lusifer: Its encoder and its language model stay as they are.
+        tokenizer: The language model's.
+        texts: In the language model's language.
+        batch_size: Texts that are encoded together.
+
+    Returns:
+        R^2 of the fit: the share of the embeddings' variance that it explains.
+    """
+    lusifer.encoder.eval()
+    pairs = list(_pairs(lusifer, tokenizer, texts[:TEXTS], batch_size))
+    states, embeddings = (torch.cat(side).double() for side in zip(*pairs, strict=True))
+    shift = REACH * states.std(dim=0) - states.mean(dim=0)
+    hidden = torch.relu(states + shift)
+    mean_in, mean_out = hidden.mean(dim=0), embeddings.mean(dim=0)
+    centred, wanted = hidden - mean_in, embeddings - mean_out
+    moments = centred.T @ centred
+    moments += RIDGE * moments.diagonal().mean() * torch.eye(len(moments), dtype=moments.dtype)
+    weight = torch.linalg.solve(moments, centred.T @ wanted)
+    connector = lusifer.connector
+    connector.inner.weight.copy_(torch.eye(len(moments)))
+    connector.inner.bias.copy_(shift)
+    connector.outer.weight.copy_(weight.T)
+    connector.outer.bias.copy_(mean_out - mean_in @ weight)
+    return float(1 - (wanted - centred @ weight).square().sum() / wanted.square().sum())
+
+
+def _pairs(
+    lusifer: Lusifer, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], batch_size: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """The states (n, d_e) and the embeddings (n, d_t) of the tokens of each text, float32 on the CPU."""
+    table = lusifer.llm.get_input_embeddings().weight
+    for start in range(0, len(texts), batch_size):
+        some = list(texts[start : start + batch_size])
+        features = lusifer.preprocess(some)
+        device = table.device
+        placed = {name: one.to(device) if torch.is_tensor(one) else one for name, one in features.items()}
+        found = lusifer.encoder(placed)["token_embeddings"].float().cpu()
+        options = {"return_offsets_mapping": True, "truncation": True, "max_length": features["input_ids"].shape[1]}
+        read = lusifer.tokenizer(some, **options)["offset_mapping"]
+        written = tokenizer(some, add_special_tokens=False, return_offsets_mapping=True)
+        for row, places in enumerate(read):
+            matched = list(_overlaps(places, written["offset_mapping"][row]))
+            if not matched:
+                continue
+            ids = written["input_ids"][row]
+            means = [table[[ids[i] for i in own]].float().mean(dim=0).cpu() for _, own in matched]
+            yield found[row, [position for position, _ in matched]], torch.stack(means)
+
+
+def _overlaps(read: Iterable[tuple[int, int]], written: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
+    """For each token that was read, by its letters' places, those written of the same letters, if there are any."""
+    for position, (start, end) in enumerate(read):
+        own = [i for i, (first, last) in enumerate(written) if max(start, first) < min(end, last)]
+        if own:
+            yield position, own
