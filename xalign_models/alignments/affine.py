@@ -25,6 +25,7 @@ class AffineMap(PivotAlignment):
     """``y = x W_l + b_l``, the paper's ``e~ = A e + b`` (eq. 4) in row vectors: A = W^T."""
 
     method = "affine"
+    by_language = True
     version = 2
 
     pivot: str = "eng-Latn"

@@ -49,6 +49,8 @@ class Alignment(ABC):
     """Names of the fitted float64 arrays: what ``save`` writes."""
     parallel: ClassVar[bool] = False
     """Whether row i must mean the same in every language of the fit data."""
+    by_language: ClassVar[bool] = False
+    """Whether a language's map depends on its own fit data alone (and the pivot's side of them)."""
     version: ClassVar[int] = 1
     """Of the way it is fitted; raised when the same data and parameters would give another map."""
     language_dependent: ClassVar[bool] = True

@@ -22,6 +22,7 @@ class Centered(UnpairedAlignment):
 
     method = "centered"
     arrays = ("means_",)
+    by_language = True
 
     def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
         self.means_ = np.stack([x.mean(axis=0, dtype=np.float64) for x in matrices.values()])

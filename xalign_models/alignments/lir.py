@@ -24,6 +24,7 @@ class LIR(UnpairedAlignment):
 
     method = "lir"
     arrays = ("directions_",)
+    by_language = True
 
     k: int = 1
     """Directions removed per language; the LSAR paper's rows are 1 and 15."""

@@ -19,6 +19,7 @@ class Procrustes(PivotAlignment):
     """``y = x W_l``, W_l the orthogonal matrix minimising ||X_l W - X_pivot||_F on translations."""
 
     method = "procrustes"
+    by_language = True
 
     pivot: str = "eng-Latn"
     """The language whose space all others are rotated into."""

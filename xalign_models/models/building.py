@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from xalign_models import alignments
 from xalign_models.backbones import loading
 from xalign_models.models import fitting
 from xalign_models.models.identity import fit_spec, namespace
@@ -101,9 +103,27 @@ def load_encoder(
     spec = located.spec
     assert spec is not None
     raw = raw_encoder(spec.backbone, device, store)
+    tail, languages = _fitted_tail(spec, raw)
+    return XAlignEncoder(raw, tail, loading.prompts(spec.backbone), languages, meta_of(located))
+
+
+def _fitted_tail(spec: ModelSpec, raw: RawEncoder) -> tuple[list[nn.Module], Sequence[str] | None]:
+    """What follows the raw vectors, and the languages it knows; None where any will do.
+
+    Maps by language are fitted when their language is first asked for.
+    """
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    if spec.alignment is not None and alignments.find_method(spec.alignment.method).by_language:
+        from xalign_models.models.on_demand import FittedOnDemand
+
+        chosen = fit_spec(spec)
+        languages = fitting.fit_languages(chosen, fitting.load_corpora(chosen))
+        whole = dataclasses.replace(chosen, languages=languages)
+        return [FittedOnDemand(whole, *_encoding(spec, raw)), Normalize()], languages
     alignment = fitted(spec, raw)
-    languages = alignment.languages_ if alignment is not None and alignment.language_dependent else None
-    return XAlignEncoder(raw, _tail(alignment), loading.prompts(spec.backbone), languages, meta_of(located))
+    known = alignment.languages_ if alignment is not None and alignment.language_dependent else None
+    return _tail(alignment), known
 
 
 def encoder_of(
@@ -151,13 +171,18 @@ def fitted(spec: ModelSpec, raw: RawEncoder) -> Alignment | None:
     """The alignment of a spec, fitted now or taken from the cache of fits; None for a plain backbone."""
     if spec.alignment is None:
         return None
+    return fitting.fit_cached(fit_spec(spec), *_encoding(spec, raw))
+
+
+def _encoding(spec: ModelSpec, raw: RawEncoder) -> tuple[str, fitting.Encode]:
+    """What encodes fit text, and the fingerprint of what it computes, prompts included."""
     prompts = loading.prompts(spec.backbone)
     chosen = [prompts] if loading.prompt_languages(prompts) else [prompts.get("default", "")]
 
     def encode(texts: Sequence[str], language: str, *, progress: str | None = None) -> npt.NDArray[np.float32]:
         return raw.encode(texts, loading.prompt_in(prompts, language), progress)
 
-    return fitting.fit_cached(fit_spec(spec), digest(raw.namespace, *chosen), encode)
+    return digest(raw.namespace, *chosen), encode
 
 
 def _tail(alignment: Alignment | None) -> list[nn.Module]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -121,6 +122,17 @@ def _rows(corpus: Corpus, language: str, limit: int | None, pivot: str | None) -
     return tuple(side[:limit] for side in sides)
 
 
+def cached(spec: AlignmentSpec, backbone: str) -> Alignment | None:
+    """What an earlier fit of the same text on the same backbone and prompt left in the cache."""
+    with suppress(AlignmentError):
+        return alignments.load(_directory(spec, backbone))
+    return None
+
+
+def _directory(spec: AlignmentSpec, backbone: str) -> Path:
+    return cache_dir() / "alignments" / digest(backbone, fingerprint(spec))[:32]
+
+
 def fit_cached(spec: AlignmentSpec, backbone: str, encode: Encode) -> Alignment:
     """:func:`fit`, or what an earlier fit of the same text on the same backbone and prompt left in the cache.
 
@@ -131,9 +143,9 @@ def fit_cached(spec: AlignmentSpec, backbone: str, encode: Encode) -> Alignment:
         backbone: Fingerprint of what ``encode`` computes, prompt included.
         encode: Texts to raw vectors (n, d).
     """
-    directory = cache_dir() / "alignments" / digest(backbone, fingerprint(spec))[:32]
-    with suppress(AlignmentError):
-        return alignments.load(directory)
+    if (earlier := cached(spec, backbone)) is not None:
+        return earlier
+    directory = _directory(spec, backbone)
     directory.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(directory.parent / f".{directory.name}.lock"):
         try:

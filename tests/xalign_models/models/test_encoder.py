@@ -115,6 +115,7 @@ def test_mock_run_and_sentence_transformers_agree(workdir, tiny_model, write_tex
     expected = encoder.encode_texts(texts, languages)
     np.testing.assert_array_equal(encoder.encode_texts(texts, languages, prompt="w1 "), expected)
     assert np.abs(encoder.encode_texts(texts, languages, prompt="") - expected).max() > 1e-3
+    rounding = 1e-5 if method == "whitened" else 1e-6  # whitening stretches the directions of little variance
     for one in (model, models.load(str(workdir / "saved"), device="cpu")):
-        np.testing.assert_allclose(one.encode(inputs, batch_size=2), expected, atol=1e-6)
+        np.testing.assert_allclose(one.encode(inputs, batch_size=2), expected, atol=rounding)
     np.testing.assert_allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-6)
