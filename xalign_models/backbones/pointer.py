@@ -11,7 +11,8 @@ from sentence_transformers.base.modules.input_module import InputModule
 from torch import nn
 
 from xalign_models.backbones import loading
-from xalign_models.errors import ModelError
+from xalign_models.errors import FileError, ModelError
+from xalign_models.files import read_json
 from xalign_models.specs import BackboneSpec
 
 CONFIG = "xalign_base.json"
@@ -99,7 +100,6 @@ def spec_fields(spec: BackboneSpec) -> dict[str, Any]:
 
 def _read(directory: Path) -> dict[str, Any]:
     try:
-        data = json.loads((directory / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return read_json(directory / CONFIG)
+    except FileError:
         return {}
-    return data if isinstance(data, dict) else {}

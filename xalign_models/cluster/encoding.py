@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 
 from xalign_models.cluster.cluster import RETRIES, Cluster, use_threads
 from xalign_models.errors import ModelError
+from xalign_models.files import read_json
 from xalign_models.models.building import load_encoder
 from xalign_models.paths import atomic_file, atomic_write_text
 from xalign_models.specs import digest
@@ -137,7 +138,7 @@ def _claim(folder: Path, identity: dict[str, Any]) -> None:
     path = folder / MANIFEST
     if not path.is_file():
         atomic_write_text(path, json.dumps(identity, indent=2) + "\n")
-    found = json.loads(path.read_text(encoding="utf-8"))
+    found = read_json(path)
     if differing := sorted(key for key in identity if found.get(key) != identity[key]):
         raise ModelError(f"{folder} has vectors of another {', '.join(differing)}; choose another folder.")
 

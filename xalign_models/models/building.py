@@ -58,6 +58,7 @@ def build(spec: ModelSpec, *, device: str | None = None) -> SentenceTransformer:
     Raises:
         XAlignError: Weights or fit text are missing.
     """
+    loading.fingerprint(spec.backbone)  # is it there? Before seconds of imports
     from sentence_transformers import SentenceTransformer
 
     from xalign_models.models.sentence_transformer import AlignedSentenceTransformer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +12,8 @@ from typing import Any
 
 from xalign_models import assets
 from xalign_models.backbones import loading
-from xalign_models.errors import ModelError
+from xalign_models.errors import FileError, ModelError
+from xalign_models.files import read_json
 from xalign_models.specs import ModelSpec
 
 MAPS = "*_Aligned"
@@ -110,10 +110,9 @@ def is_name(text: str) -> bool:
 
 def _claims(path: Path) -> dict[str, Any]:
     try:
-        claims = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return read_json(path)
+    except FileError:
         return {}
-    return claims if isinstance(claims, dict) else {}
 
 
 def _maps_changed(directory: Path, claims: Mapping[str, Any]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -132,6 +133,16 @@ def test_a_mirror_is_used_before_the_hub(cache: Path, checkpoint: Path, monkeypa
     monkeypatch.setenv("XALIGN_MODELS", str(checkpoint.parents[1] / "nowhere"))
     with pytest.raises(AssetError, match="XALIGN_MODELS=.*is not a directory"):
         assets.resolve("org/model")
+
+
+def test_an_adapter_is_another_model_on_another_base(checkpoint: Path, tmp_path: Path) -> None:
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(checkpoint)}))
+    before = assets.resolve(str(adapter)).fingerprint
+    assert assets.resolve(str(adapter)).fingerprint == before
+    (checkpoint / "config.json").write_text('{"other": 1}')
+    assert assets.resolve(str(adapter)).fingerprint != before
 
 
 def test_what_cannot_be_resolved_says_why(toy: Asset, checkpoint: Path, register: Callable[..., Asset]) -> None:
