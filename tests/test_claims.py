@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from benchmarks import claims
+from benchmarks import claims, sources, tables
 
 
 @pytest.fixture
 def check(tmp_path, monkeypatch, capsys):
     """Checks a page beside ``scores.csv`` and ``report.json``: (exit status, what was printed)."""
-    monkeypatch.setattr(claims, "ROOT", tmp_path)
-    claims._rows.cache_clear()
-    claims._json.cache_clear()
+    monkeypatch.setattr(sources, "ROOT", tmp_path)
+    sources._rows.cache_clear()
+    sources._json.cache_clear()
     (tmp_path / "scores.csv").write_text("model,task,mean\na,T,12.345\nb,T,-0.5\nb,U,2000\n")
     (tmp_path / "report.json").write_text('{"tables": [{"share": 0.871}]}')
 
@@ -20,7 +22,9 @@ def check(tmp_path, monkeypatch, capsys):
         (tmp_path / "page.md").write_text(text)
         return claims.main([str(tmp_path / "page.md")]), capsys.readouterr().out
 
-    return run
+    yield run
+    sources._rows.cache_clear()
+    sources._json.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -55,6 +59,55 @@ def test_a_wrong_number_fails_with_its_line(check, text, reason):
     assert status == 1
     assert "page.md:3: " in printed
     assert reason in printed
+
+
+def test_a_table_is_compared_and_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(claims.TABLES, "two", lambda: tables.markdown(("", "score"), [("a", 1.25), ("b", None)]))
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n\n<!-- table: two -->\nstale\n<!-- /table -->\n\nThe end.\n")
+    assert claims.main([str(page)]) == 1
+    assert "page.md:3: table two" in capsys.readouterr().out
+    assert claims.main(["--write", str(page)]) == 0
+    written = page.read_text()
+    assert "| a | 1.2 |\n| b |  |\n\n<!-- /table -->\n\nThe end.\n" in written
+    assert claims.main([str(page)]) == 0
+    page.write_text(written.replace("1.2", "1.3"))
+    assert claims.main([str(page)]) == 1
+
+
+def test_a_table_that_nothing_makes_is_an_error(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- table: none -->\n<!-- /table -->\n")
+    with pytest.raises(KeyError, match="none"):
+        claims.main([str(page)])
+
+
+def test_scores_are_percent_means_over_the_chosen_subsets(tmp_path, monkeypatch):
+    def result(model: str, **subsets: float) -> None:
+        folder = tmp_path / "results" / f"xalign__{model}" / "r"
+        folder.mkdir(parents=True)
+        entries = [
+            {"hf_subset": subset, "languages": subset.replace("_", "-").split("-")[::2], "main_score": score}
+            for subset, score in subsets.items()
+        ]
+        (folder / "Pairs.json").write_text(json.dumps({"task_name": "Pairs", "scores": {"test": entries}}))
+
+    into, leaving, beside = "deu_Latn-eng_Latn", "eng_Latn-deu_Latn", "fra_Latn-eng_Latn"
+    result("a", **{into: 0.5, leaving: 0.2, beside: 0.9})
+    result("b", **{into: 0.1})
+    monkeypatch.setattr(sources, "ROOT", tmp_path)
+    sources._results.cache_clear()
+    assert sources.score("a", "Pairs", ".*-eng_Latn") == pytest.approx(70)
+    assert sources.score("a", "Pairs", languages="eng deu") == pytest.approx(35)
+    assert sources.score("xalign/a", "Pairs", beside=["b"]) == pytest.approx(50)
+    with pytest.raises(LookupError, match="no such subset"):
+        sources.score("a", "Pairs", "jpn.*")
+    sources._results.cache_clear()
+
+
+@pytest.mark.parametrize("page", ["results.md", "lira.md"])
+def test_the_pages_of_results_claim_what_the_files_give(page):
+    assert claims.main([str(claims.ROOT / "docs" / page)]) == 0
 
 
 @pytest.mark.slow

@@ -1,0 +1,177 @@
+"""What numbers of pages are computed from: committed results, the papers' tables, analyses and logs of trainings.
+
+Scores of results are in percent. Files of the papers, of analyses and of trainings keep the unit that they have.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from xalign_models.evaluation.results import MAIN, Results, read_results
+
+ROOT = Path(__file__).parents[1]
+ANALYSES = "docs/results/analyses"
+
+SOURCES: dict[str, Callable[..., Any]] = {}
+"""What an expression may call, by name."""
+
+
+def source(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Register a source."""
+    SOURCES[function.__name__] = function
+    return function
+
+
+def numbers(path: str, column: str, /, **where: object) -> list[float]:
+    """A column of a CSV file: the numbers of the rows whose columns have these values, or one of these in a tuple."""
+    return [
+        float(row[column])
+        for row in _rows(path)
+        if all(
+            row[key] in map(str, wanted if isinstance(wanted, tuple) else (wanted,)) for key, wanted in where.items()
+        )
+    ]
+
+
+@source
+def cell(path: str, column: str, /, **where: object) -> float:
+    """A number of a CSV file: of the one row whose columns have these values."""
+    values = numbers(path, column, **where)
+    if len(values) != 1:
+        raise LookupError(f"{path} has {len(values)} rows with {where}")
+    return values[0]
+
+
+@cache
+def _rows(path: str) -> list[dict[str, str]]:
+    with (ROOT / path).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@source
+def value(path: str, *keys: str | int) -> float:
+    """A number of a JSON file, by the keys that lead to it."""
+    content = _json(path)
+    for key in keys:
+        content = content[key]
+    return float(content)
+
+
+@cache
+def _json(path: str) -> Any:
+    return json.loads((ROOT / path).read_text(encoding="utf-8"))
+
+
+@cache
+def _results() -> Results:
+    return read_results(ROOT)
+
+
+@source
+def scores(
+    model: str,
+    task: str,
+    subsets: str = ".*",
+    *,
+    languages: str = "",
+    metric: str = MAIN,
+    beside: Sequence[str] = (),
+) -> dict[str, float]:
+    """Scores of a model on a task in percent, by subset.
+
+    Args:
+        model: Its name; ``xalign/`` may be left out.
+        task: Name of the task.
+        subsets: Regular expression that a subset's whole name matches.
+        languages: Codes as ``"eng deu"``; only subsets in these languages alone count. Empty means all.
+        metric: Name of the metric.
+        beside: Other models; only subsets that they have too count.
+
+    Raises:
+        LookupError: No subset is left.
+    """
+    tables = [_results().tables[f"xalign/{name.removeprefix('xalign/')}", task] for name in (model, *beside)]
+    codes = set(languages.split())
+    chosen = {
+        subset: 100 * score
+        for subset, score in tables[0].values(metric).items()
+        if re.fullmatch(subsets, subset)
+        and all(subset in table.languages for table in tables)
+        and (not codes or {code[:3] for code in tables[0].languages[subset]} <= codes)
+    }
+    if not chosen:
+        raise LookupError(f"{model} has no such subset of {task}")
+    return chosen
+
+
+@source
+def score(model: str, task: str, subsets: str = ".*", **options: Any) -> float:
+    """The mean of :func:`scores`."""
+    return fmean(scores(model, task, subsets, **options).values())
+
+
+@source
+def paper(table: str, /, **where: object) -> float:
+    """The mean over rows of a paper's table in ``xalign_models/published``, in the unit of the table."""
+    return fmean(numbers(f"xalign_models/published/{table}.csv", "value", **where))
+
+
+@source
+def analysis(table: str, column: str, /, **where: object) -> float:
+    """A number of a table that ``xalign analyse`` wrote."""
+    return cell(f"{ANALYSES}/{table}.csv", column, **where)
+
+
+@source
+def analyses(table: str, column: str, /, **where: object) -> list[float]:
+    """Numbers of a table that ``xalign analyse`` wrote."""
+    values = numbers(f"{ANALYSES}/{table}.csv", column, **where)
+    if not values:
+        raise LookupError(f"{table} has no row with {where}")
+    return values
+
+
+@source
+def training(run: str, key: str, *, line: int = -1, kind: str | None = "epoch") -> Any:
+    """What a training's log has under a key; of its lines of this kind, the last one unless said otherwise."""
+    path = ROOT / "docs" / "results" / "training" / run / "training_log.jsonl"
+    logged = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
+    return [entry for entry in logged if entry.get("kind") == kind][line][key]
+
+
+@source
+def finding(name: str) -> float:
+    """A number behind a finding of ``xalign analyse atlas``."""
+    from tasks.analyses.atlas import findings
+
+    return findings()[name]
+
+
+@source
+def published(model: str, task: str, language: str, kind: str) -> float:
+    """A published mean in percent: a cell of the packaged table of public results."""
+    from xalign_models.atlas import KINDS, load_atlas
+
+    column = load_atlas().column(task)
+    return float(100 * column.scores[column.row[model], column.languages.index(language), KINDS.index(kind)])
+
+
+@source
+def held_out(name: str) -> float:
+    """A figure of ``benchmarks.choose_holdout``, with the kind of the held-out task asked for."""
+    return _held_out()[name]
+
+
+@cache
+def _held_out() -> dict[str, float]:
+    from benchmarks.choose_holdout import held_out, summary
+    from xalign_models.atlas import load_atlas
+
+    return summary(list(held_out(load_atlas(), by_kind=True)))

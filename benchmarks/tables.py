@@ -1,0 +1,479 @@
+"""Tables of pages that are made of committed files: ``python -m benchmarks.claims --write`` fills them in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
+
+from benchmarks.sources import analyses, analysis, paper, score, scores, training
+from xalign_models.languages import display_name
+
+TABLES: dict[str, Callable[[], str]] = {}
+"""What writes a table, by the name in its marker."""
+
+E5, MINILM, SMOL, GEMMA = "multilingual-e5-small-q4", "all-MiniLM-L6-v2", "smollm2-135m-q4", "gemma-3-270m-q4"
+USE = "use-multilingual-v3"
+SPACES = {"Gemma": GEMMA, "e5, layer 6": f"{E5}-layer6", "e5, last layer": E5, "MiniLM": MINILM, "USE": USE}
+FREE = ("plain", "centered", "lir-1", "lsar", "lir-15")
+"""Methods that need no translations."""
+MODES = ("self-prompts", "en-prompts", "last-token")
+SEVEN = "eng arb zho jpn rus deu spa"
+FOUR = "eng deu spa rus"
+ENGLISH, INTO_ENGLISH, FROM_ENGLISH = ("en-en", ".*-eng_Latn", "eng_Latn-.*")
+MONOLINGUAL, CROSS, NO_ENGLISH = "ar-ar|es-es", "en-ar|es-en|en-tr", "(?!.*eng_Latn).*"
+
+
+def table(function: Callable[[], str]) -> Callable[[], str]:
+    """Register a table under its function's name, with hyphens."""
+    TABLES[function.__name__.replace("_", "-")] = function
+    return function
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[object]], digits: int = 1) -> str:
+    """A table: the first column to the left, the others to the right; numbers rounded, None empty."""
+
+    def text(content: object) -> str:
+        if content is None:
+            return ""
+        return f"{content + 0.0:.{digits}f}" if isinstance(content, float) else str(content)
+
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *([*map(text, row)] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _rotation(model: str, languages: str = "", subsets: str = ".*") -> list[float]:
+    """P@5 in percent before and after the rotation."""
+    return [
+        score(model, "IsomorphismStudy", subsets, languages=languages, metric=f"{when}_precision_at_5")
+        for when in ("before", "after")
+    ]
+
+
+def _printed_rotation(mode: str) -> list[float]:
+    number = dict(zip(MODES, ("01", "02", "08"), strict=True))[mode]
+    name = f"isomorphism-table-{number}"
+    codes = ("EN", "AR", "ZH", "JP", "RU", "DE", "ES")
+    return [100 * paper(name, projection=when, row=codes, column=codes) for when in ("before", "after")]
+
+
+@table
+def isomorphism() -> str:
+    """Gemma beside LLaMA2-7B: P@5 before and after a rotation, and STS17."""
+    rows: list[list[object]] = []
+    for mode in MODES:
+        model = f"plain__{GEMMA}-{mode}"
+        printed = 100 * paper("isomorphism-table-03", model="LLaMA2-7B", mode=mode, samples=0, subset="average") if (
+            mode != "last-token"
+        ) else None  # fmt: skip
+        rows.append(
+            [mode, *_rotation(model, SEVEN), *_printed_rotation(mode), score(model, "STS17CrossLingual"), printed]
+        )
+    for samples in (100, 1000):
+        model = f"contrastive-{samples}__{GEMMA}-en-prompts"
+        printed = 100 * paper(
+            "isomorphism-table-03", model="LLaMA2-7B", mode="en-prompts", samples=samples, subset="average"
+        )
+        rows.append(
+            [
+                f"en-prompts, {samples:,} rows",
+                *_rotation(model, SEVEN),
+                None,
+                None,
+                score(model, "STS17CrossLingual"),
+                printed,
+            ]
+        )
+    header = ("", "P@5 before", "after", "7B before", "7B after", "STS17", "7B STS17")
+    return markdown(header, rows)
+
+
+def _on_prompts(backbone: str, tuned: Sequence[int], languages: str) -> str:
+    methods = ("plain", "centered", "lsar", "procrustes")
+    spaces = [(mode, "", f"{backbone}-{mode}") for mode in MODES]
+    spaces += [(f"en-prompts, {n:,} rows", f"contrastive-{n}", f"{backbone}-en-prompts") for n in tuned]
+
+    def name(prefix: str, method: str, space: str) -> str:
+        if method == "plain":
+            return f"{prefix or 'plain'}__{space}"
+        return f"{prefix + '+' if prefix else ''}{method}__{space}__ntrex"
+
+    rows = [
+        [
+            label,
+            *(score(name(prefix, method, space), "STS17CrossLingual") for method in methods),
+            *(score(name(prefix, method, space), "FloresPrecision", languages=languages) for method in methods),
+        ]
+        for label, prefix, space in spaces
+    ]
+    return markdown(("", "STS17 plain", *methods[1:], "P@1 plain", *methods[1:]), rows)
+
+
+@table
+def gemma_alignments() -> str:
+    """Alignments on Gemma's prompted spaces."""
+    return _on_prompts(GEMMA, (100, 1000), SEVEN)
+
+
+@table
+def smollm2_alignments() -> str:
+    """Alignments on SmolLM2's prompted spaces."""
+    return _on_prompts(SMOL, (100,), FOUR)
+
+
+@table
+def twelve_languages() -> str:
+    """P@5 in twelve languages, with English and Hindi on either side."""
+    rows = [
+        [mode]
+        + [
+            f"{before:.1f} to {after:.1f}"
+            for subsets in (".*", FROM_ENGLISH, INTO_ENGLISH, "hin_Deva-.*", ".*-hin_Deva")
+            for before, after in [_rotation(f"plain__{GEMMA}-{mode}", subsets=subsets)]
+        ]
+        for mode in MODES
+    ]
+    return markdown(("", "all 132 directions", "from English", "into English", "from Hindi", "into Hindi"), rows)
+
+
+@table
+def smollm2() -> str:
+    """SmolLM2: P@5 before and after a rotation, STS17 by track."""
+    models = {mode: f"plain__{SMOL}-{mode}" for mode in MODES}
+    models["en-prompts, 100 rows"] = f"contrastive-100__{SMOL}-en-prompts"
+    rows = [
+        [label, *_rotation(model)]
+        + [score(model, "STS17CrossLingual", tracks) for tracks in (".*", ENGLISH, MONOLINGUAL, "en-ar|es-en", "en-tr")]
+        for label, model in models.items()
+    ]
+    return markdown(("", "P@5 before", "after", "STS17", "en-en", "ar-ar, es-es", "en-ar, es-en", "en-tr"), rows)
+
+
+def _three(methods: Sequence[str], backbones: Mapping[str, str]) -> str:
+    rows = []
+    for method in methods:
+        row: list[object] = [method]
+        for backbone in backbones.values():
+            model = f"{method}__{backbone}"
+            row += [
+                score(model, "Tatoeba36", beside=[f"centered__{backbone}"]),
+                score(model, "XQuAD-R"),
+                score(model, "LanguageIdentity", "common18"),
+            ]
+        rows.append(row)
+    return markdown(
+        ("", *(f"{name}: {task}" for name in backbones for task in ("Tatoeba", "XQuAD-R", "identity"))), rows
+    )
+
+
+@table
+def spaces() -> str:
+    """Methods that need no translations, in three spaces."""
+    return _three(FREE, {name: SPACES[name] for name in ("Gemma", "e5, layer 6", "e5, last layer")})
+
+
+@table
+def more_spaces() -> str:
+    """All methods in two more spaces."""
+    return _three((*FREE, "procrustes", "affine"), {name: SPACES[name] for name in ("MiniLM", "USE")})
+
+
+@table
+def gemma_maps() -> str:
+    """Maps fitted on translations beside the other methods, in Gemma's space."""
+    names = {method: f"{method}__{GEMMA}" for method in FREE}
+    names |= {"procrustes": f"procrustes__{GEMMA}__ntrex", "affine": f"affine__{GEMMA}__tatoeba_pairs"}
+    tasks = ("Tatoeba36", "XQuAD-R", "SIB200ZeroShot", "TweetSentimentZeroShot", "STS17CrossLingual")
+    beside = [names["procrustes"], names["affine"]]
+    rows = [
+        [method, *(score(names[method], task, beside=beside) for task in tasks)]
+        for method in ("plain", "procrustes", "affine", "centered", "lir-1", "lsar", "lir-15")
+    ]
+    return markdown(("", "Tatoeba", "XQuAD-R", "SIB-200", "tweets", "STS17"), rows)
+
+
+@table
+def other_tasks() -> str:
+    """Topics and sentiment, by method, in five spaces."""
+    rows = [
+        [method]
+        + [
+            score(f"{method}__{backbone}", task)
+            for task in ("SIB200ZeroShot", "TweetSentimentZeroShot")
+            for backbone in SPACES.values()
+        ]
+        for method in FREE
+    ]
+    return markdown(("", *(f"{task}: {name}" for task in ("SIB-200", "tweets") for name in SPACES)), rows)
+
+
+@table
+def syntax() -> str:
+    """Correlation with syntax of what is removed and of what is kept."""
+
+    def correlation(backbone: str, part: str) -> str:
+        pearson, p = (analysis("lsar-syntax-correlation", c, model=backbone, part=part) for c in ("pearson", "p_value"))
+        return f"{pearson:.2f} (p = {p:.2g})"
+
+    rows = [[name, correlation(space, "removed"), correlation(space, "kept")] for name, space in SPACES.items()]
+    rows.append(
+        ["mBERT (paper)", *(f"{paper('lsar-table-05', model='mBERT', part=part):.2f}" for part in ("removed", "kept"))]
+    )
+    return markdown(("", "removed", "kept"), rows)
+
+
+@table
+def ranks() -> str:
+    """Tatoeba by the number of removed directions, and what families explain."""
+    rows = []
+    for name, space in SPACES.items():
+        accuracy = analyses("lsar-ranks-sweep", "accuracy", model=space, method="lsar")
+        families = analysis("lsar-families-separation", "eta_squared_families", model=space, direction=1)
+        best = max(range(len(accuracy)), key=accuracy.__getitem__)
+        rows.append([name, accuracy[0], accuracy[best], best, accuracy[-1], 100 * families])
+    return markdown(
+        ("", "none removed", "best", "at rank", "all 34 removed", "variance between families, first direction"), rows
+    )
+
+
+@table
+def one_target() -> str:
+    """One answer in the pool: in the question's own language, and in another."""
+    columns = [f"mAP, one answer, {which} language" for which in ("same", "other")]
+    names = {name: space for name, space in SPACES.items() if name != "e5, layer 6"}
+    models = {(name, m): f"{m}__{space}" for name, space in names.items() for m in ("plain", "lsar")}
+    models |= {("mBERT X-X (paper)", m.lower()): f"mBERT (X-X) {m} (paper)" for m in ("Original", "LSAR")}
+    spaces = dict.fromkeys(name for name, _ in models)
+    rows = []
+    for name in spaces:
+        pair = [model for (space, _), model in models.items() if space == name]
+        rows.append([name, *(analysis("one-target-summary", column, model=m) for column in columns for m in pair)])
+    return markdown(("", "own language: plain", "lsar", "another language: plain", "lsar"), rows)
+
+
+@table
+def map_gains() -> str:
+    """Gains of maps that are fitted on Tatoeba, on FLORES; and in how many languages all four measures gain."""
+    rows = []
+    for name, space in SPACES.items():
+        for fit in ("lsq", "distance"):
+            row: list[object] = [name if fit == "lsq" else "", fit]
+            for direction in ("English -> other", "other -> English"):
+                where = {"model": f"xalign/plain__{space}", "fit_text": "Tatoeba", "fit": fit, "direction": direction}
+                found = {
+                    (test, column): analyses("linear-mapping-gains", column, test=test, **where)
+                    for test in ("Tatoeba", "Flores", "newstest")
+                    for column in ("dD", "dC", "fD", "fC")
+                }
+                for test in ("Tatoeba", "Flores", "newstest"):
+                    good = [
+                        dd > 0 and dc > 0 and fd > 0.5 and fc > 0.5
+                        for dd, dc, fd, fc in zip(*(found[test, c] for c in ("dD", "dC", "fD", "fC")), strict=True)
+                    ]
+                    row.append(f"{sum(good)} of {len(good)}")
+                row.append(f"{fmean(found['Flores', 'dC']):.3f}")
+            rows.append(row)
+    sides = [
+        f"{side}: {what}"
+        for side in ("from English", "into English")
+        for what in ("Tatoeba", "FLORES", "newstest", "dC")
+    ]
+    return markdown(("", "fit", *sides), rows)
+
+
+@table
+def map_shapes() -> str:
+    """Where Berber and Esperanto stand, and whether text decides the shape of a map."""
+    rows = []
+    for name, space in SPACES.items():
+        where = {"model": f"xalign/plain__{space}", "fit": "lsq"}
+        row: list[object] = [name]
+        for language in ("Berber", "Esperanto"):
+            for measure in ("mean |p|", "sigma(alpha) / mean"):
+                claim = f"{language}: {measure} above others'"
+                held, of = (
+                    analysis("linear-mapping-directions", c, the_paper_says=claim, **where) for c in ("holds", "of")
+                )
+                row.append(f"{held:.0f} of {of:.0f}")
+        formal = "mean |p| lower if fitted on Tatoeba than on formal text (theirs UN, ours newstest)"
+        for fit in ("lsq", "distance"):
+            held, of = (
+                analysis("linear-mapping-directions", c, the_paper_says=formal, **(where | {"fit": fit}))
+                for c in ("holds", "of")
+            )
+            row.append(f"{held:.0f} of {of:.0f}")
+        rows.append(row)
+    names = ("Berber: mean abs p", "dilation", "Esperanto: mean abs p", "dilation", "Tatoeba nearer: lsq", "distance")
+    return markdown(("", *names), rows)
+
+
+LUSIFER = {
+    "LUSIFER": (f"lusifer__{E5}__{SMOL}", "Full"),
+    "frozen encoder": (f"lusifer-frozen-encoder__{E5}__{SMOL}", "Frozen Multilingual Encoder"),
+    "connector only": (f"lusifer-connector-only__{E5}__{SMOL}", "Connector Only"),
+    "alignment only": (f"lusifer-alignment-only__{E5}__{SMOL}", "Alignment Only"),
+    "fine-tuning only": (f"lusifer-finetuning-only__{E5}__{SMOL}", "Representation Finetuning Only"),
+    "the LLM alone, fine-tuned": (f"lusifer-llm-alone__{SMOL}", ""),
+    "the LLM as it is": (f"plain__{SMOL}", ""),
+    "the encoder alone, fine-tuned": (f"lusifer-encoder-alone__{E5}", ""),
+    "the encoder as it is": (f"plain__{E5}", ""),
+}
+UNSEEN = "eng tel tha swh"
+
+
+@table
+def lusifer() -> str:
+    """LUSIFER and its ablations on STS17 and FLORES, beside the paper's averages."""
+    rows = [
+        [label]
+        + [score(model, "STS17CrossLingual", tracks) for tracks in (ENGLISH, MONOLINGUAL, CROSS)]
+        + [
+            score(model, "FloresPrecision", directions, languages=UNSEEN)
+            for directions in (INTO_ENGLISH, FROM_ENGLISH, NO_ENGLISH)
+        ]
+        + [paper("lusifer-table-03", model=f"LUSIFER ({row})", subset="average") if row else None]
+        for label, (model, row) in LUSIFER.items()
+    ]
+    header = (
+        "",
+        "STS17 en-en",
+        "ar-ar, es-es",
+        "cross-lingual",
+        "FLORES into English",
+        "from English",
+        "without English",
+    )
+    return markdown((*header, "paper"), rows)
+
+
+@table
+def lusifer_retrieval() -> str:
+    """LUSIFER and its ablations on Tatoeba and XQuAD-R."""
+    rows = []
+    for label, (model, _) in LUSIFER.items():
+        into = scores(model, "Tatoeba36", INTO_ENGLISH)
+
+        def named(extreme: float, into: Mapping[str, float] = into) -> str:
+            subsets = [subset for subset, accuracy in into.items() if accuracy == extreme]
+            code = subsets[0].split("-")[0].replace("_", "-")
+            return f"{'several' if len(subsets) > 1 else display_name(code)} {extreme:.1f}"
+
+        rows.append(
+            [
+                label,
+                fmean(into.values()),
+                score(model, "Tatoeba36", FROM_ENGLISH),
+                sum(accuracy >= 20 for accuracy in into.values()),
+                named(max(into.values())),
+                named(min(into.values())),
+                score(model, "XQuAD-R"),
+            ]
+        )
+    return markdown(
+        ("", "Tatoeba into English", "from English", "languages at 20 or more", "best", "worst", "XQuAD-R"), rows
+    )
+
+
+@table
+def lira_training() -> str:
+    """Stage 1 by epoch, beside the paper's table 11."""
+    rows = []
+    for epoch in range(1, 9):
+        chosen = training("lira-mini-arca", "chosen", line=epoch - 1)
+        logged = [training("lira-mini-arca", key, line=epoch - 1) for key in ("loss", "similarity", "mismatched")]
+        eps = training("lira-mini-arca", "epsilon_1", line=epoch - 1)
+        printed = [paper("lira-table-11", subset=f"epoch {epoch}", metric=metric) for metric in ("loss", "similarity")]
+        rows.append([epoch, *logged, eps, *(f"{100 * share:.0f}%" for share in chosen), *printed])
+    header = ("epoch", "loss", "similarity", "mismatched", "eps1", "Gemma's", "reference", "corrupted")
+    return markdown((*header, "loss, paper", "similarity, paper"), rows, digits=2)
+
+
+LIRA, SMALL = f"{E5}__all-minilm-l6-v2", f"{E5}__{SMOL}"
+LIRA_ROWS = {
+    "both stages": f"lira__{LIRA}",
+    "stage 1 alone": f"arca__{LIRA}",
+    "untrained": f"plain__{LIRA}",
+    "both stages, the English path alone": f"lira-english__{LIRA}",
+    "untrained, the English path alone": f"plain-english__{LIRA}",
+    "small, both stages": f"lira__{SMALL}",
+    "small, untrained": f"plain__{SMALL}",
+    "small, both stages, the English path alone": f"lira-english__{SMALL}",
+    "small, untrained, the English path alone": f"plain-english__{SMALL}",
+    "all-MiniLM-L6-v2 by itself": f"plain__{MINILM}",
+    "multilingual-e5-small-q4 by itself": f"plain__{E5}",
+}
+
+
+@table
+def lira() -> str:
+    """LiRA and its baselines; English has a column of its own."""
+    rows = []
+    for label, model in LIRA_ROWS.items():
+        sts = [score(model, "STS17CrossLingual", tracks) for tracks in (".*", ENGLISH, MONOLINGUAL, CROSS)]
+        products = None if label.startswith("small, both stages, the") else score(model, "ProductSearchStandIn")
+        flores = [score(model, "FloresPrecision", d, languages="eng deu arb") for d in (INTO_ENGLISH, NO_ENGLISH)]
+        rows.append([label, *sts, products, *flores])
+    header = (
+        "",
+        "STS17",
+        "en-en",
+        "ar-ar, es-es",
+        "cross-lingual",
+        "products",
+        "FLORES into English",
+        "without English",
+    )
+    return markdown(header, rows)
+
+
+@table
+def lira_ablations() -> str:
+    """What LiRA loses without a part, in the paper and here."""
+    parts = {
+        "the critic": ("- LLM critic", "no-critic"),
+        "the embedding critic": ("- Embeds critic", "no-embeds"),
+        "translations": ("- Translations", "no-translations"),
+        "the multilingual encoder": ("- Multi-enc", "no-multilingual"),
+        "the queues": ("- FIFO queue", "no-queue"),
+    }
+
+    def measured(printed: str, label: str) -> list[float]:
+        run = f"lira-mini{'-' + label if label else ''}"
+        return [
+            paper("lira-table-05", model=printed, task="LazRetrieval"),
+            paper("lira-table-05", model=printed, task="STS22"),
+            score(f"lira{'-' + label if label else ''}__{LIRA}", "STS17CrossLingual"),
+            100 * training(run, "pearson"),
+            100 * training(run, "accuracy"),
+        ]
+
+    full = measured("LiRA (full)", "")
+    rows: list[list[object]] = [["nothing (the full model)", *full]]
+    for part, (printed, label) in parts.items():
+        differences = (without - with_ for without, with_ in zip(measured(printed, label), full, strict=True))
+        rows.append([part, *(f"{difference:+.1f}" for difference in differences)])
+    return markdown(("without", "LazRetrieval, paper", "STS22, paper", "STS17", "STS-B", "translations"), rows)
+
+
+@table
+def lira_queues() -> str:
+    """Pearson by batch and by length of the history."""
+    rows = []
+    for batch, history in ((1, 0), (1, 8), (1, 32), (1, 128), (16, 0)):
+        found = [training(f"lira-queue-{batch}-{history}-{seed}", "pearson") for seed in (0, 1, 2)]
+        rows.append([batch, history or "none", fmean(found), min(found), max(found)])
+    return markdown(("batch", "history", "Pearson, mean of three seeds", "lowest", "highest"), rows, digits=3)
+
+
+@table
+def lira_selection() -> str:
+    """How often the actor picks the reference."""
+    runs = {
+        "without the critic, eight epochs": "mini-no-critic",
+        "embedding critic alone, NTREX, two epochs": "mini-embeds-arca",
+    }
+    faults = ("words dropped", "words shuffled", "another sentence", "meta text", "all")
+    rows: list[list[object]] = []
+    for label, run in runs.items():
+        found = [fmean(analyses("lira/selection-corrupted", "reference picked", model=run, against=f)) for f in faults]
+        rows.append([label, *found[:4], fmean(found[:4]), found[4]])
+    return markdown(("trained", *faults[:3], "wrapped", "mean of four", "all at once"), rows)
