@@ -62,22 +62,28 @@ const valueOf = (values, block, i, j) => {
 };
 const blocksOf = (task, kind) => DATA.blocks.filter((block) => block.task === task && block.kind === kind);
 
-// A row's mean over a task's headings (such as Into and From) in one language; null where it has none.
-function inLanguage(values, row, task, label, heading) {
+const baselineOf = (row) =>
+  DATA.rows.findIndex((other) => other.group === DATA.rows[row].group && other.label === "plain");
+// A row's mean over a task's subsets in one language; null where it has none. Of the kind "plain": its unaligned
+// backbone's mean over the same subsets.
+function inLanguage(values, row, task, label, heading, kind = "languages") {
   const found = [];
-  for (const block of blocksOf(task, "languages")) {
-    if (heading && block.heading !== heading) continue;
-    const i = block.rows.indexOf(row),
-      j = block.labels.indexOf(label);
-    if (i >= 0 && j >= 0) {
-      const value = valueOf(values, block, i, j);
+  for (const block of blocksOf(task, kind)) {
+    const i = block.rows.indexOf(row);
+    if (i < 0 || (heading && block.heading !== heading)) continue;
+    block.labels.forEach((one, j) => {
+      const value = one === label || block.spoken[j].includes(label) ? valueOf(values, block, i, j) : null;
       if (value !== null) found.push(value);
-    }
+    });
   }
   return found.length ? found.reduce((sum, value) => sum + value, 0) / found.length : null;
 }
-const baselineOf = (row) =>
-  DATA.rows.findIndex((other) => other.group === DATA.rows[row].group && other.label === "plain");
+// Where the unaligned backbone's scores for a comparison with a row are: a row of the blocks of a kind.
+function plainOf(row, task) {
+  if (blocksOf(task, "plain").some((block) => block.rows.includes(row))) return [row, "plain"];
+  const base = baselineOf(row);
+  return base < 0 || base === row ? null : [base, "languages"];
+}
 const named = (label) => DATA.labels[label];
 const languageName = (label) => named(label)[1] || named(label)[0];
 

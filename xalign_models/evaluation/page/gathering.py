@@ -49,10 +49,14 @@ class _Values:
         """Add a table of percentages, rows x labels, None being no score."""
         table = [[MISSING if score is None else round(10 * score) for score in row] for row in scores]
         block = np.asarray(table, dtype=np.int16).ravel()
-        known = [self.labels.setdefault(label, len(self.labels)) for label in labels]
+        known = [self.label(label) for label in labels]
         self.blocks.append({**about, "rows": list(rows), "labels": known, "at": self.size})
         self.values.append(block)
         self.size += len(block)
+
+    def label(self, name: str) -> int:
+        """The number of a language's or subset's name."""
+        return self.labels.setdefault(name, len(self.labels))
 
     def packed(self) -> str:
         """All blocks: the low bytes, then the high bytes, deflated, in base64."""
@@ -85,7 +89,9 @@ def page_data(
     published = []
     for number, task in enumerate(names):
         tables = {position[name]: results.tables[name, task] for name in position if (name, task) in results.tables}
-        _add_languages(values, number, task, tables)
+        bases = {row: results.tables.get((table.baseline or "", task)) for row, table in tables.items()}
+        plain = {row: base for row, base in bases.items() if base}
+        _add_languages(values, number, task, tables, plain)
         _add_pairs(values, number, tables)
         published += _published(number, task, results, values)
     codes = Counter(label.partition("-")[0] for label in values.labels)
@@ -188,14 +194,43 @@ def _numbers(cell: Cell) -> list[Any]:
     return [round(cell.score, 2), *ends, bits, *ranks, cell.covered or 0, cell.of or 0]
 
 
-def _add_languages(values: _Values, number: int, task: str, tables: Mapping[int, TaskScores]) -> None:
-    """A block for each heading, such as Into X: models x languages."""
+def _add_languages(
+    values: _Values, number: int, task: str, tables: Mapping[int, TaskScores], plain: Mapping[int, TaskScores]
+) -> None:
+    """For each heading, such as Into X, models x languages, and what the unaligned backbones have on the same subsets.
+
+    The second block, of the kind ``plain``, has only the models whose subsets or text are not their backbone's.
+    """
     found = {row: by_language(task, table.values()) for row, table in tables.items()}
+    against = {
+        row: _like_for_like(task, tables[row], base) for row, base in plain.items() if _differ(tables[row], base)
+    }
+    known = {subset: codes for table in tables.values() for subset, codes in table.languages.items()}
+
+    def spoken(labels: Sequence[str]) -> list[list[int]]:
+        """The one or two languages of each subset, such as ``ar-en``, that is not called after one itself."""
+        codes = ([code for code in known.get(label, ()) if code != label] for label in labels)
+        return [[values.label(code) for code in of_one] if len(of_one) < 3 else [] for of_one in codes]
+
     for heading in dict.fromkeys(heading for scores in found.values() for heading in scores):
-        rows = [row for row, scores in found.items() if heading in scores]
-        labels = sorted({label for row in rows for label in found[row][heading]} - {"mean"})
-        scores = ([_percent(found[row][heading].get(label)) for label in labels] for row in rows)
-        values.add(rows, labels, scores, task=number, kind="languages", heading=heading)
+        labels = sorted({label for scores in found.values() for label in scores.get(heading, ())} - {"mean"})
+        for kind, by_row in (("languages", found), ("plain", against)):
+            rows = [row for row in by_row if heading in found[row]]
+            scores = ([_percent(by_row[row].get(heading, {}).get(label)) for label in labels] for row in rows)
+            if rows:
+                values.add(rows, labels, scores, task=number, kind=kind, heading=heading, spoken=spoken(labels))
+
+
+def _differ(table: TaskScores, base: TaskScores) -> bool:
+    return table.dataset_revision != base.dataset_revision or table.values().keys() != base.values().keys()
+
+
+def _like_for_like(task: str, table: TaskScores, base: TaskScores) -> dict[str, dict[str, float]]:
+    """The backbone's scores by language over the model's subsets; none if it lacks one or was scored on other text."""
+    theirs = base.values()
+    if table.dataset_revision != base.dataset_revision or not table.values().keys() <= theirs.keys():
+        return {}
+    return by_language(task, {subset: theirs[subset] for subset in table.values()})
 
 
 def _percent(score: float | None) -> float | None:
@@ -239,11 +274,7 @@ def _published(number: int, task: str, results: Results, values: _Values) -> lis
             "task": number,
             "column": column,
             "mean": scores.get("mean"),
-            "scores": [
-                [values.labels.setdefault(label, len(values.labels)), round(score, 2)]
-                for label, score in scores.items()
-                if label != "mean"
-            ],
+            "scores": [[values.label(label), round(score, 2)] for label, score in scores.items() if label != "mean"],
         }
         for column, scores in columns.items()
     ]

@@ -59,9 +59,9 @@ function BoardView({ rows, columns, state, values, open }) {
     if (!values) return null;
     const { task, name } = DATA.columns[column],
       heading = name.slice(DATA.tasks[task].name.length + 1);
-    const score = inLanguage(values, row, task, label, heading),
-      base = baselineOf(row);
-    const plain = base < 0 || base === row ? null : inLanguage(values, base, task, label, heading);
+    const score = inLanguage(values, row, task, label, heading);
+    const [base, kind] = plainOf(row, task) ?? [];
+    const plain = base === undefined ? null : inLanguage(values, base, task, label, heading, kind);
     return score === null ? null : { score, difference: plain === null ? null : score - plain, flags: 0 };
   };
   const kept = label === null ? columns : columns.filter((column) => rows.some((row) => cell(row, column)));
@@ -172,8 +172,9 @@ function LanguagesView({ rows, task, state, change, values }) {
     const i = block.rows.indexOf(row),
       found = i < 0 ? null : valueOf(values, block, i, j);
     if (!relative || found === null) return found;
-    const base = block.rows.indexOf(baselineOf(row)),
-      plain = base < 0 || baselineOf(row) === row ? null : valueOf(values, block, base, j);
+    const [base, kind] = plainOf(row, task) ?? [];
+    const other = blocksOf(task, kind).find((one) => one.heading === block.heading && one.rows.includes(base));
+    const plain = other ? valueOf(values, other, other.rows.indexOf(base), j) : null;
     return plain === null ? null : Math.round(10 * (found - plain)) / 10;
   };
   const having = rows.filter((row) => block.rows.includes(row));

@@ -36,7 +36,7 @@ def test_scores_by_language_come_back(put, tmp_path) -> None:
     data = page_data(read_results(tmp_path))
     found = block(data, "languages")
     labels = [data["labels"][label][0] for label in found["labels"]]
-    values = unpacked(data)[found["at"] :].reshape(2, 3)
+    values = unpacked(data)[found["at"] :][:6].reshape(2, 3)
     for name, expected in ((PLAIN, scores), (LSAR, {"deu-Latn": 0.456})):
         row = found["rows"].index([one["name"] for one in data["rows"]].index(name))
         for label, value in zip(labels, values[row], strict=True):
@@ -58,6 +58,30 @@ def test_pairs_are_matrices_of_queries_by_candidates(put, tmp_path) -> None:
         for j, b in enumerate(names):
             assert matrix[i, j] == (MISSING if a == b else pytest.approx(1000 * PAIRS[f"{a}-{b}"], abs=0.5))
     assert [one["heading"] for one in data["blocks"] if one["kind"] == "languages"] == ["Into X", "From X"]
+
+
+def test_a_model_with_fewer_pairs_is_compared_over_these(put, tmp_path) -> None:
+    put(PLAIN, "T", PAIRS)
+    fewer = {pair: score for pair, score in PAIRS.items() if "tha" not in pair}
+    put(LSAR, "T", fewer, baseline=PLAIN)
+    put("xalign/lir-1__tiny", "T", PAIRS, baseline=PLAIN, data="other text")
+    data = page_data(read_results(tmp_path))
+    names = [row["name"] for row in data["rows"]]
+    found = block(data, "plain", "Into X")
+    other_text, like = unpacked(data)[found["at"] :][:6].reshape(2, 3)
+    labels = [data["labels"][label][0] for label in found["labels"]]
+    assert [names[row] for row in found["rows"]] == ["xalign/lir-1__tiny", LSAR]
+    assert like[labels.index("deu-Latn")] == round(1000 * PAIRS["eng_Latn-deu_Latn"])
+    assert like[labels.index("tha-Thai")] == MISSING
+    assert (other_text == MISSING).all()
+
+
+def test_subsets_say_their_languages(put, tmp_path) -> None:
+    languages = {"ar-en": ["arb-Arab", "eng-Latn"], "pool": ["arb-Arab", "eng-Latn", "deu-Latn"]}
+    put(PLAIN, "T", {"ar-en": 0.5, "pool": 0.5}, languages=languages)
+    data = page_data(read_results(tmp_path))
+    (found,) = data["blocks"]
+    assert [[data["labels"][label][0] for label in one] for one in found["spoken"]] == [["arb-Arab", "eng-Latn"], []]
 
 
 def test_a_study_has_its_own_before(put, tmp_path) -> None:
