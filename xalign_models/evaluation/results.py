@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from math import isfinite
+from math import isfinite, isnan
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -241,7 +241,7 @@ def _numbers(entry: Mapping[str, Any], left_out: list[str]) -> dict[str, float]:
         lowest = _lowest(key)
         if isfinite(value) and (lowest is None or lowest - _NOISE <= value <= 1 + _NOISE):
             numbers[key] = float(value)
-        elif lowest is not None:
+        elif lowest is not None and (key == MAIN or not isnan(value)):  # mteb writes NaN where a metric has no meaning
             left_out.append(f"{key} of {entry['hf_subset']} ({value})")
     return numbers
 
