@@ -12,11 +12,12 @@ import os
 import pkgutil
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets, plugins
-from xalign_models.errors import AssetError, FileError, ModelError
+from xalign_models.errors import AssetError, FileError, ModelError, one_line
 from xalign_models.files import parse_json, read_json, safetensors_header, walk
 
 if TYPE_CHECKING:
@@ -320,22 +321,19 @@ def _check_adapter(directory: Path, label: str, trust: bool, above: frozenset[st
 
 
 def _snapshot(resolved: ResolvedModel) -> Path:
-    """The configurations of a model on the hub, in its cache."""
+    return _fetched(resolved.path_or_id, str(resolved.revision))
+
+
+@lru_cache(maxsize=64)
+def _fetched(model: str, commit: str) -> Path:
+    """The configurations of a model on the hub, in its cache; a commit never changes."""
     from huggingface_hub import snapshot_download
 
+    local = assets.hub_is_away()
     try:
-        return Path(
-            snapshot_download(
-                resolved.path_or_id,
-                revision=resolved.revision,
-                allow_patterns=["*.json"],
-                local_files_only=assets.hub_is_away(),
-            )
-        )
+        return Path(snapshot_download(model, revision=commit, allow_patterns=["*.json"], local_files_only=local))
     except Exception as error:
-        raise AssetError(
-            f"{resolved.path_or_id} cannot be had from the hub ({' '.join(str(error).split())[:200]})."
-        ) from None
+        raise AssetError(f"{model} cannot be had from the hub ({one_line(error)}).") from None
 
 
 def _code(label: str, what: str) -> str:

@@ -42,7 +42,7 @@ class CheckedTransformer(Transformer):
             base = assets.resolve(read_json(Path(adapter))["base_model_name_or_path"])
             source, model_kwargs["revision"] = base.path_or_id, base.revision
         if Path(source).is_dir():
-            require_types(Path(source))
+            require_types(Path(source) / (model_kwargs.get("subfolder") or ""))
         model_kwargs |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "use_safetensors": True}
         model, info = super()._load_model(source, transformer_task, config, backend, False, **model_kwargs)
         require_fit(info, source, self._layers)

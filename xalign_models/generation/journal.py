@@ -92,7 +92,7 @@ class Journal:
                 try:
                     record = json.loads(line)
                     key = self._hash(record[field] for field in self._key)
-                except (ValueError, KeyError, TypeError):
+                except (ValueError, KeyError, TypeError, RecursionError):
                     raise DataError(
                         f"{self.path}, byte {self._read}: not a JSON object with {', '.join(self._key)}; "
                         "remove that line."

@@ -307,3 +307,23 @@ def test_a_module_of_a_plug_in_is_admitted_once_it_is_registered(folder, monkeyp
 def test_layers_and_poolings_of_a_checkpoint_are_still_chosen(folder):
     first = load_modules(BackboneSpec("cut", str(folder), layer=0, pooling=Pooling.MEAN), "cpu")[0]
     assert first.model.config.num_hidden_layers == 1
+
+
+@pytest.mark.parametrize("opener", ["writer", "tokenizer", "encoder", "config", "pipeline"])
+def test_every_way_to_open_a_base_is_checked(folder, workdir, opener):
+    from xalign_models.backbones.checkpoint import open_config
+    from xalign_models.generation.language_model import LanguageModel
+    from xalign_models.training.lusifer.parts import base_of, load_encoder
+
+    escaped(folder / "config.json", "auto_map", AUTO)
+    resolved = assets.resolve(str(folder))
+    ways: dict[str, Callable[[], Any]] = {
+        "writer": lambda: LanguageModel(str(folder), device="cpu").model,
+        "tokenizer": lambda: LanguageModel(str(folder), device="cpu").tokenizer,
+        "encoder": lambda: load_encoder(base_of(str(folder), None, "float32")),
+        "config": lambda: open_config(resolved),
+        "pipeline": lambda: open_directory(folder, "cpu"),
+    }
+    with pytest.raises(ModelError, match="brings code of its own"):
+        ways[opener]()
+    assert not (workdir / MARK).exists()

@@ -78,7 +78,7 @@ def test_several_writers_see_each_other_after_refreshing(tmp_path: Path) -> None
     assert len(one) == 2
 
 
-@pytest.mark.parametrize("line", ["no JSON", "[1]", '{"lang": "x"}', "7"])
+@pytest.mark.parametrize("line", ["no JSON", "[1]", '{"lang": "x"}', "7", "[" * 100_000])
 def test_a_broken_line_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "j.jsonl"
     path.write_text(json.dumps(record(1)) + "\n" + line + "\n")
