@@ -21,6 +21,7 @@ from xalign_models.cli import (
     lira,
     models,
     publishing,
+    recommend,
     run,
     store,
     training,
@@ -37,7 +38,21 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _module in (models, assets, run, leaderboard, gate, store, training, lira, analysis, atlas, publishing, verify):
+for _module in (
+    models,
+    assets,
+    recommend,
+    run,
+    leaderboard,
+    gate,
+    store,
+    training,
+    lira,
+    analysis,
+    atlas,
+    publishing,
+    verify,
+):
     _module.add_to(app)
 _INTERRUPTED = 130  # typer's exit status for a keyboard interrupt
 

@@ -133,7 +133,7 @@ def corpora(json: Json = False) -> None:
 
 def fit(
     method: Annotated[
-        str, typer.Argument(help="A registered alignment, or several in turn: lsar, affine, centered+procrustes, ...")
+        str, typer.Argument(help="An alignment, or several in turn: lsar, centered+procrustes, ...; auto chooses.")
     ],
     backbone: Annotated[str, typer.Option(help="Registered backbone, directory or hub id.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write the model to.")],

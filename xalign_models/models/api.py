@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from xalign_models.models.encoder import XAlignEncoder
+    from xalign_models.models.recommendation import Recommendation
+
+logger = logging.getLogger(__name__)
 
 
 def fit(
@@ -40,7 +44,7 @@ def fit(
     """Fit an alignment to a backbone.
 
     Args:
-        method: A registered alignment, e.g. ``lsar``.
+        method: A registered alignment, e.g. ``lsar``; ``auto`` is the one of :func:`recommend`, or none.
         backbone: A registered backbone, a directory or a hub id.
         corpus: Names of corpora, e.g. ``ntrex`` or ``own:DIR``; by default the text and the number of rows that the
             registered model of this method is fitted on.
@@ -61,6 +65,21 @@ def fit(
         AlignmentError: No such method or parameter, or the method cannot be fitted on the text.
         XAlignError: Weights or fit text are missing.
     """
+    if method == "auto":
+        if params or not corpus:
+            raise AlignmentError("auto chooses its parameters itself, on a text with translations: --corpus ntrex.")
+        found = recommend(
+            backbone=backbone,
+            corpus=corpus,
+            languages=languages,
+            limit=limit or 1000,
+            device=device,
+            overrides=overrides,
+        )
+        logger.warning("%s", found.reason)
+        if not found.chosen.method:
+            return build(find_spec(backbone, **(overrides or {})), device=device)
+        method, params = found.chosen.method, dict(found.chosen.params)
     spec = fit_spec(
         method, backbone=backbone, corpus=corpus, languages=languages, limit=limit, label=label,
         overrides=overrides, **params,
@@ -68,6 +87,45 @@ def fit(
     model = build(spec, device=device)
     set_language_handling(model, default_lang, unknown)
     return model
+
+
+def recommend(
+    *,
+    backbone: str,
+    corpus: str | Sequence[str],
+    languages: Collection[str] | None = None,
+    pivot: str = "eng-Latn",
+    limit: int | None = 1000,
+    device: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Recommendation:
+    """Which alignment to fit to a backbone, by cross-validation on text with translations; see :mod:`.recommendation`.
+
+    Args:
+        backbone: A registered backbone, a directory or a hub id.
+        corpus: Names of corpora with translations.
+        languages: Codes; by default all that the text has.
+        pivot: Language that the others are paired with.
+        limit: Rows per language and corpus; None is all.
+        device: cpu, cuda or mps; by default the best there is.
+        overrides: Fields of the backbone's spec, e.g. ``{"layer": 6}``.
+
+    Raises:
+        XAlignError: Weights or text are missing, or the text is too short.
+    """
+    from xalign_models.models import recommendation
+    from xalign_models.models.building import encoding, raw_encoder
+    from xalign_models.models.identity import fit_spec as with_prompts
+    from xalign_models.store import open_store
+
+    pivot = canonical(pivot)
+    spec = fit_spec(
+        "procrustes", backbone=backbone, corpus=corpus, languages=languages, limit=limit, label="recommend",
+        overrides=overrides, pivot=pivot,
+    )  # fmt: skip
+    raw = raw_encoder(spec.backbone, loading.pick_device(device), open_store())
+    data = fitting.fit_vectors(with_prompts(spec), encoding(spec, raw)[1])
+    return recommendation.recommend(data, pivot)
 
 
 def fit_spec(

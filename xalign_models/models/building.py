@@ -121,7 +121,7 @@ def _fitted_tail(spec: ModelSpec, raw: RawEncoder) -> tuple[list[nn.Module], Seq
         chosen = fit_spec(spec)
         languages = fitting.fit_languages(chosen, fitting.load_corpora(chosen))
         whole = dataclasses.replace(chosen, languages=languages)
-        return [FittedOnDemand(whole, *_encoding(spec, raw)), Normalize()], languages
+        return [FittedOnDemand(whole, *encoding(spec, raw)), Normalize()], languages
     alignment = fitted(spec, raw)
     known = alignment.languages_ if alignment is not None and alignment.language_dependent else None
     return _tail(alignment), known
@@ -172,10 +172,10 @@ def fitted(spec: ModelSpec, raw: RawEncoder) -> Alignment | None:
     """The alignment of a spec, fitted now or taken from the cache of fits; None for a plain backbone."""
     if spec.alignment is None:
         return None
-    return fitting.fit_cached(fit_spec(spec), *_encoding(spec, raw))
+    return fitting.fit_cached(fit_spec(spec), *encoding(spec, raw))
 
 
-def _encoding(spec: ModelSpec, raw: RawEncoder) -> tuple[str, fitting.Encode]:
+def encoding(spec: ModelSpec, raw: RawEncoder) -> tuple[str, fitting.Encode]:
     """What encodes fit text, and the fingerprint of what it computes, prompts included."""
     prompts = loading.prompts(spec.backbone)
     chosen = [prompts] if loading.prompt_languages(prompts) else [prompts.get("default", "")]

@@ -84,19 +84,28 @@ def fit(spec: AlignmentSpec, encode: Encode) -> Alignment:
         DataError: Fit text is missing or not aligned.
         AlignmentError: The method cannot be fitted on it.
     """
-    found = load_corpora(spec)
-    languages = fit_languages(spec, found)
     try:
         alignment = alignments.make(spec.method, **dict(spec.params))
     except TypeError as error:
         raise AlignmentError(f"{spec.method}: {error}") from None
-    pivot = _pivot(spec)
+    data = fit_vectors(spec, encode)
+    logger.info("Fitting %s on %d languages.", spec.label, len(data))
+    return alignment.fit(data)
+
+
+def fit_vectors(spec: AlignmentSpec, encode: Encode) -> dict[str, Any]:
+    """What an alignment is fitted on: raw vectors (n, d) by language, or for a parallel method (its own, the pivot's).
+
+    Raises:
+        DataError: Fit text is missing or not aligned.
+    """
+    found, pivot, parallel = load_corpora(spec), _pivot(spec), alignments.find_method(spec.method).parallel
     data: dict[str, Any] = {}
-    for language in languages:
-        if alignment.parallel and language == pivot:
+    for language in fit_languages(spec, found):
+        if parallel and language == pivot:
             continue
         rows = [
-            _rows(corpus, language, spec.limit, pivot if alignment.parallel else None)
+            _rows(corpus, language, spec.limit, pivot if parallel else None)
             for corpus in found
             if language in corpus.languages
         ]
@@ -104,11 +113,10 @@ def fit(spec: AlignmentSpec, encode: Encode) -> Alignment:
         codes = (language, pivot)[: len(sides)]
         progress = f"fit {spec.label} {language}"
         vectors = [encode(side, code, progress=progress) for side, code in zip(sides, codes, strict=True)]
-        data[language] = tuple(vectors) if alignment.parallel else vectors[0]
+        data[language] = tuple(vectors) if parallel else vectors[0]
     if not data:
         raise DataError(f"{spec.label}: no language but the pivot; parallel methods need at least one other.")
-    logger.info("Fitting %s on %d languages.", spec.label, len(data))
-    return alignment.fit(data)
+    return data
 
 
 def _pivot(spec: AlignmentSpec) -> str:

@@ -1,0 +1,112 @@
+"""The recommended alignment undoes what was planted, is none where nothing is to be gained, and says why."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from xalign_models import alignments
+from xalign_models.alignments import make
+from xalign_models.errors import DataError
+from xalign_models.models import api, recommendation
+from xalign_models.models.recommendation import PLAIN, Candidate, recommend
+from xalign_models.ranking.ranks import gold_ranks, normalise
+
+PIVOT = "eng-Latn"
+
+
+def spaces(turn=False, shift=0.0, noise=0.5, n=300, d=16, seed=0):
+    """Two languages beside the pivot, all noisy forms of one content."""
+    rng = np.random.default_rng(seed)
+    content = rng.standard_normal((n, d))
+    pivot = content + noise * rng.standard_normal((n, d))
+    data = {}
+    for language in ("deu-Latn", "fra-Latn"):
+        matrix = np.linalg.qr(rng.standard_normal((d, d))).Q if turn else np.eye(d)
+        rows = (content + noise * rng.standard_normal((n, d))) @ matrix + shift * rng.standard_normal(d)
+        data[language] = (rows, pivot)
+    return data
+
+
+def test_a_planted_rotation_is_found_and_a_shift_is_centred():
+    turned = recommend(spaces(turn=True, noise=0.1), PIVOT)
+    assert turned.chosen.method in {"procrustes", "affine", "centered+affine"}
+    assert turned.verdicts[0].candidate == PLAIN
+    best = turned.verdicts[1]
+    assert best.candidate == turned.chosen
+    assert best.score > 0.99 > 0.2 > turned.verdicts[0].score
+    assert best.candidate.label in turned.reason
+    moved = recommend(spaces(shift=3.0), PIVOT, [Candidate("lsar", (("rank", 1),)), Candidate("centered")])
+    assert moved.chosen == Candidate("centered")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_is_recommended_where_there_is_only_noise(seed):
+    found = recommend(spaces(noise=0.8, seed=seed), PIVOT)
+    assert found.chosen == PLAIN
+    assert found.reason.startswith("The plain backbone")
+    assert "p = " in found.reason or "worse in" in found.reason
+
+
+def test_what_is_chosen_is_no_worse_than_the_plain_backbone_on_fresh_rows():
+    for seed in range(3):
+        for form in ({"turn": True}, {"shift": 2.0}, {"noise": 1.0}):
+            whole = spaces(n=600, seed=seed, **form)
+            fit = {language: tuple(side[:300] for side in sides) for language, sides in whole.items()}
+            chosen = recommend(fit, PIVOT).chosen
+            if chosen == PLAIN:
+                continue
+            method = make(chosen.method, **dict(chosen.params))
+            pivots = {PIVOT: fit["deu-Latn"][1]}
+            alignment = method.fit(fit if method.parallel else pivots | {one: sides[0] for one, sides in fit.items()})
+            for language, sides in whole.items():
+                x, y = (side[300:] for side in sides)
+                before = gold_ranks(normalise(x), normalise(y))[0]
+                after = gold_ranks(*(normalise(alignment.transform(*side)) for side in ((x, language), (y, PIVOT))))[0]
+                assert (1 / after).mean() > (1 / before).mean() - 0.02
+
+
+def test_a_candidate_that_harms_one_language_is_not_chosen(monkeypatch):
+    """It helps German and Turkish, which are turned, and turns French, which was not."""
+    rng = np.random.default_rng(0)
+    content = rng.standard_normal((300, 16))
+    turn = np.linalg.qr(rng.standard_normal((16, 16))).Q
+    noisy = lambda rows: rows + 0.5 * rng.standard_normal(rows.shape)  # noqa: E731
+    data = {language: (noisy(content @ turn), content) for language in ("deu-Latn", "tur-Latn")}
+    data["fra-Latn"] = noisy(content), content
+
+    class Harm(alignments.Procrustes):
+        def _solve(self, x, pivot):
+            return turn.T, np.zeros(16)
+
+    monkeypatch.setitem(alignments.METHODS, "procrustes", Harm)
+    found = recommend(data, PIVOT, [Candidate("procrustes")])
+    assert found.verdicts[1].losses == ("fra-Latn",)
+    assert found.verdicts[1].gain > 0
+    assert found.chosen == PLAIN
+    assert "worse in fra-Latn" in found.reason
+
+
+def test_repeated_sentences_are_in_one_fold():
+    rng = np.random.default_rng(0)
+    pivot = np.repeat(rng.standard_normal((50, 4)), 3, axis=0)
+    keys = recommendation._keys(pivot)
+    assert (keys.reshape(50, 3) == keys.reshape(50, 3)[:, :1]).all()
+    assert len(set(keys)) == 50
+
+
+def test_few_pairs_are_refused_and_a_candidate_that_cannot_be_fitted_is_named():
+    with pytest.raises(DataError, match="deu-Latn, fra-Latn: fewer than 50 pairs"):
+        recommend(spaces(n=40), PIVOT)
+    found = recommend(spaces(n=100), PIVOT, [Candidate("lir", (("k", 99),)), Candidate("centered")])
+    assert found.verdicts[-1].candidate.method == "lir"
+    assert found.verdicts[-1].error
+
+
+def test_auto_fits_what_is_recommended(workdir, tiny_model, write_text, caplog):
+    text = write_text(workdir / "fit", 60)
+    found = api.recommend(backbone=str(tiny_model), corpus=f"own:{text}", device="cpu")
+    model = api.fit("auto", backbone=str(tiny_model), corpus=f"own:{text}", device="cpu")
+    assert found.reason in caplog.text
+    alignment = model.xalign_spec.alignment
+    assert (alignment.method if alignment else "") == found.chosen.method

@@ -1,0 +1,56 @@
+"""``xalign recommend``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from xalign_models.cli.common import Device, Json, language_codes, out, print_json, print_rows, split_list
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(recommend)
+
+
+def recommend(
+    backbone: Annotated[str, typer.Option(help="Registered backbone, directory or hub id.")],
+    corpus: Annotated[list[str], typer.Option(help="Text with translations: ntrex, tatoeba_pairs, own:DIR, ...")],
+    languages: Annotated[list[str] | None, typer.Option(help="Language codes; by default `all` of the corpus.")] = None,
+    pivot: Annotated[str, typer.Option(help="Language that the others are paired with.")] = "eng-Latn",
+    limit: Annotated[int | None, typer.Option(min=1, help="Rows per language and corpus.")] = 1000,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Find by cross-validation which alignment to fit to a backbone, or that none is better than the plain one."""
+    from xalign_models.models.api import recommend as find
+
+    found = find(
+        backbone=backbone,
+        corpus=split_list(corpus),
+        languages=language_codes(languages, None, all=None),
+        pivot=pivot,
+        limit=limit,
+        device=device,
+    )
+    if json:
+        print_json(asdict(found))
+        return
+    print_rows(
+        [
+            {
+                "alignment": verdict.candidate.label,
+                "MRR": f"{verdict.score:.4f}",
+                "P@1": f"{verdict.precision_at_1:.4f}",
+                "p": f"{verdict.p_gain:.1g}",
+                "least gain": f"{verdict.worst_gain:+.4f} {verdict.worst}",
+                "worse in": verdict.error or ", ".join(verdict.losses),
+            }
+            for verdict in found.verdicts
+        ],
+        as_json=False,
+        right=("MRR", "P@1", "p"),
+    )
+    out.print(found.reason, highlight=False, markup=False)

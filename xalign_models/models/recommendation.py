@@ -1,0 +1,230 @@
+"""Which alignment to fit to a backbone, if any: cross-validation over candidates, paired tests, and the reason why."""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xalign_models import alignments
+from xalign_models.alignments import Alignment
+from xalign_models.errors import AlignmentError, DataError
+from xalign_models.ranking.ranks import gold_ranks, normalise
+
+FOLDS = 5
+LEVEL = 0.05
+"""Of the tests, divided by the number of candidates or languages that are tested at once."""
+LEAST = 50
+"""Pairs that a language needs: fewer in a fold tell nothing."""
+
+Rows = npt.NDArray[np.floating[Any]]
+Data = Mapping[str, tuple[Rows, Rows]]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method with its parameters; no method is the plain backbone."""
+
+    method: str = ""
+    params: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """``procrustes shrink=1.0``."""
+        return " ".join([self.method or "plain", *(f"{name}={value}" for name, value in self.params)])
+
+
+PLAIN = Candidate()
+
+
+def candidates(languages: int) -> tuple[Candidate, ...]:
+    """What is tried for so many languages: every method, ranks, shrinkage towards the identity, compositions."""
+    ranks = sorted({1, (languages - 1) // 2, languages - 1} - {0})
+    shrunk = (("shrink", 1.0),)
+    return (
+        Candidate("centered"),
+        *(Candidate("lir", (("k", k),)) for k in (1, 4)),
+        *(Candidate("lsar", (("rank", rank),)) for rank in ranks),
+        Candidate("procrustes"),
+        Candidate("procrustes", shrunk),
+        Candidate("centered+procrustes", shrunk),
+        Candidate("lsar+procrustes", shrunk),
+        Candidate("affine"),
+        Candidate("centered+affine"),
+        Candidate("whitened+procrustes", shrunk),
+    )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a candidate did on held-out rows.
+
+    Attributes:
+        candidate: The candidate.
+        score: Mean reciprocal rank of the translation, both directions, the mean over languages.
+        precision_at_1: Likewise.
+        gain: In score, over the plain backbone.
+        p_gain: One-sided sign test over sentences that it is no better than the plain backbone.
+        worst: The language with the least gain.
+        worst_gain: Its gain.
+        losses: Languages in which it is worse beyond chance.
+        error: Why it could not be fitted, else empty.
+    """
+
+    candidate: Candidate
+    score: float = 0.0
+    precision_at_1: float = 0.0
+    gain: float = 0.0
+    p_gain: float = 1.0
+    worst: str = ""
+    worst_gain: float = 0.0
+    losses: tuple[str, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What to fit, and why.
+
+    Attributes:
+        chosen: The candidate; :data:`PLAIN` where none is better beyond chance and worse nowhere.
+        verdicts: Of all candidates, the plain backbone first, then by falling score.
+        reason: A sentence.
+    """
+
+    chosen: Candidate
+    verdicts: tuple[Verdict, ...]
+    reason: str
+
+
+def recommend(data: Data, pivot: str, tried: Sequence[Candidate] | None = None) -> Recommendation:
+    """Cross-validate candidates and choose the best that is not worse than the plain backbone in any language.
+
+    A sentence and its repetitions are in one fold. Where the languages share the pivot's rows, each is also ranked
+    against the next one, as maps onto a pivot may harm the others among each other.
+
+    Args:
+        data: Language to row-aligned raw vectors, its own and the pivot's, (n, d) each.
+        pivot: The language on the other side.
+        tried: The candidates; by default :func:`candidates`.
+
+    Raises:
+        DataError: A language has fewer than 50 pairs.
+    """
+    if short := [language for language, (rows, _) in data.items() if len(rows) < LEAST]:
+        raise DataError(f"{', '.join(short)}: fewer than {LEAST} pairs tell nothing; give more, or leave them out.")
+    sentences = {language: _keys(sides[1]) for language, sides in data.items()}
+    plain = _ranks(data, sentences, pivot, PLAIN)
+    tried = candidates(len(data) + 1) if tried is None else tried
+    verdicts = [_verdict(PLAIN, plain, plain, len(tried))]
+    for candidate in tried:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of few pairs: that is what is found out here
+                verdicts.append(_verdict(candidate, _ranks(data, sentences, pivot, candidate), plain, len(tried)))
+        except AlignmentError as error:
+            verdicts.append(Verdict(candidate, error=str(error)))
+    ordered = sorted(verdicts[1:], key=lambda verdict: (bool(verdict.error), -verdict.score))
+    fit = [verdict for verdict in ordered if verdict.p_gain < LEVEL / len(tried) and not verdict.losses]
+    best = fit[0] if fit else verdicts[0]
+    return Recommendation(best.candidate, (verdicts[0], *ordered), _reason(best, ordered, verdicts[0]))
+
+
+def _reason(best: Verdict, ordered: Sequence[Verdict], plain: Verdict) -> str:
+    if best.candidate != PLAIN:
+        return (
+            f"{best.candidate.label} raises the mean reciprocal rank of held-out translations from {plain.score:.3f} "
+            f"to {best.score:.3f} (p = {best.p_gain:.1g}) and is worse beyond chance in no language; the least gain is "
+            f"{best.worst_gain:+.3f}, in {best.worst}."
+        )
+    first = next((verdict for verdict in ordered if not verdict.error), plain)
+    why = f"it is worse in {', '.join(first.losses)}" if first.losses else f"p = {first.p_gain:.2g}"
+    return (
+        f"The plain backbone, with a mean reciprocal rank of {plain.score:.3f} on held-out translations: the best "
+        f"alignment, {first.candidate.label}, has {first.score:.3f}, and {why}."
+    )
+
+
+Ranked = dict[str, tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]]
+"""Language to the sentence of each rank, and the ranks."""
+
+
+def _keys(rows: Rows) -> npt.NDArray[np.uint32]:
+    """A number for each row, the same for equal ones."""
+    return np.array([zlib.crc32(np.ascontiguousarray(row).tobytes()) for row in rows], dtype=np.uint32)
+
+
+def _ranks(data: Data, sentences: Mapping[str, npt.NDArray[np.uint32]], pivot: str, candidate: Candidate) -> Ranked:
+    """Ranks of held-out translations under a candidate that is fitted on the other folds."""
+    parts: dict[str, list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]]] = {language: [] for language in data}
+    for fold in range(FOLDS):
+        held = {language: keys % FOLDS == fold for language, keys in sentences.items()}
+        fit = {language: tuple(side[~held[language]] for side in sides) for language, sides in data.items()}
+        alignment = _fitted(candidate, fit, pivot)
+        mapped = {}
+        for language, sides in data.items():
+            test = [side[held[language]] for side in sides]
+            if alignment is not None:
+                test = [alignment.transform(x, code) for x, code in zip(test, (language, pivot), strict=True)]
+            mapped[language] = [normalise(side) for side in test]
+        names = list(data)
+        for language, following in zip(names, [*names[1:], names[0]], strict=True):
+            keys, (own, other) = sentences[language][held[language]], mapped[language]
+            targets = [other]
+            if following != language and np.array_equal(keys, sentences[following][held[following]]):
+                targets.append(mapped[following][0])
+            for target in targets:
+                parts[language] += [(keys, ranks) for ranks in gold_ranks(own, target)]
+    return {
+        language: (np.concatenate([keys for keys, _ in found]), np.concatenate([ranks for _, ranks in found]))
+        for language, found in parts.items()
+    }
+
+
+def _fitted(candidate: Candidate, data: Mapping[str, Any], pivot: str) -> Alignment | None:
+    if not candidate.method:
+        return None
+    method = alignments.find_method(candidate.method)
+    params = dict(candidate.params)
+    unfitted = alignments.make(candidate.method, **params)
+    if hasattr(unfitted, "pivot"):
+        unfitted = alignments.make(candidate.method, pivot=pivot, **params)
+    if method.parallel:
+        return unfitted.fit(data)
+    pivots = np.unique(np.concatenate([sides[1] for sides in data.values()]), axis=0)
+    return unfitted.fit({pivot: pivots, **{language: sides[0] for language, sides in data.items()}})
+
+
+def _verdict(candidate: Candidate, found: Ranked, plain: Ranked, tests: int) -> Verdict:
+    gains = {language: 1 / ranks - 1 / plain[language][1] for language, (_, ranks) in found.items()}
+    by_language = {language: float(gain.mean()) for language, gain in gains.items()}
+    keys = np.concatenate([keys for keys, _ in found.values()])
+    losses = [
+        language for language, gain in gains.items() if _sign_test(-gain, found[language][0]) < LEVEL / len(gains)
+    ]
+    worst = min(by_language, key=by_language.__getitem__)
+    return Verdict(
+        candidate,
+        score=float(np.mean([(1 / ranks).mean() for _, ranks in found.values()])),
+        precision_at_1=float(np.mean([(ranks == 1).mean() for _, ranks in found.values()])),
+        gain=float(np.mean(list(by_language.values()))),
+        p_gain=_sign_test(np.concatenate(list(gains.values())), keys),
+        worst=worst,
+        worst_gain=by_language[worst],
+        losses=tuple(losses),
+    )
+
+
+def _sign_test(gains: npt.NDArray[np.float64], keys: npt.NDArray[np.uint32]) -> float:
+    """One-sided p that gains are no gains; all ranks of one sentence, in whatever language, are one observation."""
+    from scipy.stats import binomtest
+
+    _, sentence = np.unique(keys, return_inverse=True)
+    sums = np.round(np.bincount(sentence, weights=gains), 12)
+    better, worse = int((sums > 0).sum()), int((sums < 0).sum())
+    return float(binomtest(better, better + worse, alternative="greater").pvalue) if better + worse else 1.0
