@@ -147,6 +147,25 @@ def training(run: str, key: str, *, line: int = -1, kind: str | None = "epoch") 
 
 
 @source
+def size(pattern: str) -> int:
+    """Bytes of the one file that matches a pattern."""
+    (path,) = ROOT.glob(pattern)
+    return path.stat().st_size
+
+
+@source
+def measured(page: str, row: str, column: str) -> float:
+    """A cell of a table in ``docs/results/throughput``, by the row's first cell."""
+    header: list[str] = []
+    for line in (ROOT / "docs" / "results" / "throughput" / page).read_text(encoding="utf-8").splitlines():
+        cells = [part.strip() for part in line.strip("|").split("|")] if line.startswith("|") else []
+        header = cells if column in cells else header if cells else []
+        if header and cells[0] == row:
+            return float(cells[header.index(column)].replace(",", ""))
+    raise LookupError(f"{page} has no row {row} with a column {column}")
+
+
+@source
 def finding(name: str) -> float:
     """A number behind a finding of ``xalign analyse atlas``."""
     from tasks.analyses.atlas import findings

@@ -105,7 +105,7 @@ def test_scores_are_percent_means_over_the_chosen_subsets(tmp_path, monkeypatch)
     sources._results.cache_clear()
 
 
-@pytest.mark.parametrize("page", ["results.md", "lira.md"])
+@pytest.mark.parametrize("page", ["results.md", "scale.md"])
 def test_the_pages_of_results_claim_what_the_files_give(page):
     assert claims.main([str(claims.ROOT / "docs" / page)]) == 0
 
