@@ -33,6 +33,7 @@ def stranger(workdir, tiny_model, write_text):
     for file in EXAMPLES.glob("*.py"):
         shutil.copy(file, workdir)
     write_text(workdir / "text", 60)
+    write_text(workdir / "fit", 60, seed=1)
 
     def run(code, plugins="", given=""):
         environment = {**os.environ, "XALIGN_PLUGINS": plugins}
@@ -59,7 +60,7 @@ def xalign(stranger):
 
 
 def fit(method, model, *more):
-    return ["fit", method, "--backbone", model, "--corpus", "own:text", "--limit", 40, "-o", f"{method}-model", *more]
+    return ["fit", method, "--backbone", model, "--corpus", "own:fit", "--limit", 40, "-o", f"{method}-model", *more]
 
 
 def encode(model, file):

@@ -54,6 +54,15 @@ for _module in (
     verify,
 ):
     _module.add_to(app)
+_EXTRAS = {
+    "accelerate": "train",
+    "gguf": "llm",
+    "matplotlib": "plots",
+    "peft": "train",
+    "sacrebleu": "train",
+    "sentencepiece": "llm",
+}
+"""What the core does without -> the extra that brings it."""
 _INTERRUPTED = 130  # typer's exit status for a keyboard interrupt
 
 
@@ -119,6 +128,8 @@ def main() -> None:
             sys.exit(2)
         if "--debug" in sys.argv:
             raise
+        if isinstance(error, ModuleNotFoundError) and (name := str(error.name).partition(".")[0]) in _EXTRAS:
+            fail(f"This needs {name}, which is not installed; run: pip install 'xalign[{_EXTRAS[name]}]'.")
         if isinstance(error, XAlignError | OSError):  # OSError: a full disk, a folder that cannot be written
             fail(one_line(error))
         if hasattr(error, "format_message"):  # a usage error, of typer's own copy of click

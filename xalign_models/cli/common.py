@@ -17,11 +17,31 @@ Default = TypeVar("Default")
 out = Console(width=None if sys.stdout.isatty() else 160)
 err = Console(stderr=True)
 
+
+def _model_names(incomplete: str) -> list[str]:
+    """For the shell's completion."""
+    from xalign_models.models.catalogue import specs
+
+    names = (name.removeprefix("xalign/") for name in specs())
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _task_names(incomplete: str) -> list[str]:
+    """For the shell's completion."""
+    from xalign_models.plugins import TASKS
+
+    return [name for name in TASKS if name.startswith(incomplete)]
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps; by default the best there is.")]
 Output = Annotated[str, typer.Option("--output", "-o", help="Root of the results; they lie in its folder results/.")]
-Models = Annotated[list[str] | None, typer.Option("--models", "-m", help="Names, directories or hub ids.")]
-Tasks = Annotated[list[str] | None, typer.Option("--tasks", "-t", help="Names of tasks, ours or mteb's.")]
+Models = Annotated[
+    list[str] | None, typer.Option("--models", "-m", help="Names, directories or hub ids.", autocompletion=_model_names)
+]
+Tasks = Annotated[
+    list[str] | None, typer.Option("--tasks", "-t", help="Names of tasks, ours or mteb's.", autocompletion=_task_names)
+]
 Data = Annotated[
     list[str] | None,
     typer.Option(help="NAME=DIR or NAME=test:DIR: your text, for OwnParallel (own=DIR) or OwnParallel-NAME."),

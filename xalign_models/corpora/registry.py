@@ -28,7 +28,8 @@ def load(name: str, path: Path | None = None, *, local: bool = False) -> Corpus:
         DataError: Unknown name, or its files are not there; the message names the variable and the publisher.
     """
     kind, _, part = name.partition(":")
-    if path is None and part in {"", *PARTS} and kind in (places := own_paths()):
+    parts = ("",) if kind == "own" else ("", *PARTS)  # `own:test` is a folder of this name
+    if path is None and part in parts and kind in (places := own_paths()):
         half, where = places[kind]
         return own(where, part or half, name=kind)
     corpus: Corpus = CORPORA.get(kind)(part, path=path, local=local)

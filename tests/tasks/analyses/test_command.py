@@ -126,3 +126,14 @@ def test_nothing_is_written_if_an_analysis_fails(xalign, workdir, monkeypatch):
     monkeypatch.setitem(ANALYSES._entries, "fails", Entry(fails, {"description": "A test."}))
     assert xalign("analyse", "fails", "-o", "found")[0] == 2
     assert not (workdir / "found").exists()
+
+
+def test_a_package_of_an_extra_that_is_missing_is_one_line(xalign, monkeypatch):
+    def draws(request):
+        import matplotlib.pyplot  # noqa: F401
+
+    monkeypatch.setitem(ANALYSES._entries, "draws", Entry(draws, {"description": "A test."}))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    status, out, (line,) = xalign("analyse", "draws")
+    assert (status, out) == (2, "")
+    assert line == "error: This needs matplotlib, which is not installed; run: pip install 'xalign[plots]'."

@@ -352,3 +352,19 @@ def test_help_is_quick_and_light(workdir):
         if taken[-1] < 0.5:
             return
     pytest.fail(f"xalign --help takes {min(taken):.2f} s")
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("xalign ana", ["analyse"]),
+        ("xalign run -t Flores", ["FloresPrecision"]),
+        ("xalign leaderboard -m lsar__LaBSE", ["lsar__LaBSE", "lsar__LaBSE__gettext"]),
+    ],
+)
+def test_the_shell_completes_commands_and_names(xalign, monkeypatch, words, offered):
+    monkeypatch.setenv("_XALIGN_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    status, out, _ = xalign()
+    assert (status, out.split()) == (0, offered)
