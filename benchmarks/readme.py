@@ -28,8 +28,7 @@ def board() -> str:
 
 def figure(target: Path) -> None:
     """The pool before and after LSAR, in the plane; drawn of what ``xalign analyse scatter`` wrote."""
-    from tasks.analyses.figures import COLOURS, MARKERS, canvas, styled
-
+    from xalign_models.figures import COLOURS, MARKERS, canvas, styled
     from xalign_models.languages import display_name
 
     folder = ROOT / "docs" / "results" / "analyses"

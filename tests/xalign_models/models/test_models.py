@@ -354,6 +354,9 @@ def test_registered_models_say_what_they_are():
     known = mteb.get_model_meta("intfloat/multilingual-e5-small")
     assert (meta.embed_dim, meta.license, meta.adapted_from) == (384, known.license, known.name)
     assert meta.training_datasets >= {*known.training_datasets, "NTREXPrecision"}
+    unknown = mteb.get_model_meta("xalign/plain__gemma-3-270m-q4")
+    assert (unknown.embed_dim, unknown.license, unknown.training_datasets) == (640, "gemma", None)
+    assert unknown.n_parameters == 268_098_176
 
 
 @pytest.mark.slow
