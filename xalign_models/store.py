@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import struct
-import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -25,10 +22,9 @@ from typing import Self
 
 import lmdb
 import numpy as np
-from filelock import FileLock
 
 from xalign_models.errors import ModelError
-from xalign_models.files import set_aside
+from xalign_models.lmdb_file import set_aside_if_damaged
 from xalign_models.paths import cache_dir
 
 logger = logging.getLogger(__name__)
@@ -37,16 +33,6 @@ _FORM = "2:"  # begins the name of a database whose values have checksums
 _CHECK = 4  # bytes
 _META = b"__used__"  # database: namespace -> time of last use, the order in which a full store forgets
 _GIB = 1 << 30
-_MAGIC = (0xBEEFC0DE).to_bytes(4, "little")
-_PAGE = 65_536  # bytes of the longest page
-_READ_ALL = """
-import sys, lmdb
-with lmdb.open(sys.argv[1], readonly=True, lock=False, max_dbs=1024) as env:
-    with env.begin() as outer:
-        for name in list(outer.cursor().iternext(values=False)):
-            for key, value in outer.cursor(env.open_db(name, outer, create=False)):
-                bytes(value)
-"""
 
 
 @dataclass(frozen=True)
@@ -101,7 +87,7 @@ class EmbeddingStore:
         self._databases: dict[str, lmdb._Database] = {}
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            _set_aside_if_damaged(self.path)
+            set_aside_if_damaged(self.path)
             self._env = lmdb.open(str(self.path), map_size=self.max_bytes, max_dbs=1024, max_readers=1024)
         except (lmdb.Error, OSError) as error:
             raise ModelError(
@@ -286,43 +272,6 @@ def unpack(key: bytes, value: bytes) -> np.ndarray | None:
     if len(data) % 4 or not data or zlib.crc32(data, zlib.crc32(key)) != int.from_bytes(value[-_CHECK:], "little"):
         return None
     return np.frombuffer(data, dtype=np.float32)
-
-
-def _set_aside_if_damaged(path: Path) -> None:
-    """Rename a store that ends before its last page: reading a page that is not there would kill the process.
-
-    LMDB may leave pages at the end unwritten that nothing refers to, so a short file is read in a process of its own.
-    """
-    file = path / "data.mdb"
-    if _is_long_enough(file):
-        return
-    with FileLock(path / ".repair.lock"):
-        if not _is_long_enough(file) and not _is_readable(path):
-            set_aside(file, f"The store at {path} is damaged or cut off.")
-
-
-def _is_long_enough(file: Path) -> bool:
-    try:
-        size = file.stat().st_size
-        with file.open("rb") as opened:
-            begin = opened.read(_PAGE + 4096)
-    except OSError:
-        return True  # there is none yet, or lmdb says what is wrong
-    if size == 0:
-        return True
-    metas = []
-    for offset in (0, int.from_bytes(begin[40:44], "little") or 4096):  # two, written in turns; the newer one holds
-        meta = begin[offset + 16 : offset + 152]
-        if len(meta) == 136 and meta[:4] == _MAGIC:
-            last_page, transaction = struct.unpack("<QQ", meta[120:])
-            metas.append((transaction, (last_page + 1) * int.from_bytes(meta[24:28], "little")))
-    return bool(metas) and size >= max(metas)[1]
-
-
-def _is_readable(path: Path) -> bool:
-    return (
-        subprocess.run([sys.executable, "-c", _READ_ALL, str(path)], capture_output=True, check=False).returncode == 0
-    )
 
 
 def open_store(path: Path | None = None, max_bytes: int | None = None) -> EmbeddingStore:

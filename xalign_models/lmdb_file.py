@@ -1,0 +1,60 @@
+"""Whether an LMDB file can be mapped: reading a page that is not there would kill the process."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+from filelock import FileLock
+
+from xalign_models.files import set_aside
+
+_MAGIC = (0xBEEFC0DE).to_bytes(4, "little")
+_PAGE = 65_536  # bytes of the longest page
+_READ_ALL = """
+import sys, lmdb
+with lmdb.open(sys.argv[1], readonly=True, lock=False, max_dbs=1024) as env:
+    with env.begin() as outer:
+        for name in list(outer.cursor().iternext(values=False)):
+            for key, value in outer.cursor(env.open_db(name, outer, create=False)):
+                bytes(value)
+"""
+
+
+def set_aside_if_damaged(path: Path) -> None:
+    """Rename a store that ends before its last page: reading a page that is not there would kill the process.
+
+    LMDB may leave pages at the end unwritten that nothing refers to, so a short file is read in a process of its own.
+    """
+    file = path / "data.mdb"
+    if _is_long_enough(file):
+        return
+    with FileLock(path / ".repair.lock"):
+        if not _is_long_enough(file) and not _is_readable(path):
+            set_aside(file, f"The store at {path} is damaged or cut off.")
+
+
+def _is_long_enough(file: Path) -> bool:
+    try:
+        size = file.stat().st_size
+        with file.open("rb") as opened:
+            begin = opened.read(_PAGE + 4096)
+    except OSError:
+        return True  # there is none yet, or lmdb says what is wrong
+    if size == 0:
+        return True
+    metas = []
+    for offset in (0, int.from_bytes(begin[40:44], "little") or 4096):  # two, written in turns; the newer one holds
+        meta = begin[offset + 16 : offset + 152]
+        if len(meta) == 136 and meta[:4] == _MAGIC:
+            last_page, transaction = struct.unpack("<QQ", meta[120:])
+            metas.append((transaction, (last_page + 1) * int.from_bytes(meta[24:28], "little")))
+    return bool(metas) and size >= max(metas)[1]
+
+
+def _is_readable(path: Path) -> bool:
+    return (
+        subprocess.run([sys.executable, "-c", _READ_ALL, str(path)], capture_output=True, check=False).returncode == 0
+    )
