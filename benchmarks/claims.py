@@ -4,6 +4,10 @@ A page marks a number with a comment right behind it, which a reader does not se
 
     The median is 12.3<!-- claim: finding("english.median") --> points.
 
+and a statement without a number with one that must be true:
+
+    Centering helps.<!-- holds: score("centered__a", "STS17") > score("plain__a", "STS17") -->
+
 The expression is arithmetic over :mod:`benchmarks.sources` and gives the number in the unit of the page; the page may
 round it. A percent sign or closing asterisks may stand between the two. A table that :mod:`benchmarks.tables` makes
 stands between two comments, and ``--write`` fills it in:
@@ -21,6 +25,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import log
 from pathlib import Path
 from statistics import fmean
 
@@ -28,37 +33,42 @@ from benchmarks.sources import ROOT, SOURCES
 from benchmarks.tables import TABLES
 
 _CLAIM = re.compile(
-    r"(?P<number>[-−+]?\d[\d,]*(?:\.\d+)?)?\s?%?\**\s?<!--\s*claim:\s*(?P<expression>.+?)\s*-->", re.DOTALL
+    r"(?P<number>[-−+]?\d[\d,]*(?:\.\d+)?)?\s?%?\**\s?<!--\s*(?P<kind>claim|holds):\s*(?P<expression>.+?)\s*-->",
+    re.DOTALL,
 )
 _TABLE = re.compile(r"<!-- table: (?P<name>[\w-]+) -->\n\n?(?P<content>.*?)(?=<!-- /table -->)", re.DOTALL)
-_ARITHMETIC = {f.__name__: f for f in (abs, fmean, len, max, min, range, round, sum, zip)}
+_ARITHMETIC = {f.__name__: f for f in (abs, all, any, fmean, len, log, max, min, range, round, sum, zip)}
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A number that a page states.
+    """A number or a fact that a page states.
 
     Attributes:
         page: The page.
         line: The line of the number, from 1.
         number: As the page has it; None where there is no number before the comment.
         expression: What gives it.
+        fact: Whether the expression is to be true, and gives no number.
     """
 
     page: Path
     line: int
     number: str | None
     expression: str
+    fact: bool = False
 
     def check(self) -> str | None:
         """What is wrong; None if nothing is."""
-        if self.number is None:
+        if self.number is None and not self.fact:
             return f"no number stands before {self.expression}"
         try:
             names = {"__builtins__": {}, **SOURCES, **_ARITHMETIC}
             actual = float(eval(self.expression, names))  # the repository's own pages
         except Exception as error:
             return f"{self.expression} gives no number ({type(error).__name__}: {error})"
+        if self.number is None or self.fact:
+            return None if actual else f"{self.expression} does not hold"
         stated = self.number.replace(",", "").replace("−", "-")
         half = 0.5 / 10 ** len(stated.partition(".")[2])
         if abs(float(stated) - actual) <= half * (1 + 1e-9):
@@ -71,7 +81,7 @@ def claims(page: Path) -> Iterator[Claim]:
     text = page.read_text(encoding="utf-8")
     for match in _CLAIM.finditer(text):
         line = text.count("\n", 0, match.start("expression")) + 1
-        yield Claim(page, line, match["number"], " ".join(match["expression"].split()))
+        yield Claim(page, line, match["number"], " ".join(match["expression"].split()), match["kind"] == "holds")
 
 
 def tables(page: Path, *, write: bool = False) -> Iterator[str]:

@@ -6,6 +6,7 @@ Scores of results are in percent. Files of the papers, of analyses and of traini
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -115,6 +116,19 @@ def scores(
 def score(model: str, task: str, subsets: str = ".*", **options: Any) -> float:
     """The mean of :func:`scores`."""
     return fmean(scores(model, task, subsets, **options).values())
+
+
+@source
+def falling(*values: float) -> bool:
+    """Whether each value is greater than the next."""
+    return all(first > second for first, second in itertools.pairwise(values))
+
+
+@source
+def by_method(task: str, backbone: str, *methods: str, **options: Any) -> list[float]:
+    """:func:`score` of a backbone's alignments, over the subsets that all of them have."""
+    names = [f"{method}__{backbone}" for method in methods]
+    return [score(name, task, beside=names, **options) for name in names]
 
 
 @source

@@ -34,6 +34,8 @@ def check(tmp_path, monkeypatch, capsys):
         '| a | **12**<!-- claim: cell("scores.csv", "mean", model="a") --> |',
         'about 87%<!-- claim: 100 * value("report.json", "tables", 0, "share") -->',
         'It is −0.50<!-- claim: cell("scores.csv", "mean", model="b", task="T") -->',
+        'b is lower in 2<!-- holds: cell("scores.csv", "mean", model="b", task="T") < 0 --> tasks',
+        "a falls<!-- holds: falling(3, 2, 1) and not falling(1, 1) -->",
         '2,000<!-- claim:\n cell("scores.csv", "mean",\n model="b", task="U") -->',
     ],
 )
@@ -51,6 +53,8 @@ def test_a_right_number_passes(check, text):
         ('1<!-- claim: cell("scores.csv", "median", model="a") -->', "KeyError"),
         ('1<!-- claim: cell("nothing.csv", "mean") -->', "nothing.csv"),
         ('1<!-- claim: open("page.md") -->', "NameError"),
+        ("It rises.<!-- holds: falling(1, 2) -->", "does not hold"),
+        ("It rises.<!-- holds: falling(unknown) -->", "NameError"),
         ('a word <!-- claim: cell("scores.csv", "mean", model="a") -->', "no number"),
     ],
 )
@@ -103,6 +107,21 @@ def test_scores_are_percent_means_over_the_chosen_subsets(tmp_path, monkeypatch)
     with pytest.raises(LookupError, match="no such subset"):
         sources.score("a", "Pairs", "jpn.*")
     sources._results.cache_clear()
+
+
+def test_logs_and_measured_tables_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "ROOT", tmp_path)
+    log = tmp_path / "docs" / "results" / "training" / "run" / "training_log.jsonl"
+    page = tmp_path / "docs" / "results" / "throughput" / "cpu.md"
+    for file in (log, page):
+        file.parent.mkdir(parents=True)
+    log.write_text('{"kind": "epoch", "loss": 2.0}\n{"kind": "step", "loss": 9.0}\n{"kind": "epoch", "loss": 1.0}\n')
+    page.write_text("|  | s |\n|---|---|\n| a | 7 |\n\n|  | ms |\n|---|---|\n| a | 1,250.5 |\n")
+    assert [sources.training("run", "loss", line=k) for k in (0, -1)] == [2, 1]
+    assert sources.training("run", "loss", kind="step") == 9
+    assert sources.measured("cpu.md", "a", "ms") == 1250.5
+    with pytest.raises(LookupError, match="no row b"):
+        sources.measured("cpu.md", "b", "ms")
 
 
 @pytest.mark.parametrize("page", ["results.md", "scale.md"])
