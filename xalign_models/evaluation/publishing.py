@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from xalign_models.errors import ModelError, one_line
 from xalign_models.evaluation.results import Results
 from xalign_models.models.card import read_card
+from xalign_models.models.metadata import model_meta
 from xalign_models.models.names import name_of
 from xalign_models.paths import atomic_directory
 
@@ -66,6 +67,7 @@ def card_text(model: Path, results: Results | None = None) -> str:
     fields = {
         "library_name": "sentence-transformers",
         "pipeline_tag": "sentence-similarity",
+        "license": model_meta(str(model)).license,
         "base_model": spec.backbone.mteb_name if spec else None,
         "model_name": known.get("model_name") or model.resolve().name,
         **{key: value for key, value in known.items() if key not in {"tags", "model-index"}},

@@ -28,8 +28,9 @@ def xalign(workdir, monkeypatch, capfd):
 
 
 @pytest.fixture
-def model(xalign, workdir, tiny_model, write_text):
+def model(xalign, workdir, tiny_model, write_text, monkeypatch):
     """A fitted model, and its score on a task."""
+    monkeypatch.setenv("XALIGN_SCORE_FITTED", "1")  # rows of few random words may be in both texts
     write_text(workdir / "fit", 40, seed=1)
     write_text(workdir / "own", 30)
     command = ("fit", "centered", "--backbone", tiny_model, "--corpus", "own:fit", "-o", "model")

@@ -58,7 +58,9 @@ function TradeView({ rows, column, state, change }) {
       .find((value) => value > 0);
   const known = (cost) => rows.filter((row) => cellOf(row, column) && costOf(row, cost));
   const cost = known(state.cost).length ? state.cost : Object.keys(COSTS).find((one) => known(one).length);
-  const choices = Object.entries(COSTS).map(([key, shown]) => [key, `${shown} (${known(key).length} models)`]);
+  const choices = Object.entries(COSTS)
+    .filter(([key]) => known(key).length)
+    .map(([key, shown]) => [key, `${shown} (${known(key).length} models)`]);
   if (!cost) return html`<p>No model in this choice says how large or how fast it is.</p>`;
   const less = cost !== "tokens_per_second";
   const spots = known(cost).map((row) => {

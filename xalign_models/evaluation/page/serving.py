@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -12,6 +13,13 @@ class _Quiet(SimpleHTTPRequestHandler):
         """Say nothing: the terminal shows the address."""
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of a browser that hangs up; other errors are told."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
 def server(folder: Path, port: int = 0) -> ThreadingHTTPServer:
     """A server of the folder's files to this machine alone; ``serve_forever`` starts it.
 
@@ -19,4 +27,4 @@ def server(folder: Path, port: int = 0) -> ThreadingHTTPServer:
         folder: What is served.
         port: 0 is any that is free; ``server_address`` says which.
     """
-    return ThreadingHTTPServer(("127.0.0.1", port), partial(_Quiet, directory=str(folder)))
+    return _Server(("127.0.0.1", port), partial(_Quiet, directory=str(folder)))

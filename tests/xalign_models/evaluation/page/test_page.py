@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import socket
+import struct
 import time
 import urllib.request
 from datetime import UTC, datetime
@@ -205,7 +207,7 @@ def test_the_policy_admits_the_pages_own_scripts_alone(page, browser) -> None:
     assert len(refused) == 2
 
 
-def test_a_local_port_serves_it(page) -> None:
+def test_a_local_port_serves_it(page, capfd) -> None:
     with server(page.parent) as serving:
         assert serving.server_address[0] == "127.0.0.1"
         thread = Thread(target=serving.serve_forever)
@@ -213,9 +215,14 @@ def test_a_local_port_serves_it(page) -> None:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{serving.server_address[1]}/") as answer:
                 assert answer.read() == page.read_bytes()
+            with socket.create_connection(serving.server_address[:2]) as hasty:
+                hasty.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                hasty.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # hangs up at once
+            time.sleep(0.3)
         finally:
             serving.shutdown()
             thread.join()
+    assert capfd.readouterr() == ("", "")
 
 
 def test_what_is_bundled_is_small_licensed_and_calls_no_host() -> None:
