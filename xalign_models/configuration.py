@@ -55,7 +55,7 @@ def configuration_class(kind: type[Config]) -> type[Config]:
     A class may name the command line's flags of its fields in a mapping ``FLAGS``.
     """
     made: Any = dataclass(frozen=True, config=_STRICT)(kind)
-    create, names = made.__init__, [one.name for one in dataclasses.fields(made)]
+    create, names = made.__init__, [field.name for field in dataclasses.fields(made)]
 
     @functools.wraps(create)
     def checked(self: Any, *args: Any, **fields: Any) -> None:
@@ -172,9 +172,11 @@ def _key(target: Mapping[Any, Any], name: str) -> Any:
 
 def _line(kind: Any, error: ValidationError) -> str:
     """What is wrong: a misspelt name before the field that it was meant for, a wrong value before a missing one."""
-    found = error.errors(include_url=False)
-    worst = max(found, key=lambda one: (one["type"] == "unexpected_keyword_argument", one["type"] != "too_short"))
-    names = [str(one) for one in worst["loc"] if one != "[key]"]
+    details = error.errors(include_url=False)
+    worst = max(
+        details, key=lambda given: (given["type"] == "unexpected_keyword_argument", given["type"] != "too_short")
+    )
+    names = [str(name) for name in worst["loc"] if name != "[key]"]
     where = ".".join(names) or "the configuration"
     where = getattr(kind, "FLAGS", {}).get(where, where)
     if worst["type"] == "missing":
@@ -189,7 +191,7 @@ def _fields(kind: Any, names: Sequence[str]) -> list[str]:
     """The fields of the dataclass that some names lead to, those of fields and those within mappings and lists."""
     for name in names:
         kind = _inner(typing.get_type_hints(kind).get(name, kind))
-    return [one.name for one in dataclasses.fields(kind)]
+    return [field.name for field in dataclasses.fields(kind)]
 
 
 def _inner(hint: Any) -> Any:

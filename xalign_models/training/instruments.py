@@ -17,11 +17,16 @@ MEASURED = 128
 """Most rows that are set aside."""
 
 
+def placed(features: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    """Features of a batch with its tensors on a device."""
+    return {name: value.to(device) if torch.is_tensor(value) else value for name, value in features.items()}
+
+
 def set_aside(rows: Sequence[tuple[Any, ...]], share: float, most: int = MEASURED) -> tuple[list[int], list[int]]:
     """The numbers of rows to train on and of rows to measure on: evenly spread, and no text of them is trained on.
 
     Args:
-        rows: Texts each; where one is no text it counts as one.
+        rows: The first two items of each are texts.
         share: Of the rows.
         most: Rows that are set aside at most.
     """
@@ -76,9 +81,7 @@ class Retrieval(Instruments):
         self.model.eval()
         for start in range(0, len(texts), self.batch_size):
             features = self.model.preprocess(list(texts[start : start + self.batch_size]), prompt=self.prompt)
-            features = {name: one.to(self.model.device) if torch.is_tensor(one) else one
-                        for name, one in features.items()}  # fmt: skip
-            yield normalize(self.model(features)["sentence_embedding"].float(), dim=1).cpu()
+            yield normalize(self.model(placed(features, self.model.device))["sentence_embedding"].float(), dim=1).cpu()
 
     def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> Verdict | None:
         """Nothing was learnt if the model finds no more than before, or no more than chance would."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def is_main_process() -> bool:
@@ -33,6 +36,19 @@ def gathered(values: Tensor) -> Tensor:
 
     whole: Tensor = all_gather_with_grad(values.contiguous())
     return whole
+
+
+def shared(items: Sequence[Item], work: Callable[[Item], Result]) -> list[Result]:
+    """The results of all items, in their order; each process works on its share of them."""
+    rank, processes = int(os.environ.get("RANK", "0")), process_count()
+    results = [work(item) for item in items[rank::processes]]
+    if processes == 1:
+        return results
+    import torch.distributed
+
+    shares: list[list[Result]] = [[] for _ in range(processes)]
+    torch.distributed.all_gather_object(shares, results)
+    return [shares[number % processes][number // processes] for number in range(len(items))]
 
 
 def own_rows(count: int) -> slice:

@@ -80,7 +80,7 @@ def load_trained(model: nn.Module, checkpoint: Path) -> None:
 
 def is_divided(model: nn.Module) -> bool:
     """Whether this process has but a part of some weight."""
-    return any(isinstance(one, DTensor) for one in model.parameters())
+    return any(isinstance(weight, DTensor) for weight in model.parameters())
 
 
 def _divided(weight: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -199,7 +199,7 @@ class Trainer(SentenceTransformerTrainer):
             self._load_from_checkpoint(str(checkpoint))  # the trainer would take one step more within an epoch
             self.model.eval()
             return list(state.log_history)
-        again = any(getattr(one, "is_activation_checkpointing", False) for one in self._inner.modules())
+        again = any(getattr(part, "is_activation_checkpointing", False) for part in self._inner.modules())
         with nullcontext() if again else onednn.Linear():  # activations are computed again in another thread
             self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         self.model.eval()
@@ -224,7 +224,7 @@ class Trainer(SentenceTransformerTrainer):
             ModelError: It is not finite.
         """
         tensors = inputs.get("features", inputs)
-        masks = [one for name, one in tensors.items() if name.endswith("attention_mask")]
+        masks = [mask for name, mask in tensors.items() if name.endswith("attention_mask")]
         self._seen["rows"] += len(masks[0]) if masks else 0
         self._seen["tokens"] += sum(int(mask.sum()) for mask in masks)
         loss = super().compute_loss(model, inputs, *args, **kwargs)
@@ -332,11 +332,11 @@ class Trainer(SentenceTransformerTrainer):
 
 def _norm(weights: Sequence[nn.Parameter]) -> torch.Tensor:
     """Norm of the gradients of weights, which may be divided among processes."""
-    return _whole(torch.nn.utils.get_total_norm([one.grad for one in weights if one.grad is not None])).cpu()
+    return _whole(torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])).cpu()
 
 
 def _patterns(whole: nn.Module, parts: Parts, rates: Mapping[str, float]) -> dict[str, float]:
     """The parts' own learning rates, by an expression for the names that their weights have in ``whole``."""
     names = {weight: name for name, weight in whole.named_parameters() if weight.requires_grad}
-    own = {part: [re.escape(names[one]) for one in weights] for part, weights in parts.items() if part in rates}
-    return {f"(^|[.])({'|'.join(found)})$": rates[part] for part, found in own.items() if found}
+    own = {part: [re.escape(names[weight]) for weight in weights] for part, weights in parts.items() if part in rates}
+    return {f"(^|[.])({'|'.join(escaped)})$": rates[part] for part, escaped in own.items() if escaped}

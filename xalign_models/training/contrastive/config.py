@@ -76,12 +76,24 @@ class ContrastiveConfig:
     dtype: Dtype | None = None
 
     FLAGS: ClassVar[dict[str, str]] = {
-        **{name: f"--{name.replace('_', '-')}" for name in (
-            "pairs", "samples", "languages", "tau", "rank", "batch_size", "accumulation", "epochs", "max_steps", "seed",
-            "dtype",
-        )},
+        **{
+            name: f"--{name.replace('_', '-')}"
+            for name in (
+                "pairs",
+                "samples",
+                "languages",
+                "tau",
+                "rank",
+                "batch_size",
+                "accumulation",
+                "epochs",
+                "max_steps",
+                "seed",
+                "dtype",
+            )
+        },
         "learning_rate": "--lr",
-    }  # fmt: skip
+    }
     """The command line's."""
 
     def __post_init__(self) -> None:

@@ -47,13 +47,13 @@ def held_out_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[Text
 
     A row with a text that is trained on is none of them.
     """
-    found: list[tuple[Text, Text]] = []
+    pairs: list[tuple[Text, Text]] = []
     for language in config.languages:
         rows = _rows(corpus, language, config.pivot)
         known = {text for row in rows[: config.samples] for text in row}
         later = [row for row in rows[config.samples :] if not known & {*row}]
-        found += later[: MEASURED // len(config.languages)]
-    return found
+        pairs += later[: MEASURED // len(config.languages)]
+    return pairs
 
 
 def _rows(corpus: Corpus, language: str, pivot: str) -> list[tuple[Text, Text]]:
@@ -63,4 +63,4 @@ def _rows(corpus: Corpus, language: str, pivot: str) -> list[tuple[Text, Text]]:
         columns = corpus.parallel((language, pivot))
         sides = columns[language], columns[pivot]
     rows = zip(*sides, strict=True)
-    return [(Text(one, language), Text(other, pivot)) for one, other in rows if one.strip() and other.strip()]
+    return [(Text(text, language), Text(other, pivot)) for text, other in rows if text.strip() and other.strip()]

@@ -62,7 +62,7 @@ def fit(
     batch = config.batch_size * config.accumulation if config.cached else config.batch_size
     steps = {"max_steps": config.max_steps} if config.max_steps is not None else {"num_train_epochs": config.passes}
     prompt = model.prompts.get(model.default_prompt_name or "") or None
-    measured = [(one._asdict(), other._asdict()) for one, other in held_out]
+    measured = [(text._asdict(), other._asdict()) for text, other in held_out]
     args = arguments(
         folder,
         device,
@@ -84,7 +84,7 @@ def fit(
         model,
         folder=folder,
         hint="lower --lr, raise --tau or use --dtype float32",
-        parts={"lora": [one for one in model.parameters() if one.requires_grad]},
+        parts={"lora": [weight for weight in model.parameters() if weight.requires_grad]},
         instruments=Retrieval(model, measured, config.tau, prompt=prompt),
         args=args,
         train_dataset=Dataset.from_dict(rows),

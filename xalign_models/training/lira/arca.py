@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from xalign_models.errors import ModelError
+from xalign_models.training.instruments import placed
 from xalign_models.training.lira import actor as actors
 from xalign_models.training.lira.adaptor import CollapseMonitor, anchor_loss, cosines
 from xalign_models.training.lira.candidates import Candidates, CandidateSource
@@ -115,9 +116,9 @@ class Arca(Objective):
         action = actors.sample(log_probabilities, self.draws)
         rewards = actors.reward(scores, similarity, self.config.reward)
         policy = actors.policy_loss(log_probabilities, action, rewards, mask, baseline=self.config.baseline)
-        some = mask.any(dim=1)  # a text without a translation has nothing to be anchored to
+        usable = mask.any(dim=1)  # a text without a translation has nothing to be anchored to
         own = self._sentences(choice, action[own_rows(len(action))])
-        multilingual, english = (gathered(side)[some] for side in own)
+        multilingual, english = (gathered(side)[usable] for side in own)
         anchor = anchor_loss(multilingual, english)
         self.monitor.update(multilingual.detach(), english.detach())
         taken = rewards.gather(1, action[:, None])[:, 0][mask.sum(dim=1) > 1]
@@ -136,12 +137,12 @@ class Arca(Objective):
         """Texts and candidates as :func:`~xalign_models.training.lira.module.unpack` takes them."""
         features = self.module.tokenize_candidates(batch.candidates)
         texts = self.module.tokenize_texts(batch.texts)
-        return features | {f"text.{name}": one for name, one in texts.items() if torch.is_tensor(one)}
+        return features | {f"text.{name}": value for name, value in texts.items() if torch.is_tensor(value)}
 
     def _choose(self, batch: Examples) -> tuple[Choice, Tensor, Tensor]:
         """Both paths of a batch, the mask and the scores of its candidates."""
         network = self.module.network
-        features = {name: one.to(network.device) for name, one in self._features(batch).items()}
+        features = placed(self._features(batch), network.device)
         text, candidates, scores, mask = unpack(features)
         return network.choose(text, candidates, scores, mask), mask, scores
 
@@ -208,7 +209,7 @@ class Arca(Objective):
         """By how much nearer a text is to its own translation than to another's."""
         if "similarity" not in last:
             return None
-        before, after = (one["similarity"] - one["mismatched"] for one in (first, last))
+        before, after = (entry["similarity"] - entry["mismatched"] for entry in (first, last))
         text = f"A held-out text is nearer to its own translation than to another's by a cosine of {after:.2f}"
         learnt = after > before and not last["collapsed"]
         return Verdict(learnt, f"{text} ({before:.2f} before)" + ("." if learnt else ": nothing was learnt."))
@@ -233,16 +234,16 @@ def _encoder_weights(encoder: nn.Module, config: ArcaConfig) -> list[tuple[str, 
 
 def history(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What was measured before the first and after each epoch, with the means of what the epoch's steps measured."""
-    found: list[dict[str, Any]] = []
+    epochs: list[dict[str, Any]] = []
     steps: list[Mapping[str, Any]] = []
     for entry in log:
         if entry["kind"] == "step":
             steps.append(entry)
         if entry["kind"] != "measure":
             continue
-        columns = {name: [one[name] for one in steps if one.get(name) is not None] for name in STEP}
+        columns = {name: [step[name] for step in steps if step.get(name) is not None] for name in STEP}
         means = {name: sum(values) / len(values) for name, values in columns.items() if values}
         plain = {name: value for name, value in entry.items() if name != "kind"}
-        found.append({**plain, "epoch": math.ceil(entry["epoch"]), **means})
+        epochs.append({**plain, "epoch": math.ceil(entry["epoch"]), **means})
         steps = []
-    return found
+    return epochs

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 from tqdm.auto import tqdm
 
+from xalign_models.training.instruments import placed
 from xalign_models.training.lira.config import LasrConfig
 from xalign_models.training.lira.correlation import similarity
 from xalign_models.training.lira.data import MEASURED, Rated, Search, Split, Text, document_id
@@ -20,7 +21,7 @@ from xalign_models.training.lira.module import LiRA, grow, unpack
 from xalign_models.training.lira.ndcg import retrieval_loss
 from xalign_models.training.lira.queues import CorrQueue, DocQueue, candidates, correlation_step
 from xalign_models.training.objective import Objective, Verdict
-from xalign_models.training.processes import gathered
+from xalign_models.training.processes import gathered, process_count, shared
 
 RECENT, QUANTILE, ENOUGH = 1024, 0.95, 32
 """The absolute threshold of near negatives: a quantile of the scores of recent positives, once there are enough."""
@@ -38,18 +39,19 @@ class Streams:
     """
 
     def __init__(self, module: LiRA, texts: Iterable[Text], batch_size: int = 32) -> None:
-        distinct = sorted(dict.fromkeys(texts), key=lambda one: len(one.text))
-        self._row = {one: row for row, one in enumerate(distinct)}
-        found: list[tuple[Tensor, ...]] = []
+        distinct = sorted(dict.fromkeys(texts), key=lambda text: len(text.text))
+        self._row = {text: row for row, text in enumerate(distinct)}
         network = module.network.eval()
-        with torch.no_grad():
-            for start in tqdm(range(0, len(distinct), batch_size), desc="streams", delay=2, disable=None):
-                batch = distinct[start : start + batch_size]
-                features = module.preprocess([{"text": one.text, "lang": one.language} for one in batch])
-                features = {name: one.to(network.device) if torch.is_tensor(one) else one
-                            for name, one in features.items()}  # fmt: skip
-                found.append(tuple(one.half().cpu() for one in network.streams(*unpack(features))))
-        self._both = [torch.cat(side) for side in zip(*found, strict=True)]
+
+        def read(start: int) -> tuple[Tensor, ...]:
+            batch = [{"text": text.text, "lang": text.language} for text in distinct[start : start + batch_size]]
+            streams = network.streams(*unpack(placed(module.preprocess(batch), network.device)))
+            bar.update(len(batch) * process_count())
+            return tuple(stream.half().cpu() for stream in streams)
+
+        with torch.no_grad(), tqdm(total=len(distinct), desc="streams", delay=2, disable=None) as bar:
+            pieces = shared(range(0, len(distinct), batch_size), read)
+        self._both = [torch.cat(side) for side in zip(*pieces, strict=True)]
 
     def __call__(self, texts: Sequence[Text], device: torch.device) -> tuple[Tensor, ...]:
         """(n, S, d) each, and (n, d_m) with a residual."""
@@ -93,7 +95,7 @@ class Lasr(Objective):
             lora = [weight for _, weight in named]
         gate = [network.gate] if module.design.residual else []
         self.parts = {"lora": lora, "fusion": [*network.fusion.parameters(), *gate]}
-        self.weights = nn.ParameterList([one for weights in self.parts.values() for one in weights])
+        self.weights = nn.ParameterList([weight for weights in self.parts.values() for weight in weights])
         self.weights.requires_grad_(True)
         self.average = [AveragedModel(self.weights, avg_fn=_averaged)] if config.average else []  # no weights to train
         self.pairs, self.documents = CorrQueue(config.correlation.max_len), DocQueue(config.loss.max_len)
@@ -129,18 +131,18 @@ class Lasr(Objective):
         self._steps += 1
         if self.config.refresh and self._steps % self.config.refresh == 0:
             self._refresh()
-        return {name: float(one) for name, one in self._measured.items()}
+        return {name: float(value) for name, value in self._measured.items()}
 
     def _both(self, split: Split, rows: Tensor) -> tuple[list[Any], Tensor, Tensor]:
         """The rows of all processes, and the vectors of both texts of each, which only its process has encoded."""
         own = [split.train[i] for i in rows.tolist()]
-        first, second = self.embed([one[0] for one in own] + [one[1] for one in own]).chunk(2)
+        first, second = self.embed([row[0] for row in own] + [row[1] for row in own]).chunk(2)
         return [split.train[i] for i in gathered(rows).tolist()], gathered(first), gathered(second)
 
     def _rank(self, rows: Tensor) -> Tensor:
         batch, first, second = self._both(self.ranking, rows)
         predictions = similarity(first, second)
-        gold = torch.tensor([one.score for one in batch], device=first.device)
+        gold = torch.tensor([pair.score for pair in batch], device=first.device)
         step = correlation_step(self.pairs, predictions, gold, self.config.correlation)
         self._measured |= {"ranking_loss": step.loss.detach(), "waiting": step.waiting, "constant": step.constant}
         return step.loss
@@ -227,7 +229,7 @@ class Lasr(Objective):
         """The weights' average, and all histories."""
         return {
             "pairs": self.pairs.state_dict(), "documents": self.documents.state_dict(), "recent": list(self.recent),
-            "steps": self._steps, "average": [one.state_dict() for one in self.average],
+            "steps": self._steps, "average": [average.state_dict() for average in self.average],
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:

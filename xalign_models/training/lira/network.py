@@ -179,7 +179,7 @@ class Network(nn.Module):
         if not self.design.residual:
             return both
         places = rows * mask.shape[1] + best
-        chosen = {name: one[places] for name, one in candidates.items() if torch.is_tensor(one)}
+        chosen = {name: value[places] for name, value in candidates.items() if torch.is_tensor(value)}
         return *both, unit(self.english_sentence(chosen))
 
     def fuse(self, multilingual: Tensor, english: Tensor, own: Tensor | None = None) -> Tensor:

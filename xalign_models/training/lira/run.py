@@ -72,9 +72,14 @@ def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> M
     fields = {"stage": "arca", "design": to_mapping(config.design), "arca": to_mapping(arca)}
     identity = _identity(fields, config.design, text)
     return _train(
-        names(config.design), output, config.arca_label, identity, text.datasets, lambda: _begin(config),
+        names(config.design),
+        output,
+        config.arca_label,
+        identity,
+        text.datasets,
+        lambda: _begin(config),
         None if arca.max_steps == 0 else fit,
-    )  # fmt: skip
+    )
 
 
 def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | None = None) -> ModelSpec:
@@ -229,9 +234,13 @@ def _train(
 
 
 def _arguments(
-    model: SentenceTransformer, config: ArcaConfig | LasrConfig, stage: str, folder: Path, device: str | None,
+    model: SentenceTransformer,
+    config: ArcaConfig | LasrConfig,
+    stage: str,
+    folder: Path,
+    device: str | None,
     batches: Sequence[str],
-) -> tuple[Any, LiRA]:  # fmt: skip
+) -> tuple[Any, LiRA]:
     """The trainer's arguments but for learning rates, and the module on the device that they are for."""
     from xalign_models.training.sampling import InOrder
     from xalign_models.training.trainer import arguments
@@ -260,16 +269,28 @@ def _arguments(
 
 
 def _learn(
-    model: SentenceTransformer, objective: Objective, parts: Mapping[str, Any], rates: Mapping[str, float], rows: int,
-    args: Any, folder: Path,
-) -> list[dict[str, Any]]:  # fmt: skip
+    model: SentenceTransformer,
+    objective: Objective,
+    parts: Mapping[str, Any],
+    rates: Mapping[str, float],
+    rows: int,
+    args: Any,
+    folder: Path,
+) -> list[dict[str, Any]]:
     """Train by the trainer; each part's gradient is clipped by itself, as with an optimiser of its own."""
     from xalign_models.training.trainer import Trainer
 
     trainer = Trainer.of(
-        objective, model, {"row": range(rows)}, folder=folder, hint=HINT, parts=parts, rates=rates, clip_parts=True,
+        objective,
+        model,
+        {"row": range(rows)},
+        folder=folder,
+        hint=HINT,
+        parts=parts,
+        rates=rates,
+        clip_parts=True,
         args=args,
-    )  # fmt: skip
+    )
     return trainer.run()
 
 

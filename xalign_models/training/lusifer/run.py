@@ -65,6 +65,11 @@ def train(
             f"batch_size {stage.batch_size} cannot be shared by {process_count()} processes, {together} rows at a "
             "time; launch a number that divides it."
         )
+    if stage.teacher and not Path(stage.teacher, "modules.json").is_file():
+        raise ModelError(
+            f"stages.{number}.teacher {stage.teacher}: no model is there; train one first, e.g. with --config "
+            "llm-alone --stage 2, and name its directory."
+        )
     output = output or models.directory_of(ModelSpec(config.backbone(number, Path())).name)
     spec = ModelSpec(config.backbone(number, output))
     begun = _start(config, number, start)

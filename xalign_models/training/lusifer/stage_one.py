@@ -17,6 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from xalign_models.backbones.grouping import similar_lengths
 from xalign_models.errors import DataError, ModelError
+from xalign_models.training.instruments import placed
 from xalign_models.training.lusifer.attention import attention
 from xalign_models.training.lusifer.connector import join
 from xalign_models.training.lusifer.module import Lusifer
@@ -66,7 +67,7 @@ class StageOne(Objective):
         if reads.mask_token_id is None:
             raise ModelError(f"encoder {lusifer.encoder_base.get('model')}: its tokenizer has no mask token.")
         self.mask_id: int = reads.mask_token_id
-        self.special = [one for one in reads.all_special_ids if one != reads.unk_token_id]
+        self.special = [token for token in reads.all_special_ids if token != reads.unk_token_id]
 
     def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Tokenise a batch: sources by the encoder's tokenizer, targets by the language model's."""
@@ -75,7 +76,7 @@ class StageOne(Objective):
         targets = [torch.tensor([*ids, self.eos][: self.limit]) for ids in written]
         features["reconstruct"] = torch.tensor([row["reconstruct"] for row in rows])
         features["target_ids"] = nn.utils.rnn.pad_sequence(targets, batch_first=True)
-        features["target_mask"] = nn.utils.rnn.pad_sequence([torch.ones_like(one) for one in targets], batch_first=True)
+        features["target_mask"] = nn.utils.rnn.pad_sequence([torch.ones_like(ids) for ids in targets], batch_first=True)
         return features
 
     def train(self, mode: bool = True) -> Self:
@@ -142,8 +143,7 @@ class StageOne(Objective):
         """Mean cost of a target token, in nats."""
         device, total, count = self.lusifer.connector.token.device, 0.0, 0
         for start in range(0, len(rows), size):
-            batch = self.collate(rows[start : start + size])
-            features = {name: one.to(device) for name, one in batch.items() if torch.is_tensor(one)}
+            features = placed(self.collate(rows[start : start + size]), device)
             total += sum(float(self._loss(part)) for part in self._parts(features))
             count += int(features["target_mask"].sum())
         return total / count

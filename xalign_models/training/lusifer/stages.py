@@ -115,9 +115,16 @@ def fit_one(
     }
     measured = [{name: column[i] for name, column in columns.items()} for i in held_out]
     objective = StageOne(
-        lusifer, writer, tokenizer, (begin, end), config.max_tokens, stage.mask_ratio, measured, stage.measure_steps,
+        lusifer,
+        writer,
+        tokenizer,
+        (begin, end),
+        config.max_tokens,
+        stage.mask_ratio,
+        measured,
+        stage.measure_steps,
         stage.decay_at_gain,
-    )  # fmt: skip
+    )
     size = stage.mini_batch or stage.batch_size // process_count()
     trainer = Trainer.of(
         objective,
@@ -128,10 +135,13 @@ def fit_one(
         parts=_trained(model),
         rates=stage.learning_rates,
         args=arguments(
-            folder, device, **_options(config, 1, size), batch_sampler=InOrder,
+            folder,
+            device,
+            **_options(config, 1, size),
+            batch_sampler=InOrder,
             gradient_accumulation_steps=stage.batch_size // (size * process_count()),
         ),
-    )  # fmt: skip
+    )
     return trainer.run()
 
 
@@ -224,8 +234,11 @@ def distil(
 
 def _trained(model: SentenceTransformer) -> dict[str, list[nn.Parameter]]:
     """The weights with gradients, by part."""
-    parts = {name: [one for one in part.parameters() if one.requires_grad] for name, part in parts_of(model).items()}
-    return {name: weights for name, weights in parts.items() if weights}
+    trained: dict[str, list[nn.Parameter]] = {}
+    for name, part in parts_of(model).items():
+        if weights := [weight for weight in part.parameters() if weight.requires_grad]:
+            trained[name] = weights
+    return trained
 
 
 def _options(config: LusiferConfig, number: int, size: int) -> dict[str, Any]:

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from xalign_models.training.instruments import placed
 from xalign_models.training.lusifer.module import Lusifer
 
-TEXTS = 4096
+TEXTS = 2048
 """Most texts whose words are fitted."""
 REACH = 3.0
 """Deviations of a state that the ReLU lets through: nearly all of it, so that the fit is nearly linear."""
@@ -61,21 +62,19 @@ def _pairs(
     """The states (n, d_e) and the embeddings (n, d_t) of the tokens of each text, float32 on the CPU."""
     table = lusifer.llm.get_input_embeddings().weight
     for start in range(0, len(texts), batch_size):
-        some = list(texts[start : start + batch_size])
-        features = lusifer.preprocess(some)
-        device = table.device
-        placed = {name: one.to(device) if torch.is_tensor(one) else one for name, one in features.items()}
-        found = lusifer.encoder(placed)["token_embeddings"].float().cpu()
+        batch = list(texts[start : start + batch_size])
+        features = lusifer.preprocess(batch)
+        states = lusifer.encoder(placed(features, table.device))["token_embeddings"].float().cpu()
         options = {"return_offsets_mapping": True, "truncation": True, "max_length": features["input_ids"].shape[1]}
-        read = lusifer.tokenizer(some, **options)["offset_mapping"]
-        written = tokenizer(some, add_special_tokens=False, return_offsets_mapping=True)
+        read = lusifer.tokenizer(batch, **options)["offset_mapping"]
+        written = tokenizer(batch, add_special_tokens=False, return_offsets_mapping=True)
         for row, places in enumerate(read):
             matched = list(_overlaps(places, written["offset_mapping"][row]))
             if not matched:
                 continue
             ids = written["input_ids"][row]
             means = [table[[ids[i] for i in own]].float().mean(dim=0).cpu() for _, own in matched]
-            yield found[row, [position for position, _ in matched]], torch.stack(means)
+            yield states[row, [position for position, _ in matched]], torch.stack(means)
 
 
 def _overlaps(read: Iterable[tuple[int, int]], written: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:

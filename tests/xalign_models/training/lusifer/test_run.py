@@ -420,6 +420,8 @@ def test_distillation_draws_vectors_to_the_teachers(train, workdir):
     train(2, "student", seed=1, stages={2: fields})
     losses = [entry["loss"] for entry in read_log(workdir / "student") if entry["kind"] == "step"]
     assert np.mean(losses[-3:]) < np.mean(losses[:3]) - 0.1
+    with pytest.raises(ModelError, match=r"stages\.2\.teacher nowhere: no model is there"):
+        train(2, "other", stages={2: {**fields, "teacher": "nowhere"}})
     with pytest.raises(ModelError, match="its vectors have 24 dimensions, the model's 16"):
         train(2, "other", llm=None, parameters={"encoder": 896}, stages={1: None, 2: {**fields, "train": ["encoder"]}})
 
