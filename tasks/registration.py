@@ -123,6 +123,12 @@ for _name, _description, _place in (
     ("lsar-syntax", "Whether what LSAR removes is syntax: correlation with URIEL.", "lsar_syntax:analyse"),
     ("lsar-ranks", "Tatoeba accuracy by the number of directions that LSAR or LIR removes.", "lsar_ranks:analyse"),
     ("lsar-layers", "Tatoeba accuracy by layer, before and after each alignment.", "lsar_layers:analyse"),
+    ("pivot-layers", "MEXA, P@1, linear CKA and RSA with English, by layer, on FLORES-200.", "pivot_layers:analyse"),
+    (
+        "discrimination",
+        "Whether a translation beats a sentence of another meaning.",
+        "discrimination:analyse",
+    ),
     ("rkhs", "Norms of mean input embeddings: the surrogate of the constant C of LiRA's bound.", "rkhs:analyse"),
     ("lipschitz", "How far an embedding moves when its text is edited a little.", "lipschitz:analyse"),
     ("deviation", "LiRA's similarity, loss, errors and bounds over the epochs of stage 1.", "deviation:analyse"),

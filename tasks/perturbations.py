@@ -1,0 +1,93 @@
+"""English sentences that no longer mean the same: numbers, negation, names, order, a dropped clause."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_NUMBER_WORDS = "two three four five six seven eight nine ten eleven twelve".split()
+_NUMBER_WORD = re.compile(rf"\b({'|'.join(_NUMBER_WORDS)})\b", re.IGNORECASE)
+_AUXILIARY = re.compile(
+    r"\b(is|are|was|were|has|have|had|can|could|will|would|should|must|may|might|do|does|did)\b(?!\s+not\b)"
+)
+_NEGATION = re.compile(r"\s+not\b|n't\b")
+_NAME = re.compile(r"(?<=[\w,;:)] )(?:[A-Z][\w'-]+)(?: [A-Z][\w'-]+)*")
+_CLAUSE = re.compile(r"[,;:] (?=\w)")
+_WORD = re.compile(r"\b[a-z]{4,}\b")
+
+Texts = Sequence[str]
+
+
+def _numbers(text: str, _: Texts, rng: np.random.Generator) -> str | None:
+    """Another number of as many digits, or another number word."""
+    if match := _NUMBER.search(text):
+        changed = "".join(str(rng.integers(1, 10)) if one.isdigit() else one for one in match[0])
+        if changed == match[0]:
+            changed = f"{int(changed[0]) % 9 + 1}{changed[1:]}"
+        return text[: match.start()] + changed + text[match.end() :]
+    if match := _NUMBER_WORD.search(text):
+        others = [word for word in _NUMBER_WORDS if word != match[0].lower()]
+        return text[: match.start()] + str(rng.choice(others)) + text[match.end() :]
+    return None
+
+
+def _negation(text: str, _: Texts, rng: np.random.Generator) -> str | None:
+    """Without its first negation, or with one after the first auxiliary."""
+    if match := _NEGATION.search(text):
+        stem = text[: match.start()]
+        return re.sub(r"\b(ca|wo)$", lambda m: {"ca": "can", "wo": "will"}[m[0]], stem) + text[match.end() :]
+    if match := _AUXILIARY.search(text):
+        return f"{text[: match.end()]} not{text[match.end() :]}"
+    return None
+
+
+def _names(text: str, others: Texts, rng: np.random.Generator) -> str | None:
+    """With a name of another sentence in the place of its own."""
+    match = _NAME.search(text)
+    found = [name for other in others for name in _NAME.findall(other) if match and name not in text]
+    if match is None or not found:
+        return None
+    return text[: match.start()] + str(rng.choice(found)) + text[match.end() :]
+
+
+def _order(text: str, _: Texts, rng: np.random.Generator) -> str | None:
+    """With two of its words in each other's place."""
+    words = list({match[0]: match for match in _WORD.finditer(text)}.values())
+    if len(words) < 2:
+        return None
+    first, second = sorted(rng.choice(len(words), 2, replace=False))
+    a, b = words[first], words[second]
+    return f"{text[: a.start()]}{b[0]}{text[a.end() : b.start()]}{a[0]}{text[b.end() :]}"
+
+
+def _clause(text: str, _: Texts, rng: np.random.Generator) -> str | None:
+    """Without what follows its last comma, if that is a fifth of it or more."""
+    cuts = [match.start() for match in _CLAUSE.finditer(text) if 0.2 * len(text) < match.start() < 0.8 * len(text)]
+    return text[: cuts[-1]].rstrip() + "." if cuts else None
+
+
+_Change = Callable[[str, Texts, np.random.Generator], str | None]
+_KINDS: dict[str, _Change] = {
+    "numbers": _numbers,
+    "negation": _negation,
+    "names": _names,
+    "order": _order,
+    "dropped_clause": _clause,
+}
+KINDS = tuple(_KINDS)
+"""What is changed."""
+
+
+def perturbed(texts: Texts, kind: str, seed: int = 0) -> list[str | None]:
+    """Each English sentence with one change of its meaning; None where there is nothing of the kind to change."""
+    rng = np.random.default_rng(seed)
+    change = _KINDS[kind]
+    found = []
+    for i, text in enumerate(texts):
+        others = [texts[(i + step) % len(texts)] for step in (1, 2, 3) if step < len(texts)]
+        result = change(text, others, rng)
+        found.append(result if result != text else None)
+    return found
