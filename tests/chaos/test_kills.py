@@ -146,9 +146,9 @@ def job(request, workdir, tiny_model, write_text, tmp_path_factory, monkeypatch)
 
 
 def moments(whole: Ended, count: int, rng: random.Random) -> list[dict[str, float]]:
-    """Half of them writes, all if there are no more, else spread evenly; the others at random times."""
+    """Every write if there are no more than ``count``, else half of them, spread evenly; the others at random times."""
     writes = whole.writes or 1
-    at_writes = min(writes, math.ceil(count / 2))
+    at_writes = writes if writes <= count else math.ceil(count / 2)
     points = {round(1 + (writes - 1) * i / max(at_writes - 1, 1)) for i in range(at_writes)}
     return [
         *({"at_write": point} for point in sorted(points)),

@@ -140,7 +140,7 @@ TATOEBA = files("tatoeba/v1/tatoeba.deu-eng.deu", "tatoeba/v1/tatoeba.fra-eng.fr
 
 def write_pairs(root: Path) -> None:
     for name in ("deu", "fra"):
-        write(root / "tatoeba_pairs" / f"eng-{name}.tsv", f"{name}-Latn", range(400), "eng-Latn {1}\t{0} {1}\n")
+        write(root / "tatoeba_pairs" / f"eng-{name}.tsv", f"{name}-Latn", range(1500), "eng-Latn {1}\t{0} {1}\n")
 
 
 def write_own(root: Path) -> None:
@@ -154,12 +154,13 @@ def write_gettext(root: Path) -> None:
     (root / "gettext" / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def columns(change: Callable[[list[dict[str, Any]]], None]) -> Callable[[Path], None]:
+def in_lines(path: str, change: Callable[[list[dict[str, Any]]], None]) -> Callable[[Path], None]:
+    """A change to the rows of a file of JSON lines."""
+
     def corrupt(root: Path) -> None:
-        path = root / "gettext" / "corpus.jsonl"
-        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        rows = [json.loads(line) for line in (root / path).read_text().splitlines()]
         change(rows)
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (root / path).write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     return corrupt
 
@@ -322,22 +323,21 @@ def shop(task: type[Any]) -> Case:
 
     def write_all(root: Path) -> None:
         for name, code in SHOPS.items():
-            folder = root / task.folder / "test" / name
-            folder.mkdir(parents=True)
             for file, rows in (
-                ("query", [{"query_id": f"q{i}", "query": f"{code} {i}"} for i in range(60)]),
-                ("item", [{"item_id": f"i{i}", "title": f"{titles or code} {i}"} for i in range(60)]),
-                ("pairs_info", [{"query_id": f"q{i}", "item_id": f"i{i}", "label": 1} for i in range(60)]),
+                ("queries", [{"id": f"q{i}", "text": f"{code} {i}"} for i in range(60)]),
+                ("corpus", [{"id": f"i{i}", "text": f"{titles or code} {i}"} for i in range(60)]),
+                ("qrels/test", [{"query-id": f"q{i}", "corpus-id": f"i{i}", "score": 1} for i in range(60)]),
             ):
-                (folder / f"{file}.json").write_text(json.dumps(rows))
+                path = root / task.folder / name / f"{file}.jsonl"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
-    def turned(file: str, name: str) -> Callable[[Path], None]:
-        return lambda root: edit(root / task.folder / "test" / "th" / f"{file}.json", lambda rows: rotate(rows, name))
-
-    def replaced(root: Path) -> None:
-        shutil.copy(root / task.folder / "test/vn/query.json", root / task.folder / "test/th/query.json")
-
-    corruptions = {"labels": turned("pairs_info", "item_id"), "shifted": turned("item", "title"), "replaced": replaced}
+    thai, vietnamese = (f"{task.folder}/{name}" for name in SHOPS)
+    corruptions = {
+        "labels": in_lines(f"{thai}/qrels/test.jsonl", lambda rows: rotate(rows, "corpus-id")),
+        "shifted": in_lines(f"{thai}/corpus.jsonl", lambda rows: rotate(rows, "text")),
+        "replaced": files(f"{thai}/queries.jsonl", f"{vietnamese}/queries.jsonl")["replaced"],
+    }
     return Case(task, write_all, corruptions, list(SHOPS))
 
 
@@ -398,9 +398,9 @@ CASES: dict[type[Any], Case] = {
     GettextPrecision: Case(
         GettextPrecision, write_gettext,
         {
-            "labels": columns(lambda rows: rename(rows, True)),
-            "shifted": columns(lambda rows: rotate(rows, "deu-Latn")),
-            "replaced": columns(lambda rows: rename(rows, False)),
+            "labels": in_lines("gettext/corpus.jsonl", lambda rows: rename(rows, True)),
+            "shifted": in_lines("gettext/corpus.jsonl", lambda rows: rotate(rows, "deu-Latn")),
+            "replaced": in_lines("gettext/corpus.jsonl", lambda rows: rename(rows, False)),
         },
         PAIRS,
     ),

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from xalign_models.errors import ResultsError
+from xalign_models.evaluation.escaping import escape
 from xalign_models.evaluation.impossible import impossible_scores
 from xalign_models.evaluation.leaderboard import choose, choose_models
 from xalign_models.evaluation.results import MAIN, Results, TaskScores, read_results
@@ -126,7 +127,7 @@ def _valid(validate: Callable[[Any], Valid], value: object, name: str) -> Valid:
         return validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        where = " / ".join(map(str, first["loc"]))
+        where = escape(" / ".join(map(str, first["loc"])))
         found = "" if isinstance(first["input"], dict | bytes) else f", not {first['input']!r:.60}"
         raise ResultsError(
             f"{name}{': ' if where else ''}{where}: {first['msg']}{found}. "

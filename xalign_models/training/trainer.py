@@ -197,6 +197,9 @@ class Trainer(SentenceTransformerTrainer):
         checkpoint = last_checkpoint(self._folder)
         if checkpoint and (state := _state_of(checkpoint)).global_step >= state.max_steps > 0:
             self._load_from_checkpoint(str(checkpoint))  # the trainer would take one step more within an epoch
+            self.state = state
+            if state.log_history[-1]["kind"] != "measure":
+                self.evaluate()
             self.model.eval()
             return list(state.log_history)
         again = any(getattr(part, "is_activation_checkpointing", False) for part in self._inner.modules())

@@ -69,6 +69,7 @@ def test_tolerances_are_points() -> None:
         ({"tolerance": {"default": -1}}, "tolerance / default"),
         ({"tolerance": {"default": float("nan")}}, "tolerance / default"),
         ({"tolerance": {"default": "1"}}, "tolerance / default"),
+        ({"tolerance": {"a\n\x1b": -1}}, r"tolerance / a\n\x1b"),
         ({"tolerance": 1}, "tolerance"),
         ({"tolerances": {}}, "tolerances"),
         ({"scores": {A: {"S": {"dataset_revision": "d1", "scores": {"en": 101}}}}}, "S / scores / en"),

@@ -178,6 +178,21 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, at: int, train: Callable[[], An
     monkeypatch.undo()
 
 
+def test_an_arca_that_was_killed_before_its_model_was_written_has_the_whole_log(
+    arca: Path, lira_config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("xalign_models.training.session.save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run.train_arca(lira_config(), tmp_path / "again", "cpu")
+    run.train_arca(lira_config(), tmp_path / "again", "cpu")
+    for one, other in zip(run.open_lira(arca).history, run.open_lira(tmp_path / "again").history, strict=True):
+        assert {**one, "seconds": 0} == {**other, "seconds": 0}
+
+
 @pytest.mark.parametrize("at", [1, 4, 8])
 def test_an_interrupted_arca_goes_on_to_the_same_model(
     arca: Path, lira_config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workdir: Path, at: int
