@@ -8,33 +8,15 @@ evidence in many language pairs do not count as more evidence.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.evaluation.items import Outcomes
 from xalign_models.evaluation.paired import holm, standard_error
 from xalign_models.evaluation.significance import ALPHA
 
 Z = 1.959964
 """Two-sided 95% quantile of the normal distribution."""
-
-
-def shares(outcomes: Outcomes, subsets: Collection[str]) -> npt.NDArray[np.float64] | None:
-    """(n,) each sentence's share in the mean over ``subsets``, which is the sum of the shares.
-
-    Args:
-        outcomes: By subset, (sentences,) in [0, 1]; see :class:`xalign_models.evaluation.significance.Items`.
-        subsets: Those that the mean is over; None is returned if one of them has no outcomes.
-    """
-    if not subsets or not set(subsets) <= outcomes.keys():
-        return None
-    total = np.zeros(max(len(outcomes[subset]) for subset in subsets))
-    for subset in subsets:
-        n = len(outcomes[subset])
-        total[:n] += outcomes[subset] / (n * len(subsets))
-    return total
 
 
 def half_width(gaps: npt.NDArray[np.float64]) -> float:

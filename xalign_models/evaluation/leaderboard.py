@@ -12,7 +12,7 @@ import numpy as np
 
 from xalign_models.errors import ModelError, ResultsError
 from xalign_models.evaluation.board import Board, Cell, Row
-from xalign_models.evaluation.intervals import half_width, rank_intervals, shares
+from xalign_models.evaluation.intervals import half_width, rank_intervals
 from xalign_models.evaluation.results import (
     MAIN,
     Results,
@@ -167,7 +167,8 @@ def _mark_ranks(
     rows: Mapping[str, Row], column: str, tables: Mapping[str, TaskScores], subsets: Collection[str], hits: Items
 ) -> None:
     """The ranks that chance leaves open, among the models of which outcomes are there; none without the best."""
-    known = {name: row for name, table in tables.items() if (row := shares(hits.outcomes(table), subsets)) is not None}
+    tested = {name: table for name, table in tables.items() if hits.outcomes(table).keys() >= set(subsets)}
+    known = {name: hits.shares(table, subsets) for name, table in tested.items()}
     best = {name for name in tables if rows[name].cells[column].best}
     if len(known) < 2 or not best <= known.keys() or len({len(row) for row in known.values()}) > 1:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from xalign_models.evaluation.items import TOLERANCE, Outcomes, outcomes_path, r
 from xalign_models.evaluation.results import TaskScores
 
 ALPHA = 0.05
+_ZERO = 1e-12
 
 
 class Items:
@@ -24,6 +25,7 @@ class Items:
     def __init__(self, metric: str) -> None:
         self.metric = metric
         self._loaded: dict[tuple[str, str], Outcomes] = {}
+        self._shares: dict[tuple[str, str, tuple[str, ...]], npt.NDArray[np.float64]] = {}
 
     def gaps(self, table: TaskScores, base: TaskScores, subsets: Sequence[str]) -> npt.NDArray[np.float64] | None:
         """Each sentence's share (n,) in the macro difference, which is their sum; None if the items do not say.
@@ -34,11 +36,20 @@ class Items:
         mine, theirs = self.outcomes(table), self.outcomes(base)
         if any(s not in mine or s not in theirs or len(mine[s]) != len(theirs[s]) for s in subsets):
             return None
-        total = np.zeros(max(len(mine[subset]) for subset in subsets))
-        for subset in subsets:
-            n = len(mine[subset])
-            total[:n] += (mine[subset].astype(np.float64) - theirs[subset]) / (n * len(subsets))
-        return total
+        gaps = self.shares(table, subsets) - self.shares(base, subsets)
+        gaps[np.abs(gaps) < _ZERO] = 0  # equal outcomes
+        return gaps
+
+    def shares(self, table: TaskScores, subsets: Iterable[str]) -> npt.NDArray[np.float64]:
+        """(n,) each sentence's share in the mean over ``subsets``, all of which have outcomes; it is their sum."""
+        key = table.model, table.task, tuple(sorted(subsets))
+        if key not in self._shares:
+            chosen = [self.outcomes(table)[subset] for subset in key[-1]]
+            total = np.zeros(max(map(len, chosen)))
+            for outcomes in chosen:
+                total[: len(outcomes)] += outcomes / (len(outcomes) * len(chosen))
+            self._shares[key] = total
+        return self._shares[key]
 
     def outcomes(self, table: TaskScores) -> Outcomes:
         """By subset; those that give the score."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xalign_models.evaluation.intervals import half_width, rank_intervals, shares
+from xalign_models.evaluation.intervals import half_width, rank_intervals
 from xalign_models.evaluation.leaderboard import leaderboard
 from xalign_models.evaluation.results import read_results
+from xalign_models.evaluation.significance import Items
 
 
 def test_interval_is_that_of_the_bootstrap() -> None:
@@ -32,11 +33,16 @@ def test_one_sentence_says_nothing() -> None:
     assert half_width(np.array([0.5])) == np.inf
 
 
-def test_shares_add_up_to_the_macro_mean() -> None:
+def test_shares_add_up_to_the_macro_mean(put, tmp_path) -> None:
     rng = np.random.default_rng(2)
-    outcomes = {"a": rng.random(70) < 0.3, "b": rng.random(40) < 0.9, "c": rng.random(10)}
-    assert shares(outcomes, ["a", "b"]).sum() == pytest.approx((outcomes["a"].mean() + outcomes["b"].mean()) / 2)
-    assert shares(outcomes, ["a", "missing"]) is None
+    hits = {"a": rng.random(70) < 0.3, "b": rng.random(40) < 0.9}
+    scores = {subset: round(float(one.mean()), 6) for subset, one in hits.items()}
+    ranks = {subset: np.where(one, 1, 4).astype(np.uint16) for subset, one in hits.items()}
+    put("xalign/plain__tiny", "T", scores, ranks=ranks)
+    table = read_results(tmp_path).tables["xalign/plain__tiny", "T"]
+    assert Items("main_score").shares(table, ["a", "b"]).sum() == pytest.approx(
+        (hits["a"].mean() + hits["b"].mean()) / 2
+    )
 
 
 def test_planted_ranks_are_found_whatever_the_order() -> None:
