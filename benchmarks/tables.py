@@ -178,6 +178,24 @@ def more_spaces() -> str:
 
 
 @table
+def directions() -> str:
+    """Tatoeba by direction, beside two models of the LSAR paper, which has English queries."""
+    printed = {"plain": "Original", "centered": "Centered", "lir-1": "LIR(k=1)", "lsar": "LSAR", "lir-15": "LIR(k=15)"}
+    rows = [
+        [method]
+        + [
+            score(f"{method}__{backbone}", "Tatoeba36", direction, beside=[f"centered__{backbone}"])
+            for direction in (FROM_ENGLISH, INTO_ENGLISH)
+            for backbone in SPACES.values()
+        ]
+        + [paper("lsar-table-01", model=model, method=printed[method]) for model in ("mBERT", "XLM-R")]
+        for method in FREE
+    ]
+    names = (f"{side}: {name}" for side in ("English queries", "into English") for name in SPACES)
+    return markdown(("", *names, "paper: mBERT", "paper: XLM-R"), rows)
+
+
+@table
 def gemma_maps() -> str:
     """Maps fitted on translations beside the other methods, in Gemma's space."""
     names = {method: f"{method}__{GEMMA}" for method in FREE}
