@@ -104,6 +104,9 @@ def _models(directories: Sequence[Path]) -> Check:
     check = Check("models")
     for directory in directories:
         check.checked += 1
+        if not directory.is_dir():
+            check.found(f"{directory} is no directory")
+            continue
         try:
             policy.check_directory(directory)
             if (directory / assets.CARD).is_file() and not read_card(directory).claims:

@@ -15,7 +15,7 @@ from filelock import FileLock
 from xalign_models import alignments, corpora
 from xalign_models.alignments import Alignment
 from xalign_models.corpora import Corpus
-from xalign_models.errors import AlignmentError, DataError, LanguageError
+from xalign_models.errors import AlignmentError, DataError, LanguageError, one_line
 from xalign_models.paths import atomic_directory, cache_dir
 from xalign_models.specs import AlignmentSpec, digest
 
@@ -154,8 +154,13 @@ def fit_cached(spec: AlignmentSpec, backbone: str, encode: Encode) -> Alignment:
     if (earlier := cached(spec, backbone)) is not None:
         return earlier
     directory = _directory(spec, backbone)
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(directory.parent / f".{directory.name}.lock"):
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        turn = FileLock(directory.parent / f".{directory.name}.lock").acquire()
+    except OSError as error:
+        logger.warning("The fit is not kept: %s.", one_line(error))
+        return fit(spec, encode)
+    with turn:
         try:
             return alignments.load(directory)
         except AlignmentError:

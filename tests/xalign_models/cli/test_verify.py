@@ -33,6 +33,7 @@ def test_verify_exits_with_one_on_damage_and_zero_when_it_is_mended(xalign, resu
     assert status == 0
     assert any(line.startswith("mended: ") for line in err)
     assert xalign("verify")[0] == 0
+    assert xalign("verify", "nowhere")[0] == 1
 
 
 @pytest.mark.parametrize("cached", [(), ("--cached",)])

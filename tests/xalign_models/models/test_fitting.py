@@ -186,3 +186,10 @@ def test_the_fingerprint_follows_the_text_and_not_its_place(text, workdir):
     assert len({base, *map(fitting.fingerprint, [*changed, spec("centered", moved)])}) == 7
     only_german = {fitting.fingerprint(spec("centered", one, languages=("deu-Latn",))) for one in (text, moved)}
     assert len(only_german) == 1
+
+
+def test_a_cache_that_cannot_be_written_keeps_no_fit_and_says_so(text, planted, workdir, monkeypatch, caplog):
+    (workdir / "file").write_text("")
+    monkeypatch.setenv("XALIGN_CACHE", str(workdir / "file" / "cache"))
+    assert fitting.fit_cached(spec("centered", text), "backbone", planted().encode).dim_ == 16
+    assert "The fit is not kept" in caplog.text
