@@ -115,7 +115,8 @@ def test_a_network_is_fitted_and_saved_without_pickle_and_loaded_where_it_is_plu
         + f"""
 from xalign_models import alignments
 raw = xalign_models.load({str(tiny_model)!r}, device="cpu")
-rows = alignments.load({str(saved)!r}).transform(raw[:2](raw.tokenize(["w1 w2", "w3"]))["sentence_embedding"].detach())
+pooled = raw[1](raw[0](raw.preprocess(["w1 w2", "w3"])))["sentence_embedding"]
+rows = alignments.load({str(saved)!r}).transform(pooled.detach().numpy())
 np.save("expected.npy", rows / np.linalg.norm(rows, axis=1, keepdims=True))
 """
     )
