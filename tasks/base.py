@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["CorpusTask", "StampedTask", "fill_scores", "save_items"]
+__all__ = ["CorpusTask", "StampedTask", "fill_scores", "save_items", "without_normalisation"]
 
 
 class StampedTask(AbsTask):
@@ -158,6 +159,16 @@ class CorpusTask(StampedTask):
 
     def _push_dataset_to_hub(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError("The corpora belong to their publishers.")
+
+
+def without_normalisation(model: EncoderProtocol) -> EncoderProtocol:
+    """A model of ours without its final Normalize; any other model as it is."""
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    unscaled = copy.copy(model)
+    if hasattr(unscaled, "tail"):
+        unscaled.tail = [module for module in unscaled.tail if not isinstance(module, Normalize)]
+    return unscaled
 
 
 def fill_scores(scores: dict[str, float], main: str) -> dict[str, float]:

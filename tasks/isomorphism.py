@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from tasks.base import without_normalisation
 from tasks.ntrex import LANGUAGES
 from tasks.pairs import RankedSubset, scored_pairs
 from tasks.precision import RankedTask, precision_metadata
@@ -111,9 +111,4 @@ class IsomorphismStudyRaw(IsomorphismStudy):
 
     def embed(self, model: EncoderProtocol, *args: Any, **kwargs: Any) -> Vectors:
         """Vectors (n, d) of a model of ours without its final Normalize, and of any other model as they are."""
-        from sentence_transformers.sentence_transformer.modules import Normalize
-
-        unscaled: Any = copy.copy(model)
-        if hasattr(unscaled, "tail"):
-            unscaled.tail = [module for module in unscaled.tail if not isinstance(module, Normalize)]
-        return super().embed(unscaled, *args, **kwargs)
+        return super().embed(without_normalisation(model), *args, **kwargs)

@@ -34,6 +34,8 @@ for _place, _name, _score, _languages, _subsets, _description in (
      "IsomorphismStudy, fitted on rows of their own lengths."),
     ("lareqa:XQuADR", "XQuAD-R", "map", 11, 11,
      "Questions in eleven languages; their answers in all of them are in one pool of 13,014 sentences."),
+    ("lareqa:XQuADRAsPublished", "XQuAD-R-as-published", "map", 11, 11,
+     "XQuAD-R, each sentence encoded with its paragraph, dot products of raw vectors."),
     ("lareqa:MLQAR", "MLQA-R", "map", 7, 7,
      "Questions in seven languages; their two to four answers are in one pool of 20,534 sentences."),
     ("zero_shot:SIB200ZeroShot", "SIB200ZeroShot", "accuracy", 196, 204,

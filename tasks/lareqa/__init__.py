@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.lareqa.sets import MLQAR, XQuADR
+from tasks.lareqa.sets import MLQAR, XQuADR, XQuADRAsPublished
 from tasks.lareqa.task import LAReQA
 
-__all__ = ["MLQAR", "LAReQA", "XQuADR"]
+__all__ = ["MLQAR", "LAReQA", "XQuADR", "XQuADRAsPublished"]

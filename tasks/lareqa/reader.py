@@ -26,11 +26,13 @@ class Side:
         questions: Text by id, in file order; translations share the id.
         candidates: Every sentence of every paragraph, in file order; one that occurs twice is there twice.
         answers: Position among ``candidates`` of the sentence that answers a question, by the question's id.
+        contexts: The paragraph of each candidate.
     """
 
     questions: dict[str, str]
     candidates: list[str]
     answers: dict[str, int]
+    contexts: list[str]
 
 
 def read_file(path: Path) -> Side:
@@ -70,7 +72,7 @@ def read_paragraphs(paragraphs: Iterable[Mapping[str, Any]], where: str) -> Side
     Raises:
         DataError: A question is there twice, or an answer lies outside its context.
     """
-    side = Side({}, [], {})
+    side = Side({}, [], {}, [])
     for paragraph in paragraphs:
         context = paragraph["context"]
         breaks = paragraph.get("sentence_breaks") or split(context)
@@ -87,6 +89,7 @@ def read_paragraphs(paragraphs: Iterable[Mapping[str, Any]], where: str) -> Side
             side.questions[question["id"]] = question["question"]
             side.answers[question["id"]] = len(side.candidates) + bisect_left(ends, start)
         side.candidates.extend(sentences)
+        side.contexts.extend([context] * len(sentences))
     return side
 
 

@@ -63,6 +63,21 @@ class XQuADR(LAReQA):
         return found
 
 
+class XQuADRAsPublished(XQuADR):
+    """XQuAD-R as in the code behind LSAR's numbers: each sentence with its paragraph, dot products of raw vectors.
+
+    There LSAR is fitted on the eleven languages alone, as by ``xalign fit lsar --languages ar,de,el,...``.
+    """
+
+    as_published = True
+    metadata = XQuADR.metadata.model_copy(
+        update={
+            "name": "XQuAD-R-as-published",
+            "description": "XQuAD-R, each sentence encoded with its paragraph, dot products of raw vectors.",
+        }
+    )
+
+
 class MLQAR(LAReQA):
     """MLQA-R: the questions of MLQA's development set, each in two to four of seven languages and answered in these.
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from mteb.types import PromptType
 
-from tasks.base import fill_scores
+from tasks.base import fill_scores, without_normalisation
 from tasks.files import FilesTask, Scored
 from tasks.lareqa.bias import TOP, language_shares, rank_agreement
 from tasks.lareqa.reader import SENTENCE_END, Side, read_file
@@ -41,11 +41,14 @@ class LAReQA(FilesTask):
     Attributes:
         expected: Canonical code -> questions and candidates of the published set; a file with others is refused.
         own_sentences: Whether the sentences are split here, so that there are others than the published ones.
+        as_published: Whether a candidate is encoded with its paragraph after it, and vectors keep their lengths, as in
+            the code behind the published numbers.
     """
 
     narrows = False
     expected: ClassVar[Mapping[str, tuple[int, int]]]
     own_sentences = False
+    as_published: ClassVar[bool] = False
 
     def read(self, files: tuple[Path, ...]) -> Side:
         """A language's questions and candidates.
@@ -99,7 +102,9 @@ class LAReQA(FilesTask):
             return self.embed(model, flat, codes, split=split, subset=kind.value, encode_kwargs=encode_kwargs,
                               prompt_type=kind)  # fmt: skip
 
-        pool = vectors({one: side.candidates for one, side in sides.items()}, PromptType.document)
+        if self.as_published:
+            model = without_normalisation(model)
+        pool = vectors({one: self.candidates(side) for one, side in sides.items()}, PromptType.document)
         questions = vectors({one: list(side.questions.values()) for one, side in sides.items()}, PromptType.query)
         best = np.empty((len(questions), min(TOP, len(pool))), dtype=np.int64)
         counts = target_counts(questions, pool, pool_targets(sides), best)
@@ -114,6 +119,12 @@ class LAReQA(FilesTask):
             row = heat_map_row(language, list(sides), one_target[rows])
             scores[language] = fill_scores(own | row | bias[language], "map")
         return scores, items
+
+    def candidates(self, side: Side) -> list[str]:
+        """The texts of a language's part of the pool, as they are encoded."""
+        if not self.as_published:
+            return side.candidates
+        return [f"{text} {context}" for text, context in zip(side.candidates, side.contexts, strict=True)]
 
     def bias(
         self, sides: Mapping[str, Side], counts: npt.NDArray[np.int64], best: npt.NDArray[np.int64]

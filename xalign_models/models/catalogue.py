@@ -71,6 +71,8 @@ for _spec in (
     BackboneSpec("mbert-layer8", "google-bert/bert-base-multilingual-cased", "main", 8, Pooling.MEAN,
                  max_tokens=512),
     BackboneSpec("xlm-100-layer8", "FacebookAI/xlm-mlm-100-1280", "main", 8, Pooling.MEAN, max_tokens=512),
+    # The paper's code takes its layer 8 from the last twelve of sixteen layers: the output of the twelfth.
+    BackboneSpec("xlm-100-layer12", "FacebookAI/xlm-mlm-100-1280", "main", 12, Pooling.MEAN, max_tokens=512),
     BackboneSpec("xlm-roberta-large-layer11", "FacebookAI/xlm-roberta-large", "main", 11, Pooling.MEAN,
                  max_tokens=512),
     *(mode for name, model in _LANGUAGE_MODELS.items() for mode in modes_of(name, model)),

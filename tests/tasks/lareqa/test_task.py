@@ -78,6 +78,35 @@ def scores(encoder, task=None, **kwargs):
     return (task or Small()).evaluate(encoder, encode_kwargs={}, **kwargs)
 
 
+class SmallAsPublished(Small):
+    """The same, as in the code behind the published numbers."""
+
+    as_published = True
+
+
+def test_as_published_a_sentence_has_its_paragraph_and_vectors_their_lengths(xquad, planted, make_encoder):
+    encoder, seen = make_encoder(planted(shift={"deu": 9 * np.ones(16)})), []
+
+    class Reads(type(encoder.raw)):
+        def encode(self, texts, *args):
+            seen.extend(texts)
+            return super().encode([" ".join(text.split()[:2]) for text in texts], *args)
+
+    encoder.raw.__class__ = Reads
+    found, plain = scores(encoder, SmallAsPublished()), scores(make_encoder(planted(shift={"deu": 9 * np.ones(16)})))
+    paragraph = paragraphs("deu")[1]["context"]
+    assert f"deu 1004 {paragraph}" in seen
+    assert "deu 1005" in seen  # a question stands alone
+    raw = planted(shift={"deu": 9 * np.ones(16)})
+    texts = [f"{code[:3]} {1000 + i}" for code in CODES for i in range(PARAGRAPHS * SENTENCES)]
+    asked = [f"eng {1000 + SENTENCES * p + s}" for p in range(PARAGRAPHS) for s in (1, 3)]
+    rows = raw.encode(asked) @ raw.encode(texts).T
+    relevant = [[text.split()[1] == question.split()[1] for text in texts] for question in asked]
+    expected = np.mean([average_precision_score(*pair) for pair in zip(relevant, rows, strict=True)])
+    assert found["eng-Latn"]["map"] == pytest.approx(expected, abs=1e-5)
+    assert found["eng-Latn"]["map"] != pytest.approx(plain["eng-Latn"]["map"], abs=1e-3)
+
+
 def brute_force(raw):
     """mAP by question language, and the heat map, a question at a time."""
     texts = [f"{one[:3]} {1000 + i}" for one in CODES for i in range(PARAGRAPHS * SENTENCES)]
