@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_models.errors import DataError, FileError, ModelError, ResultsError
+from xalign_models.errors import FileError, ModelError, ResultsError
 from xalign_models.evaluation.cache import SafeResultCache, hardware
 from xalign_models.evaluation.results import META
-from xalign_models.evaluation.run import run_one
+from xalign_models.evaluation.run import make_task, run_one
 from xalign_models.files import read_json
 from xalign_models.models.building import load_encoder
 from xalign_models.specs import ModelSpec
@@ -78,10 +78,8 @@ def reproduce(path: Path, *, device: str | None = None, store: EmbeddingStore | 
     Raises:
         ResultsError: The file is no result, or the model cannot be scored now.
         ModelError: The metadata name no model that is there.
-        DataError: mteb has no such task.
+        DataError: There is no such task.
     """
-    import mteb
-
     committed, task_name = _committed(path)
     try:
         meta = read_json(path.with_name(META))
@@ -95,10 +93,7 @@ def reproduce(path: Path, *, device: str | None = None, store: EmbeddingStore | 
         if spec is None:
             raise
         encoder = load_encoder(spec, device=device, store=store)
-    try:
-        task = mteb.get_task(task_name, eval_splits=sorted({split for split, _ in committed}))
-    except (KeyError, ValueError) as error:
-        raise DataError(f"Unknown task {task_name!r} ({error}).") from None
+    task = make_task(task_name, None).filter_eval_splits(sorted({split for split, _ in committed}))
     task.hf_subsets = [subset for subset in task.hf_subsets if any(subset == known for _, known in committed)]
     with tempfile.TemporaryDirectory(prefix="xalign-reproduce-") as folder:
         cache = SafeResultCache(Path(folder))

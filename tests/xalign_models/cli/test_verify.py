@@ -39,7 +39,7 @@ def test_verify_exits_with_one_on_damage_and_zero_when_it_is_mended(xalign, resu
 @pytest.mark.parametrize("cached", [(), ("--cached",)])
 def test_reproduce_compares(xalign, result, monkeypatch, workdir, cached):
     status, out, err = xalign("reproduce", result, "--device", "cpu", *cached)
-    assert status == 0, err
+    assert status == 0, (out, err)
     assert "6 of 6 scores are the same" in out
 
 
