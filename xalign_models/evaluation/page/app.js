@@ -146,4 +146,11 @@ function App() {
     <main id="view" role="tabpanel" aria-labelledby=${`tab-${state.view}`}>${rows.length || state.view === "notes" ? html`<${views[state.view] || BoardView} ...${given} />` : html`<p>No model fits this choice.</p>`}</main>
     <${Detail} at=${at} label=${state.language === "" ? null : Number(state.language)} values=${values} close=${() => setAt(null)} key=${at && at.join()} />`;
 }
-render(html`<${App} />`, document.getElementById("page"));
+// The title is painted before the tables are made.
+requestAnimationFrame(() =>
+  setTimeout(() => {
+    const place = document.getElementById("page");
+    place.replaceChildren();
+    render(html`<${App} />`, place);
+  }),
+);
