@@ -328,7 +328,7 @@ def paired_tests(given: tuple[list[float]]) -> None:
 
 
 @fuzzed(st.tuples(st.sampled_from(["a", "e5-small"]), st.none() | st.integers(-1, 12), st.none() | st.integers(1, 512),
-                  mostly(st.sampled_from(["float32", "bfloat16"]), texts)))  # fmt: skip
+                  mostly(st.sampled_from(["float32", "bfloat16"]), plain)))  # fmt: skip
 def specs(given: tuple[str, int | None, int | None, Any]) -> None:
     from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 
