@@ -14,6 +14,7 @@ from scipy.stats import rankdata
 
 from benchmarks.roofline import mining_flops
 from xalign_models.ranking import pairs as mining
+from xalign_models.ranking.neighbours import measured_ranks
 from xalign_models.ranking.pairs import Sides, all_pairs
 from xalign_models.ranking.ranks import TILE, gold_ranks, normalise, precision_at
 from xalign_models.ranking.rotation import polar_by_products, polar_by_svd
@@ -93,6 +94,16 @@ def test_against_sorting(compare, note, n, d):
     note(**throughput(n, d, pair.seconds))
 
 
+@pytest.mark.parametrize(("n", "d"), [(FLORES, 384), (FLORES, 768), (FLORES, 1024)])
+def test_neighbourhoods_beside_ranks(compare, n, d):
+    """What CSLS, margin, MEXA and hubness cost on top of the ranks: the ratio is plain ranks' time over both's."""
+    a, b = embeddings(n, d)
+    label = f"ranks with neighbourhoods, n={n} d={d}"
+    pair = compare(label, lambda: measured_ranks(a, b), lambda: gold_ranks(a, b), "ranks alone", rounds=15)
+    for ranks, plain in zip(pair.ours, pair.theirs, strict=False):
+        np.testing.assert_array_equal(ranks, plain)
+
+
 @pytest.mark.parametrize("tile", [70, TILE])
 def test_ranks_are_exact_with_ties(benchmark, note, tile):
     """Products of small integers are exact in float32, so that equal scores are equal: ties count against the model."""
@@ -164,7 +175,7 @@ def test_all_of_flores(benchmark, note, say, pytestconfig, threads):
         ranked = all_pairs(found.__getitem__, pairs)
         for i in range(len(pairs)):
             start = time.perf_counter()
-            (a, b), forward, backward = next(ranked)
+            (a, b), forward, backward, _ = next(ranked)
             ours = [precision_at(one[0]) for one in (forward, backward)]
             seconds = time.perf_counter() - start
             total += seconds
@@ -228,7 +239,7 @@ def test_all_pairs_in_batches(benchmark, note, say, monkeypatch, pytestconfig, w
     kept = {}
 
     def run() -> None:
-        for pair, *both in all_pairs(found.__getitem__, pairs, device="cuda" if cuda else "batched"):
+        for pair, *both, _ in all_pairs(found.__getitem__, pairs, device="cuda" if cuda else "batched"):
             if pair in chosen:
                 kept[pair] = both
 
@@ -242,7 +253,7 @@ def test_all_pairs_in_batches(benchmark, note, say, monkeypatch, pytestconfig, w
     gaps = [
         np.abs(x - y).max()
         for (a, b), both in kept.items()
-        for x, y in zip(both, mining.pair_ranks(found[a], found[b]), strict=True)
+        for x, y in zip(both, mining.pair_ranks(found[a], found[b])[:2], strict=True)
     ]
     note(gpu=torch.cuda.get_device_name() if cuda else "none", languages=count, d=d, fit_rows=fit, seconds=seconds,
          peak_device_bytes=peak, largest_rank_gap=int(max(gaps)), torch=torch.__version__,

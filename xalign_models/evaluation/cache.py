@@ -108,6 +108,8 @@ class SafeResultCache(ResultCache):
 
     def _complete_settings(self, path: Path, task: str) -> None:
         """Add what mteb does not say to a task's lines: the other packages' versions, and the hardware."""
+        if not path.is_file():  # mteb writes none where no subset could be scored
+            return
         entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         for entry in entries:
             if entry["task"] == task:
