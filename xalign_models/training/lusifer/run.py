@@ -139,9 +139,9 @@ def _begin(config: LusiferConfig, data: Text | None) -> tuple[SentenceTransforme
     model, writer = build.begin(config)
     first: Any = model[0]
     if config.connector == "least-squares" and data and isinstance(first, Lusifer):
-        tokenizer = load_llm_tokenizer(build.bases_of(config)["llm"])[0]
-        explained = fit_connector(first, tokenizer, data.texts())
-        logger.info("The connector explains %.0f%% of the variance of the embeddings.", 100 * explained)
+        tokenizer, begin, end = load_llm_tokenizer(build.bases_of(config)["llm"])
+        explained = fit_connector(first, tokenizer, (begin, end), data.texts())
+        logger.info("The connector explains %.0f%% of the variance of the words' embeddings.", 100 * explained)
     return model, writer
 
 

@@ -21,26 +21,34 @@ RIDGE = 1e-3
 
 @torch.no_grad()
 def fit_connector(
-    lusifer: Lusifer, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], batch_size: int = 64
+    lusifer: Lusifer,
+    tokenizer: PreTrainedTokenizerBase,
+    ends: tuple[int, int],
+    texts: Sequence[str],
+    batch_size: int = 64,
 ) -> float:
     r"""Set both layers of the connector, in place, without a step of training.
 
     The inner layer passes the states on: :math:`W_1 = I`, :math:`b_1` is :data:`REACH` deviations. The outer layer is
     the least-squares solution of ``ReLU(x + b_1) W_2 + b_2 = e``, over the tokens of the texts: x is the encoder's
-    state of a token and e the mean of the language model's embeddings of its own tokens for the same letters.
+    state of a token and e the mean of the language model's embeddings of its own tokens for the same letters. A text's
+    first token, which has no letters, goes to the language model's begin token, and the others without letters to its
+    end token: left out of the fit, they would come out as anything.
 
     Args:
         lusifer: Its encoder and its language model stay as they are.
         tokenizer: The language model's.
+        ends: Ids of its begin and its end token.
         texts: In the language model's language.
         batch_size: Texts that are encoded together.
 
     Returns:
-        R^2 of the fit: the share of the embeddings' variance that it explains.
+        R^2 of the fit: the share of the variance of the words' embeddings that it explains.
     """
     lusifer.encoder.eval()
-    pairs = list(_pairs(lusifer, tokenizer, texts[:TEXTS], batch_size))
-    states, embeddings = (torch.cat(side).double() for side in zip(*pairs, strict=True))
+    pairs = list(_pairs(lusifer, tokenizer, ends, texts[:TEXTS], batch_size))
+    states, embeddings = (torch.cat(side).double() for side in list(zip(*pairs, strict=True))[:2])
+    words = torch.cat([word for _, _, word in pairs])
     shift = REACH * states.std(dim=0) - states.mean(dim=0)
     hidden = torch.relu(states + shift)
     mean_in, mean_out = hidden.mean(dim=0), embeddings.mean(dim=0)
@@ -53,13 +61,14 @@ def fit_connector(
     connector.inner.bias.copy_(shift)
     connector.outer.weight.copy_(weight.T)
     connector.outer.bias.copy_(mean_out - mean_in @ weight)
-    return float(1 - (wanted - centred @ weight).square().sum() / wanted.square().sum())
+    left, there = (wanted - centred @ weight)[words], embeddings[words]
+    return float(1 - left.square().sum() / (there - there.mean(dim=0)).square().sum())
 
 
 def _pairs(
-    lusifer: Lusifer, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], batch_size: int
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """The states (n, d_e) and the embeddings (n, d_t) of the tokens of each text, float32 on the CPU."""
+    lusifer: Lusifer, tokenizer: PreTrainedTokenizerBase, ends: tuple[int, int], texts: Sequence[str], batch_size: int
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """The states (n, d_e) and the embeddings (n, d_t) of the tokens of each text, and which are of words (n,)."""
     table = lusifer.llm.get_input_embeddings().weight
     for start in range(0, len(texts), batch_size):
         batch = list(texts[start : start + batch_size])
@@ -69,12 +78,14 @@ def _pairs(
         read = lusifer.tokenizer(batch, **options)["offset_mapping"]
         written = tokenizer(batch, add_special_tokens=False, return_offsets_mapping=True)
         for row, places in enumerate(read):
-            matched = list(_overlaps(places, written["offset_mapping"][row]))
-            if not matched:
-                continue
+            own = dict(_overlaps(places, written["offset_mapping"][row]))
+            letters = torch.tensor([start < end for start, end in places])
+            words = torch.tensor([position in own for position in range(len(places))])
+            used = (words | ~letters).nonzero()[:, 0].tolist()
             ids = written["input_ids"][row]
-            means = [table[[ids[i] for i in own]].float().mean(dim=0).cpu() for _, own in matched]
-            yield states[row, [position for position, _ in matched]], torch.stack(means)
+            tokens = [[ids[i] for i in own[place]] if place in own else [ends[place > 0]] for place in used]
+            embeddings = torch.stack([table[own_tokens].float().mean(dim=0).cpu() for own_tokens in tokens])
+            yield states[row, used], embeddings, words[used]
 
 
 def _overlaps(read: Iterable[tuple[int, int]], written: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:

@@ -22,47 +22,58 @@ def tokenizer(checkpoints):
     return PreTrainedTokenizerFast.from_pretrained(checkpoints["llama"])
 
 
+@pytest.fixture
+def wide(make_lusifer, make_bert, workdir):
+    """Of an encoder of 64 dimensions, so that there is room for words and ends."""
+    return make_lusifer(encoder=make_bert(workdir / "wide", WORDS, hidden_size=64, initializer_range=0.3))
+
+
 def test_letters_say_which_tokens_belong_together():
     read = [(0, 0), (0, 3), (3, 6), (7, 9), (0, 0)]  # special, two halves of a word, a word, special
     written = [(0, 6), (6, 8), (8, 9)]
     assert list(_overlaps(read, written)) == [(1, [0]), (2, [0]), (3, [1, 2])]
 
 
-def test_embeddings_that_follow_the_encoder_are_found(make_lusifer, tokenizer, texts):
-    """Each word's embedding is made a linear map of its mean state: what is left is what the context adds."""
-    lusifer = make_lusifer()
-    before = {name: one.clone() for name, one in lusifer.state_dict().items()}
-    chance = fit_connector(lusifer, tokenizer, texts)
-    moved = {name for name, one in lusifer.state_dict().items() if not torch.equal(one, before[name])}
-    assert moved == {f"connector.{layer}.{kind}" for layer in ("inner", "outer") for kind in ("weight", "bias")}
-    turn = torch.randn(16, 24, generator=torch.Generator().manual_seed(1))
+def plant(lusifer, tokenizer):
+    """Make the embeddings of words, begin and end one linear map of their states in texts of a word."""
     table = lusifer.llm.get_input_embeddings().weight
     with torch.no_grad():
-        for word in WORDS:
-            states = lusifer.encoder(lusifer.preprocess([word]))["token_embeddings"][0, 1]
-            table[tokenizer.convert_tokens_to_ids(word)] = states @ turn
-    planted = fit_connector(lusifer, tokenizer, texts)
-    assert planted > 4 * chance  # the rest is what the context adds to a word
-    lone = fit_connector(lusifer, tokenizer, WORDS)
-    assert lone > 0.98  # without a context nothing is left
+        states = torch.cat([lusifer.encoder(lusifer.preprocess([word]))["token_embeddings"] for word in WORDS])
+        mapped = states @ torch.randn(64, 24, generator=torch.Generator().manual_seed(1))
+        table[tokenizer.convert_tokens_to_ids(WORDS)] = mapped[:, 1]
+        table[2], table[3] = mapped[:, 0].mean(dim=0), mapped[:, 2].mean(dim=0)
+    return table.detach()
 
 
-def test_the_start_is_the_least_squares_solution(make_lusifer, tokenizer, texts):
-    """No other outer layer is nearer to the embeddings."""
-    lusifer = make_lusifer()
-    explained = fit_connector(lusifer, tokenizer, texts)
-    assert 0 < explained < 1
-    states, wanted = [], []
+def test_embeddings_that_follow_the_encoder_are_found(wide, tokenizer, texts):
+    """What is left is what the context adds to a word; nothing but the two layers moves."""
+    before = {name: one.clone() for name, one in wide.state_dict().items()}
+    chance = fit_connector(wide, tokenizer, (2, 3), texts)
+    moved = {name for name, one in wide.state_dict().items() if not torch.equal(one, before[name])}
+    assert moved == {f"connector.{layer}.{kind}" for layer in ("inner", "outer") for kind in ("weight", "bias")}
+    table = plant(wide, tokenizer)
+    assert fit_connector(wide, tokenizer, (2, 3), texts) > chance
+    assert fit_connector(wide, tokenizer, (2, 3), WORDS) > 0.5  # the ends have one embedding and many states
+    with torch.no_grad():
+        begin, _, end = wide.connector(wide.encoder(wide.preprocess(["w7"]))["token_embeddings"][0])
+    assert (begin - table[2]).norm() < (begin - table[3]).norm()
+    assert (end - table[3]).norm() < (end - table[2]).norm()
+
+
+def test_the_start_is_the_least_squares_solution(wide, tokenizer, texts):
+    """No small change of the outer layer brings it nearer to the embeddings of words and ends together."""
+    lusifer = wide
+    fit_connector(lusifer, tokenizer, (2, 3), texts)
     table = lusifer.llm.get_input_embeddings().weight.detach()
     with torch.no_grad():
-        for text in texts:
-            found = lusifer.encoder(lusifer.preprocess([text]))["token_embeddings"][0, 1:-1]
-            states.append(found)
-            wanted.append(table[tokenizer.convert_tokens_to_ids(text.split())])
-        mapped = lusifer.connector(torch.cat(states))
-    goal = torch.cat(wanted)
-    left = (goal - mapped).square().sum() / (goal - goal.mean(dim=0)).square().sum()
-    assert 1 - float(left) == pytest.approx(explained, abs=1e-3)
+        states = torch.cat([lusifer.encoder(lusifer.preprocess([text]))["token_embeddings"][0] for text in texts])
+    ids = [id_ for text in texts for id_ in [2, *tokenizer.convert_tokens_to_ids(text.split()), 3]]
+    loss = (lusifer.connector(states) - table[ids]).square().sum()
+    loss.backward()
+    outer = lusifer.connector.outer
+    assert float(outer.bias.grad.norm()) < 1e-2 * float(loss)
+    assert float(outer.weight.grad.norm()) < 1e-1 * float(loss)  # but for the ridge
+    assert float(lusifer.connector.inner.weight.grad.norm()) > 0
 
 
 def test_the_token_begins_as_long_as_an_embedding(make_lusifer):
