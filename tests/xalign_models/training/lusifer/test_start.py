@@ -8,7 +8,7 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from tests.xalign_models.training.lusifer.conftest import WORDS
-from xalign_models.training.lusifer.start import _overlaps, fit_connector
+from xalign_models.training.lusifer.start import _overlaps, _pairs, fit_connector
 
 
 @pytest.fixture
@@ -42,7 +42,6 @@ def plant(lusifer, tokenizer):
         mapped = states @ torch.randn(64, 24, generator=torch.Generator().manual_seed(1))
         table[tokenizer.convert_tokens_to_ids(WORDS)] = mapped[:, 1]
         table[2], table[3] = mapped[:, 0].mean(dim=0), mapped[:, 2].mean(dim=0)
-    return table.detach()
 
 
 def test_embeddings_that_follow_the_encoder_are_found(wide, tokenizer, texts):
@@ -51,13 +50,24 @@ def test_embeddings_that_follow_the_encoder_are_found(wide, tokenizer, texts):
     chance = fit_connector(wide, tokenizer, (2, 3), texts)
     moved = {name for name, one in wide.state_dict().items() if not torch.equal(one, before[name])}
     assert moved == {f"connector.{layer}.{kind}" for layer in ("inner", "outer") for kind in ("weight", "bias")}
-    table = plant(wide, tokenizer)
+    plant(wide, tokenizer)
     assert fit_connector(wide, tokenizer, (2, 3), texts) > chance
     assert fit_connector(wide, tokenizer, (2, 3), WORDS) > 0.5  # the ends have one embedding and many states
-    with torch.no_grad():
-        begin, _, end = wide.connector(wide.encoder(wide.preprocess(["w7"]))["token_embeddings"][0])
-    assert (begin - table[2]).norm() < (begin - table[3]).norm()
-    assert (end - table[3]).norm() < (end - table[2]).norm()
+
+
+@torch.no_grad()
+def test_tokens_without_letters_are_paired_with_begin_and_end(make_lusifer, tokenizer):
+    """And those with letters with the embedding of the same word; padding with nothing."""
+    lusifer = make_lusifer()
+    table = lusifer.llm.get_input_embeddings().weight
+    for text, (states, embeddings, words) in zip(
+        ("w7 w8", "w9"), _pairs(lusifer, tokenizer, (2, 3), ["w7 w8", "w9"], 2), strict=True
+    ):
+        ids = [2, *tokenizer.convert_tokens_to_ids(text.split()), 3]
+        torch.testing.assert_close(embeddings, table[ids])
+        assert words.tolist() == [False, *[True] * (len(ids) - 2), False]
+        own = lusifer.encoder(lusifer.preprocess([text]))["token_embeddings"][0]
+        torch.testing.assert_close(states, own, rtol=0, atol=1e-5)
 
 
 def test_the_start_is_the_least_squares_solution(wide, tokenizer, texts):
