@@ -19,6 +19,7 @@ from tasks.gettext import GettextPrecision
 from tasks.isomorphism import IsomorphismStudy, IsomorphismStudyRaw
 from tasks.language_identity import COMMON, SENTENCES, LanguageIdentity
 from tasks.lareqa import MLQAR, XQuADR
+from tasks.lareqa.sets import XQuADRAsPublished
 from tasks.ntrex import NTREXPrecision
 from tasks.orthogonality import Orthogonality
 from tasks.own_parallel import OwnParallel
@@ -371,6 +372,7 @@ CASES: dict[type[Any], Case] = {
         for task in (IsomorphismStudy, IsomorphismStudyRaw)
     },
     XQuADR: lareqa(XQuADR, "xquad-r"),
+    XQuADRAsPublished: lareqa(XQuADRAsPublished, "xquad-r"),
     MLQAR: lareqa(MLQAR, "mlqa-r"),
     SIB200ZeroShot: Case(
         SIB200ZeroShot, write_sib,

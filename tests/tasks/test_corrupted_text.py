@@ -40,7 +40,7 @@ class Aligned(AbsEncoder):
         return np.stack([self.vector(*pair) for pair in pairs]).astype(np.float32)
 
     def vector(self, text: str, stated: str) -> np.ndarray:
-        language, meaning = text.split(" ", 1)
+        language, meaning = text.split()[:2]  # a sentence may have its paragraph behind it
         (turn, shift), (undo, back) = space(language), space(stated)
         noise = 1e-3 * np.random.default_rng(zlib.crc32(text.encode())).standard_normal(DIM)
         return (content(meaning) @ turn + shift - back) @ np.linalg.inv(undo) + noise
