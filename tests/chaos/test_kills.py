@@ -19,7 +19,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.chaos.killing import Ended, Job, command, fresh, run
-from tests.xalign_models.training.lira.conftest import byte_tokenizer, lira_config, lira_text, make_writer, writer
+from tests.xalign_models.conftest import byte_tokenizer, make_writer, writer
+from tests.xalign_models.training.lira.conftest import lira_config, lira_text
 from tests.xalign_models.training.lusifer.conftest import checkpoints, english, write_config
 
 __all__ = [

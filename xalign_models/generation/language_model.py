@@ -81,7 +81,8 @@ class LanguageModel:
         """The weights, on the device.
 
         Raises:
-            AssetError: The checkpoint cannot be had, is no such model, or lacks weights, as one without a head does.
+            AssetError: The checkpoint cannot be had or is no such model.
+            ModelError: The checkpoint lacks weights, as one without a head does.
         """
         from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from xalign_models.errors import AssetError
+from xalign_models.errors import AssetError, ModelError
 from xalign_models.generation.language_model import LanguageModel, repeats
 
 PROMPTS = ["a", "some longer prompt", "bc"]
@@ -38,7 +38,7 @@ def test_what_prompts_share_is_read_once(model: LanguageModel, monkeypatch: pyte
     together, chances = model.write(prompts, max_new_tokens=8), model.next_of(prompts, ["1", "2"])
     hook.remove()
     assert max(lengths) < 3 * len(prompts[0])
-    monkeypatch.setattr("xalign_models.generation.WORTH", 10_000)
+    monkeypatch.setattr("xalign_models.generation.language_model.WORTH", 10_000)
     assert together == model.write(prompts, max_new_tokens=8)
     torch.testing.assert_close(chances, model.next_of(prompts, ["1", "2"]))
     assert together == [model.write([prompt], max_new_tokens=8)[0] for prompt in prompts]
@@ -61,7 +61,7 @@ def test_a_checkpoint_without_a_head_does_not_write(writer: Path, tmp_path: Path
 
     AutoModelForCausalLM.from_pretrained(writer).model.save_pretrained(tmp_path / "body")
     AutoTokenizer.from_pretrained(writer).save_pretrained(tmp_path / "body")
-    with pytest.raises(AssetError, match=r"is no model that writes: its checkpoint has no lm_head\.weight"):
+    with pytest.raises(ModelError, match=r"lacks lm_head\.weight"):
         LanguageModel(str(tmp_path / "body"), device="cpu").write(["a"], max_new_tokens=2)
 
 
@@ -97,7 +97,7 @@ def test_a_loop_is_up_to_eight_tokens_over_and_over(tail: list[int], expected: b
 
 def test_a_loop_is_cut_short_and_has_not_finished(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     looped = torch.zeros(3, dtype=torch.bool)
-    monkeypatch.setattr("xalign_models.generation.repeats", lambda ids: looped & (ids.shape[1] >= 16))
+    monkeypatch.setattr("xalign_models.generation.language_model.repeats", lambda ids: looped & (ids.shape[1] >= 16))
     free = model.write(PROMPTS, max_new_tokens=40)
     looped[1] = True
     found = model.write(PROMPTS, max_new_tokens=40)
