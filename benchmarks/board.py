@@ -139,9 +139,7 @@ def _tatoeba(languages: list[str], rows: int) -> Event:
 
     class OurTatoeba(Tatoeba36):
         def local_corpus(self) -> Corpus:
-            self._corpus = Corpus(
-                "tatoeba", "pairs", (), tuple(columns), lambda one: tuple(columns[one].values()), str
-            )  # fmt: skip
+            self._corpus = Corpus("tatoeba", "pairs", (), tuple(columns), lambda one: tuple(columns[one].values()), str)
             return self._corpus
 
     subsets = {key: value for key, value in Tatoeba36.metadata.eval_langs.items() if {*value} - {ENGLISH} <= {*columns}}

@@ -23,9 +23,11 @@ SETS = (
     "gu,pa,mr", "sw",
 )  # fmt: skip
 SAME_TEXT = (
-    {"STS22", "STS22.v2"}, {"BUCC", "BUCC.v2"}, {"IN22ConvBitextMining", "IN22GenBitextMining"},
+    {"STS22", "STS22.v2"},
+    {"BUCC", "BUCC.v2"},
+    {"IN22ConvBitextMining", "IN22GenBitextMining"},
     {"SIB200ClusteringS2S", "SIB200Classification"},
-)  # fmt: skip
+)
 FEWEST = 10
 
 
@@ -74,10 +76,14 @@ def held_out(atlas: Atlas, *, by_kind: bool) -> Iterator[HeldOut]:
                 continue
             first, best = ranked[0], max(ranked, key=lambda candidate: truth[candidate.model])
             yield HeldOut(
-                codes, column.label, len(ranked), sum(candidate.tied for candidate in ranked), best.tied,
+                codes,
+                column.label,
+                len(ranked),
+                sum(candidate.tied for candidate in ranked),
+                best.tied,
                 logistic(truth[best.model]) - logistic(truth[first.model]),
                 float(np.mean([truth[candidate.model] > truth[first.model] for candidate in ranked])),
-            )  # fmt: skip
+            )
 
 
 def logistic(value: float) -> float:

@@ -143,10 +143,14 @@ def profile(pytestconfig, request) -> Callable[[Callable[[], Any]], None]:
         kernels = sorted(recorded.key_averages(), key=lambda one: -one.self_device_time_total)
         total = sum(one.self_device_time_total for one in kernels)
         rows = [
-            {"kernel": one.key[:120], "calls": one.count, "ms": one.self_device_time_total / 1e3,
-             "share": one.self_device_time_total / total}
+            {
+                "kernel": one.key[:120],
+                "calls": one.count,
+                "ms": one.self_device_time_total / 1e3,
+                "share": one.self_device_time_total / total,
+            }
             for one in kernels[:top]
-        ]  # fmt: skip
+        ]
         known = json.loads(path.read_text()) if path.is_file() else {}
         path.write_text(json.dumps({**known, request.node.name: rows}, indent=1) + "\n")
 

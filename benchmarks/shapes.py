@@ -96,9 +96,13 @@ def write_checkpoint(config: PretrainedConfig, directory: Path, end: str = " [SE
     tokenizer.pre_tokenizer = WhitespaceSplit()
     tokenizer.post_processor = TemplateProcessing(single=f"[CLS] $A{end}", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
     PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
         model_max_length=512,
-    ).save_pretrained(directory)  # fmt: skip
+    ).save_pretrained(directory)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         AutoModel.from_config(config).save_pretrained(directory)

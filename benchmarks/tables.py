@@ -62,9 +62,11 @@ def isomorphism() -> str:
     rows: list[list[object]] = []
     for mode in MODES:
         model = f"plain__{GEMMA}-{mode}"
-        printed = 100 * paper("isomorphism-table-03", model="LLaMA2-7B", mode=mode, samples=0, subset="average") if (
-            mode != "last-token"
-        ) else None  # fmt: skip
+        printed = (
+            100 * paper("isomorphism-table-03", model="LLaMA2-7B", mode=mode, samples=0, subset="average")
+            if (mode != "last-token")
+            else None
+        )
         rows.append(
             [mode, *_rotation(model, SEVEN), *_printed_rotation(mode), score(model, "STS17CrossLingual"), printed]
         )

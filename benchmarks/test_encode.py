@@ -89,9 +89,15 @@ class Sides:
         flops = model_flops(lengths, self.modules[0])
         peak = peak_flops(self.device)
         note(
-            model=label, ours=asdict(ours), theirs=asdict(theirs), useful_share=ours.share, flops=flops, peak=peak,
-            tokens_per_s=ours.real_tokens / pair.seconds, fraction_of_roofline=flops / pair.seconds / peak,
-        )  # fmt: skip
+            model=label,
+            ours=asdict(ours),
+            theirs=asdict(theirs),
+            useful_share=ours.share,
+            flops=flops,
+            peak=peak,
+            tokens_per_s=ours.real_tokens / pair.seconds,
+            fraction_of_roofline=flops / pair.seconds / peak,
+        )
         say(
             f"  {len(distinct)} distinct texts, {ours.real_tokens} tokens; useful share {ours.share:.3f} in "
             f"{ours.batches} calls, theirs {theirs.share:.3f} in {theirs.batches}"
@@ -179,9 +185,9 @@ def test_shape(cuda, benchmark, note, say, profile, tmp_path, name, length, laye
     memory = torch.cuda.max_memory_allocated()
     some = made[-1].rows[:8]
     alone = np.concatenate([raw.forward([texts[i]]) for i in some])
-    cosines = (vectors[-1][:8] * alone).sum(axis=1) / np.linalg.norm(vectors[-1][:8], axis=1) / np.linalg.norm(
-        alone, axis=1
-    )  # fmt: skip
+    cosines = (
+        (vectors[-1][:8] * alone).sum(axis=1) / np.linalg.norm(vectors[-1][:8], axis=1) / np.linalg.norm(alone, axis=1)
+    )
     assert cosines.min() > 0.999
     tokens = sum(batch.real_tokens for batch in made)
     assert tokens == sum(batch.computed_tokens for batch in made) == sum(lengths)

@@ -43,9 +43,11 @@ def test_against_one_fit_and_one_sort_per_direction(compare):
         return np.array(found)
 
     pair = compare(
-        f"isomorphism of a language pair, n={NTREX} m={FLORES} d=384", lambda: rotated_ranks(*sides), theirs,
+        f"isomorphism of a language pair, n={NTREX} m={FLORES} d=384",
+        lambda: rotated_ranks(*sides),
+        theirs,
         "scipy and a sort per direction",
-    )  # fmt: skip
+    )
     assert np.abs(np.array(pair.ours) - pair.theirs).max() <= 1  # two products may round a near tie differently
     assert np.mean(np.array(pair.ours) == pair.theirs) > 0.99
     assert 0.2 < np.mean(pair.theirs == 1) < 0.9

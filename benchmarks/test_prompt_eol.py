@@ -67,11 +67,16 @@ def run(modules, device, texts, prompt, compare, note, say, label):
     ours = counts.real_tokens / counts.computed_tokens  # above 1: the prompt's first tokens are computed once a batch
     flops, peak = model_flops(lengths, first), peak_flops(device, first.model.dtype)
     note(
-        model=label, dtype=str(first.model.dtype).removeprefix("torch."), useful_share=ours, useful_share_naive=share,
+        model=label,
+        dtype=str(first.model.dtype).removeprefix("torch."),
+        useful_share=ours,
+        useful_share_naive=share,
         tokens_per_s=counts.real_tokens / pair.seconds,
-        fraction_of_roofline=flops / pair.seconds / peak, flops=flops, peak=peak,
+        fraction_of_roofline=flops / pair.seconds / peak,
+        flops=flops,
+        peak=peak,
         peak_bytes=torch.cuda.max_memory_allocated() if device == "cuda" else None,
-    )  # fmt: skip
+    )
     say(
         f"  {counts.real_tokens} tokens, useful share {ours:.3f}, naive {share:.3f}"
         + ("" if np.isnan(pair.seconds) else f"; {counts.real_tokens / pair.seconds:.0f} real tokens/s")

@@ -100,10 +100,15 @@ def test_step_of_a_shape(cuda, benchmark, note, say, profile, tmp_path, name, ca
     peak = peak_flops(cuda, torch.bfloat16)
     flops = (3 if cached else 2) * model_flops(step.lengths, first, weights)
     note(
-        model=f"{name}, random weights", dtype="bfloat16", pairs_per_s=CONFIG.batch_size / seconds, flops=flops,
-        peak=peak, tokens_per_s=sum(step.lengths) / seconds, fraction_of_roofline=flops / seconds / peak,
+        model=f"{name}, random weights",
+        dtype="bfloat16",
+        pairs_per_s=CONFIG.batch_size / seconds,
+        flops=flops,
+        peak=peak,
+        tokens_per_s=sum(step.lengths) / seconds,
+        fraction_of_roofline=flops / seconds / peak,
         peak_bytes=torch.cuda.max_memory_allocated(),
-    )  # fmt: skip
+    )
     say(
         f"train {name}, random weights, {CONFIG.batch_size} pairs, {'cached' if cached else 'in batch'}: "
         f"{CONFIG.batch_size / seconds:.1f} pairs/s; {flops / seconds / peak:.0%} of the matmul peak"

@@ -263,9 +263,10 @@ def test_stage_one(shape, device, compare, report, make):
     features = model.lusifer.preprocess(texts[::2])
     targets = model.lusifer.preprocess(texts[1::2])
     features |= {
-        "reconstruct": torch.zeros(rows, dtype=torch.bool), "target_ids": targets["input_ids"],
+        "reconstruct": torch.zeros(rows, dtype=torch.bool),
+        "target_ids": targets["input_ids"],
         "target_mask": targets["attention_mask"],
-    }  # fmt: skip
+    }
     features = {name: one.to(device) for name, one in features.items() if torch.is_tensor(one)}
 
     def padded() -> torch.Tensor:

@@ -164,9 +164,14 @@ def map_shape(weight: npt.NDArray[np.float64]) -> dict[str, float]:
     """Orthogonality and dilation of a map ``y = x W``, (d, d), by the names they are reported under."""
     p, alpha = orthogonality(weight), dilation(weight)
     return {
-        "p_mean_abs": p.mean_abs, "p_std": p.std, "p_min": p.min, "p_max": p.max,
-        "dilation_std": alpha.std, "dilation_range": alpha.range, "dilation_mean": alpha.mean,
-    }  # fmt: skip
+        "p_mean_abs": p.mean_abs,
+        "p_std": p.std,
+        "p_min": p.min,
+        "p_max": p.max,
+        "dilation_std": alpha.std,
+        "dilation_range": alpha.range,
+        "dilation_mean": alpha.mean,
+    }
 
 
 def map_gains(

@@ -34,15 +34,17 @@ def pair_subsets(languages: Iterable[str]) -> dict[str, list[str]]:
 
 def precision_metadata(name: str, languages: Iterable[str], description: str, **fields: Any) -> TaskMetadata:
     """Metadata of a precision task over all ordered pairs of ``languages``."""
-    return TaskMetadata(**{
-        "name": name,
-        "description": description,
-        "type": "BitextMining",
-        "category": "t2t",
-        "eval_langs": pair_subsets(languages),
-        "main_score": MAIN,
-        **fields,
-    })  # fmt: skip
+    return TaskMetadata(
+        **{
+            "name": name,
+            "description": description,
+            "type": "BitextMining",
+            "category": "t2t",
+            "eval_langs": pair_subsets(languages),
+            "main_score": MAIN,
+            **fields,
+        }
+    )
 
 
 class RankedTask(CorpusTask, AbsTaskBitextMining):

@@ -124,7 +124,12 @@ def _read(root: Path, track: str) -> Dataset:
 def _with_languages(track: str, first: list[str], second: list[str], scores: list[float]) -> Dataset:
     lang1, lang2 = from_sts17(track)
     n = len(scores)
-    return Dataset.from_dict({
-        "sentence1": list(first), "lang1": [lang1] * n,
-        "sentence2": list(second), "lang2": [lang2] * n, "score": list(scores),
-    })  # fmt: skip
+    return Dataset.from_dict(
+        {
+            "sentence1": list(first),
+            "lang1": [lang1] * n,
+            "sentence2": list(second),
+            "lang2": [lang2] * n,
+            "score": list(scores),
+        }
+    )

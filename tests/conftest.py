@@ -118,8 +118,10 @@ def launch() -> Callable[..., str]:
         done = subprocess.run(
             [sys.executable, "-m", *launcher, *map(str, arguments)],
             env={**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -46,10 +46,13 @@ def test_all_but_those_of_tasks_need_neither_mteb_nor_datasets(tmp_path: Path) -
     assert without == {"test_harness.py"}  # they measure tasks, which are mteb's
     findings = tmp_path / "findings.json"
     run(
-        *options, f"--benchmark-json={findings}", "benchmarks/test_encode.py::test_repeated_texts[cpu]",
-        "benchmarks/test_encode.py::test_shape", "benchmarks/test_prompt_eol.py::test_shared_prefix[cpu]",
+        *options,
+        f"--benchmark-json={findings}",
+        "benchmarks/test_encode.py::test_repeated_texts[cpu]",
+        "benchmarks/test_encode.py::test_shape",
+        "benchmarks/test_prompt_eol.py::test_shared_prefix[cpu]",
         path=tmp_path,
-    )  # fmt: skip
+    )
     info = {one["name"]: one["extra_info"] for one in json.loads(findings.read_text())["benchmarks"]}
     assert set(info) == {"test_repeated_texts[cpu]", "test_shared_prefix[cpu]"}  # those for a GPU have skipped
     assert all({"versions", "revision", "threads", "dtype", "device", "ratio"} <= set(one) for one in info.values())

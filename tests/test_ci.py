@@ -114,9 +114,10 @@ def test_the_workflow_from_a_clean_folder(shell, gate, clean_python, workdir, ti
     (job,) = WORKFLOW["jobs"].values()
     env = {
         **{name: str(value) for name, value in job["env"].items()},
-        "XALIGN": str(ROOT), "PYTHONPATH": "",
+        "XALIGN": str(ROOT),
+        "PYTHONPATH": "",
         "PATH": f"{clean_python}{os.pathsep}{os.environ['PATH']}",
-    }  # fmt: skip
+    }
     steps = {step.get("name"): step for step in job["steps"]}
     for name in ("Install", "Score the new model"):
         status, _, printed = shell(steps[name]["run"], env)

@@ -58,8 +58,10 @@ def test_a_revision_has_scores_metadata_settings_and_items_alone():
     for folder in REVISIONS:
         tasks = {path.stem for path in folder.glob("*.json")} - {"model_meta"}
         assert {path.name for path in folder.iterdir()} - {"items"} == {
-            "model_meta.json", "run_settings.jsonl", *(f"{task}.json" for task in tasks)
-        }  # fmt: skip
+            "model_meta.json",
+            "run_settings.jsonl",
+            *(f"{task}.json" for task in tasks),
+        }
         assert {path.stem for path in folder.glob("items/*")} <= tasks
         assert all(path.suffix == ".npz" for path in folder.glob("items/*"))
 

@@ -85,8 +85,9 @@ def test_a_method_is_listed_fitted_scored_put_on_the_board_and_gated(xalign, str
         ["gate"],
     )
     assert [line.split("\t")[0] for line in models.splitlines()[1:3]] == [
-        "xalign/whitening__LaBSE", "xalign/whitening__LaBSE__gettext",
-    ]  # fmt: skip
+        "xalign/whitening__LaBSE",
+        "xalign/whitening__LaBSE__gettext",
+    ]
     assert "whitening" in helped
     assert "whitening-0.5" in board
     assert len(list((workdir / "results").rglob("NumberWords.json"))) == 2

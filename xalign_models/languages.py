@@ -60,9 +60,14 @@ _SCRIPTS = {"kor": "Hang", "tzm": "Tfng", "arb": "Arab", "uig": "Arab", "pbt": "
 _REGION_SCRIPTS = {("zho", "CN"): "Hans", ("zho", "SG"): "Hans", ("zho", "TW"): "Hant", ("zho", "HK"): "Hant",
                    ("zho", "MO"): "Hant", ("srp", "ME"): "Latn"}  # fmt: skip
 _LAZADA = {
-    "bd": "ben-Beng", "id": "ind-Latn", "my": "zsm-Latn", "pk": "urd-Arab",
-    "th": "tha-Thai", "ph": "tgl-Latn", "vn": "vie-Latn",
-}  # fmt: skip
+    "bd": "ben-Beng",
+    "id": "ind-Latn",
+    "my": "zsm-Latn",
+    "pk": "urd-Arab",
+    "th": "tha-Thai",
+    "ph": "tgl-Latn",
+    "vn": "vie-Latn",
+}
 _ISO_639_1_OF = {"nob": "no", "pbt": "ps", "quy": "qu", "tgl": "tl", "twi": "tw", "zho": "zh"}
 _SHAPE = re.compile(
     r"^(?P<language>[A-Za-z]{2,3})(?:[-_](?P<script>[A-Za-z]{4}))?(?:[-_](?P<region>[A-Za-z]{2}|\d{3}))?$"

@@ -143,10 +143,13 @@ def _rare(atlas: Atlas) -> dict[str, float]:
     chosen = multilingual(of)
     gap = 100 * summarise(of)["low_resource_gap"][chosen]
     return {
-        "rare.models": len(gap), "rare.languages": int(of.low_resource.sum()), "rare.median": float(np.median(gap)),
-        "rare.least": float(gap.min()), **_correlation("rare.size", properties(atlas, of, "parameters")[chosen], gap),
+        "rare.models": len(gap),
+        "rare.languages": int(of.low_resource.sum()),
+        "rare.median": float(np.median(gap)),
+        "rare.least": float(gap.min()),
+        **_correlation("rare.size", properties(atlas, of, "parameters")[chosen], gap),
         **_correlation("rare.date", properties(atlas, of, "release_year")[chosen], gap),
-    }  # fmt: skip
+    }
 
 
 def _small(atlas: Atlas, name: str = "intfloat/multilingual-e5-small") -> dict[str, float]:
@@ -156,9 +159,11 @@ def _small(atlas: Atlas, name: str = "intfloat/multilingual-e5-small") -> dict[s
     own = level[of.models.index(name)]
     large = level[size >= 7e9]
     return {
-        "small.level": float(own), "small.large_models": len(large), "small.beaten": int((large < own).sum()),
+        "small.level": float(own),
+        "small.large_models": len(large),
+        "small.beaten": int((large < own).sum()),
         "small.parameters": size[of.models.index(name)] / 1e6,
-    }  # fmt: skip
+    }
 
 
 def _breadth(atlas: Atlas) -> dict[str, float]:

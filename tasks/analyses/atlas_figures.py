@@ -175,9 +175,15 @@ def _rare(atlas: Atlas) -> Figure:
         for series, column in enumerate(columns):
             of = levels(atlas, column)
             _against(
-                panel, atlas, of, about, 100 * summarise(of)["low_resource_gap"], color=figures.COLOURS[series],
-                marker=figures.MARKERS[series], label=f"text {short_revision(column.dataset_revision)}",
-            )  # fmt: skip
+                panel,
+                atlas,
+                of,
+                about,
+                100 * summarise(of)["low_resource_gap"],
+                color=figures.COLOURS[series],
+                marker=figures.MARKERS[series],
+                label=f"text {short_revision(column.dataset_revision)}",
+            )
         panel.set_xlabel(label)
         figures.from_zero(panel)
     axes[0, 0].set_ylabel("frequently less rarely named\nlanguages (points of F1)")

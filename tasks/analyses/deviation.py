@@ -57,8 +57,9 @@ def analyse(request: Request) -> Findings:
         "mean norm of the text, a lower bound. bound_printed can be violated (see xalign_models.training.lira.theory).",
         *filter(None, [sentences.note]),
     ]
-    return Findings({"epochs": pd.concat(tables, ignore_index=True)}, drawn, tuple(notes),
-                    {sentences.name: sentences.revision})  # fmt: skip
+    return Findings(
+        {"epochs": pd.concat(tables, ignore_index=True)}, drawn, tuple(notes), {sentences.name: sentences.revision}
+    )
 
 
 def bounded(history: pd.DataFrame, c: float) -> pd.DataFrame:

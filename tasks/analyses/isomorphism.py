@@ -57,8 +57,11 @@ def analyse(request: Request) -> Findings:
     tables = {name.removeprefix("xalign/"): results[name, TASK] for name in names}
     ours = {label: _scores(table, languages) for label, table in tables.items()}
     theirs = _published() if set(languages) == set(SEVEN) else {}
-    raw = {label: _scores(results[name, RAW], languages) for label, name in zip(tables, names, strict=True)
-           if _has(results, (name, RAW), languages)}  # fmt: skip
+    raw = {
+        label: _scores(results[name, RAW], languages)
+        for label, name in zip(tables, names, strict=True)
+        if _has(results, (name, RAW), languages)
+    }
     shown = ours | {label: one for label, one in theirs.items() if any(_mode(label) == _mode(name) for name in names)}
     return Findings(
         tables={
@@ -174,15 +177,17 @@ def _directions(models: Mapping[str, Scores], languages: Sequence[str]) -> pd.Da
     """P@5 of each direction, the models side by side."""
     import pandas as pd
 
-    return pd.DataFrame([
-        {"from": display_name(query), "to": display_name(searched)}
-        | {
-            f"{label} {stage}": round(scores[query, searched, _metric(stage, KS[0])], 4)
-            for label, scores in models.items()
-            for stage in STAGES
-        }
-        for query, searched in permutations(languages, 2)
-    ])  # fmt: skip
+    return pd.DataFrame(
+        [
+            {"from": display_name(query), "to": display_name(searched)}
+            | {
+                f"{label} {stage}": round(scores[query, searched, _metric(stage, KS[0])], 4)
+                for label, scores in models.items()
+                for stage in STAGES
+            }
+            for query, searched in permutations(languages, 2)
+        ]
+    )
 
 
 def _codes(languages: Sequence[str]) -> dict[str, str]:

@@ -132,9 +132,13 @@ def study(
         for fit, solve in fits.items():
             weight, shift = solve(source, target)
             key = {
-                "fit_text": text.name, "language": language, "name": display_name(language), "direction": direction,
-                "fit": fit, "fit_pairs": len(x),
-            }  # fmt: skip
+                "fit_text": text.name,
+                "language": language,
+                "name": display_name(language),
+                "direction": direction,
+                "fit": fit,
+                "fit_pairs": len(x),
+            }
             shapes.append({**key, **shape(weight)})
             for test, (other, english) in tests.items():
                 a, b = (english, other) if direction == FROM_ENGLISH else (other, english)

@@ -55,8 +55,9 @@ def analyse(request: Request) -> Findings:
         "Vectors have unit length, so that no ratio is above 2 / d: much of the decline with delta is that.",
         *filter(None, [sentences.note]),
     ]
-    return Findings({"ratios": pd.concat(tables, ignore_index=True)}, drawn, tuple(notes),
-                    {sentences.name: sentences.revision})  # fmt: skip
+    return Findings(
+        {"ratios": pd.concat(tables, ignore_index=True)}, drawn, tuple(notes), {sentences.name: sentences.revision}
+    )
 
 
 def ratios(encoder: XAlignEncoder, sentences: Sentences) -> pd.DataFrame:

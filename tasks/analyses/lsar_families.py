@@ -95,12 +95,17 @@ def separation(removed: Mapping[str, npt.NDArray[np.float64]], singular: npt.NDA
 
 def summary(removed: Mapping[str, npt.NDArray[np.float64]]) -> pd.DataFrame:
     """Per language: family, sentences, mean and standard deviation along each direction."""
-    return pd.DataFrame([
-        {"language": language, "name": display_name(language), "family": family(language), "sentences": len(rows)}
-        | {f"{what}_{k + 1}": value[k] for what, value in (("mean", rows.mean(axis=0)), ("std", rows.std(axis=0)))
-           for k in range(rows.shape[1])}
-        for language, rows in removed.items()
-    ])  # fmt: skip
+    return pd.DataFrame(
+        [
+            {"language": language, "name": display_name(language), "family": family(language), "sentences": len(rows)}
+            | {
+                f"{what}_{k + 1}": value[k]
+                for what, value in (("mean", rows.mean(axis=0)), ("std", rows.std(axis=0)))
+                for k in range(rows.shape[1])
+            }
+            for language, rows in removed.items()
+        ]
+    )
 
 
 @figures.styled()

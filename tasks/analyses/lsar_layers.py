@@ -99,9 +99,14 @@ def sweep(request: Request, backbone: BackboneSpec, alignment: AlignmentSpec, ta
                 scores.append(spaces.accuracy(*vectors))
             forward, backward = np.mean(scores, axis=0)
             rows.append(
-                {"layer": layer.layer, "method": method, "accuracy": forward, "accuracy_other_to_english": backward,
-                 "languages": len(scores)}
-            )  # fmt: skip
+                {
+                    "layer": layer.layer,
+                    "method": method,
+                    "accuracy": forward,
+                    "accuracy_other_to_english": backward,
+                    "languages": len(scores),
+                }
+            )
     return pd.DataFrame(rows)
 
 

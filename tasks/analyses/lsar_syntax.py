@@ -92,12 +92,18 @@ def correlate(frame: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for part in PARTS:
         pearson = pearsonr(frame["syntax"], frame[part])
-        rows.append({
-            "part": part, "languages": len(frame), "pearson": pearson.statistic, "p_value": pearson.pvalue,
-            "spearman": spearmanr(frame["syntax"], frame[part]).statistic,
-            "pearson_angular": pearsonr(angular, frame[part]).statistic,
-            "cosine_mean": frame[part].mean(), "cosine_std": frame[part].std(ddof=0),
-        })  # fmt: skip
+        rows.append(
+            {
+                "part": part,
+                "languages": len(frame),
+                "pearson": pearson.statistic,
+                "p_value": pearson.pvalue,
+                "spearman": spearmanr(frame["syntax"], frame[part]).statistic,
+                "pearson_angular": pearsonr(angular, frame[part]).statistic,
+                "cosine_mean": frame[part].mean(),
+                "cosine_std": frame[part].std(ddof=0),
+            }
+        )
     return pd.DataFrame(rows)
 
 

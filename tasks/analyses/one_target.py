@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TASK = "XQuAD-R"
-MEANS = {"map": "mAP, all answers in", "one_target_same": "mAP, one answer, same language",
-         "one_target_other": "mAP, one answer, other language"}  # fmt: skip
+MEANS = {
+    "map": "mAP, all answers in",
+    "one_target_same": "mAP, one answer, same language",
+    "one_target_other": "mAP, one answer, other language",
+}
 
 
 def analyse(request: Request) -> Findings:

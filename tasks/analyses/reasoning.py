@@ -64,9 +64,11 @@ def _analyse(
         "The papers' averages are as printed, over their own languages.",
     )
     return Findings(
-        {"accuracy": ours, "beside the paper": wide}, {"accuracy": draw(ours, task)}, notes,
+        {"accuracy": ours, "beside the paper": wide},
+        {"accuracy": draw(ours, task)},
+        notes,
         {f"{task} {one}": data.revision(path) for one, path in chosen.items()},
-    )  # fmt: skip
+    )
 
 
 @figures.styled()
@@ -75,8 +77,12 @@ def draw(table: pd.DataFrame, task: str) -> Any:
     codes = [one for one in dict.fromkeys(table["language"]) if one != "average"]
     figure, ((axis,),) = figures.canvas(width=max(6.0, 0.8 * len(codes) + 2))
     for index, (model, part) in enumerate(table[table["language"] != "average"].groupby("model", sort=False)):
-        axis.plot([display_name(one) for one in part["language"]], part["accuracy"], label=model,
-                  **{**figures.look(index), "linestyle": ""})  # fmt: skip
+        axis.plot(
+            [display_name(one) for one in part["language"]],
+            part["accuracy"],
+            label=model,
+            **{**figures.look(index), "linestyle": ""},
+        )
     axis.set_ylim(bottom=0)
     axis.tick_params(axis="x", rotation=45)
     axis.legend()

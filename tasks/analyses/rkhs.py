@@ -105,10 +105,15 @@ def by_length(frame: pd.DataFrame) -> pd.DataFrame:
     edges = np.unique(np.quantile(frame["length"], (0, 0.25, 0.5, 0.75, 1)))
     groups = pd.cut(frame["length"], edges, include_lowest=True) if len(edges) > 1 else frame["length"].astype(str)
     rows = [
-        {"shortest": int(part["length"].min()), "longest": int(part["length"].max()), "texts": len(part),
-         "mean norm": part["norm"].mean(), "max norm": part["norm"].max()}
+        {
+            "shortest": int(part["length"].min()),
+            "longest": int(part["length"].max()),
+            "texts": len(part),
+            "mean norm": part["norm"].mean(),
+            "max norm": part["norm"].max(),
+        }
         for _, part in frame.groupby(groups, observed=True)
-    ]  # fmt: skip
+    ]
     constant = frame["length"].nunique() < 2 or frame["norm"].nunique() < 2
     correlation = float("nan") if constant else float(np.corrcoef(frame["norm"], frame["length"])[0, 1])
     return pd.DataFrame(rows).assign(correlation=correlation)

@@ -113,10 +113,14 @@ def against_each_other(module: LiRA, texts: list[str], english: list[str], langu
         quality = np.array([chrf.sentence_score(found.texts[row][k], [english[row]]).score for k in places])
         opinion = liked[row, places].numpy()
         varies = np.ptp(quality) > 0 and np.ptp(opinion) > 0
-        rows.append({
-            "chosen": quality[opinion.argmax()], "mean": quality.mean(), "best": quality.max(),
-            "correlation": float(spearmanr(opinion, quality).statistic) if varies else np.nan,
-        })  # fmt: skip
+        rows.append(
+            {
+                "chosen": quality[opinion.argmax()],
+                "mean": quality.mean(),
+                "best": quality.max(),
+                "correlation": float(spearmanr(opinion, quality).statistic) if varies else np.nan,
+            }
+        )
     if not rows:
         return pd.DataFrame()
     means = pd.DataFrame(rows).mean()

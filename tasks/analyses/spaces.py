@@ -162,7 +162,12 @@ def published_accuracy() -> pd.DataFrame:
     """The paper's averages over the 36 languages of Tatoeba: model, method, accuracy in percent, source."""
     table = published_table("lsar-table-01.csv")
     table = table[table["method"].isin(["Original", "Centered", "LSAR"]) | table["method"].str.startswith("LIR")]
-    return pd.DataFrame({
-        "model": table["model"], "method": table["method"], "accuracy": table["value"], "languages": 36,
-        "source": "published: LSAR paper, Table 1",
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "model": table["model"],
+            "method": table["method"],
+            "accuracy": table["value"],
+            "languages": 36,
+            "source": "published: LSAR paper, Table 1",
+        }
+    )

@@ -99,8 +99,9 @@ class LAReQA(FilesTask):
             """Of all languages' texts in one go, each beside its language."""
             flat = [text for of_language in texts.values() for text in of_language]
             codes = [language for language, of_language in texts.items() for _ in of_language]
-            return self.embed(model, flat, codes, split=split, subset=kind.value, encode_kwargs=encode_kwargs,
-                              prompt_type=kind)  # fmt: skip
+            return self.embed(
+                model, flat, codes, split=split, subset=kind.value, encode_kwargs=encode_kwargs, prompt_type=kind
+            )
 
         if self.as_published:
             model = without_normalisation(model)
@@ -147,12 +148,16 @@ def pool_targets(sides: Mapping[str, Side]) -> npt.NDArray[np.int64]:
     Questions and pool are in the order of ``sides``.
     """
     starts = np.cumsum([0, *(len(side.candidates) for side in sides.values())])
-    return np.array([
-        [start + side.answers[question] if question in side.answers else -1
-         for start, side in zip(starts, sides.values(), strict=False)]
-        for asked in sides.values()
-        for question in asked.questions
-    ])  # fmt: skip
+    return np.array(
+        [
+            [
+                start + side.answers[question] if question in side.answers else -1
+                for start, side in zip(starts, sides.values(), strict=False)
+            ]
+            for asked in sides.values()
+            for question in asked.questions
+        ]
+    )
 
 
 def heat_map_row(language: str, languages: list[str], one_target: npt.NDArray[np.float64]) -> dict[str, float]:

@@ -166,9 +166,15 @@ def _stand_in(folder: Path) -> tuple[Iterator[Row], Iterator[Row], Iterator[Row]
         return (
             iter([(f"{folder}, query {key}", {"id": key, "text": row["query"]}) for key, row in queries.items()]),
             iter([(f"{folder}, item {key}", {"id": key, "text": row["title"]}) for key, row in items.items()]),
-            iter([(f"{folder}, pair {number}",
-                   {"query-id": row["query_id"], "corpus-id": row["item_id"], "score": row["label"]})
-                  for number, row in enumerate(pairs, 1)]),
-        )  # fmt: skip
+            iter(
+                [
+                    (
+                        f"{folder}, pair {number}",
+                        {"query-id": row["query_id"], "corpus-id": row["item_id"], "score": row["label"]},
+                    )
+                    for number, row in enumerate(pairs, 1)
+                ]
+            ),
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder}: {', '.join(_STAND_IN)} are not those of the stand-in ({error!r}).") from None

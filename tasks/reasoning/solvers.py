@@ -73,11 +73,14 @@ class Solver:
         right = []
         for start in range(0, len(asked), BATCH):
             written = self.model.write(
-                [self.prompt(one) for one in asked[start : start + BATCH]], max_new_tokens=MOST_TOKENS,
+                [self.prompt(one) for one in asked[start : start + BATCH]],
+                max_new_tokens=MOST_TOKENS,
                 stop=() if self.model.tokenizer.chat_template else ("\n\n", "Problem:"),
-            )  # fmt: skip
-            right += [final_number(one.text) == problem.answer
-                      for one, problem in zip(written, problems[start : start + BATCH], strict=True)]  # fmt: skip
+            )
+            right += [
+                final_number(one.text) == problem.answer
+                for one, problem in zip(written, problems[start : start + BATCH], strict=True)
+            ]
         return right
 
     def prompt(self, question: str) -> str:
@@ -94,14 +97,17 @@ class Solver:
         for start in range(0, len(stems), BATCH):
             batch = questions[start : start + BATCH]
             prompts = [
-                self.model.chat(CHOOSE.format(
-                    question=stem, choices="\n".join(f"{letter}. {text}" for letter, text in one.choices.items())
-                ))
+                self.model.chat(
+                    CHOOSE.format(
+                        question=stem, choices="\n".join(f"{letter}. {text}" for letter, text in one.choices.items())
+                    )
+                )
                 for stem, one in zip(stems[start : start + BATCH], batch, strict=True)
-            ]  # fmt: skip
+            ]
             letters = sorted({letter for one in batch for letter in one.choices})
-            chances = self.model.next_of(prompts, letters if self.model.tokenizer.chat_template
-                                         else [f" {one}" for one in letters])  # fmt: skip
+            chances = self.model.next_of(
+                prompts, letters if self.model.tokenizer.chat_template else [f" {one}" for one in letters]
+            )
             there = torch.tensor([[letter in one.choices for letter in letters] for one in batch])
             best = chances.masked_fill(~there, -1).argmax(dim=1).tolist()
             right += [letters[place] == one.answer for place, one in zip(best, batch, strict=True)]

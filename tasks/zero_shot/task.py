@@ -49,16 +49,18 @@ def classifier() -> Pipeline:
 
 def zero_shot_metadata(name: str, description: str, languages: Iterable[str], **fields: Any) -> TaskMetadata:
     """Metadata of a zero-shot task; the canonical codes of its languages name the subsets."""
-    return TaskMetadata(**{
-        "name": name,
-        "description": description,
-        "type": "Classification",
-        "category": "t2c",
-        "eval_splits": [TEST],
-        "eval_langs": {language: [language] for language in languages},
-        "main_score": "accuracy",
-        **fields,
-    })  # fmt: skip
+    return TaskMetadata(
+        **{
+            "name": name,
+            "description": description,
+            "type": "Classification",
+            "category": "t2c",
+            "eval_splits": [TEST],
+            "eval_langs": {language: [language] for language in languages},
+            "main_score": "accuracy",
+            **fields,
+        }
+    )
 
 
 class ZeroShotTask(FilesTask):

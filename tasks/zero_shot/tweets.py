@@ -11,9 +11,15 @@ from xalign_models.errors import DataError
 from xalign_models.paths import data_dir
 
 LANGUAGES = {
-    "arb-Arab": "arabic", "deu-Latn": "german", "eng-Latn": "english", "fra-Latn": "french", "hin-Deva": "hindi",
-    "ita-Latn": "italian", "por-Latn": "portuguese", "spa-Latn": "spanish",
-}  # fmt: skip
+    "arb-Arab": "arabic",
+    "deu-Latn": "german",
+    "eng-Latn": "english",
+    "fra-Latn": "french",
+    "hin-Deva": "hindi",
+    "ita-Latn": "italian",
+    "por-Latn": "portuguese",
+    "spa-Latn": "spanish",
+}
 
 
 class TweetSentimentZeroShot(ZeroShotTask):

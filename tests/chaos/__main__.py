@@ -27,9 +27,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         log = Path(temporary) / "counts"
         os.environ |= {
-            "XALIGN_KILLS": str(options.kills), "XALIGN_FUZZ": str(options.fuzz),
-            "XALIGN_CHAOS_SEED": str(options.seed), "XALIGN_CHAOS_LOG": str(log),
-        }  # fmt: skip
+            "XALIGN_KILLS": str(options.kills),
+            "XALIGN_FUZZ": str(options.fuzz),
+            "XALIGN_CHAOS_SEED": str(options.seed),
+            "XALIGN_CHAOS_LOG": str(log),
+        }
         status = pytest.main(["-q", "-p", "no:cacheprovider", *(["-k", options.only] if options.only else []), *tests])
         for line in log.read_text().splitlines() if log.is_file() else ():
             print(" | ".join(f"{key} {value}" for key, value in json.loads(line).items()))  # noqa: T201

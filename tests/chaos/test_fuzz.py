@@ -327,8 +327,14 @@ def paired_tests(given: tuple[list[float]]) -> None:
     assert all(one >= other for one, other in zip(adjusted, [p, mirrored, 0.5], strict=True))
 
 
-@fuzzed(st.tuples(st.sampled_from(["a", "e5-small"]), st.none() | st.integers(-1, 12), st.none() | st.integers(1, 512),
-                  mostly(st.sampled_from(["float32", "bfloat16"]), plain)))  # fmt: skip
+@fuzzed(
+    st.tuples(
+        st.sampled_from(["a", "e5-small"]),
+        st.none() | st.integers(-1, 12),
+        st.none() | st.integers(1, 512),
+        mostly(st.sampled_from(["float32", "bfloat16"]), plain),
+    )
+)
 def specs(given: tuple[str, int | None, int | None, Any]) -> None:
     from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 

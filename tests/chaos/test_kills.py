@@ -183,8 +183,11 @@ def test_a_killed_command_is_completed_by_the_next(job: Job, tmp_path: Path, req
         assert found.keys() == expected.keys(), f"{moment}: {found.keys() ^ expected.keys()}; {again.printed}"
         for name, value in expected.items():
             np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6, err_msg=f"{moment}: {name}")
-        leftovers |= {re.sub(r"[\w-]{8}(?=\.part$|$)", "*", str(path.relative_to(folder))) for path in folder.rglob("*")
-                      if str(path.relative_to(folder)) not in files and _TEMPORARY.search(path.name)}  # fmt: skip
+        leftovers |= {
+            re.sub(r"[\w-]{8}(?=\.part$|$)", "*", str(path.relative_to(folder)))
+            for path in folder.rglob("*")
+            if str(path.relative_to(folder)) not in files and _TEMPORARY.search(path.name)
+        }
     counts = {"writes": whole.writes, "kills": killed, "leftovers": sorted(leftovers)}
     if log := os.environ.get("XALIGN_CHAOS_LOG"):
         with Path(log).open("a") as handle:

@@ -200,16 +200,21 @@ def paragraphs(language: str) -> list[dict[str, Any]]:
     for p in range(PARAGRAPHS):
         sentences = [f"{language} {1000 + PER_PARAGRAPH * p + s}" for s in range(PER_PARAGRAPH)]
         starts = np.cumsum([0, *(len(one) + 1 for one in sentences)]).tolist()
-        found.append({
-            "context": " ".join(sentences),
-            "qas": [
-                {"id": f"{p}-{s}", "question": sentences[s],
-                 "answers": [{"answer_start": starts[s] + len(language) + 1, "text": "1"}]}
-                for s in (1, 3)
-            ],
-            "sentence_breaks": [[at, at + len(one)] for at, one in zip(starts, sentences, strict=False)],
-            "sentences": sentences,
-        })  # fmt: skip
+        found.append(
+            {
+                "context": " ".join(sentences),
+                "qas": [
+                    {
+                        "id": f"{p}-{s}",
+                        "question": sentences[s],
+                        "answers": [{"answer_start": starts[s] + len(language) + 1, "text": "1"}],
+                    }
+                    for s in (1, 3)
+                ],
+                "sentence_breaks": [[at, at + len(one)] for at, one in zip(starts, sentences, strict=False)],
+                "sentences": sentences,
+            }
+        )
     return found
 
 
@@ -242,9 +247,10 @@ def lareqa(task: type[Any], folder: str) -> Case:
 
     german, spanish = (f"lareqa/{folder}/{code}.json" for code in ("de", "es"))
     return Case(
-        Small, write_all,
+        Small,
+        write_all,
         {"labels": labels, "shifted": questions("question"), "replaced": files(german, spanish)["replaced"]},
-    )  # fmt: skip
+    )
 
 
 def label(meaning: int) -> str:

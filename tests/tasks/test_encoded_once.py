@@ -41,9 +41,11 @@ def mlqa(monkeypatch: pytest.MonkeyPatch) -> Any:
             rows = [{"id": f"d{i}", "title": "", "text": f"{a} passage {i}"} for i in range(5)]
             questions = [{"id": f"q{i}", "text": f"{b} question {i}"} for i in range(5)]
             return {
-                "corpus": Dataset.from_list(rows), "queries": Dataset.from_list(questions), "top_ranked": None,
+                "corpus": Dataset.from_list(rows),
+                "queries": Dataset.from_list(questions),
+                "top_ranked": None,
                 "relevant_docs": {f"q{i}": {f"d{i}": 1} for i in range(5)},
-            }  # fmt: skip
+            }
 
         self.dataset = {subset: {"test": split(*subset.split("-"))} for subset in self.hf_subsets}
         self.data_loaded = True

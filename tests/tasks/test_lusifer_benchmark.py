@@ -78,9 +78,14 @@ def scored(tmp_path):
 
 def test_the_board_has_the_benchmarks_subsets_and_the_published_scores(scored):
     """Belebele's other languages and splits do not count; a subset that is missing is marked."""
-    scored("x/one", "MassiveIntentClassification", {
-        "test": {"te": {"accuracy": 0.5}, "de": {"accuracy": 0.9}}, "validation": {"te": {"accuracy": 0.1}},
-    })  # fmt: skip
+    scored(
+        "x/one",
+        "MassiveIntentClassification",
+        {
+            "test": {"te": {"accuracy": 0.5}, "de": {"accuracy": 0.9}},
+            "validation": {"te": {"accuracy": 0.1}},
+        },
+    )
     root = scored("x/one", "BelebeleRetrieval", {
         "test": {"tel_Telu-tel_Telu": {"ndcg_at_10": 0.4}, "tel_Telu-eng_Latn": {"ndcg_at_10": 0.2},
                  "deu_Latn-deu_Latn": {"ndcg_at_10": 0.9}},

@@ -166,16 +166,21 @@ def test_the_languages_reach_the_encoder(task, planted, make_encoder, fitted):
     encoder.encode_texts = spy
     scores(task, encoder)
     assert {(text[:3], language) for text, language in seen.items()} == {
-        ("deu", "deu-Latn"), ("eng", "eng-Latn"), ("fra", "fra-Latn"),
-    }  # fmt: skip
+        ("deu", "deu-Latn"),
+        ("eng", "eng-Latn"),
+        ("fra", "fra-Latn"),
+    }
 
 
 def test_pair_subsets_are_all_ordered_pairs():
     assert pair_subsets(["eng-Latn", "deu-Latn", "zho-Hans"]) == {
-        "deu_Latn-eng_Latn": ["deu-Latn", "eng-Latn"], "deu_Latn-zho_Hans": ["deu-Latn", "zho-Hans"],
-        "eng_Latn-deu_Latn": ["eng-Latn", "deu-Latn"], "eng_Latn-zho_Hans": ["eng-Latn", "zho-Hans"],
-        "zho_Hans-deu_Latn": ["zho-Hans", "deu-Latn"], "zho_Hans-eng_Latn": ["zho-Hans", "eng-Latn"],
-    }  # fmt: skip
+        "deu_Latn-eng_Latn": ["deu-Latn", "eng-Latn"],
+        "deu_Latn-zho_Hans": ["deu-Latn", "zho-Hans"],
+        "eng_Latn-deu_Latn": ["eng-Latn", "deu-Latn"],
+        "eng_Latn-zho_Hans": ["eng-Latn", "zho-Hans"],
+        "zho_Hans-deu_Latn": ["zho-Hans", "deu-Latn"],
+        "zho_Hans-eng_Latn": ["zho-Hans", "eng-Latn"],
+    }
     assert len(FloresPrecision.metadata.eval_langs) == 204 * 203
 
 

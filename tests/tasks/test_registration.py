@@ -32,12 +32,16 @@ def test_a_model_trained_on_a_tasks_source_has_seen_the_task(registered):
     e5 = mteb.get_model_meta("intfloat/multilingual-e5-small")
     assert e5.is_zero_shot_on([mteb.get_task("XQuAD-R")]) is False
     assert e5.is_zero_shot_on([mteb.get_task("MLQA-R")]) is True
-    sources = {name: [t.metadata.name for t in classes if name in (t.metadata.adapted_from or ())] for name in (
-        "FloresBitextMining", "Tatoeba", "XQuADRetrieval", "MLQARetrieval")}  # fmt: skip
+    sources = {
+        name: [t.metadata.name for t in classes if name in (t.metadata.adapted_from or ())]
+        for name in ("FloresBitextMining", "Tatoeba", "XQuADRetrieval", "MLQARetrieval")
+    }
     assert list(sources.values()) == [
         ["FloresPrecision", "IsomorphismStudy", "IsomorphismStudyRaw"],
-        ["Tatoeba36", "LanguageIdentity", "Orthogonality"], ["XQuAD-R", "XQuAD-R-as-published"], ["MLQA-R"],
-    ]  # fmt: skip
+        ["Tatoeba36", "LanguageIdentity", "Orthogonality"],
+        ["XQuAD-R", "XQuAD-R-as-published"],
+        ["MLQA-R"],
+    ]
     without = {t.metadata.name for t in classes if not t.metadata.adapted_from}
     assert without == {
         "LazRetrieval",

@@ -29,9 +29,11 @@ def test_each_language_has_its_own_english_and_direction(workdir, planted, make_
     raw = planted(turn=turned)
     task = Tatoeba36()
     found = task.evaluate(
-        make_encoder(raw), encode_kwargs={},
-        subsets_to_run=["deu_Latn-eng_Latn", "eng_Latn-deu_Latn", "eng_Latn-zho_Hans"], prediction_folder=workdir,
-    )  # fmt: skip
+        make_encoder(raw),
+        encode_kwargs={},
+        subsets_to_run=["deu_Latn-eng_Latn", "eng_Latn-deu_Latn", "eng_Latn-zho_Hans"],
+        prediction_folder=workdir,
+    )
     assert found["deu_Latn-eng_Latn"]["main_score"] == found["eng_Latn-deu_Latn"]["main_score"] == 1
     assert set(found) == {"deu_Latn-eng_Latn", "eng_Latn-deu_Latn", "eng_Latn-zho_Hans"}
     assert raw.encoded["eng 110"] == raw.encoded["eng 10"] == 1

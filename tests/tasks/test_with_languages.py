@@ -15,9 +15,7 @@ from mteb.models.model_meta import ModelMeta, ScoringFunction
 from tasks import register_with_mteb
 from tasks.with_languages import STS22, BelebeleRetrieval, MLQARetrieval, STS22v2
 
-META = ModelMeta.create_empty(
-    {"name": "test/recorder", "revision": "1", "similarity_fn_name": ScoringFunction.COSINE}
-)  # fmt: skip
+META = ModelMeta.create_empty({"name": "test/recorder", "revision": "1", "similarity_fn_name": ScoringFunction.COSINE})
 
 
 class Recorder(AbsEncoder):

@@ -23,9 +23,14 @@ def byte_tokenizer() -> Callable[..., Any]:
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
         return PreTrainedTokenizerFast(
-            tokenizer_object=tokenizer, pad_token="[PAD]", bos_token="[BOS]", eos_token="[EOS]",
-            additional_special_tokens=list(extra), model_max_length=512, **options,
-        )  # fmt: skip
+            tokenizer_object=tokenizer,
+            pad_token="[PAD]",
+            bos_token="[BOS]",
+            eos_token="[EOS]",
+            additional_special_tokens=list(extra),
+            model_max_length=512,
+            **options,
+        )
 
     return make
 

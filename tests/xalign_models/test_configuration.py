@@ -72,9 +72,7 @@ def test_later_files_go_over_earlier_ones_and_changes_over_all(write):
         write("b.yaml", "part: {size: 5}\nby_number: {2: null}\nparts: [{size: 6}, {size: 7}]"),
     ]
     found = read(Whole, PACKAGE, names, ["by_number.1.size=8", "shape=round", "pairs=[[x, 1]]", "part.rate=5e-4"])
-    assert found == Whole(
-        "a", Part(5, 5e-4), (Part(6), Part(7)), {1: Part(8), 2: None}, (("x", 1),), Shape.ROUND
-    )  # fmt: skip
+    assert found == Whole("a", Part(5, 5e-4), (Part(6), Part(7)), {1: Part(8), 2: None}, (("x", 1),), Shape.ROUND)
 
 
 def test_one_text_is_a_list_of_one():

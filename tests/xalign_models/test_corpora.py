@@ -246,8 +246,11 @@ class TestPublishersLayouts:
         data("ntrex/NTREX-128/newstest2019-src.eng.txt", "source\n")
         corpus = load("ntrex")
         assert {language: corpus.texts(language) for language in corpus.languages} == {
-            ENGLISH: ["source"], "fra-Latn": ["fra-CA"], "por-Latn": ["por"], "zho-Hans": ["zho-CN"],
-        }  # fmt: skip
+            ENGLISH: ["source"],
+            "fra-Latn": ["fra-CA"],
+            "por-Latn": ["por"],
+            "zho-Hans": ["zho-CN"],
+        }
 
     def test_tatoeba_has_an_english_side_for_each_language(self, data: Callable[[str, str], None]) -> None:
         for code in ("deu", "cmn"):

@@ -106,8 +106,10 @@ def test_the_header_of_weights_is_theirs(tmp_path: Path) -> None:
     (tmp_path / "w").write_bytes(save(TENSORS))
     header = safetensors_header(tmp_path / "w")
     assert {name: (one.dtype, one.shape) for name, one in header.items()} == {
-        "a.weight": ("F32", (3, 4)), "ids": ("I64", (5,)), "empty": ("F16", (0, 2)),
-    }  # fmt: skip
+        "a.weight": ("F32", (3, 4)),
+        "ids": ("I64", (5,)),
+        "empty": ("F16", (0, 2)),
+    }
     for change in (lambda content: content[:-1], lambda content: content + b"\0", lambda content: content[:20]):
         (tmp_path / "w").write_bytes(change(save(TENSORS)))
         with pytest.raises(FileError, match=r"cut off|expected"):

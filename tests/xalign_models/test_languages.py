@@ -110,8 +110,13 @@ def test_bcp_47_codes(code: str, expected: str) -> None:
 def test_lazada_locales_are_countries() -> None:
     assert from_lazada("my") == "zsm-Latn" != from_iso639_1("my")
     assert {from_lazada(locale) for locale in ("bd", "id", "pk", "TH", "ph", "vn")} == {
-        "ben-Beng", "ind-Latn", "urd-Arab", "tha-Thai", "tgl-Latn", "vie-Latn",
-    }  # fmt: skip
+        "ben-Beng",
+        "ind-Latn",
+        "urd-Arab",
+        "tha-Thai",
+        "tgl-Latn",
+        "vie-Latn",
+    }
     with pytest.raises(LanguageError, match="Lazada locale"):
         from_lazada("de")
 

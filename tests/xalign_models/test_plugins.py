@@ -171,8 +171,12 @@ def test_lists_and_wrong_names_import_neither_mteb_nor_torch(command, tmp_path):
     environment = {**os.environ, "XALIGN_CACHE": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", f"{code}sys.argv = ['xalign', *{command.split()}]\nmain()"],
-        env=environment, capture_output=True, text=True, check=False, cwd=tmp_path,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
     assert (done.returncode, len(done.stderr.splitlines())) == ((2, 1) if "run" in command else (0, 0))
     if "run" not in command:

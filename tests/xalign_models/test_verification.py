@@ -93,8 +93,10 @@ def test_what_is_whole_is_whole(kept):
     assert {kind: one.problems for kind, one in checks.items()} == {kind: [] for kind in checks}
     assert checks["store"].checked >= 5
     assert {kind: one.checked for kind, one in checks.items() if kind in {"models", "fits", "results"}} == {
-        "models": 1, "fits": 1, "results": 4,
-    }  # fmt: skip
+        "models": 1,
+        "fits": 1,
+        "results": 4,
+    }
 
 
 @pytest.mark.parametrize(("kind", "damage", "message"), DAMAGE.values(), ids=DAMAGE.keys())
@@ -116,8 +118,12 @@ def test_cleaning_mends_what_can_be_made_again_and_loses_nothing_else(kept):
     after = check(kept)
     assert not any(one.problems or one.mended for one in after.values())
     assert [vector is None for vector in open_store().get("one", [key("", str(i)) for i in range(5)])] == [
-        False, False, False, True, False,
-    ]  # fmt: skip
+        False,
+        False,
+        False,
+        True,
+        False,
+    ]
     assert (kept / RESULT / "Task.json.damaged").is_file()
     assert not list(kept.rglob(".staged-*"))
 

@@ -36,9 +36,13 @@ FEWEST_MODELS = 10
 SEVERAL = 10
 """A model that names so many languages is multilingual."""
 _KINDS = {
-    "BitextMining": "bitext", "Retrieval": "retrieval", "Reranking": "retrieval", "STS": "sts",
-    "Classification": "classification", "Clustering": "classification",
-}  # fmt: skip
+    "BitextMining": "bitext",
+    "Retrieval": "retrieval",
+    "Reranking": "retrieval",
+    "STS": "sts",
+    "Classification": "classification",
+    "Clustering": "classification",
+}
 # The public results call Mandarin cmo (Mnong) in MASSIVE, and Hangul Kore.
 _MENDED = {"cmo-Hans": "zho-Hans", "cmo-Hant": "zho-Hant", "kor-Kore": "kor-Hang"}
 _ENGLISH = "eng-Latn"

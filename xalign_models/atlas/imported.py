@@ -133,11 +133,14 @@ def _read_parquet(path: Path, problems: list[str]) -> Iterator[PublicResult]:
             rows=tuple(
                 (str(names["split"][split]), str(names["subset"][subset]), languages[language], score)
                 for split, subset, language, score in zip(
-                    codes["split"][part], codes["subset"][part], codes["languages"][part], scores[part].tolist(),
+                    codes["split"][part],
+                    codes["subset"][part],
+                    codes["languages"][part],
+                    scores[part].tolist(),
                     strict=True,
                 )
             ),
-        )  # fmt: skip
+        )
 
 
 def _encode(column: Any) -> tuple[npt.NDArray[np.int32], list[str | None]]:

@@ -14,9 +14,14 @@ from xalign_models.atlas.imported import PublicResult, read_public
 from xalign_models.atlas.table import Atlas, Column
 
 _KINDS = {
-    "precision_at_1": "bitext", "f1": "bitext", "ndcg_at_10": "retrieval", "map": "retrieval",
-    "cosine_spearman": "sts", "accuracy": "classification", "v_measure": "classification",
-}  # fmt: skip
+    "precision_at_1": "bitext",
+    "f1": "bitext",
+    "ndcg_at_10": "retrieval",
+    "map": "retrieval",
+    "cosine_spearman": "sts",
+    "accuracy": "classification",
+    "v_measure": "classification",
+}
 
 
 def with_measured(atlas: Atlas, root: Path) -> Atlas:

@@ -38,8 +38,11 @@ def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, seed: int) ->
 
     wanted: dict[str, Any] = {"r": rank, "lora_alpha": alpha, "lora_dropout": dropout}
     for config in getattr(model, "peft_config", {}).values():
-        if differing := [f"{key} ({getattr(config, key)} there, {value} now)" for key, value in wanted.items()
-                         if getattr(config, key) != value]:  # fmt: skip
+        if differing := [
+            f"{key} ({getattr(config, key)} there, {value} now)"
+            for key, value in wanted.items()
+            if getattr(config, key) != value
+        ]:
             raise ModelError(f"The model to start from has other LoRA matrices: {', '.join(differing)}.")
     names = [name for name, _ in model.named_modules()]
     if not getattr(model, "peft_config", None):

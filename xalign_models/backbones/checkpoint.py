@@ -110,9 +110,13 @@ def open_pipeline(resolved: ResolvedModel, device: str, *, trust: bool = False, 
     policy.check(resolved, trust=trust)
     with opened(resolved.path_or_id), quiet():
         model: SentenceTransformer = SentenceTransformer._load_with_module_classes(
-            resolved.path_or_id, policy.module_classes(resolved), device=device,
-            trust_remote_code=trust, revision=resolved.revision, **options,
-        )  # fmt: skip
+            resolved.path_or_id,
+            policy.module_classes(resolved),
+            device=device,
+            trust_remote_code=trust,
+            revision=resolved.revision,
+            **options,
+        )
         return model
 
 

@@ -92,9 +92,11 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
     elif isinstance(first, LanguageTransformer):
         first.prompts = {key: text for key, text in spec.prompts if is_canonical(key)}
         first.base = first.base or {
-            "model": spec.model, "revision": resolved.revision, "fingerprint": resolved.fingerprint,
+            "model": spec.model,
+            "revision": resolved.revision,
+            "fingerprint": resolved.fingerprint,
             "dtype": str(spec.dtype),
-        }  # fmt: skip
+        }
         first.pool_special_tokens = spec.special_tokens
         first.max_seq_length = min(filter(None, (spec.max_tokens, first.max_seq_length)), default=512)
         if first.tokenizer.pad_token is None:  # as in many decoder-only checkpoints; masked out, so any token will do

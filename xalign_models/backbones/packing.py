@@ -155,8 +155,10 @@ def pack(rows: Sequence[npt.NDArray[np.int64]], shared: int = 0, kernel: bool = 
     }
     if shared:
         starts = np.cumsum(queries)[:-1]
-        own = [np.concatenate([np.arange(shared), np.arange(at, at + n)])
-               for at, n in zip(starts, queries[1:], strict=True)]  # fmt: skip
+        own = [
+            np.concatenate([np.arange(shared), np.arange(at, at + n)])
+            for at, n in zip(starts, queries[1:], strict=True)
+        ]
         features["keys"] = torch.from_numpy(np.concatenate([np.arange(shared), *own]))
         features["shared"] = shared
     if not kernel:

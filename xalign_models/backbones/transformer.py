@@ -33,9 +33,14 @@ class CheckedTransformer(Transformer):
         super().__init__(*args, config_kwargs=config_kwargs, **kwargs)
 
     def _load_model(
-        self, model_name_or_path: str, transformer_task: Any, config: Any, backend: str, is_peft_model: bool,
+        self,
+        model_name_or_path: str,
+        transformer_task: Any,
+        config: Any,
+        backend: str,
+        is_peft_model: bool,
         **model_kwargs: Any,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         source = model_name_or_path
         if is_peft_model:  # opened one after the other: transformers reports on the adapter alone
             adapter = find_adapter_config_file(source, revision=model_kwargs.pop("revision", None))

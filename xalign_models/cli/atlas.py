@@ -59,8 +59,10 @@ def import_mteb_results(
     written = f"; wrote {output}/results" if output is not None else "; --output ROOT writes them"
     out.print(
         f"{len(imported.results)} results of {count} models, {len(imported.problems)} left out or cut{written}",
-        highlight=False, markup=False, soft_wrap=True,
-    )  # fmt: skip
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
 
 
 def choose(

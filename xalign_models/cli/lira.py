@@ -203,7 +203,12 @@ def variant(
     if paths not in (None, "both", "multilingual", "english"):
         raise ModelError(f"--paths {paths}: both, multilingual or english.")
     spec = make(
-        source, output, label, pass_at=pass_at, online=online, paths=paths,
+        source,
+        output,
+        label,
+        pass_at=pass_at,
+        online=online,
+        paths=paths,
         translators=[one for one in split_list(translators) if one != "none"] if translators else None,
-    )  # fmt: skip
+    )
     out.print(f"{spec.name}: {output}", highlight=False, soft_wrap=True)

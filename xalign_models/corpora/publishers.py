@@ -97,8 +97,12 @@ class Publisher:
 
 
 _FLORES_TASKS = (
-    "FloresBitextMining", "FloresPrecision", "IsomorphismStudy", "IsomorphismStudyRaw", "SIB200ZeroShot",
-)  # fmt: skip
+    "FloresBitextMining",
+    "FloresPrecision",
+    "IsomorphismStudy",
+    "IsomorphismStudyRaw",
+    "SIB200ZeroShot",
+)
 _FLORES_HUB = ("mteb/FloresBitextMining", "2144d16cc15edd22d4a9237d12bff5f31f5c07fc", "devtest")
 PUBLISHERS = {
     "flores": Publisher("flores200_dataset", "FLORES-200 (github.com/facebookresearch/flores)", "parallel",

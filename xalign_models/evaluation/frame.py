@@ -56,9 +56,14 @@ def evaluate(
     codes = None if languages is None else [canonical(code) for code in languages]
     ready = [model if isinstance(model, str) else as_mteb(model, device=device) for model in listed(models)]
     outcomes = run(
-        ready, listed(tasks), Path(output), languages=codes, device=device, store=open_store(),
+        ready,
+        listed(tasks),
+        Path(output),
+        languages=codes,
+        device=device,
+        store=open_store(),
         overrides=dict(overrides or {}),
-    )  # fmt: skip
+    )
     rows = [row for outcome in outcomes for row in _rows(outcome)]
     return pd.DataFrame(rows, columns=["model", "revision", "task", "split", "subset", "languages", "score", "error"])
 

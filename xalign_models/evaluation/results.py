@@ -139,8 +139,11 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None) -> Results
     for (model, older, newer), names in dropped.items():
         logger.warning(
             "%s: revision %s is ignored for the newer %s on %s; `xalign fit --label` gives a model a name of its own.",
-            model, older, newer, ", ".join(names),
-        )  # fmt: skip
+            model,
+            older,
+            newer,
+            ", ".join(names),
+        )
     unreadable = {key: file for key, file in sorted(newest.items()) if isinstance(file.content, str)}
     for shown, file in enumerate(unreadable.values()):
         if shown == MOST_NAMED:

@@ -153,9 +153,14 @@ def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items
         cache.keep_only_usable(task, meta)
         before = _modified(cache.path_of(name, meta))
         result = mteb.evaluate(
-            encoder, task, cache=cache, overwrite_strategy="only-missing", prediction_folder=folder,
-            show_progress_bar=False, co2_tracker=False,
-        )  # fmt: skip
+            encoder,
+            task,
+            cache=cache,
+            overwrite_strategy="only-missing",
+            prediction_folder=folder,
+            show_progress_bar=False,
+            co2_tracker=False,
+        )
         if result.exceptions:  # mteb's way to say that a private data set cannot be had
             raise DataError(result.exceptions[0].exception)
         fresh = _modified(cache.path_of(name, meta)) != before

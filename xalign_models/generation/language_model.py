@@ -230,10 +230,13 @@ class LanguageModel:
                 ids = ids.to(mask.device).expand(len(mask), -1)
                 longer = torch.cat([mask, torch.ones_like(ids)], dim=1)
                 logits = self.model(
-                    input_ids=ids, attention_mask=longer, logits_to_keep=1, use_cache=True,
+                    input_ids=ids,
+                    attention_mask=longer,
+                    logits_to_keep=1,
+                    use_cache=True,
                     position_ids=(longer.cumsum(dim=1) - 1)[:, -ids.shape[1] :],
                     past_key_values=copy.deepcopy(read.past_key_values),
-                ).logits  # fmt: skip
+                ).logits
             wanted = [self._first_token(prompts[0] + ending, one) for one in choices]
             chosen = torch.softmax(logits[:, -1].float(), dim=-1)[:, wanted].cpu()
             found.append(chosen / chosen.sum(dim=-1, keepdim=True))

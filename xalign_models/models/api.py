@@ -120,9 +120,15 @@ def recommend(
 
     pivot = canonical(pivot)
     spec = fit_spec(
-        "procrustes", backbone=backbone, corpus=corpus, languages=languages, limit=limit, label="recommend",
-        overrides=overrides, pivot=pivot,
-    )  # fmt: skip
+        "procrustes",
+        backbone=backbone,
+        corpus=corpus,
+        languages=languages,
+        limit=limit,
+        label="recommend",
+        overrides=overrides,
+        pivot=pivot,
+    )
     raw = raw_encoder(spec.backbone, loading.pick_device(device), open_store())
     data = fitting.fit_vectors(with_prompts(spec), encoding(spec, raw)[1])
     return recommendation.recommend(data, pivot)

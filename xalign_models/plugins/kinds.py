@@ -26,9 +26,13 @@ BACKBONES: Registry[BackboneSpec] = Registry(
     "backbone", ModelError, "xalign models", _NAME, _RULE, "xalign_models.models.catalogue"
 )
 CORPORA: Registry[Any] = Registry(
-    "corpus", DataError, "xalign corpora", r"[A-Za-z][\w-]*", "of letters, digits, '-' and '_'",
+    "corpus",
+    DataError,
+    "xalign corpora",
+    r"[A-Za-z][\w-]*",
+    "of letters, digits, '-' and '_'",
     "xalign_models.corpora",
-)  # fmt: skip
+)
 MODULES: Registry[type[Any]] = Registry("module", ModelError, "", r"[\w.]+", "a class' full name")
 TASKS: Registry[type[Any]] = Registry("task", DataError, "xalign tasks", _NAME, _RULE)
 BENCHMARKS: Registry[Any] = Registry("benchmark", DataError, "xalign tasks", r"\S.*\S", "of two characters or more")

@@ -93,11 +93,12 @@ def differing(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """The fields in which two configurations differ, with both values unless they are fingerprints."""
     one, other = dict(_flat(then)), dict(_flat(now))
     return [
-        key if _is_digest(other.get(key)) or _is_digest(one.get(key))
+        key
+        if _is_digest(other.get(key)) or _is_digest(one.get(key))
         else f"{key} ({one.get(key)} then, {other.get(key)} now)"
         for key in sorted({*one, *other})
         if one.get(key) != other.get(key)
-    ]  # fmt: skip
+    ]
 
 
 def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -60,8 +60,11 @@ def test_tables_figures_and_what_made_them_are_written(xalign, fake, workdir, ti
     (request,) = fake
     assert (request.models, request.rows, request.languages) == ((str(tiny_model),), 7, ("deu-Latn", "tha-Thai"))
     assert sorted(path.name for path in (workdir / "found").iterdir()) == [
-        "fake-large.csv", "fake-line.svg", "fake-scores.csv", "fake.json",
-    ]  # fmt: skip
+        "fake-large.csv",
+        "fake-line.svg",
+        "fake-scores.csv",
+        "fake.json",
+    ]
     document = json.loads((workdir / "found" / "fake.json").read_text())
     assert document["models"] == [{"name": "xalign/plain__tiny", "revision": document["models"][0]["revision"]}]
     assert len(document["models"][0]["revision"]) == 40

@@ -85,11 +85,16 @@ def test_the_papers_matrices_stand_beside_the_models_of_the_same_mode_as_printed
     found = analyse(Request((SELF, EN), tmp_path)).tables
     table = rows(found["precision-at-5"], "LLaMA2-7B self-prompts (paper)")
     assert [table["EN"][one] for one in ("EN", "AR", "DE", "Into X")] == [
-        "- / -", "0.33 / 0.67", "0.82 / 0.96", "0.49 / 0.90",
-    ]  # fmt: skip
+        "- / -",
+        "0.33 / 0.67",
+        "0.82 / 0.96",
+        "0.49 / 0.90",
+    ]
     assert (table["JA"]["EN"], table["From X"]["JA"], table["From X"]["Into X"]) == (
-        "0.04 / 0.33", "0.04 / 0.68", "0.25 / 0.71",
-    )  # fmt: skip
+        "0.04 / 0.33",
+        "0.04 / 0.68",
+        "0.25 / 0.71",
+    )
     assert rows(found["precision-at-1"], "LLaMA2-7B en-prompts (paper)")["ES"]["DE"] == "0.94 / 0.91"
     paper = [f"LLaMA2-{size} {mode} (paper)" for mode in ("self-prompts", "en-prompts") for size in ("7B", "13B")]
     ours = [one.removeprefix("xalign/") for one in (SELF, EN)]

@@ -135,16 +135,21 @@ def test_directions_count_the_cells():
         {**key, "test": "Flores", **dict.fromkeys(MEASURES, 0.4)},
         {**key, "test": "Flores", "direction": TO_ENGLISH, **dict.fromkeys(MEASURES, -1.0)},
     ])  # fmt: skip
-    shapes = pd.DataFrame([
-        {**key, "language": "deu-Latn", "p_mean_abs": 0.1, "alpha_std": 0.3},
-        {**key, "language": "fra-Latn", "p_mean_abs": 0.3, "alpha_std": 0.1},
-        {**key, "language": "ber-Latn", "p_mean_abs": 0.2, "alpha_std": 0.4},
-        {**key, "language": "deu-Latn", "fit_text": "newstest", "p_mean_abs": 0.2, "alpha_std": 0.1},
-    ])  # fmt: skip
+    shapes = pd.DataFrame(
+        [
+            {**key, "language": "deu-Latn", "p_mean_abs": 0.1, "alpha_std": 0.3},
+            {**key, "language": "fra-Latn", "p_mean_abs": 0.3, "alpha_std": 0.1},
+            {**key, "language": "ber-Latn", "p_mean_abs": 0.2, "alpha_std": 0.4},
+            {**key, "language": "deu-Latn", "fit_text": "newstest", "p_mean_abs": 0.2, "alpha_std": 0.1},
+        ]
+    )
     found = {row["the_paper_says"]: (row["holds"], row["of"]) for row in directions(gains, shapes).to_dict("records")}
     assert found.pop("mean |p| lower if fitted on Tatoeba than on formal text (theirs UN, ours newstest)") == (1, 1)
     assert found == {
-        "dD > 0 on Flores": (2, 2), "dC > 0 on Flores": (2, 2), "fD > 0.5 on Flores": (1, 2),
-        "fC > 0.5 on Flores": (1, 2), "Berber: mean |p| above others'": (1, 2),
+        "dD > 0 on Flores": (2, 2),
+        "dC > 0 on Flores": (2, 2),
+        "fD > 0.5 on Flores": (1, 2),
+        "fC > 0.5 on Flores": (1, 2),
+        "Berber: mean |p| above others'": (1, 2),
         "Berber: sigma(alpha) / mean above others'": (2, 2),
-    }  # fmt: skip
+    }

@@ -186,8 +186,12 @@ def test_missing_translations_are_said(trained: Path, monkeypatch: pytest.Monkey
 
 def test_sentences_fall_back_to_what_is_here(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def sts17() -> Sentences:
-        return Sentences("STS17 sentence1", ["a", "b", "a", " ", "c"], ["eng-Latn", "deu-Latn", "eng-Latn", "eng-Latn",
-                                                                        "eng-Latn"], "1")  # fmt: skip
+        return Sentences(
+            "STS17 sentence1",
+            ["a", "b", "a", " ", "c"],
+            ["eng-Latn", "deu-Latn", "eng-Latn", "eng-Latn", "eng-Latn"],
+            "1",
+        )
 
     monkeypatch.setattr(sentences, "_sts22", lambda: (_ for _ in ()).throw(OSError("no hub")))
     monkeypatch.setattr(sentences, "_sts17", sts17)

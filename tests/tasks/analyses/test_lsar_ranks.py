@@ -83,5 +83,9 @@ def test_the_summary_names_the_best():
     ).assign(model="m", languages=2)
     found = chosen(frame).set_index("method")["accuracy"].to_dict()
     assert found == {
-        "Original": 10, "LIR(k=1)": 15, "LIR(k=1), its best": 15, "LSAR(r=1), its best": 30, "LSAR": 20,
-    }  # fmt: skip
+        "Original": 10,
+        "LIR(k=1)": 15,
+        "LIR(k=1), its best": 15,
+        "LSAR(r=1), its best": 30,
+        "LSAR": 20,
+    }

@@ -22,12 +22,17 @@ def results(tmp_path):
     folder.mkdir(parents=True)
     entries = [
         {
-            "hf_subset": asked, "languages": [asked], "mteb_version": "2", "map": 0.5, "main_score": 0.5,
-            "one_target_same": CELLS[asked, asked], "one_target_other": CELLS[asked, other],
+            "hf_subset": asked,
+            "languages": [asked],
+            "mteb_version": "2",
+            "map": 0.5,
+            "main_score": 0.5,
+            "one_target_same": CELLS[asked, asked],
+            "one_target_other": CELLS[asked, other],
             **{f"one_target_{answer}": CELLS[asked, answer] for answer in (asked, other)},
         }
         for asked, other in (("eng-Latn", "arb-Arab"), ("arb-Arab", "eng-Latn"))
-    ]  # fmt: skip
+    ]
     result = {"task_name": TASK, "dataset_revision": "d1", "evaluation_time": 1.0, "scores": {"test": entries}}
     (folder / f"{TASK}.json").write_text(json.dumps(result))
     (folder / "model_meta.json").write_text(json.dumps({"name": "xalign/plain__tiny"}))

@@ -64,12 +64,16 @@ class Reads:
         forms = {
             form: text for kind in KINDS for text, form in zip(self.english, perturbed(self.english, kind), strict=True)
         }
-        return np.stack([
-            content[text] if text in content
-            else content[self.english[int(text)]] if text.isdigit()
-            else content[forms[text]] + (0 if self.blind else 0.5) * np.ones(16)
-            for text in texts
-        ])  # fmt: skip
+        return np.stack(
+            [
+                content[text]
+                if text in content
+                else content[self.english[int(text)]]
+                if text.isdigit()
+                else content[forms[text]] + (0 if self.blind else 0.5) * np.ones(16)
+                for text in texts
+            ]
+        )
 
 
 @pytest.mark.parametrize(("blind", "accuracy"), [(False, 1.0), (True, 0.0)])

@@ -268,8 +268,11 @@ def test_sentences_are_split_at_final_punctuation_of_all_scripts():
         return [text[start:end] for start, end in split(text)]
 
     assert parts('One. Two?  "Three!" Four 3.5 etc. and so on. ') == [
-        "One.", "Two?", '"Three!"', "Four 3.5 etc. and so on.",
-    ]  # fmt: skip
+        "One.",
+        "Two?",
+        '"Three!"',
+        "Four 3.5 etc. and so on.",
+    ]
     assert parts("一。二！三") == ["一。", "二！", "三"]
     assert parts("एक। दो।") == ["एक।", "दो।"]
     assert parts("واحد؟ اثنان.") == ["واحد؟", "اثنان."]
@@ -311,9 +314,9 @@ def check_mlqa(task):
 
         def encode(self, inputs, **kwargs):
             texts = [text for batch in inputs for text in batch["text"]]
-            return np.array([
-                [*(10.0 * (one in text) for one in (" a", " b", " c")), "first" not in text] for text in texts
-            ])  # fmt: skip
+            return np.array(
+                [[*(10.0 * (one in text) for one in (" a", " b", " c")), "first" not in text] for text in texts]
+            )
 
     found = scores(Encoder(), task)
     assert found["deu-Latn"]["map"] == found["eng-Latn"]["map"] == 1

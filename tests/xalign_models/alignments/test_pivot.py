@@ -211,9 +211,14 @@ def test_rows_that_are_not_parallel_are_counted():
 @pytest.mark.parametrize(
     "params",
     [
-        {"loss": "l1"}, {"direction": "up"}, {"ridge": -1}, {"ridge": float("nan")}, {"validation": 1.0}, {"seed": -1},
+        {"loss": "l1"},
+        {"direction": "up"},
+        {"ridge": -1},
+        {"ridge": float("nan")},
+        {"validation": 1.0},
+        {"seed": -1},
     ],
-)  # fmt: skip
+)
 def test_affine_fields_are_checked(params):
     with pytest.raises(AlignmentError, match=next(iter(params))):
         AffineMap(**params)

@@ -20,9 +20,15 @@ def write_result(tmp_path: Path) -> Callable[..., Path]:
     """Writes ``results/<org__name>/<revision>/<task>.json`` below ``tmp_path`` and returns its path."""
 
     def write(
-        model: str, scores: Mapping[str, float], *, task: str = NTREX, revision: str = "r1", text: str = "d1",
-        version: str = "1.2.3", metric: str = "f1",
-    ) -> Path:  # fmt: skip
+        model: str,
+        scores: Mapping[str, float],
+        *,
+        task: str = NTREX,
+        revision: str = "r1",
+        text: str = "d1",
+        version: str = "1.2.3",
+        metric: str = "f1",
+    ) -> Path:
         path = tmp_path / "results" / model.replace("/", "__") / revision / f"{task}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         entries = [

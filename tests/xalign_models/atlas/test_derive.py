@@ -71,8 +71,9 @@ def test_other_texts_are_other_columns(write_result, tmp_path):
         write_result(model, GRID, text=text)
     columns = columns_of(read_public(tmp_path).results, TYPES)
     assert [(column.dataset_revision, column.models) for column in columns] == [
-        ("old", ("org/a", "org/b")), ("new", ("org/c",)),
-    ]  # fmt: skip
+        ("old", ("org/a", "org/b")),
+        ("new", ("org/c",)),
+    ]
 
 
 def test_a_saved_table_reads_as_it_was(write_result, tmp_path):
@@ -82,7 +83,7 @@ def test_a_saved_table_reads_as_it_was(write_result, tmp_path):
         {"name": "org/m0", "n_parameters": 1e8, "embed_dim": 384, "license": "mit", "training_datasets": [NTREX, "x"]},
         {"name": "org/m0", "n_parameters": None, "release_date": "2024-01-01"},
         {"name": "org/m1", "languages": ["deu-Latn", "python-Code", "eng-Latn", *"fr es it pt nl sv da ru".split()]},
-    ]  # fmt: skip
+    ]
     atlas = derive(Imported(read_public(tmp_path).results, ()), metadata, TYPES)
     save(atlas, tmp_path / "table.npz")
     again = load_atlas(tmp_path / "table.npz")

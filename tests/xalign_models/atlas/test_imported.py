@@ -37,8 +37,9 @@ def test_a_broken_file_is_named_and_left_out(write_result, tmp_path):
     imported = read_public(tmp_path)
     assert [result.model for result in imported.results] == ["org/whole"]
     assert [problem.split(":")[0] for problem in imported.problems] == [
-        "org__cut/r1/NTREXBitextMining.json", "org__other/r1/NTREXBitextMining.json",
-    ]  # fmt: skip
+        "org__cut/r1/NTREXBitextMining.json",
+        "org__other/r1/NTREXBitextMining.json",
+    ]
 
 
 def test_of_two_revisions_the_more_complete_counts(write_result, tmp_path):
@@ -126,12 +127,17 @@ def test_what_is_written_reads_as_our_own_results_do(write_result, tmp_path):
 @pytest.mark.parametrize(
     "content",
     [
-        "[]", "{}", '{"scores": []}', '{"scores": {"test": [1]}}', "[" * 100_000, "\x00",
+        "[]",
+        "{}",
+        '{"scores": []}',
+        '{"scores": {"test": [1]}}',
+        "[" * 100_000,
+        "\x00",
         '{"scores": {"test": [{"hf_subset": "a", "languages": ["deu-Latn"], "main_score": "high"}]}}',
         '{"scores": {"test": [{"hf_subset": "a", "languages": [["deu"]], "main_score": 0.5}]}}',
         '{"scores": {"test": [{"hf_subset": "a", "languages": [], "main_score": 0.5}]}, "dataset_revision": [1]}',
     ],
-)  # fmt: skip
+)
 def test_whatever_a_file_holds_is_a_line(write_result, tmp_path, content):
     write_result("org/model", SCORES).write_text(content)
     imported = read_public(tmp_path)

@@ -36,8 +36,10 @@ def test_another_metric_or_text_has_a_column_of_its_own(write_result, tmp_path):
     write_result("xalign/b__e5", PAIRS, text="d2")
     columns = with_measured(atlas, tmp_path).columns
     assert [(column.metric, column.dataset_revision, column.measured) for column in columns] == [
-        ("f1", "d1", False), ("precision_at_1", "d1", True), ("f1", "d2", True),
-    ]  # fmt: skip
+        ("f1", "d1", False),
+        ("precision_at_1", "d1", True),
+        ("f1", "d2", True),
+    ]
 
 
 def test_a_published_model_keeps_its_published_scores(write_result, tmp_path):

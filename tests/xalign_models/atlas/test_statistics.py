@@ -80,8 +80,10 @@ def test_models_apart_in_every_language_are_in_groups_of_their_own():
     noise = np.random.default_rng(0).normal(0, 0.2, 60)  # languages differ, alike for all models
     ranked = rank_groups(["low", "high", "mid"], np.stack([noise, noise + 0.2, noise + 0.1]))
     assert [(row.model, row.rank, row.lowest, row.highest, row.group) for row in ranked] == [
-        ("high", 1, 1, 1, 1), ("mid", 2, 2, 2, 2), ("low", 3, 3, 3, 3),
-    ]  # fmt: skip
+        ("high", 1, 1, 1, 1),
+        ("mid", 2, 2, 2, 2),
+        ("low", 3, 3, 3, 3),
+    ]
 
 
 def test_models_that_differ_by_chance_share_a_group():

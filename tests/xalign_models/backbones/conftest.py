@@ -22,9 +22,14 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
     BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=LIMIT).save_pretrained(folder)
     config = BertConfig(
-        vocab_size=5 + len(WORDS), hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=2,
-        intermediate_size=32, max_position_embeddings=32, initializer_range=0.5,
-    )  # fmt: skip
+        vocab_size=5 + len(WORDS),
+        hidden_size=WIDTH,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=32,
+        initializer_range=0.5,
+    )
     with torch.random.fork_rng():
         torch.manual_seed(0)
         BertModel(config).save_pretrained(folder)

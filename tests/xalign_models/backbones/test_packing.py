@@ -125,9 +125,12 @@ def test_attention_is_within_each_text(
     del features["position_ids"]
     assert features.pop("seq_idx")[0].tolist() == [i for i, row in enumerate(rows) for _ in row]
     out, _ = packing.attention(
-        torch.nn.Identity(), *(one[None, :, ids] for one in (q, k, v)),
-        is_causal=causal, sliding_window=window, **features,
-    )  # fmt: skip
+        torch.nn.Identity(),
+        *(one[None, :, ids] for one in (q, k, v)),
+        is_causal=causal,
+        sliding_window=window,
+        **features,
+    )
     states = {"input_ids": ids[None], "position_ids": ids[None], "out": out, **features}
     packing.unshare(states, "out")
     assert states["input_ids"][0].tolist() == np.concatenate(rows).tolist()

@@ -132,8 +132,11 @@ def test_an_adapter_that_does_not_fit_is_refused_by_name(model, workdir, change)
 
 
 def test_harmless_cases_are_listed_and_no_other_is():
-    fine = {"missing_keys": {"pooler.dense.weight", "embeddings.position_ids"}, "mismatched_keys": set(),
-            "unexpected_keys": {"cls.predictions.bias", "lm_head.weight", "bert.pooler.dense.bias"}}  # fmt: skip
+    fine = {
+        "missing_keys": {"pooler.dense.weight", "embeddings.position_ids"},
+        "mismatched_keys": set(),
+        "unexpected_keys": {"cls.predictions.bias", "lm_head.weight", "bert.pooler.dense.bias"},
+    }
     require_fit(fine, "m")
     for key, name in (("missing_keys", "poolers.weight"), ("unexpected_keys", "encoder.lm_head2.weight")):
         with pytest.raises(ModelError, match=name.replace(".", r"\.")):

@@ -148,11 +148,16 @@ def test_other_commands_refuse(xalign, arguments):
 @pytest.mark.parametrize(
     ("arguments", "command"),
     [
-        (("nope",), ()), (("--nope",), ()), (("run", "--nope"), ("run",)),
-        (("run", "--items=x"), ("run",)), (("store", "nope"), ("store",)), (("fit", "centered"), ("fit",)),
-        (("train", "nope"), ("train",)), (("store", "stats", "nope"), ("store", "stats")),
+        (("nope",), ()),
+        (("--nope",), ()),
+        (("run", "--nope"), ("run",)),
+        (("run", "--items=x"), ("run",)),
+        (("store", "nope"), ("store",)),
+        (("fit", "centered"), ("fit",)),
+        (("train", "nope"), ("train",)),
+        (("store", "stats", "nope"), ("store", "stats")),
     ],
-)  # fmt: skip
+)
 def test_the_help_that_a_refusal_names_is_there(xalign, arguments, command):
     assert one_error(xalign(*arguments), f"`{' '.join(('xalign', *command))} --help`")
     assert xalign(*command, "--help")[0] == 0
@@ -236,7 +241,7 @@ def test_fit_run_and_leaderboard(xalign, workdir, tiny_model, own):
     assert err == [
         f"{aligned}  OwnParallel: scored (not fitted for fra-Latn)",
         "xalign/plain__tiny  OwnParallel: scored",
-    ]  # fmt: skip
+    ]
     assert "lir-2" in out
     status, _, err = xalign(*command)
     again = "was scored already"

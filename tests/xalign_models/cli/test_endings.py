@@ -42,8 +42,13 @@ def test_a_signal_ends_a_command_in_one_line(workdir: Path, number: signal.Signa
 def test_a_terminal_of_ascii_shows_what_it_can(workdir: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
     name = "modèle-\N{SNOWMAN}"
-    done = subprocess.run([*COMMAND, "run", "-m", name, "-t", "GettextPrecision"], env=environment, capture_output=True,
-                          text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [*COMMAND, "run", "-m", name, "-t", "GettextPrecision"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert "mod\\xe8le-\\u2603" in done.stderr

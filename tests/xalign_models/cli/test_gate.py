@@ -79,7 +79,7 @@ def test_the_status_is_of_what_is_chosen(xalign, put, workdir) -> None:
         (("--throughput", "a", "b"), ("leave out --against",)),
         (("--junit", "nowhere/gate.xml"), ("nowhere/gate.xml",)),
     ],
-)  # fmt: skip
+)
 def test_wrong_usage_is_one_line_and_2(xalign, old, arguments, parts) -> None:
     first = () if "--against" in arguments else ("--against", old)
     assert refused(xalign("gate", *first, *arguments), *parts)

@@ -184,9 +184,14 @@ def encode(inline, tiny_model, workdir):
     def run(texts, actors=2, shard=10):
         inline.done.clear()
         paths = on_ray.encode_corpus(
-            str(tiny_model), iter(texts), "deu", workdir / "corpus", on_ray.Cluster(device="cpu"), actors=actors,
+            str(tiny_model),
+            iter(texts),
+            "deu",
+            workdir / "corpus",
+            on_ray.Cluster(device="cpu"),
+            actors=actors,
             shard=shard,
-        )  # fmt: skip
+        )
         vectors = np.concatenate([np.load(path, mmap_mode="r") for path in paths])
         np.testing.assert_array_equal(vectors, expected(texts, shard))
         return inline.done.count("encode")

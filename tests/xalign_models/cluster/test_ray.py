@@ -168,9 +168,14 @@ def test_a_killed_worker_changes_no_number(cluster, models, local, place, monkey
 
 def test_what_fails_is_an_outcome_and_the_rest_goes_on(cluster, models, place):
     found = list(
-        on_ray.run(["no/such-model", models[0]], ["OwnParallel", "FloresPrecision"], place / "some", cluster,
-                   languages=["deu", "eng", "fra"])
-    )  # fmt: skip
+        on_ray.run(
+            ["no/such-model", models[0]],
+            ["OwnParallel", "FloresPrecision"],
+            place / "some",
+            cluster,
+            languages=["deu", "eng", "fra"],
+        )
+    )
     by_key = {(one.model, one.task): one for one in found}
     assert len(by_key) == 4
     assert [key for key, one in by_key.items() if one.result] == [("xalign/plain__tiny", "OwnParallel")]

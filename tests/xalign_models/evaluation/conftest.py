@@ -46,10 +46,15 @@ def put(tmp_path: Path) -> Put:
         folder = tmp_path / "results" / model.replace("/", "__", 1) / revision
         folder.mkdir(parents=True, exist_ok=True)
         entries = [
-            {metric: value, "main_score": value, "hf_subset": subset, "mteb_version": "2",
-             "languages": (languages or {}).get(subset, codes(subset))}
+            {
+                metric: value,
+                "main_score": value,
+                "hf_subset": subset,
+                "mteb_version": "2",
+                "languages": (languages or {}).get(subset, codes(subset)),
+            }
             for subset, value in scores.items()
-        ]  # fmt: skip
+        ]
         when = datetime.fromisoformat(date).timestamp() if date else None
         result = {"task_name": task, "dataset_revision": data, "date": when, "scores": {"test": entries}}
         (folder / f"{task}.json").write_text(json.dumps(result))

@@ -37,9 +37,12 @@ def test_the_layout_is_mtebs(scored, workdir):
     cache, _, meta = scored
     assert cache.path_of("OwnParallel", meta) == workdir / "out/results/test__planted/1/OwnParallel.json"
     assert names(workdir / "out/results/test__planted/1") == [
-        "OwnParallel.json", "items/OwnParallel.npz", "items/full/OwnParallel.npz", "model_meta.json",
+        "OwnParallel.json",
+        "items/OwnParallel.npz",
+        "items/full/OwnParallel.npz",
+        "model_meta.json",
         "run_settings.jsonl",
-    ]  # fmt: skip
+    ]
     assert mteb.ResultCache(workdir / "out").load_task_result("OwnParallel", meta).scores["test"]
 
 

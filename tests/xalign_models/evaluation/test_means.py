@@ -16,10 +16,14 @@ def test_a_line_per_model_task_and_language(put, tmp_path) -> None:
     results = read_results(tmp_path)
     assert means_csv(results).splitlines() == [
         "model,task,language,score",
-        "org/a,Single,mean,18.67", "org/a,Single,de,12.35", "org/a,Single,fr,25.00",
-        "org/b,Pairs,mean,50.00", "org/b,Pairs,aaa-Latn,60.00", "org/b,Pairs,bbb-Latn,55.00",
+        "org/a,Single,mean,18.67",
+        "org/a,Single,de,12.35",
+        "org/a,Single,fr,25.00",
+        "org/b,Pairs,mean,50.00",
+        "org/b,Pairs,aaa-Latn,60.00",
+        "org/b,Pairs,bbb-Latn,55.00",
         "org/b,Pairs,ccc-Latn,40.00",
-    ]  # fmt: skip
+    ]
     assert len(means_csv(results, ["org/a"]).splitlines()) == 4
     with pytest.raises(ResultsError, match="org/c"):
         means_csv(results, ["org/c"])

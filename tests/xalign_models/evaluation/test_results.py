@@ -116,12 +116,18 @@ def test_metadata_that_are_damaged_or_another_models_are_as_none(put, tmp_path, 
 @pytest.mark.parametrize(
     ("metric", "value", "kept"),
     [
-        ("main_score", 1.0000005, True), ("main_score", -0.3, True), ("main_score", 55.2, False),
-        ("precision_at_5", -0.1, False), ("after_precision_at_1", 1.2, False), ("cosine_spearman", -0.9, True),
+        ("main_score", 1.0000005, True),
+        ("main_score", -0.3, True),
+        ("main_score", 55.2, False),
+        ("precision_at_5", -0.1, False),
+        ("after_precision_at_1", 1.2, False),
+        ("cosine_spearman", -0.9, True),
         ("cosine_spearman", -1.1, False),
-        ("main_score", float("nan"), False), ("ndcg_at_10", float("inf"), False), ("sentences", 2009, True),
+        ("main_score", float("nan"), False),
+        ("ndcg_at_10", float("inf"), False),
+        ("sentences", 2009, True),
     ],
-)  # fmt: skip
+)
 def test_scores_outside_their_bounds_are_named_and_left_out(put, tmp_path, caplog, metric, value, kept) -> None:
     folder = put(PLAIN, "T", {"en": 0.4, "de": 0.5})
     data = json.loads((folder / "T.json").read_text())

@@ -21,9 +21,12 @@ def good(tmp_path) -> Path:
     (folder / "model_meta.json").write_text(json.dumps({"name": "org/name", "revision": REVISION}))
     entry = {"main_score": 0.5, "hf_subset": "default", "languages": ["eng-Latn"]}
     result = {
-        "task_name": "STS12", "dataset_revision": "d", "mteb_version": "2.26.0", "evaluation_time": 1.0,
+        "task_name": "STS12",
+        "dataset_revision": "d",
+        "mteb_version": "2.26.0",
+        "evaluation_time": 1.0,
         "scores": {"test": [entry]},
-    }  # fmt: skip
+    }
     (folder / "STS12.json").write_text(json.dumps(result))
     (folder / "run_settings.jsonl").write_text(
         json.dumps({"task": "STS12", "splits": ["test"], "subsets": ["default"]}) + "\n"

@@ -103,7 +103,10 @@ def test_from_the_benchmarks_folder(write) -> None:
     for arguments, status, said in (((old, new), 1, "fell: 100.00 to 50.00"), ((old, "no"), 2, "no cannot be read")):
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.compare", *map(str, arguments)],
-            cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            cwd=Path(__file__).parents[3],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == status
         assert said in " ".join((done.stdout + done.stderr).split())

@@ -178,9 +178,12 @@ def pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = "guten tag morgen abend good day morning train late house".split()
     (folder / "text.txt").write_text("\n".join(" ".join(draw.choices(words, k=6)) for _ in range(200)))
     sentencepiece.SentencePieceTrainer.train(
-        input=str(folder / "text.txt"), model_prefix=str(folder / "spm"), vocab_size=60, hard_vocab_limit=False,
+        input=str(folder / "text.txt"),
+        model_prefix=str(folder / "spm"),
+        vocab_size=60,
+        hard_vocab_limit=False,
         minloglevel=2,
-    )  # fmt: skip
+    )
     model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spm.model"))
     known = ["<s>", "<pad>", "</s>", "<unk>", *map(model.id_to_piece, range(model.get_piece_size()))]
     vocabulary = {piece: i for i, piece in enumerate(dict.fromkeys(known))}

@@ -33,12 +33,16 @@ def test_lusifer_models_name_both_their_parts():
     found = {name: spec for name, spec in catalogue.specs().items() if spec.backbone.llm}
     assert {name: (spec.backbone.model, spec.backbone.llm, spec.baseline) for name, spec in found.items()} == {
         "xalign/lusifer__xlm-roberta-large__mistral-7b": (
-            "FacebookAI/xlm-roberta-large", "mistralai/Mistral-7B-v0.1", "xalign/plain__xlm-roberta-large",
+            "FacebookAI/xlm-roberta-large",
+            "mistralai/Mistral-7B-v0.1",
+            "xalign/plain__xlm-roberta-large",
         ),
         "xalign/lusifer__multilingual-e5-small-q4__smollm2-135m-q4": (
-            "multilingual-e5-small-q4", "smollm2-135m-q4", "xalign/plain__multilingual-e5-small-q4",
+            "multilingual-e5-small-q4",
+            "smollm2-135m-q4",
+            "xalign/plain__multilingual-e5-small-q4",
         ),
-    }  # fmt: skip
+    }
 
 
 def test_every_alignment_can_be_made_and_its_corpora_exist():

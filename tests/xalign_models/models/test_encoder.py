@@ -81,8 +81,14 @@ def test_without_an_alignment_no_language_is_asked_for(make_encoder, raw):
 
 
 def test_prompts_by_task_then_type_then_role_then_default(encoder, raw):
-    cases = [(FLORES, None, "d"), (FLORES, PromptType.document, "p"), (FLORES, PromptType.query, "d"),
-             (STS17, None, "s"), (STS17, PromptType.document, "s"), (TATOEBA, PromptType.document, "t")]  # fmt: skip
+    cases = [
+        (FLORES, None, "d"),
+        (FLORES, PromptType.document, "p"),
+        (FLORES, PromptType.query, "d"),
+        (STS17, None, "s"),
+        (STS17, PromptType.document, "s"),
+        (TATOEBA, PromptType.document, "t"),
+    ]
     for task, kind, expected in cases:
         assert encoder.prompt_for(task, kind) == expected
         encode(encoder, {"text": ["eng 1"], "lang": ["en"]}, task, "x", prompt_type=kind)

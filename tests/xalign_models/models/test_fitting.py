@@ -179,9 +179,12 @@ def test_the_fingerprint_follows_the_text_and_not_its_place(text, workdir):
     moved = shutil.copytree(text, workdir / "moved")
     assert fitting.fingerprint(spec("centered", moved)) == base
     changed = [
-        spec("lsar", text), spec("centered", text, limit=7), spec("centered", text, languages=("deu-Latn",)),
-        spec("centered", text, text), spec("centered", text, params=(("k", 1),)),
-    ]  # fmt: skip
+        spec("lsar", text),
+        spec("centered", text, limit=7),
+        spec("centered", text, languages=("deu-Latn",)),
+        spec("centered", text, text),
+        spec("centered", text, params=(("k", 1),)),
+    ]
     (moved / "fra.txt").write_text((text / "fra.txt").read_text().replace("fra 7\n", "fra 8\n"))
     assert len({base, *map(fitting.fingerprint, [*changed, spec("centered", moved)])}) == 7
     only_german = {fitting.fingerprint(spec("centered", one, languages=("deu-Latn",))) for one in (text, moved)}

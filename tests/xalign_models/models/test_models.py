@@ -17,8 +17,10 @@ from xalign_models.errors import LanguageError, ModelError
 from xalign_models.models import api
 from xalign_models.specs import AlignmentSpec, ModelSpec
 
-INPUTS = [{"text": text, "lang": lang} for text, lang in
-          (("w1 w2 w3", "deu-Latn"), ("w4", "eng-Latn"), ("", "fra-Latn"), ("w5 w6 w7 w8", "deu-Latn"))]  # fmt: skip
+INPUTS = [
+    {"text": text, "lang": lang}
+    for text, lang in (("w1 w2 w3", "deu-Latn"), ("w4", "eng-Latn"), ("", "fra-Latn"), ("w5 w6 w7 w8", "deu-Latn"))
+]
 
 
 @pytest.fixture

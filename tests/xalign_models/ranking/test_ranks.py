@@ -94,8 +94,10 @@ def test_swapping_the_sides_swaps_the_directions():
 
 def test_precision_by_hand():
     assert precision_at(np.array([1, 2, 5, 6, 10, 11, 1, 1])) == {
-        "precision_at_1": 3 / 8, "precision_at_5": 5 / 8, "precision_at_10": 7 / 8,
-    }  # fmt: skip
+        "precision_at_1": 3 / 8,
+        "precision_at_5": 5 / 8,
+        "precision_at_10": 7 / 8,
+    }
 
 
 def test_vectors_that_are_not_finite_have_no_precision():
@@ -128,9 +130,13 @@ def test_precision_at_1_is_mtebs_accuracy():
     pairs = [("a", "b"), ("b", "a")]
     rows = Dataset.from_dict({side: [f"{side}{i}" for i in range(200)] for side in "ab"})
     evaluator = BitextMiningEvaluator(
-        rows, task_metadata=mteb.get_task("Tatoeba").metadata, hf_split="test", hf_subset="parallel",
-        pair_columns=pairs, timer=TimingStack(),
-    )  # fmt: skip
+        rows,
+        task_metadata=mteb.get_task("Tatoeba").metadata,
+        hf_split="test",
+        hf_subset="parallel",
+        pair_columns=pairs,
+        timer=TimingStack(),
+    )
     found = evaluator(model, encode_kwargs={"batch_size": 32})
     for (x, y), ranks in zip(pairs, gold_ranks(normalise(3 * a), normalise(b / 2)), strict=True):
         accuracy = np.mean([one["corpus_id"] == i for i, one in enumerate(found[f"{x}-{y}"])])

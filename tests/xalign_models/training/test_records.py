@@ -14,9 +14,13 @@ def test_differing_fields_are_named_with_both_values_unless_they_are_fingerprint
     then = {"lr": 1, "stage": {"tau": 0.05, "data": ["a"]}, "text": "0" * 64, "hub": f"org/name@{'a' * 40}", "x": 1}
     now = {"lr": 1, "stage": {"tau": 0.1, "data": ["a", "b"]}, "text": "1" * 64, "hub": f"org/name@{'b' * 40}", "y": 2}
     assert differing(then, now) == [
-        "hub", "stage.data (['a'] then, ['a', 'b'] now)", "stage.tau (0.05 then, 0.1 now)", "text",
-        "x (1 then, None now)", "y (None then, 2 now)",
-    ]  # fmt: skip
+        "hub",
+        "stage.data (['a'] then, ['a', 'b'] now)",
+        "stage.tau (0.05 then, 0.1 now)",
+        "text",
+        "x (1 then, None now)",
+        "y (None then, 2 now)",
+    ]
     assert differing(then, then) == []
 
 

@@ -16,13 +16,16 @@ REQUEST = (
 )
 """For models that were trained to chat."""
 SHOTS = (
-    ("German", "Der Zug nach Hamburg fährt heute zwanzig Minuten später.", "The train to Hamburg leaves twenty "
-     "minutes later today."),
+    (
+        "German",
+        "Der Zug nach Hamburg fährt heute zwanzig Minuten später.",
+        "The train to Hamburg leaves twenty minutes later today.",
+    ),
     ("Indonesian", "Saya belum sempat membaca surat itu.", "I have not had time to read that letter yet."),
     ("Spanish", "¡Qué alegría que hayas venido!", "How lovely that you came!"),
     ("Hindi", "दुकान सुबह नौ बजे खुलती है।", "The shop opens at nine in the morning."),
     ("Arabic", "أين يمكنني شراء التذاكر؟", "Where can I buy the tickets?"),
-)  # fmt: skip
+)
 """Our own examples, for models that only continue texts."""
 UNKNOWN = "Foreign"
 EXTRA = 16

@@ -41,9 +41,14 @@ class Actor(nn.Module):
     def __init__(self, width: int = 64) -> None:
         super().__init__()
         self.net = nn.Sequential(
-            nn.Linear(4, width), nn.LayerNorm(width), nn.ReLU(),
-            nn.Linear(width, width), nn.LayerNorm(width), nn.ReLU(), nn.Linear(width, 1),
-        )  # fmt: skip
+            nn.Linear(4, width),
+            nn.LayerNorm(width),
+            nn.ReLU(),
+            nn.Linear(width, width),
+            nn.LayerNorm(width),
+            nn.ReLU(),
+            nn.Linear(width, 1),
+        )
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         """Log probabilities (b, K) of candidates (b, K, 4), of those alone that ``mask`` (b, K) has.

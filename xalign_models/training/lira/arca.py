@@ -201,9 +201,15 @@ class Arca(Objective):
         shares = [chosen.count(k) / len(chosen) for k in range(self.held_out.candidates.mask.shape[1]) if chosen]
         found = {name: float(torch.cat(values).mean()) for name, values in
                  (("epsilon_1", distances), ("epsilon_2", drifts), ("held_out_reward", rewards))}  # fmt: skip
-        return {**trained, "similarity": monitor.matched, "mismatched": monitor.mismatched,
-                "english_mismatched": among.mismatched, **found,
-                "chosen": shares, "collapsed": collapsed or monitor.collapsed}  # fmt: skip
+        return {
+            **trained,
+            "similarity": monitor.matched,
+            "mismatched": monitor.mismatched,
+            "english_mismatched": among.mismatched,
+            **found,
+            "chosen": shares,
+            "collapsed": collapsed or monitor.collapsed,
+        }
 
     def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> Verdict | None:
         """By how much nearer a text is to its own translation than to another's."""

@@ -249,8 +249,11 @@ def _records(path: Path, texts: tuple[str, ...], languages: tuple[str, ...]) -> 
             continue
         try:
             record = json.loads(line)
-            yield {**record, **{name: str(record[name]) for name in texts},
-                   **{name: canonical(record[name]) for name in languages}}  # fmt: skip
+            yield {
+                **record,
+                **{name: str(record[name]) for name in texts},
+                **{name: canonical(record[name]) for name in languages},
+            }
         except (ValueError, KeyError, TypeError, AttributeError, LanguageError) as error:
             raise DataError(
                 f"{path}, line {number}: an object with {', '.join((*texts, *languages))} was expected ({error})."

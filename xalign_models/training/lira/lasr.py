@@ -186,8 +186,10 @@ class Lasr(Objective):
                 first = self._all([one.first for one in self.measured_ranking])
                 second = self._all([one.second for one in self.measured_ranking])
                 predicted, gold = similarity(first, second).numpy(), [one.score for one in self.measured_ranking]
-                found |= {"pearson": float(pearsonr(predicted, gold).statistic),
-                          "spearman": float(spearmanr(predicted, gold).statistic)}  # fmt: skip
+                found |= {
+                    "pearson": float(pearsonr(predicted, gold).statistic),
+                    "spearman": float(spearmanr(predicted, gold).statistic),
+                }
             if self.measured_retrieval:
                 documents = list(dict.fromkeys(one.document for one in self.measured_retrieval))
                 scores = self._all([one.query for one in self.measured_retrieval]) @ self._all(documents).T
@@ -228,9 +230,12 @@ class Lasr(Objective):
     def state(self) -> dict[str, Any]:
         """The weights' average, and all histories."""
         return {
-            "pairs": self.pairs.state_dict(), "documents": self.documents.state_dict(), "recent": list(self.recent),
-            "steps": self._steps, "average": [average.state_dict() for average in self.average],
-        }  # fmt: skip
+            "pairs": self.pairs.state_dict(),
+            "documents": self.documents.state_dict(),
+            "recent": list(self.recent),
+            "steps": self._steps,
+            "average": [average.state_dict() for average in self.average],
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Inverse of :meth:`state`."""

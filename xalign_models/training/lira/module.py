@@ -235,15 +235,21 @@ class LiRA(InputModule):
         restore(network, load_file(root / WEIGHTS), config["lora"])
         history = json.loads((root / HISTORY).read_text(encoding="utf-8")) if (root / HISTORY).is_file() else ()
         return cls(
-            network, backbones, pass_at=config["pass_at"], online=config["online"], history=history,
+            network,
+            backbones,
+            pass_at=config["pass_at"],
+            online=config["online"],
+            history=history,
             identities=config["identities"],
-        )  # fmt: skip
+        )
 
 
 def unpack(features: dict[str, Any]) -> tuple[Features, Features, torch.Tensor, torch.Tensor]:
     """The arguments of the network out of a tokenised batch."""
-    parts = [{name.partition(".")[2]: one for name, one in features.items() if name.startswith(f"{part}.")}
-             for part in ("text", "candidates")]  # fmt: skip
+    parts = [
+        {name.partition(".")[2]: one for name, one in features.items() if name.startswith(f"{part}.")}
+        for part in ("text", "candidates")
+    ]
     return parts[0], parts[1], features["scores"], features["candidate_mask"]
 
 

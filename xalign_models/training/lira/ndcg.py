@@ -157,8 +157,12 @@ def retrieval_loss(
     ndcg = soft_ndcg(scores, relevance, mask, k=config.k, tau=config.tau, tau_k=config.softness, weights=weights)
     positive = (relevance > 0) & mask
     counted = positive.any(dim=-1)
-    terms = (1 - ndcg, hinge(scores, positive, mask & ~positive & ~near, config.margin),
-             moments(scores, mask, config.variance), near.sum(dim=-1))  # fmt: skip
+    terms = (
+        1 - ndcg,
+        hinge(scores, positive, mask & ~positive & ~near, config.margin),
+        moments(scores, mask, config.variance),
+        near.sum(dim=-1),
+    )
     queries = counted.sum().clamp(min=1)
     lost, hinged, moved, nears = ((term * counted).sum() / queries for term in terms)
     loss = lost + config.hinge_weight * hinged + config.moments_weight * moved

@@ -99,8 +99,11 @@ class Network(nn.Module):
             batches: Tokenised English texts.
         """
         self.centre.zero_()
-        found = [(tokens[mask].cpu().double(), bins) for tokens, mask in map(self._english_tokens, batches)
-                 for bins in [temporal_pool(tokens, mask, self.design.bins)]]  # fmt: skip
+        found = [
+            (tokens[mask].cpu().double(), bins)
+            for tokens, mask in map(self._english_tokens, batches)
+            for bins in [temporal_pool(tokens, mask, self.design.bins)]
+        ]
         total = sum(len(tokens) for tokens, _ in found)
         if not total:
             return

@@ -158,8 +158,9 @@ def candidates(
         here = queries @ documents.T
         again = [name in ids[:i] for i, name in enumerate(ids)]
         relevant = torch.tensor([[name in right for name in ids] for right in positives], device=device)
-        fits = torch.tensor([[one is None or other is None or one == other for other in languages] for one in wanted],
-                            device=device)  # fmt: skip
+        fits = torch.tensor(
+            [[one is None or other is None or one == other for other in languages] for one in wanted], device=device
+        )
         mask = (fits | relevant) & ~torch.tensor(again, device=device)
         found = [
             queue.mine(query, language, right | set(ids), mined)

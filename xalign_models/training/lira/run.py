@@ -301,9 +301,12 @@ def _model(module: LiRA) -> SentenceTransformer:
     from xalign_models.training.lira.module import language_prompts
 
     return SentenceTransformer(
-        modules=[module, Normalize()], device="cpu", prompts=dict(language_prompts()), default_prompt_name="default",
+        modules=[module, Normalize()],
+        device="cpu",
+        prompts=dict(language_prompts()),
+        default_prompt_name="default",
         similarity_fn_name="cosine",
-    )  # fmt: skip
+    )
 
 
 def _begin(config: LiraConfig) -> LiRA:

@@ -197,9 +197,13 @@ class LusiferConfig:
         """A stage's model in ``directory``."""
         parts = [Path(one).name.lower().replace("__", "_") for one in (self.encoder, self.llm) if one]
         return BackboneSpec(
-            self.name or "__".join(parts), str(directory), max_tokens=self.max_tokens, dtype=self.dtype,
-            tuned=self.stage(number).label, llm=self.llm,
-        )  # fmt: skip
+            self.name or "__".join(parts),
+            str(directory),
+            max_tokens=self.max_tokens,
+            dtype=self.dtype,
+            tuned=self.stage(number).label,
+            llm=self.llm,
+        )
 
     def stage(self, number: int) -> Stage:
         """A stage.

@@ -186,6 +186,8 @@ def modules_of(first: Any, projection: bool = False) -> list[nn.Module]:
     width: int = first.get_embedding_dimension()
     modules = [first, Pooling(width, pooling_mode="mean")]
     if projection:
-        modules += [Dense(width, width, activation_function=nn.ReLU()),
-                    Dense(width, width, activation_function=nn.Identity())]  # fmt: skip
+        modules += [
+            Dense(width, width, activation_function=nn.ReLU()),
+            Dense(width, width, activation_function=nn.Identity()),
+        ]
     return modules

@@ -178,7 +178,11 @@ def fit_two(
         folder=folder,
         hint=HINT,
         args=arguments(
-            folder, device, **_options(config, 2, size), prompts=prompts, batch_sampler=BatchSamplers.NO_DUPLICATES,
+            folder,
+            device,
+            **_options(config, 2, size),
+            prompts=prompts,
+            batch_sampler=BatchSamplers.NO_DUPLICATES,
             multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
         ),
         parts=_trained(model),
@@ -186,7 +190,7 @@ def fit_two(
         instruments=Retrieval(model, measured, stage.tau, stage.measure_steps),
         train_dataset=tables,
         loss=partial(contrastive_loss, tau=stage.tau, mini_batch=cached, gather=True),
-    )  # fmt: skip
+    )
     return trainer.run()
 
 

@@ -21,9 +21,15 @@ def browser(tmp_path):
         options = webdriver.ChromeOptions()
         options.binary_location = chromium
         for flag in (
-            "headless", "no-sandbox", "disable-gpu", "no-first-run", "disable-background-networking",
-            "disable-component-update", "disable-sync", f"user-data-dir={tmp_path / f'profile{len(drivers)}'}",
-        ):  # fmt: skip
+            "headless",
+            "no-sandbox",
+            "disable-gpu",
+            "no-first-run",
+            "disable-background-networking",
+            "disable-component-update",
+            "disable-sync",
+            f"user-data-dir={tmp_path / f'profile{len(drivers)}'}",
+        ):
             options.add_argument(f"--{flag}")
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(chromedriver))

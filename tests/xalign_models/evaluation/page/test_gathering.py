@@ -13,8 +13,12 @@ from xalign_models.evaluation.page.gathering import MISSING, page_data
 from xalign_models.evaluation.results import read_results
 
 PLAIN, LSAR = "xalign/plain__tiny", "xalign/lsar__tiny"
-PAIRS = {f"{a}-{b}": 0.1 * i + 0.01 * j for i, a in enumerate(("deu_Latn", "eng_Latn", "tha_Thai"), 1)
-         for j, b in enumerate(("deu_Latn", "eng_Latn", "tha_Thai"), 1) if a != b}  # fmt: skip
+PAIRS = {
+    f"{a}-{b}": 0.1 * i + 0.01 * j
+    for i, a in enumerate(("deu_Latn", "eng_Latn", "tha_Thai"), 1)
+    for j, b in enumerate(("deu_Latn", "eng_Latn", "tha_Thai"), 1)
+    if a != b
+}
 
 
 def unpacked(data) -> np.ndarray:

@@ -55,9 +55,15 @@ def causal(folder: Path, kind: str) -> Path:
 
     folder.mkdir(parents=True, exist_ok=True)
     size = {
-        **SIZE, "vocab_size": write_tokenizer(folder), "num_key_value_heads": 1, "max_position_embeddings": 64,
-        "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "initializer_range": 0.3,
-    }  # fmt: skip
+        **SIZE,
+        "vocab_size": write_tokenizer(folder),
+        "num_key_value_heads": 1,
+        "max_position_embeddings": 64,
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "initializer_range": 0.3,
+    }
     config = LlamaConfig(**size) if kind == "llama" else Gemma3TextConfig(**size, head_dim=16, sliding_window=16)
     with torch.random.fork_rng():
         torch.manual_seed(0)

@@ -16,8 +16,11 @@ def test_defaults_are_the_papers():
     assert (config.rank, config.alpha, config.dropout, config.learning_rate) == (64, 16, 0.05, 5e-4)
     assert config.batch_size * config.accumulation == 128
     assert (config.languages, config.pivot, config.pairs, config.samples) == (
-        ("arb-Arab", "spa-Latn"), "eng-Latn", "ntrex", 1000,
-    )  # fmt: skip
+        ("arb-Arab", "spa-Latn"),
+        "eng-Latn",
+        "ntrex",
+        1000,
+    )
 
 
 @pytest.mark.parametrize(("samples", "epochs", "expected"), [(100, None, 10), (101, None, 3), (1000, 7, 7)])

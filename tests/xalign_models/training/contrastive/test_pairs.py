@@ -42,8 +42,9 @@ def test_pairs_have_an_english_side_of_their_own():
 
 def test_another_pivot():
     assert pairs(1, pivot="arb-Arab", languages=("spa-Latn",))[0] == (
-        ("arb-Arab", "arb-Arab 0"), ("spa-Latn", "spa-Latn 0"),
-    )  # fmt: skip
+        ("arb-Arab", "arb-Arab 0"),
+        ("spa-Latn", "spa-Latn 0"),
+    )
     with pytest.raises(DataError, match="not parallel"):
         pairs(1, corpus("pairs"), pivot="arb-Arab", languages=("spa-Latn",))
 

@@ -15,8 +15,9 @@ def by_recursion(one: str, other: str) -> int:
     def distance(i: int, j: int) -> int:
         if not i or not j:
             return i + j
-        return min(distance(i - 1, j) + 1, distance(i, j - 1) + 1,
-                   distance(i - 1, j - 1) + (one[i - 1] != other[j - 1]))  # fmt: skip
+        return min(
+            distance(i - 1, j) + 1, distance(i, j - 1) + 1, distance(i - 1, j - 1) + (one[i - 1] != other[j - 1])
+        )
 
     return distance(len(one), len(other))
 

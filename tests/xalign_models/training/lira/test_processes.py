@@ -40,8 +40,10 @@ def test_two_processes_train_what_one_does_with_the_doubled_batch(
         for name, weight in expected.network.state_dict().items():
             if not name.endswith(UNSEEN):
                 torch.testing.assert_close(weights[name], weight, rtol=0, atol=1e-5)
-        logs = [[json.loads(line) for line in (workdir / f"{name}{stage}" / LOG).read_text().splitlines()]
-                for name in ("one", "two")]  # fmt: skip
+        logs = [
+            [json.loads(line) for line in (workdir / f"{name}{stage}" / LOG).read_text().splitlines()]
+            for name in ("one", "two")
+        ]
         for one, other in zip(*logs, strict=True):
             assert one.keys() == other.keys()
             for name in one.keys() - {"seconds", "rows", "tokens", "kind", "chosen", "text"}:

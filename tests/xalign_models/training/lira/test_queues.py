@@ -14,9 +14,14 @@ def unit(n: int, seed: int = 0, d: int = 8) -> torch.Tensor:
 
 def ask(queue: DocQueue, mined: int = 31, **changes: object) -> Candidates:
     given = {
-        "queries": unit(2, 1), "documents": unit(2, 2), "ids": ["a", "b"], "languages": ["deu-Latn", "deu-Latn"],
-        "positives": [{"a"}, {"b"}], "wanted": ["deu-Latn", "deu-Latn"], **changes,
-    }  # fmt: skip
+        "queries": unit(2, 1),
+        "documents": unit(2, 2),
+        "ids": ["a", "b"],
+        "languages": ["deu-Latn", "deu-Latn"],
+        "positives": [{"a"}, {"b"}],
+        "wanted": ["deu-Latn", "deu-Latn"],
+        **changes,
+    }
     return candidates(**given, queue=queue, mined=mined)  # type: ignore[arg-type]
 
 

@@ -197,8 +197,10 @@ def test_an_arca_that_was_killed_before_its_model_was_written_has_the_whole_log(
 def test_an_interrupted_arca_goes_on_to_the_same_model(
     arca: Path, lira_config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workdir: Path, at: int
 ) -> None:
-    environment = {name: str(workdir / name.removeprefix("XALIGN_").lower()) for name in
-                   ("XALIGN_CACHE", "XALIGN_STORE", "XALIGN_DATA")}  # fmt: skip
+    environment = {
+        name: str(workdir / name.removeprefix("XALIGN_").lower())
+        for name in ("XALIGN_CACHE", "XALIGN_STORE", "XALIGN_DATA")
+    }
     config = lira_config()
     interrupted(monkeypatch, at, lambda: run.train_arca(config, tmp_path / "again", "cpu"))
     for name, value in environment.items():
@@ -289,7 +291,7 @@ def test_every_ablation_trains_both_stages(lira_config: Config, tmp_path: Path, 
         ("arca.batch_size=1", "lasr.retrieval_batch=1"),
     ],
     ids=lambda changes: changes[0],
-)  # fmt: skip
+)
 def test_every_way_of_training_runs(lira_config: Config, tmp_path: Path, changes: tuple[str, ...]) -> None:
     config = lira_config("arca.max_steps=2", "lasr.max_steps=2", *changes)
     run.train_arca(config, tmp_path / "a", "cpu")

@@ -132,13 +132,19 @@ def write_config(workdir: Path, checkpoints: dict[str, Path]) -> Callable[..., s
         shared = {"batch_size": 8, "learning_rate": 1.0e-2, "checkpoint_steps": 2, "data": data}
         # LoRA of rank 2: encoder 2 layers x (4 of 16x16, 16x32, 32x16), language model by its shapes
         config = {
-            "name": "tiny", "encoder": str(checkpoints["encoder"]), "llm": str(checkpoints[family]), "max_tokens": 16,
-            "dtype": "float32", "rank": 2, "alpha": 4, "parameters": {"encoder": 896, "connector": 704, "llm": 1344},
+            "name": "tiny",
+            "encoder": str(checkpoints["encoder"]),
+            "llm": str(checkpoints[family]),
+            "max_tokens": 16,
+            "dtype": "float32",
+            "rank": 2,
+            "alpha": 4,
+            "parameters": {"encoder": 896, "connector": 704, "llm": 1344},
             "stages": {
                 1: {"label": "tiny-one", "train": ["encoder", "connector"], **shared},
                 2: {"label": "tiny-two", "start": "tiny-one", "train": ["encoder", "connector", "llm"], **shared},
             },
-        }  # fmt: skip
+        }
         (workdir / file).write_text(yaml.safe_dump(merged(config, fields)))
         return str(workdir / file)
 

@@ -30,9 +30,15 @@ def test_the_papers_numbers():
         assert (stage.scheduler, stage.warmup, stage.weight_decay, stage.max_grad_norm) == ("cosine", 0.1, 0.01, 1.0)
     assert {data.source: data.samples for data in one.data} == {"wikitext-103": 100_000, "msmarco": 100_000}
     assert {data.source: data.samples for data in two.data} == {
-        "msmarco": 100_000, "fever": 100_000, "paq": 100_000, "snli": 100_000, "hotpotqa": 97_800, "squad": 97_400,
-        "fiqa": 6_420, "nq": 3_420,
-    }  # fmt: skip
+        "msmarco": 100_000,
+        "fever": 100_000,
+        "paq": 100_000,
+        "snli": 100_000,
+        "hotpotqa": 97_800,
+        "squad": 97_400,
+        "fiqa": 6_420,
+        "nq": 3_420,
+    }
     assert all(data.instruction for data in two.data)
 
 

@@ -190,9 +190,11 @@ def planted_encoder(workdir, monkeypatch):
         return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
     encoder = SimpleNamespace(
-        raw=SimpleNamespace(device="cpu"), prompts={"query": "Q: ", "document": "P: "}, encode_texts=encode_texts,
+        raw=SimpleNamespace(device="cpu"),
+        prompts={"query": "Q: ", "document": "P: "},
+        encode_texts=encode_texts,
         mteb_model_meta=SimpleNamespace(revision="1"),
-    )  # fmt: skip
+    )
     monkeypatch.setattr("xalign_models.models.building.load_encoder", lambda *_, **__: encoder)
     return seen
 
@@ -225,8 +227,12 @@ def test_no_question_of_xquad_is_trained_on():
     if root is None or not (root / "squad_nqg").is_dir() or not (root / "lareqa").is_dir():
         pytest.skip("XALIGN_DATA has no squad_nqg and lareqa")
     held = json.loads((root / "lareqa" / "xquad-r" / "en.json").read_text(encoding="utf-8"))
-    questions = {re.sub(r"\W", "", one["question"]).lower() for article in held["data"]
-                 for paragraph in article["paragraphs"] for one in paragraph["qas"]}  # fmt: skip
+    questions = {
+        re.sub(r"\W", "", one["question"]).lower()
+        for article in held["data"]
+        for paragraph in article["paragraphs"]
+        for one in paragraph["qas"]
+    }
     evaluated = evaluation_text()
     rows = rows_of(Data("squad-nqg"), evaluated, 0)
     assert len(rows) > 11_000

@@ -344,8 +344,14 @@ def test_each_alone(train):
 
 
 def test_projection_and_prompts_are_saved(train, workdir):
-    train(2, "model", projection=True, parameters={"projection": 2 * (24 * 24 + 24)}, prompts={"default": "w1 "},
-          stages={2: {"start": None, "train": ["connector", "projection"], "max_steps": 1}})  # fmt: skip
+    train(
+        2,
+        "model",
+        projection=True,
+        parameters={"projection": 2 * (24 * 24 + 24)},
+        prompts={"default": "w1 "},
+        stages={2: {"start": None, "train": ["connector", "projection"], "max_steps": 1}},
+    )
     model = models.load("model", device="cpu")
     assert [type(one).__name__ for one in model] == ["Lusifer", "Pooling", "Dense", "Dense", "Normalize"]
     assert model.prompts["default"] == "w1 "

@@ -22,9 +22,14 @@ E5_SMALL = BertConfig(
     vocab_size=250037, hidden_size=384, num_hidden_layers=12, num_attention_heads=12, intermediate_size=1536
 )
 SMOLLM2 = LlamaConfig(
-    vocab_size=49152, hidden_size=576, num_hidden_layers=30, num_attention_heads=9, num_key_value_heads=3,
-    intermediate_size=1536, tie_word_embeddings=True,
-)  # fmt: skip
+    vocab_size=49152,
+    hidden_size=576,
+    num_hidden_layers=30,
+    num_attention_heads=9,
+    num_key_value_heads=3,
+    intermediate_size=1536,
+    tie_word_embeddings=True,
+)
 SHAPES = {"paper": (XLM_R_LARGE, MISTRAL_7B), "small": (E5_SMALL, SMOLLM2)}
 RANK = 16
 

@@ -119,9 +119,10 @@ def test_targets_end_or_are_cut(make):
     features = model.collate(ROWS)
     end = model.eos
     assert features["target_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1]]
-    assert [row[mask.bool()].tolist()[-1] == end for row, mask in zip(
-        features["target_ids"], features["target_mask"], strict=True
-    )] == [False, True, True]  # fmt: skip
+    assert [
+        row[mask.bool()].tolist()[-1] == end
+        for row, mask in zip(features["target_ids"], features["target_mask"], strict=True)
+    ] == [False, True, True]
 
 
 def test_an_empty_batch_is_refused(make):

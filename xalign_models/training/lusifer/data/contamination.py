@@ -52,9 +52,10 @@ class EvaluationText:
     def without(self, rows: Iterable[Row]) -> list[Row]:
         """The rows of which no text is theirs, and which are none of their pairs."""
         return [
-            row for row in rows
+            row
+            for row in rows
             if not any(self.holds(text) for text in row) and frozenset(map(squeeze, row)) not in self.pairs
-        ]  # fmt: skip
+        ]
 
 
 def evaluation_text() -> EvaluationText:

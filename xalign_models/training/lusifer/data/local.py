@@ -16,9 +16,13 @@ from xalign_models.training.lusifer.data.base import Row, Source, draw
 WORDS = range(6, 61)
 """Words of a sentence of WikiText that is used."""
 _TOKENS = (
-    (r" @(.)@ ", r"\1"), (r" ([.,;:!?%)\]}])", r"\1"), (r"([(\[{$£]) ", r"\1"), (r" '(s|t|re|ve|d|ll|m)\b", r"'\1"),
-    (r" n't\b", "n't"), (r'" ([^"]*) "', r'"\1"'),
-)  # fmt: skip
+    (r" @(.)@ ", r"\1"),
+    (r" ([.,;:!?%)\]}])", r"\1"),
+    (r"([(\[{$£]) ", r"\1"),
+    (r" '(s|t|re|ve|d|ll|m)\b", r"'\1"),
+    (r" n't\b", "n't"),
+    (r'" ([^"]*) "', r'"\1"'),
+)
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "``": '"', "''": '"'}
 
 
@@ -88,10 +92,11 @@ def _source(name: str, folder: str, where: str, parse: Callable[[Path], list[Row
 
 LOCAL = (
     _source("wikitext-2", "wikitext2", "WikiText-2 (valid.txt, test.txt)", _wikitext2, "WikiText"),
-    _source("squad-nqg", "squad_nqg", "the question generation split of SQuAD (github.com/xinyadu/nqg)", _squad,
-            "SQuAD"),
+    _source(
+        "squad-nqg", "squad_nqg", "the question generation split of SQuAD (github.com/xinyadu/nqg)", _squad, "SQuAD"
+    ),
     _source("multi30k", "multi30k", "Multi30K (github.com/multi30k/dataset, data/task2/raw)", _captions, "Multi30k"),
     _source("stsbenchmark", "stsbenchmark_en", "the STS benchmark (sts-train.csv)", _sts_benchmark, "STSBenchmark"),
     _source("sick", "sick_en", "SICK (SICK_train.txt)", _sick, "SICK-R"),
-)  # fmt: skip
+)
 """Sentences and questions, captions of one image, paraphrases and entailments; text."""
