@@ -25,6 +25,12 @@ TURN = {
 PAIRS = {f"{a}_Latn-{b}_Latn" for a in ("deu", "eng", "fra") for b in ("deu", "eng", "fra") if a != b}
 
 
+def _revision(task):
+    """The data revision that a task takes of the text at hand."""
+    task.identify()
+    return task.metadata.revision
+
+
 @pytest.fixture
 def task(workdir, planted):
     return OwnParallel(path=planted.write(workdir / "test", range(1000, 1300)))
@@ -211,10 +217,10 @@ def test_the_revision_is_the_texts_or_the_hubs(workdir, planted, monkeypatch):
     folder.mkdir(parents=True)
     (folder / "deu_Latn.devtest").write_text("deu 1\n")
     task = FloresPrecision()
-    local = task.metadata.revision
+    local = _revision(task)
     assert local.startswith("local-")
     task.load_data()
     task.unload_data()
     assert task.metadata.revision == local
     (folder / "deu_Latn.devtest").write_text("deu 2\n")
-    assert FloresPrecision().metadata.revision != local
+    assert _revision(FloresPrecision()) != local

@@ -45,7 +45,7 @@ def test_accuracies_are_those_of_each_layers_model(asked):
             vectors = [encoder.encode_texts(side, [code] * 20) for side, code in zip(sides, codes, strict=True)]
             scores.append(spaces.accuracy(*vectors))
         assert frame.loc[(layer, method), "accuracy"] == pytest.approx(np.mean(scores, axis=0)[0])
-    assert findings.tables["summary"]["source"].unique() == ["this run, best layer"]
+    assert findings.tables["summary"]["source"].iloc[0] == "this run, best layer"
     assert len(next(iter(findings.figures.values())).axes[0].lines) == 4
 
 

@@ -199,7 +199,7 @@ def test_the_catalogue_is_pinned_and_its_builders_exist() -> None:
     import pkgutil
 
     names = [asset.name for asset in assets.list_assets()]
-    assert len(set(names)) == len(names) == 7
+    assert len(set(names)) == len(names) == 8
     for asset in assets.list_assets():
         assert callable(pkgutil.resolve_name(asset.builder))
         assert all(len(bytes.fromhex(wheel.sha256)) == 32 for wheel in asset.packages)

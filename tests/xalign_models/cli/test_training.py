@@ -62,7 +62,7 @@ def test_options_reach_the_training(train, workdir):
         (("--languages", "de"), ("deu-Latn", "arb-Arab")),
         (("--languages", "xx-nonsense"), ("xx-nonsense",)),
         (("--languages", "all"), ("--languages all", "give codes.")),
-        (("--pairs", "nonsense"), ("nonsense", "ntrex")),
+        (("--pairs", "nonsense"), ("nonsense", "xalign corpora")),
         (("--pairs", "lingua"), ("XALIGN_DATA",)),
         (("--pairs", "ntrex"), ("XALIGN_DATA",)),
         (("--backbone", "lsar__LaBSE"), ("lsar__LaBSE", "backbone")),

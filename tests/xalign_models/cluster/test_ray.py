@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import xalign_models
 from xalign_models.errors import ModelError
 from xalign_models.evaluation import run as running
 from xalign_models.models.building import build, load_encoder
@@ -44,7 +45,7 @@ def cluster(place, write_text):
     patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     patch.setenv("OMP_NUM_THREADS", "1")
     patch.setenv(
-        "PYTHONPATH", os.pathsep.join([str(Path(models.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+        "PYTHONPATH", os.pathsep.join([str(Path(xalign_models.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     )
     patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     patch.setenv("RAY_worker_niceness", "0")  # else they starve on a busy machine

@@ -41,7 +41,7 @@ class RetrievalConfig:
     moments_weight: NonNegative = 0.01
     variance: NonNegative = 0.04
     gap: NonNegative = 0.05
-    threshold: float | None = None
+    threshold: Annotated[float, Field(allow_inf_nan=True)] | None = None
     temperature: Tau = 0.05
     floor: Annotated[float, Field(gt=0, le=1)] = 0.05
     drop: bool = False
