@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+sys.path.append(str(Path(__file__).parents[1]))  # for `benchmarks` and `tests`; behind the installed packages
 WORDS = [f"w{i}" for i in range(100)]
 LANGUAGES = ("deu", "eng", "fra")
 

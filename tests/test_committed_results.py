@@ -14,6 +14,7 @@ from mteb.results import TaskResult
 from mteb.results.task_result import _expand_run_settings_entry
 from packaging.version import Version
 
+from xalign_models.assets import where
 from xalign_models.evaluation.items import TOLERANCE, read_outcomes
 from xalign_models.evaluation.means import means_csv
 from xalign_models.evaluation.results import read_results
@@ -117,7 +118,12 @@ def test_revisions_are_those_of_the_models_at_hand():
 
     The committed ``affine`` models were fitted by an earlier default, a ridge towards zero, and would be scored anew.
     """
+    compared = 0
     for name, spec in specs().items():
-        if (folders := list((RESULTS / name.replace("/", "__")).glob("*"))) and not spec.backbone.tuned:
+        folders = list((RESULTS / name.replace("/", "__")).glob("*"))
+        if folders and not spec.backbone.tuned and where(spec.backbone.model) is not None:
+            compared += 1
             earlier = spec.alignment is not None and spec.alignment.method == "affine"
             assert ([folder.name for folder in folders] == [revision(spec)]) is not earlier, name
+    if not compared:
+        pytest.skip("no asset is installed: xalign assets install multilingual-e5-small-q4")

@@ -48,6 +48,10 @@ def show(driver, address: str) -> None:
     """Change what stands behind # and wait until it is drawn."""
     driver.execute_script("location.hash = arguments[0]", address)
     time.sleep(0.4)
+    driver.execute_script("dispatchEvent(new HashChangeEvent('hashchange'))")  # on a busy machine nobody listened yet
+    driver.execute_async_script(
+        "const done = arguments[0]; setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(done)), 100)"
+    )
 
 
 def texts(driver, selector: str) -> list[str]:
