@@ -13,7 +13,7 @@ from torch import nn
 from xalign_models.backbones import loading
 from xalign_models.errors import FileError, ModelError
 from xalign_models.files import read_json
-from xalign_models.specs import BackboneSpec
+from xalign_models.specs import BackboneSpec, ModelSpec
 
 CONFIG = "xalign_base.json"
 
@@ -85,15 +85,11 @@ def pointed(directory: Path) -> BackboneSpec | None:
     fields = _read(directory).get("spec")
     if not isinstance(fields, dict):
         return None
-    from xalign_models.specs import ModelSpec
-
     return ModelSpec.from_dict({"backbone": fields}).backbone
 
 
 def spec_fields(spec: BackboneSpec) -> dict[str, Any]:
     """A backbone's spec as plain data."""
-    from xalign_models.specs import ModelSpec
-
     fields: dict[str, Any] = ModelSpec(spec).to_dict()["backbone"]
     return fields
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets
 from xalign_models.errors import XAlignError
 from xalign_models.models import catalogue
-from xalign_models.models.card import Card
+from xalign_models.models.card import Card, read_card
 from xalign_models.models.identity import revision, trained_on
 from xalign_models.models.names import Located, locate
 from xalign_models.specs import ModelSpec
@@ -52,10 +53,6 @@ def meta_of(located: Located) -> ModelMeta:
 
 
 def _training(spec: ModelSpec, card: Card | None) -> dict[str, Any]:
-    from pathlib import Path
-
-    from xalign_models.models.card import read_card
-
     if card is None:  # a spec alone, as mteb's loader hands it over
         directory = Path(spec.backbone.model)
         card = read_card(directory) if directory.is_dir() else None

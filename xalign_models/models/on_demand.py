@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from xalign_models.alignments import Alignment
+from xalign_models.alignments import Alignment, find_method
 from xalign_models.alignments.module import Aligned
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import LanguageError
@@ -60,8 +60,6 @@ class FittedOnDemand(nn.Module):
 
     @property
     def _parallel(self) -> bool:
-        from xalign_models.alignments import find_method
-
         return find_method(self._spec.method).parallel
 
     def _one(self, code: str) -> Alignment:
