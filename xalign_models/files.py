@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import stat
 import struct
 import zipfile
 from collections.abc import Mapping
@@ -191,6 +192,8 @@ def set_aside(path: Path, reason: str) -> Path | None:
 
 def _read(path: Path, most: int) -> bytes:
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for, a device never ends
+            raise FileError(f"{path} cannot be read: it is no file.")
         with path.open("rb") as file:
             content = file.read(most + 1)
     except OSError as error:

@@ -71,6 +71,9 @@ class Aligned(Module):
         self.method, self.dim, self.fingerprint, self.format = method, dim, fingerprint, format
         self.languages = None if languages is None else list(languages)
         self.shapes = {name: list(shape) for name, shape in shapes.items()}
+        maps = 1 if languages is None else len(set(languages))
+        if isinstance(languages, str) or any(shape[:1] != [maps] for shape in self.shapes.values()):
+            raise AlignmentError(f"the maps of {method} are not one of each language; fit and save the model again.")
         for name in self.tensors:
             self.register_buffer(name, torch.zeros(self.shapes[name]) if name in shapes else None)
 
@@ -206,6 +209,8 @@ class Aligned(Module):
         hub = {name: kwargs[name] for name in names if name in kwargs}
         module = cls(**cls.load_config(model_name_or_path, **hub))
         loaded: Self = cls.load_torch_weights(model_name_or_path, model=module, **hub)
+        if not all(tensor.isfinite().all() for tensor in loaded.buffers()):
+            raise AlignmentError(f"the maps in {model_name_or_path} are not finite; fit and save the model again.")
         return loaded
 
 

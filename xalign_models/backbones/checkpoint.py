@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models.backbones import policy
-from xalign_models.backbones.weights import require_fit, require_types
+from xalign_models.backbones.weights import require_fit, require_types, require_vocabulary
 from xalign_models.errors import AssetError, XAlignError, one_line
 
 if TYPE_CHECKING:
@@ -51,7 +51,10 @@ def open_pretrained(kind: Any, resolved: ResolvedModel, *, trust: bool = False, 
     options |= _hub(resolved, trust)
     with opened(resolved.path_or_id), quiet():
         if not hasattr(kind, "_model_mapping"):
-            return kind.from_pretrained(resolved.path_or_id, **options)
+            made = kind.from_pretrained(resolved.path_or_id, **options)
+            if hasattr(made, "all_special_ids"):
+                require_vocabulary(made, resolved.path_or_id)
+            return made
         if resolved.source != "hub":
             require_types(Path(resolved.path_or_id))
         model, info = kind.from_pretrained(
@@ -117,6 +120,8 @@ def open_pipeline(resolved: ResolvedModel, device: str, *, trust: bool = False, 
             revision=resolved.revision,
             **options,
         )
+        for folder in policy.folders_of_maps(resolved):
+            require_types(folder)
         return model
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets
-from xalign_models.backbones.checkpoint import open_config, open_pipeline, open_transformer, quiet
+from xalign_models.backbones.checkpoint import open_config, open_pipeline, open_transformer, opened, quiet
 from xalign_models.backbones.policy import has_own_modules
 from xalign_models.backbones.templates import surrounds
 from xalign_models.device import pick_device
@@ -71,11 +71,16 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
         ModelError: It is no text encoder, is aligned already, has no such layer, or was trained here and its layer or
             pooling is to change.
     """
+    _require_trained(spec)
+    with opened(spec.model):
+        return _load_modules(spec, device)
+
+
+def _load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
     from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
 
     from xalign_models.backbones.transformer import LanguageTransformer
 
-    _require_trained(spec)
     resolved = assets.resolve(spec.model, spec.revision)
     as_published = spec.layer is None and spec.pooling is Pooling.PUBLISHED
     if as_published and _file(resolved, "modules.json"):

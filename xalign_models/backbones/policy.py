@@ -95,7 +95,11 @@ _KWARG_KEYS = set(
     "add_pooling_layer attn_implementation do_lower_case dtype fix_mistral_regex model_max_length padding_side "
     "torch_dtype truncation_side use_cache use_fast".split()
 )
+_FLOATING = (":Aligned", ":CNN", ":Dense", ":LSTM", ":LayerNorm", ":WeightedLayerPooling")
 _METHOD = re.compile(r"forward|get_[a-z]+_features")
+_QUANTISED = {None, "awq", "bitsandbytes", "compressed-tensors", "gptq", "hqq", "quanto", "torchao"}
+"""Ways of quantising whose code is in packages that the user installs; others fetch kernels, or are unknown."""
+_MOST_LAYERS = 1_000
 _MOST_FILES = 10_000
 _MOST_SETTINGS = 16 << 20
 
@@ -132,6 +136,16 @@ def module_classes(resolved: ResolvedModel) -> dict[str, type]:
     types = {entry["type"] for entry in _modules(directory / "modules.json")}
     found = {kind: pkgutil.resolve_name(MODULES[kind]) for kind in sorted(types & MODULES.keys())}
     return found | {kind: plugins.MODULES[kind] for kind in sorted(types - MODULES.keys()) if kind in plugins.MODULES}
+
+
+def folders_of_maps(resolved: ResolvedModel) -> list[Path]:
+    """Where the modules lie whose weights are floating point: dense layers and the like, and alignments."""
+    directory = _snapshot(resolved) if resolved.source == "hub" else Path(resolved.path_or_id)
+    return [
+        directory / entry["path"]
+        for entry in _modules(directory / "modules.json")
+        if MODULES.get(entry["type"], "").endswith(_FLOATING)
+    ]
 
 
 def has_own_modules(directory: Path) -> bool:
@@ -175,11 +189,13 @@ def _files(directory: Path) -> Iterator[str]:
     for folder, folders, names in os.walk(root):
         for name in (*folders, *names):
             path = Path(folder, name)
-            if path.is_symlink() and not any(path.resolve().is_relative_to(one) for one in roots):
+            if path.is_symlink() and not any(Path(os.path.realpath(path)).is_relative_to(one) for one in roots):
                 raise ModelError(
                     f"{directory} has a link that leads out of it ({path.relative_to(root)}); copy the file."
                 )
         for name in names:
+            if not Path(folder, name).is_file():  # a pipe would be waited for, a device never ends
+                raise ModelError(f"{directory} has {name}, which is no file.")
             count += 1
             if count > _MOST_FILES:
                 raise ModelError(f"{directory} has more than {_MOST_FILES:,} files; give the model's own directory.")
@@ -187,9 +203,10 @@ def _files(directory: Path) -> Iterator[str]:
 
 
 def _is_read(path: Path) -> bool:
-    """Whether a loader would open a pickle: it is named like weights, and none lie beside it as safetensors."""
+    """Whether a loader would open a pickle: it is named like weights, and they do not lie beside it as safetensors."""
     stem = re.split(r"[-.]", path.name.removeprefix("pytorch_"), maxsplit=1)[0]
-    return path.suffix in _NEVER or ("model" in stem and not any(path.parent.glob(f"{stem}*.safetensors")))
+    same = (path.with_name(f"{stem}.safetensors"), path.with_name(f"{stem}.safetensors.index.json"))
+    return path.suffix in _NEVER or ("model" in stem and not any(file.is_file() for file in same))
 
 
 def _check_settings(directory: Path, label: str, trust: bool, above: frozenset[str]) -> None:
@@ -230,12 +247,20 @@ def _check_code(settings: Any, label: str, where: str) -> None:
                 raise ModelError(_code(label, f"{where} names it under {key}"))
             if key == "activation_function" and "." in str(value) and value not in _ACTIVATIONS:
                 raise ModelError(_code(label, f"{where} names {value!r} as an {key}"))
+            if key == "quantization_config" and value and _method_of(value) not in _QUANTISED:
+                raise ModelError(_code(label, f"{where} is quantised by {_method_of(value)!r}"))
+            if isinstance(value, int) and value > _MOST_LAYERS and key.endswith(("layer", "layers")):
+                raise ModelError(f"{where} has more than {_MOST_LAYERS:,} as {key}.")
             if key == "megatron_core" and value not in {None, "megatron.core"}:
                 raise ModelError(_code(label, f"{where} names it under {key}"))
             if key in _ATTENTION_KEYS:
                 for _, choice in walk(list(value.values()) if isinstance(value, Mapping) else value):
                     if not (choice is None or isinstance(choice, list) or choice in _ATTENTION):
                         raise ModelError(_code(label, f"{where} names an attention {choice!r} that is none of ours"))
+
+
+def _method_of(quantisation: Any) -> Any:
+    return quantisation.get("quant_method") if isinstance(quantisation, Mapping) else "?"
 
 
 def _check_index(path: Path, settings: Any, where: str) -> None:
@@ -262,6 +287,9 @@ def _check_transformer(settings: Any, where: str) -> None:
                 raise ModelError(f"{where}: {key} has {unknown[0]!r}, which a checkpoint may not set.")
         elif key not in _TRANSFORMER_KEYS:
             raise ModelError(f"{where}: {key!r} is no setting of a transformer module.")
+    longest = settings.get("max_seq_length")
+    if longest is not None and (type(longest) is not int or not 0 < longest < 2**31):
+        raise ModelError(f"{where}: max_seq_length {str(longest)[:40]} is no number of tokens.")
     if settings.get("tokenizer_name_or_path"):
         raise ModelError(f"{where}: the tokenizer is to come from elsewhere; put its files into the directory.")
     modalities = settings.get("modality_config", {})

@@ -19,7 +19,7 @@ from xalign_models.backbones.grouping import similar_lengths
 from xalign_models.backbones.inputs import split_inputs
 from xalign_models.backbones.packing import keep_content, packed_attention, unshare
 from xalign_models.backbones.templates import SLOT, prompted
-from xalign_models.backbones.weights import require_fit, require_types
+from xalign_models.backbones.weights import require_fit, require_types, require_vocabulary
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.files import read_json
 from xalign_models.languages import match
@@ -31,6 +31,7 @@ class CheckedTransformer(Transformer):
     def __init__(self, *args: Any, config_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         self._layers = (config_kwargs or {}).get("num_hidden_layers")  # the model is cut there on purpose
         super().__init__(*args, config_kwargs=config_kwargs, **kwargs)
+        require_vocabulary(self.tokenizer, str(args[0] if args else kwargs.get("model_name_or_path")))
 
     def _load_model(
         self,

@@ -52,6 +52,16 @@ def require_fit(info: Mapping[str, Any], model: str, layers: int | None = None) 
         raise ModelError(f"The checkpoint {model} does not fit its configuration: {'; '.join(problems)}.")
 
 
+def require_vocabulary(tokenizer: Any, model: str) -> None:
+    """Refuse a tokenizer that knows its special tokens alone, as transformers makes one where its files are missing.
+
+    Raises:
+        ModelError: There is no tokenizer, or it knows no text.
+    """
+    if tokenizer is None or len(tokenizer) <= len(set(tokenizer.all_special_ids)):
+        raise ModelError(f"The checkpoint {model} has no tokenizer, or one that knows no text; is a file missing?")
+
+
 def require_types(directory: Path) -> None:
     """Refuse a transformer's weights in whole numbers, which no configuration explains.
 

@@ -95,9 +95,17 @@ def _located(model: str) -> Located:
 
 def _in_directory(directory: Path) -> Located:
     card = read_card(directory)
-    if card.spec is not None or card.saved:
+    if card.saved:
         return Located(card.spec, card)
-    return Located(ModelSpec(BackboneSpec(slug(directory.resolve().name), str(directory.resolve()))), card)
+    spec = card.spec if card.trained else None  # else the files are the model, whatever the card says
+    spec = spec or ModelSpec(BackboneSpec(slug(directory.resolve().name), str(directory.resolve())))
+    if not is_name(spec.name):
+        raise ModelError(f"{directory}: {assets.CARD} gives a name that is none ({spec.name[:80]!r}); remove it.")
+    known = catalogue.specs().get(spec.name)
+    if known is not None and not (card.trained and known.backbone.tuned):  # a registered name is nobody else's
+        backbone = dataclasses.replace(spec.backbone, name=f"{spec.backbone.name}-{card.content[:6]}")
+        spec = dataclasses.replace(spec, backbone=backbone)
+    return Located(spec, card)
 
 
 def find_spec(model: str, **overrides: Any) -> ModelSpec:

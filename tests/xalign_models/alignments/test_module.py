@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from xalign_models.alignments import LSAR, METHODS, AffineMap, Centered, Procrustes, make
@@ -116,6 +117,28 @@ def test_refusals(parallel, tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"format": 2}))
     with pytest.raises(AlignmentError, match="format 2"):
+        Aligned.load(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"languages": ["deu-Latn", "deu-Latn", "tur-Latn"]}, "one of each language"),
+        ({"languages": ["deu-Latn", "eng-Latn"]}, "one of each language"),
+        ({"languages": "deu"}, "one of each language"),
+        ({"shapes": {"shift": [10**12, 16]}}, "one of each language"),
+        ({}, "not finite"),
+    ],
+)
+def test_maps_that_do_not_fit_their_languages_are_refused(parallel, tmp_path, change, message):
+    """Before memory of their size is asked for."""
+    Aligned.of(Centered().fit(parallel)).save(str(tmp_path))
+    content = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**content, **change}))
+    if not change:
+        weights = {name: array * np.nan for name, array in load_file(tmp_path / "model.safetensors").items()}
+        save_file(weights, tmp_path / "model.safetensors")
+    with pytest.raises(AlignmentError, match=message):
         Aligned.load(str(tmp_path))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import shutil
 from collections.abc import Callable
@@ -119,6 +120,23 @@ def pickled_weights(folder: Path) -> None:
     bomb(folder / "pytorch_model.bin")
 
 
+def decoy(folder: Path) -> None:
+    """Safetensors beside a pickle that are not read in its place."""
+    pickled_dense(folder)
+    shutil.copy(folder / "model.safetensors", folder / "9_Evil" / "model_of_another.safetensors")
+
+
+def pipe(folder: Path) -> None:
+    (folder / "1_Pooling" / "config.json").unlink()
+    os.mkfifo(folder / "1_Pooling" / "config.json")
+
+
+def without_text(folder: Path) -> None:
+    """transformers makes an empty tokenizer where the files of one are missing."""
+    for name in ("tokenizer.json", "vocab.txt"):
+        (folder / name).unlink(missing_ok=True)
+
+
 def shard_outside(folder: Path) -> None:
     plain(folder)
     shutil.move(folder / "model.safetensors", folder.parent / "model.safetensors")
@@ -186,11 +204,22 @@ CRAFTED: dict[str, Callable[[Path], None]] = {
     "library": lambda folder: (folder / "fast.so").write_bytes(b"\x7fELF"),
     "pickled weights": pickled_weights,
     "pickled module": pickled_dense,
+    "pickled module beside a decoy": decoy,
     "pickle": lambda folder: bomb(folder / "vocabulary.pkl"),
     "link to weights": lambda folder: link_out(folder, "model.safetensors"),
     "link to settings": lambda folder: link_out(folder, "config.json"),
     "link to a folder": lambda folder: link_out(folder, "1_Pooling"),
+    "link to itself": lambda folder: (folder / "loop").symlink_to("loop"),
+    "pipe": pipe,
     "shard outside": shard_outside,
+    "quantised by kernels": lambda folder: edit(folder / "config.json", quantization_config={"quant_method": "fp8"}),
+    "quantised by nobody": lambda folder: edit(folder / "config.json", quantization_config={"quant_method": "evil"}),
+    "too many layers": lambda folder: edit(folder / "config.json", num_hidden_layers=10**7),
+    "no tokenizer": without_text,
+    "a model as tokenizer": lambda folder: edit(folder / "tokenizer_config.json", tokenizer_class="AutoModel"),
+    "negative length": lambda folder: edit(folder / "sentence_bert_config.json", max_seq_length=-1),
+    "length of text": lambda folder: edit(folder / "sentence_bert_config.json", max_seq_length="long"),
+    "huge length": lambda folder: edit(folder / "sentence_bert_config.json", max_seq_length=10**400),
     "another model": lambda folder: edit(folder / "config_sentence_transformers.json", model_type="SparseEncoder"),
     "module twice": lambda folder: (folder / "modules.json").write_text(
         json.dumps(2 * json.loads((folder / "modules.json").read_text())[:1])
@@ -307,6 +336,26 @@ def test_a_module_of_a_plug_in_is_admitted_once_it_is_registered(folder, monkeyp
 def test_layers_and_poolings_of_a_checkpoint_are_still_chosen(folder):
     first = load_modules(BackboneSpec("cut", str(folder), layer=0, pooling=Pooling.MEAN), "cpu")[0]
     assert first.model.config.num_hidden_layers == 1
+
+
+@pytest.mark.parametrize("architectures", [5, ["BertModel", 5]])
+def test_whatever_a_configuration_makes_a_loader_raise_is_one_line(folder, architectures):
+    plain(folder)
+    edit(folder / "config.json", architectures=architectures)
+    with pytest.raises(XAlignError):
+        load_modules(BackboneSpec("odd", str(folder)), "cpu")
+
+
+def test_whole_numbers_in_a_dense_layer_are_refused_by_name(folder):
+    from safetensors.torch import save_file
+
+    module(folder, DENSE, in_features=16, out_features=16, bias=False, activation_function="torch.nn.Identity")
+    for kind in (torch.float32, torch.int8):
+        save_file({"linear.weight": torch.eye(16).to(kind)}, folder / "9_Evil" / "model.safetensors")
+        if kind == torch.float32:
+            load_modules(BackboneSpec("good", str(folder)), "cpu")
+    with pytest.raises(ModelError, match=r"linear\.weight is of type I8"):
+        load_modules(BackboneSpec("rounded", str(folder)), "cpu")
 
 
 @pytest.mark.parametrize("opener", ["writer", "tokenizer", "encoder", "config", "pipeline"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from pathlib import Path
 
 import mteb
 import numpy as np
@@ -14,8 +15,9 @@ from sentence_transformers import SentenceTransformer
 import xalign_models
 from xalign_models import assets, load, models
 from xalign_models.errors import LanguageError, ModelError
-from xalign_models.models import api
-from xalign_models.specs import AlignmentSpec, ModelSpec
+from xalign_models.models import api, catalogue
+from xalign_models.models.names import locate
+from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 
 INPUTS = [
     {"text": text, "lang": lang}
@@ -177,6 +179,32 @@ def test_a_forged_card_names_nothing_that_is_not_its_own(saved, claims):
     assert forged.mteb_model_meta.revision == genuine.mteb_model_meta.revision
     assert forged.mteb_model_meta.name not in models.list_models()
     assert ".." not in forged.mteb_model_meta.name
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_directory_never_takes_a_registered_name(tiny_model, make_model, workdir, trained):
+    """By a card that is true to its files, which anybody can write; or by its own name."""
+    registered = models.list_models()[0]
+    spec = catalogue.specs()[registered]
+    folder = shutil.copytree(tiny_model, workdir / spec.backbone.name)
+    elsewhere = dataclasses.replace(spec.backbone, model=str(make_model(workdir / "other", num_hidden_layers=1)))
+    claims = {"spec": ModelSpec(elsewhere).to_dict(), "name": registered}
+    content = {"content": assets.directory_fingerprint(folder)}
+    (folder / "xalign.json").write_text(json.dumps({**claims, **content, **({"training": {}} if trained else {})}))
+    located = locate(str(folder))
+    assert located.name not in models.list_models()
+    assert models.model_meta(str(folder)).name == located.name
+    assert located.spec is not None
+    assert Path(located.spec.backbone.model).samefile(folder)
+
+
+@pytest.mark.parametrize("name", ["../../x", "a\nb", "a|b", "x" * 9 + "/y"])
+def test_a_card_gives_no_name_that_is_none(tiny_model, workdir, name):
+    folder = shutil.copytree(tiny_model, workdir / "model")
+    claims = {"spec": ModelSpec(BackboneSpec(name, "x")).to_dict(), "training": {}}
+    (folder / "xalign.json").write_text(json.dumps({**claims, "content": assets.directory_fingerprint(folder)}))
+    with pytest.raises(ModelError, match="gives a name that is none"):
+        locate(str(folder))
 
 
 def test_any_code_of_a_language_will_do(saved):
