@@ -107,17 +107,15 @@ LANGUAGES = tuple(
 )
 """The languages of the default runs: those of Tatoeba-36 and Malay. The parallel methods are fitted for those of them
 that their corpus has; the monolingual ones for every language of theirs."""
-_NTREX = tuple(one for one in LANGUAGES if one != "jav-Latn")
-_PAIRS = tuple(
-    one for one in _NTREX if one not in {"kat-Geor", "kaz-Cyrl", "mal-Mlym", "swh-Latn", "tam-Taml", "tel-Telu"}
-)
+_PARALLEL = tuple(code for code in LANGUAGES if code != "jav-Latn")
+PAIRS = ("ntrex", "tatoeba_pairs")
 _METHODS = {
     "centered": AlignmentSpec("centered", "centered", (), MONOLINGUAL, 1000),
     "lir-1": AlignmentSpec("lir-1", "lir", (("k", 1),), MONOLINGUAL, 1000),
     "lir-15": AlignmentSpec("lir-15", "lir", (("k", 15),), MONOLINGUAL, 1000),
     "lsar": AlignmentSpec("lsar", "lsar", (), MONOLINGUAL, 1000),
-    "procrustes": AlignmentSpec("procrustes", "procrustes", (), ("ntrex",), 1000, _NTREX),
-    "affine": AlignmentSpec("affine", "affine", (), ("tatoeba_pairs",), 1500, _PAIRS),
+    "procrustes": AlignmentSpec("procrustes", "procrustes", (), PAIRS, 2000, _PARALLEL),
+    "affine": AlignmentSpec("affine", "affine", (), PAIRS, 2000, _PARALLEL),
 }
 _EMBEDDED = {
     label: dataclasses.replace(spec, corpora=("gettext:fit",), limit=None, languages=None)
