@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from xalign_models.models.saving import save
     from xalign_models.plugins import register
 
-__version__ = "0.1.0"
+try:
+    __version__ = metadata.version("xalign")  # of the tag that it was built from, and of the commits since
+except metadata.PackageNotFoundError:  # a clone that is not installed
+    __version__ = "0+not-installed"
 _PLACES = {
     "alignments": ("AffineMap", "Centered", "LIR", "LSAR", "Procrustes"),
     "evaluation.frame": ("evaluate",),
