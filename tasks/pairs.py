@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
+from xalign_models.progress import live
 from xalign_models.ranking.neighbours import NAMES, Measures
 from xalign_models.ranking.pairs import BUDGET, Sides, Vectors, all_pairs
 from xalign_models.ranking.ranks import AnyRanks
@@ -64,16 +64,14 @@ def scored_pairs(
     left = [pair for pair in pairs if pair not in done]
     vectors = Vectors(budget)
     name = task.metadata.name
-    for code in tqdm(sorted({code for pair in left for code in pair}), desc=f"{name}: encode", delay=2, disable=None):
+    for code in live(sorted({code for pair in left for code in pair}), desc=f"{name}: encode"):
         vectors[code] = sides(code)
     device = str(getattr(getattr(model, "raw", None), "device", "cpu"))
     ranked = all_pairs(vectors.__getitem__, left, device=device if device.startswith("cuda") else "cpu")
     small = np.min_scalar_type(shape[1])
     for pair, (forward, backward, measures) in done.items():
         yield from directions(pair, (forward, backward), measures, subsets)
-    for pair, forward, backward, measures in tqdm(
-        ranked, desc=f"{name}: score", total=len(left), delay=2, disable=None
-    ):
+    for pair, forward, backward, measures in live(ranked, desc=f"{name}: score", total=len(left)):
         both = forward.astype(small), backward.astype(small)
         kept.append(pair, *both, measures)
         yield from directions(pair, both, measures, subsets)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from mteb.abstasks.task_metadata import TaskMetadata
-from tqdm.auto import tqdm
 
 from tasks.pairs import RankedSubset, directions
 from tasks.precision import PrecisionTask
 from xalign_models.corpora import ENGLISH
 from xalign_models.languages import canonical, from_tatoeba, to_flores
+from xalign_models.progress import live
 from xalign_models.ranking.neighbours import measured_ranks
 from xalign_models.ranking.ranks import normalise
 
@@ -68,7 +68,7 @@ class Tatoeba36(PrecisionTask):
         """Each subset with the ranks (n,) of its queries' counterparts, both directions of a language together."""
         english = to_flores(ENGLISH)
         others = sorted({code for subset in subsets for code in subset.split("-")} - {english})
-        for code in tqdm(others, desc=self.metadata.name, delay=2, disable=None):
+        for code in live(others, desc=self.metadata.name):
             language = canonical(code)
             a, b = (
                 normalise(

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from tqdm.auto import tqdm
 
 from xalign_models.errors import ModelError
+from xalign_models.progress import live
 
 if TYPE_CHECKING:
     from torch import nn
@@ -146,7 +146,7 @@ class RawEncoder:
         pending: list[int] = []
         _ = self.modules  # loading is no part of the time below
         start = perf_counter()
-        with tqdm(total=len(keys), desc=progress, unit=" texts", delay=2, disable=None if progress else True) as bar:
+        with live(total=len(keys), desc=progress, unit=" texts", disable=None if progress else True) as bar:
             for batch, vectors in self._vectors(texts, prompt):
                 self.counts.batches += 1
                 self.counts.real_tokens += batch.real_tokens

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from xalign_models.cluster.cluster import RETRIES, Cluster, use_threads
 from xalign_models.errors import ModelError
 from xalign_models.files import read_json
 from xalign_models.models.building import load_encoder
 from xalign_models.paths import atomic_file, atomic_write_text
+from xalign_models.progress import live
 from xalign_models.specs import digest
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def encode_corpus(
             paths: list[Path] = []
             busy: dict[Any, Any] = {}
             idle = pool * _AHEAD
-            with tqdm(desc=f"encode on {actors} actors", unit=" texts", delay=2, disable=None) as bar:
+            with live(desc=f"encode on {actors} actors", unit=" texts") as bar:
                 for index, piece in enumerate(_pieces(texts, shard)):
                     paths.append(folder / f"{index:08d}.npy")
                     if _is_of(paths[-1], piece):

@@ -8,15 +8,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-
-from tqdm.auto import tqdm
+from typing import TYPE_CHECKING
 
 from xalign_models.errors import DataError
 from xalign_models.generation.journal import Journal, batched
 from xalign_models.generation.translators.base import Kind, Translator, TranslatorSpec
 from xalign_models.generation.translators.cleaning import Cleaned, clean
 from xalign_models.paths import cache_dir
+from xalign_models.progress import live
 from xalign_models.specs import Dtype
+
+if TYPE_CHECKING:
+    from tqdm.auto import tqdm
 
 logger = logging.getLogger(__name__)
 
@@ -191,7 +194,7 @@ def translate_all(
     """
     summaries = {str(one.translator.spec): Summary() for one in translators}
     expected = None if total is None else total * len(translators)
-    with tqdm(total=expected, desc="translate", unit=" texts", delay=2, disable=None) as bar:
+    with live(total=expected, desc="translate", unit=" texts") as bar:
         for chunk in distinct(texts):
             for one in translators:
                 summary = summaries[str(one.translator.spec)]

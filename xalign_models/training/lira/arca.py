@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from xalign_models.errors import ModelError
+from xalign_models.progress import live
 from xalign_models.training.instruments import placed
 from xalign_models.training.lira import actor as actors
 from xalign_models.training.lira.adaptor import CollapseMonitor, anchor_loss, cosines
@@ -158,7 +158,7 @@ class Arca(Objective):
         size, network = self.config.batch_size, self.module.network
         network.eval()
         own, others = list[Tensor](), list[Tensor]()
-        for start in tqdm(range(0, len(self.held_out.texts), size), desc="measure", delay=2, disable=None):
+        for start in live(range(0, len(self.held_out.texts), size), desc="measure"):
             batch = self.held_out.rows(range(start, min(start + size, len(self.held_out.texts))))
             flat = [text for row in batch.candidates.texts for text in row]
             for texts, found in ((batch.texts, own), (flat, others)):

@@ -11,8 +11,8 @@ import torch
 from scipy.stats import pearsonr, spearmanr
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
-from tqdm.auto import tqdm
 
+from xalign_models.progress import live
 from xalign_models.training.instruments import placed
 from xalign_models.training.lira.config import LasrConfig
 from xalign_models.training.lira.correlation import similarity
@@ -49,7 +49,7 @@ class Streams:
             bar.update(len(batch) * process_count())
             return tuple(stream.half().cpu() for stream in streams)
 
-        with torch.no_grad(), tqdm(total=len(distinct), desc="streams", delay=2, disable=None) as bar:
+        with torch.no_grad(), live(total=len(distinct), desc="streams") as bar:
             pieces = shared(range(0, len(distinct), batch_size), read)
         self._both = [torch.cat(side) for side in zip(*pieces, strict=True)]
 
