@@ -1,20 +1,34 @@
-"""``xalign verify | reproduce``."""
+"""``xalign verify | reproduce | audit``."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from xalign_models.cli.common import Device, Json, Output, err, out, print_json, print_rows
+from xalign_models.cli.common import (
+    Device,
+    Json,
+    Models,
+    Output,
+    Tasks,
+    err,
+    fail,
+    language_codes,
+    out,
+    print_json,
+    print_rows,
+    split_list,
+)
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(verify)
     app.command()(reproduce)
+    app.command()(audit)
 
 
 def verify(
@@ -82,3 +96,47 @@ def reproduce(
             soft_wrap=True,
         )
     raise typer.Exit(1 if differing else 0)
+
+
+def audit(
+    tasks: Tasks = None,
+    models: Models = None,
+    corpus: Annotated[
+        list[str] | None, typer.Option(help="Text that a model was trained on: ntrex, own:DIR, ...")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Rows of --corpus by language.")] = None,
+    languages: Annotated[list[str] | None, typer.Option(help="Language codes; by default all of the task.")] = None,
+    tolerance: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of a language's texts that may overlap undeclared.")
+    ] = 0.01,
+    json: Json = False,
+) -> None:
+    """Look for a task's text in the text that models were fitted on; exits with 1 where a model does not say so."""
+    from xalign_models.evaluation import audit as auditing
+    from xalign_models.evaluation.recording import task_texts
+    from xalign_models.models.mteb import register_with_mteb
+
+    register_with_mteb()
+    sources = [(name, *auditing.model_text(name)) for name in split_list(models)]
+    sources += [(name, *auditing.corpus_text(name, limit)) for name in corpus or ()]
+    if not sources or not tasks:
+        fail("Name tasks with -t, and models with -m or text with --corpus.")
+    rows: list[dict[str, Any]] = []
+    for task in split_list(tasks):
+        texts = task_texts(task, language_codes(languages, None, all=None))
+        for name, text, declared in sources:
+            rows += [
+                {"fitted": name, **auditing.as_row(overlap, declared)}
+                for overlap in auditing.overlaps(task, texts, text)
+                if overlap.language is None or overlap.language in text
+            ]
+    shown = rows if json else [{**row, "share": f"{100 * row['share']:.1f}%"} for row in rows if row["share"]]
+    print_rows(shown, json, right=("texts", "exact", "near", "share"))
+    hidden = [row for row in rows if row["share"] > tolerance and not row["declared"]]
+    if not json:
+        out.print(
+            f"{len(rows)} languages of {len(sources)} texts compared; {len(shown)} overlap, {len(hidden)} of them by "
+            f"more than {100 * tolerance:g}% and undeclared",
+            highlight=False,
+        )
+    raise typer.Exit(1 if hidden else 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -55,7 +55,7 @@ def fit_languages(spec: AlignmentSpec, found: Sequence[Corpus]) -> tuple[str, ..
     """
     have = {language for corpus in found for language in corpus.languages}
     if alignments.find_method(spec.method).parallel:
-        have.add(_pivot(spec))  # it is on the other side of every pair
+        have.add(pivot_of(spec))  # it is on the other side of every pair
     wanted = set(spec.languages or have)
     if missing := sorted(wanted - have):
         raise LanguageError(
@@ -68,7 +68,7 @@ def fingerprint(spec: AlignmentSpec) -> str:
     """Sha256 (hex) of what an alignment is fitted on and how, apart from the backbone."""
     found = load_corpora(spec)
     languages = fit_languages(spec, found)
-    texts = [corpus.fingerprint([*languages, _pivot(spec)]) for corpus in found]
+    texts = [corpus.fingerprint([*languages, pivot_of(spec)]) for corpus in found]
     made_by = alignments.version_of(spec.method)
     return digest(made_by, spec.method, spec.params, spec.limit, languages, texts)
 
@@ -93,33 +93,42 @@ def fit(spec: AlignmentSpec, encode: Encode) -> Alignment:
     return alignment.fit(data)
 
 
+def fit_texts(spec: AlignmentSpec) -> Iterator[tuple[str, list[list[str]]]]:
+    """By language, what an alignment is fitted on: its sentences, and for a parallel method the pivot's beside them.
+
+    Raises:
+        DataError: Fit text is missing or not aligned.
+    """
+    found, parallel = load_corpora(spec), alignments.find_method(spec.method).parallel
+    for language in fit_languages(spec, found):
+        if parallel and language == pivot_of(spec):
+            continue
+        rows = [
+            _rows(corpus, language, spec.limit, pivot_of(spec) if parallel else None)
+            for corpus in found
+            if language in corpus.languages
+        ]
+        yield language, [[text for side in part for text in side] for part in zip(*rows, strict=True)]
+
+
 def fit_vectors(spec: AlignmentSpec, encode: Encode) -> dict[str, Any]:
     """What an alignment is fitted on: raw vectors (n, d) by language, or for a parallel method (its own, the pivot's).
 
     Raises:
         DataError: Fit text is missing or not aligned.
     """
-    found, pivot, parallel = load_corpora(spec), _pivot(spec), alignments.find_method(spec.method).parallel
     data: dict[str, Any] = {}
-    for language in fit_languages(spec, found):
-        if parallel and language == pivot:
-            continue
-        rows = [
-            _rows(corpus, language, spec.limit, pivot if parallel else None)
-            for corpus in found
-            if language in corpus.languages
-        ]
-        sides = [[text for side in part for text in side] for part in zip(*rows, strict=True)]
-        codes = (language, pivot)[: len(sides)]
+    for language, sides in fit_texts(spec):
+        codes = (language, pivot_of(spec))[: len(sides)]
         progress = f"fit {spec.label} {language}"
         vectors = [encode(side, code, progress=progress) for side, code in zip(sides, codes, strict=True)]
-        data[language] = tuple(vectors) if parallel else vectors[0]
+        data[language] = tuple(vectors) if len(vectors) > 1 else vectors[0]
     if not data:
         raise DataError(f"{spec.label}: no language but the pivot; parallel methods need at least one other.")
     return data
 
 
-def _pivot(spec: AlignmentSpec) -> str:
+def pivot_of(spec: AlignmentSpec) -> str:
     """The language that a parallel method maps onto; any that row-parallel text has."""
     return str(dict(spec.params).get("pivot", corpora.ENGLISH))
 

@@ -2,58 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from xalign_models import corpora
 from xalign_models.corpora import CORPORA, ENGLISH, read_lines
 from xalign_models.errors import DataError, LanguageError
+from xalign_models.evaluation import recording
 from xalign_models.languages import canonical
-from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.training.lira.config import LiraConfig
 from xalign_models.training.lira.data import foreign_texts, rated, searches
 from xalign_models.training.lira.module import language_prompts
 
-DIMENSION = 8
-
 Text = tuple[str, str | None]
 
 
-class Recorder(XAlignEncoder):
-    """Stands in for a model, and keeps what it is given to encode."""
-
-    def __init__(self) -> None:
-        from mteb.models.model_meta import ModelMeta, ScoringFunction
-
-        fields = {"name": "xalign/recorder", "revision": "1", "similarity_fn_name": ScoringFunction.COSINE}
-        nothing: Any = None
-        super().__init__(nothing, [], dict(language_prompts()), None, ModelMeta.create_empty(fields))
-        self.seen: dict[Text, None] = {}
-
-    def encode_texts(
-        self,
-        texts: Sequence[str],
-        languages: Sequence[str | None],
-        prompt: str | None = None,
-        progress: str | None = None,
-    ) -> npt.NDArray[np.float32]:
-        """Keep the texts, in the languages of which a LiRA is told; vectors (n, d) that differ with them."""
-        codes = (one and canonical(one) for one in languages)
-        self.seen |= dict.fromkeys(zip(texts, (one if one in self.prompts else None for one in codes), strict=True))
-        seeds = (hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8] for text in texts)
-        return np.stack([np.random.default_rng(list(seed)).standard_normal(DIMENSION) for seed in seeds]).astype(
-            np.float32
-        )
-
-
 def task_texts(name: str, languages: Collection[str] | None) -> list[Text]:
-    """What a model is given by a task, in the subsets of the chosen languages.
+    """What a model is given by a task, in the languages of which a LiRA is told; None beside the other texts.
 
     Args:
         name: As mteb knows it, once ours are registered there.
@@ -63,13 +29,8 @@ def task_texts(name: str, languages: Collection[str] | None) -> list[Text]:
         DataError: No such task, or its data are missing.
         LanguageError: The task has nothing in these languages.
     """
-    import mteb
-
-    from xalign_models.evaluation.run import make_task
-
-    recorder = Recorder()
-    mteb.evaluate(recorder, make_task(name, languages), cache=None, show_progress_bar=False, co2_tracker=False)
-    return list(recorder.seen)
+    told = dict(language_prompts())
+    return [(text, code if code in told else None) for text, code in recording.task_texts(name, languages)]
 
 
 def file_texts(path: Path, languages: Sequence[str]) -> Iterator[Text]:

@@ -13,7 +13,7 @@ import pytest
 from xalign_models.cli.app import main
 from xalign_models.errors import DataError
 from xalign_models.models.names import directory_of, find_spec, trained_specs
-from xalign_models.training.lira.recording import Recorder, corpus_texts, file_texts, training_texts
+from xalign_models.training.lira.recording import corpus_texts, file_texts, training_texts
 
 
 @pytest.fixture
@@ -105,15 +105,6 @@ def test_json_lines_name_their_language(tmp_path: Path) -> None:
     path.write_bytes('{"text": "für"}'.encode("latin-1"))
     with pytest.raises(DataError, match=r"x\.jsonl"):
         list(file_texts(path, []))
-
-
-def test_what_a_task_encodes_is_recorded(workdir: Path) -> None:
-    recorder = Recorder()
-    vectors = recorder.encode_texts(["a", "b", "a"], ["de", None, "eng-Latn"])
-    assert vectors.shape == (3, 8) and (vectors[0] == vectors[2]).all() and (vectors[0] != vectors[1]).any()
-    assert list(recorder.seen) == [("a", "deu-Latn"), ("b", None), ("a", "eng-Latn")]
-    recorder.encode_texts(["c", "d"], ["nde", "tlh"])  # NTREX has the one; of the other a LiRA is not told
-    assert list(recorder.seen)[3:] == [("c", "nde-Latn"), ("d", None)]
 
 
 def test_a_task_s_texts_reach_the_recorder(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

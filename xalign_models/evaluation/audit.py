@@ -1,0 +1,137 @@
+"""Contamination: how much of a task's text is in the text that a model was fitted on, language by language."""
+
+from __future__ import annotations
+
+import dataclasses
+import unicodedata
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from xalign_models import corpora
+from xalign_models.errors import DataError
+from xalign_models.models import fitting, identity
+from xalign_models.models.names import find_spec
+from xalign_models.specs import AlignmentSpec
+
+SHORTEST = 10
+"""Letters and digits; a shorter text ("Thank you.") is in every corpus and tells nothing."""
+GRAM, GRAM_OF_SIGNS = 30, 12
+"""Letters and digits of an n-gram; the second where a sign is a syllable or a word."""
+SIGNS = frozenset({"Hans", "Hant", "Jpan", "Hang", "Yiii"})
+SHARE = 0.7
+"""A text is a near copy if this share of its n-grams, or more, is in the fit text (the rule of the PaLM report)."""
+
+
+class _Letters(dict[int, int | None]):
+    """For ``str.translate``: keeps letters, their marks and digits; decides once for each character."""
+
+    def __missing__(self, code: int) -> int | None:
+        self[code] = code if unicodedata.category(chr(code))[0] in "LMN" else None
+        return self[code]
+
+
+_LETTERS = _Letters()
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """What a task and a fit text have in common in one language.
+
+    Attributes:
+        task: Name.
+        language: Canonical code; None where the task does not say it: then the fit text of all languages is compared.
+        texts: Different texts of the task.
+        exact: How many of them are in the fit text, apart from case, spaces and punctuation.
+        near: How many more have at least :data:`SHARE` of their n-grams in it.
+    """
+
+    task: str
+    language: str | None
+    texts: int
+    exact: int
+    near: int
+
+    @property
+    def share(self) -> float:
+        """Share of the texts that are in the fit text, exactly or nearly."""
+        return (self.exact + self.near) / self.texts if self.texts else 0.0
+
+
+def normal(text: str) -> str:
+    """The letters, marks and digits of a text, case folded (NFKC)."""
+    return unicodedata.normalize("NFKC", text).casefold().translate(_LETTERS)
+
+
+def grams(text: str, language: str | None) -> set[int]:
+    """Hashes of the n-grams of a :func:`normal` text; none if it is too short for one."""
+    n = GRAM_OF_SIGNS if language and language.rpartition("-")[2] in SIGNS else GRAM
+    return {hash(text[start : start + n]) for start in range(len(text) - n + 1)}
+
+
+def overlaps(
+    task: str, texts: Iterable[tuple[str, str | None]], fit_text: Mapping[str, Collection[str]]
+) -> Iterator[Overlap]:
+    """Compare a task's text with fit text, language by language.
+
+    Args:
+        task: Name.
+        texts: Text and canonical language, as :func:`~xalign_models.evaluation.recording.task_texts` gives them.
+        fit_text: By canonical language.
+    """
+    by_language: dict[str | None, set[str]] = defaultdict(set)
+    for text, language in texts:
+        if len(short := normal(text)) >= SHORTEST:
+            by_language[language].add(short)
+    for language, wanted in sorted(by_language.items(), key=lambda item: str(item[0])):
+        rows = [fit_text.get(language, ())] if language else list(fit_text.values())
+        known = {normal(text) for side in rows for text in side}
+        left = wanted - known
+        seen = {gram for text in known for gram in grams(text, language)} if left and known else set()
+        near = sum(bool(own := grams(text, language)) and len(own & seen) >= SHARE * len(own) for text in left)
+        yield Overlap(task, language, len(wanted), len(wanted) - len(left), near)
+
+
+def fit_text(spec: AlignmentSpec) -> dict[str, list[str]]:
+    """The sentences that an alignment is fitted on by language, the pivot's among them.
+
+    Raises:
+        DataError: Fit text is missing.
+    """
+    text: dict[str, list[str]] = defaultdict(list)
+    for language, sides in fitting.fit_texts(spec):
+        for code, side in zip((language, fitting.pivot_of(spec))[: len(sides)], sides, strict=True):
+            text[code] += side
+    return text
+
+
+def model_text(model: str) -> tuple[dict[str, list[str]], set[str]]:
+    """The fit text of a model by language, and the tasks and data sets that it says it was fitted on.
+
+    Raises:
+        ModelError: No such model.
+        DataError: Its fit text is missing, or it has none that is known by corpus.
+    """
+    spec = find_spec(model)
+    if spec.alignment is None:
+        raise DataError(f"{model} has no fit text; name the text that it was trained on with --corpus.")
+    return fit_text(identity.fit_spec(spec)), identity.trained_on(spec)
+
+
+def corpus_text(name: str, limit: int | None = None) -> tuple[dict[str, list[str]], set[str]]:
+    """The text of a corpus by language, its English side too, and the tasks that are known to hold it.
+
+    Raises:
+        DataError: No such corpus, or it is missing.
+    """
+    corpus = corpora.load(name)
+    text = {language: corpus.texts(language)[:limit] for language in corpus.languages}
+    if corpus.kind == "pairs":
+        text[corpora.ENGLISH] = sorted({row for code in corpus.languages for row in corpus.pair(code)[1][:limit]})
+    return text, set(corpora.trained_tasks(name))
+
+
+def as_row(overlap: Overlap, declared: Collection[str]) -> dict[str, Any]:
+    """An overlap as a table's row, with its share and whether the model says that it was fitted on the task."""
+    return {**dataclasses.asdict(overlap), "share": overlap.share, "declared": overlap.task in declared}

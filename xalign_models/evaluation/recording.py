@@ -1,0 +1,66 @@
+"""What a task gives a model to encode: every text, and its language where the task says it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xalign_models.languages import canonical
+from xalign_models.models.encoder import XAlignEncoder
+
+DIMENSION = 8
+
+LanguageText = tuple[str, str | None]
+"""A text and its canonical language, None where the task does not say it."""
+
+
+class Recorder(XAlignEncoder):
+    """Stands in for a model, and keeps what it is given to encode."""
+
+    def __init__(self) -> None:
+        from mteb.models.model_meta import ModelMeta, ScoringFunction
+
+        fields = {"name": "xalign/recorder", "revision": "1", "similarity_fn_name": ScoringFunction.COSINE}
+        nothing: Any = None
+        super().__init__(nothing, [], {}, None, ModelMeta.create_empty(fields))
+        self._by_language = True  # it asks for the language of every text, as a model with prompts by language does
+        self.seen: dict[LanguageText, None] = {}
+
+    def encode_texts(
+        self,
+        texts: Sequence[str],
+        languages: Sequence[str | None],
+        prompt: str | None = None,
+        progress: str | None = None,
+    ) -> npt.NDArray[np.float32]:
+        """Keep the texts and their languages; vectors (n, d) that differ with the texts."""
+        codes = (code and canonical(code) for code in languages)
+        self.seen |= dict.fromkeys(zip(texts, codes, strict=True))
+        seeds = (hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8] for text in texts)
+        return np.stack([np.random.default_rng(list(seed)).standard_normal(DIMENSION) for seed in seeds]).astype(
+            np.float32
+        )
+
+
+def task_texts(name: str, languages: Collection[str] | None = None) -> list[LanguageText]:
+    """What a model is given by a task, in the subsets of the chosen languages.
+
+    Args:
+        name: As mteb knows it, once ours are registered there.
+        languages: Canonical codes; None is all.
+
+    Raises:
+        DataError: No such task, or its data are missing.
+        LanguageError: The task has nothing in these languages.
+    """
+    import mteb
+
+    from xalign_models.evaluation.run import make_task
+
+    recorder = Recorder()
+    mteb.evaluate(recorder, make_task(name, languages), cache=None, show_progress_bar=False, co2_tracker=False)
+    return list(recorder.seen)
