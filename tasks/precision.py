@@ -112,6 +112,10 @@ class PrecisionTask(RankedTask):
         """P@1, P@5 and P@10 of ranks (n,)."""
         return precision_at(ranks)
 
+    def language(self, code: str) -> str:
+        """The corpus' language that a subset's name means by a code."""
+        return canonical(code)
+
     def ranks(
         self,
         model: EncoderProtocol,
@@ -122,12 +126,14 @@ class PrecisionTask(RankedTask):
         log: Path | None = None,
     ) -> Iterator[RankedSubset]:
         """Each subset with the ranks (n,) of its queries' counterparts; those that ``log`` has are not computed."""
-        languages = sorted({code for subset in subsets for code in subset.split("-")})
-        texts = self.corpus.parallel([canonical(code) for code in languages])
+        codes = sorted({code for subset in subsets for code in subset.split("-")})
+        texts = self.corpus.parallel([self.language(code) for code in codes])
 
         def sides(code: str) -> Sides:
-            one = canonical(code)
-            vectors = self.embed(model, texts[one], one, split=split, subset=code, encode_kwargs=encode_kwargs)
+            language = self.language(code)
+            vectors = self.embed(
+                model, texts[language], language, split=split, subset=code, encode_kwargs=encode_kwargs
+            )
             return Sides(normalise(vectors))
 
         shape = (1, len(next(iter(texts.values()))))

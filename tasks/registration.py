@@ -73,6 +73,14 @@ def _own_tasks() -> None:
 
 TASKS.before_look(_own_tasks)
 
+register.task(
+    "tasks.mteb_bitext:NTREXBitextMining",
+    "NTREXBitextMining",
+    score="f1",
+    languages=119,
+    subsets=1916,
+    description="mteb's NTREXBitextMining on the publisher's text, each language encoded once.",
+)
 for _name, _score, _languages, _subsets in (
     ("MLQARetrieval", "ndcg_at_10", 7, 49),
     ("BelebeleRetrieval", "ndcg_at_10", 115, 376),

@@ -36,7 +36,10 @@ FEWEST = 10
 """A language of a column counts as evidence if so many models have it."""
 PERMISSIVE = frozenset("apache-2.0 apache-2 mit bsd-2-clause bsd-3-clause isc cc0-1.0 unlicense cc-by-4.0".split())
 """Licences that ask for no more than naming the authors."""
-_PAIRINGS = ((0,), (1, 2), (3, 4))
+PAIRINGS = ((0,), (1, 2), (3, 4))
+"""Kinds of a column that count as one: alone, with English, with others."""
+ROUNDS = 100
+"""Rounds of alternating least squares."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ def choose(atlas: Atlas, wish: Wish, *, without: Sequence[str] = ()) -> Choice:
         ModelError: No model fits the wish.
     """
     columns = [column for column in atlas.columns if column.task not in without]
-    by = {column: _languages(column) for column in columns}
+    by = {column: known_languages(column) for column in columns}
     known = sorted({language for languages in by.values() for language in languages})
     guessed, missing, notes = {}, [], []
     for language in wish.languages:
@@ -208,8 +211,8 @@ def choose(atlas: Atlas, wish: Wish, *, without: Sequence[str] = ()) -> Choice:
     return Choice(candidates, tuple(labels), coverage, guessed, tuple(missing), tuple(notes))
 
 
-def _languages(column: Column) -> list[str]:
-    """Languages that enough models have in any pairing."""
+def known_languages(column: Column) -> list[str]:
+    """Languages of which a column is evidence: enough models have them, alone or in pairs."""
     enough = np.isfinite(column.scores).sum(axis=0).max(axis=1) >= min(FEWEST, len(column.models))
     return [language for language, ok in zip(column.languages, enough, strict=True) if ok]
 
@@ -221,13 +224,13 @@ def task_scores(column: Column, languages: Sequence[str]) -> Floats | None:
     some of it, what it has is compared with the mean of the other models on the same.
 
     Returns:
-        None if the column has none of the languages.
+        None if no model has half of it.
     """
     cells = []
     for language in languages:
         if language in column.languages:
             place = column.languages.index(language)
-            for pairing in _PAIRINGS:
+            for pairing in PAIRINGS:
                 kinds = [kind for kind in pairing if column.counts[place, kind] > 0]
                 if kinds:
                     cells.append(_logit(column.scores[:, place, kinds].mean(axis=1)))
@@ -237,10 +240,11 @@ def task_scores(column: Column, languages: Sequence[str]) -> Floats | None:
     has = np.isfinite(table)
     means = np.nanmean(table, axis=1)
     residuals = np.where(has, table - means[:, None], 0.0).sum(axis=0) / np.maximum(has.sum(axis=0), 1)
-    return np.where(2 * has.sum(axis=0) >= len(table), means.mean() + residuals, np.nan)
+    scores = np.where(2 * has.sum(axis=0) >= len(table), means.mean() + residuals, np.nan)
+    return scores if np.isfinite(scores).any() else None
 
 
-def fit(table: Floats, weights: Floats, rounds: int = 100) -> tuple[Floats, Floats, Floats]:
+def fit(table: Floats, weights: Floats, rounds: int = ROUNDS) -> tuple[Floats, Floats, Floats]:
     """The additive model of the module's description.
 
     Args:

@@ -90,11 +90,14 @@ def _write_page(
     output: Path, folder: Path, models: Collection[str] | None, tasks: Collection[str] | None, serve: bool
 ) -> None:
     """Write the page and, if asked to, serve it until Ctrl-C."""
+    from xalign_models.atlas import load_atlas
+    from xalign_models.atlas.measured import with_measured
     from xalign_models.evaluation.page import write_page
     from xalign_models.evaluation.results import read_results
 
     results = read_results(output)
-    path = write_page(results, folder, _describe(results.tasks), models, tasks)
+    atlas = with_measured(load_atlas(), output)
+    path = write_page(results, folder, _describe(results.tasks), models, tasks, atlas)
     out.print(f"wrote {path}", highlight=False, soft_wrap=True)
     if serve:
         from xalign_models.evaluation.page.serving import server

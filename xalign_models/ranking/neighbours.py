@@ -27,6 +27,7 @@ NAMES = (
     "mutual_neighbours",
     "hubness_skewness",
     "never_found",
+    "f1",
 )
 """The measures of a direction, queries among candidates. With r the mean cosine of the K nearest on the other side:
 
@@ -35,14 +36,16 @@ NAMES = (
 - ``mexa``: share of sentences whose translation scores above every other in both directions (Kargaran et al., 2024);
 - ``mutual_neighbours``: share of queries whose nearest candidate has them as its nearest;
 - ``hubness_skewness``: skewness of how often a candidate is among the K nearest (Radovanovic et al., 2010);
-- ``never_found``: share of candidates that are among the K nearest of no query.
+- ``never_found``: share of candidates that are among the K nearest of no query;
+- ``f1``: mteb's score of bitext mining. Each candidate is a class, and a query's nearest candidate is its prediction.
+  The F1 of a class that its own query and c - 1 others predict is 2 / (1 + c); the measure is the mean over classes.
 """
 Measures = npt.NDArray[np.float64]
 _GROUPS = 128  # maxima of so many groups bound the K-th largest score from below
 
 
 def measured_ranks(a: Floats, b: Floats) -> tuple[Ranks, Ranks, Measures]:
-    """:func:`gold_ranks` and :func:`neighbour_measures` (2, 6) of the same scores.
+    """:func:`gold_ranks` and :func:`neighbour_measures` (2, 7) of the same scores.
 
     Args:
         a: (n, d) float32 unit rows; row i of ``b`` is the counterpart of row i.
@@ -69,15 +72,15 @@ def neighbour_measures(scores: torch.Tensor, first: npt.NDArray[np.bool_]) -> Me
         first: (k, 2, n) whether a sentence's rank is 1, by row and by column.
 
     Returns:
-        (k, 2, 6): rows as queries, columns as queries.
+        (k, 2, 7): rows as queries, columns as queries.
     """
     measures = np.empty((len(scores), 2, len(NAMES)))
     own = np.arange(scores.shape[1])
     for pair, matrix in zip(measures, scores, strict=True):
         sides = _on_cpu(matrix.numpy()) if matrix.device.type == "cpu" else _on_accelerator(matrix)
-        for direction, (hits, _, counts) in zip(pair, sides, strict=True):
+        for direction, (hits, best, counts) in zip(pair, sides, strict=True):
             direction[:2] = hits
-            direction[4:] = _skewness(counts), (counts == 0).mean()
+            direction[4:] = _skewness(counts), (counts == 0).mean(), _f1(best)
         pair[:, 3] = (sides[1][1][sides[0][1]] == own).mean()
     measures[..., 2] = first.all(axis=1).mean(axis=1)[:, None]
     return measures
@@ -203,6 +206,13 @@ def _skewness(counts: Ranks) -> float:
     squares = deviation * deviation
     spread = np.sqrt(squares.mean())
     return float((squares * deviation).mean() / spread**3) if spread else 0.0
+
+
+def _f1(predicted: Ranks) -> float:
+    """Mean F1 of the classes, query i being of class i."""
+    times = np.bincount(predicted, minlength=len(predicted))
+    hits = predicted == np.arange(len(predicted))
+    return float((2 * hits / (1 + times)).mean())
 
 
 def mutual_neighbours(a: Floats, b: Floats) -> tuple[Ranks, Ranks]:

@@ -84,7 +84,7 @@ def all_pairs(
     Yields:
         The pair (a, b), ranks (s, n) of b's rows for a's and (s, n) of a's for b's. s = 1, or 2 where there are rows to
         fit on: before and after a's rows are turned by the rotation that takes its fit rows closest to b's. Last the
-        measures of :mod:`xalign_models.ranking.neighbours`, (2, 6) by direction; (2, 0) where there are rows to fit on.
+        measures of :mod:`xalign_models.ranking.neighbours`, (2, 7) by direction; (2, 0) where there are rows to fit on.
     """
     if device == "cpu":
         for pair in pairs:
@@ -137,7 +137,7 @@ def place(sides: Sides, device: str) -> Placed:
 
 
 def batch_ranks(a: Placed, others: Sequence[Placed]) -> tuple[Ranks, Ranks, Measures]:
-    """:func:`pair_ranks` of one language and several, as a batch on their device: (k, s, n), (k, s, n), (k, 2, 6).
+    """:func:`pair_ranks` of one language and several, as a batch on their device: (k, s, n), (k, s, n), (k, 2, 7).
 
     Products are float32; torch must not be set to round them.
     """

@@ -6,7 +6,7 @@ import numpy as np
 
 from xalign_models.atlas.derive import columns_of
 from xalign_models.atlas.imported import read_public
-from xalign_models.atlas.measured import with_measured
+from xalign_models.atlas.measured import SAME_TEXT, with_measured
 from xalign_models.atlas.table import Atlas
 
 PAIRS = {"deu_Latn-eng_Latn": 0.9, "fra_Latn-eng_Latn": 0.7}
@@ -40,6 +40,20 @@ def test_another_metric_or_text_has_a_column_of_its_own(write_result, tmp_path):
         ("precision_at_1", "d1", True),
         ("f1", "d2", True),
     ]
+
+
+def test_text_under_another_name_shares_the_column_of_its_published_one(write_result, tmp_path):
+    (ours, text), (task, revision) = next(item for item in SAME_TEXT.items() if item[0][0] == "STS17CrossLingual")
+    pairs = {"spa_Latn-eng_Latn": 0.8, "eng_Latn-eng_Latn": 0.9}
+    write_result("org/model", pairs, task=task, text=revision, metric="cosine_spearman")
+    atlas = Atlas({}, tuple(columns_of(read_public(tmp_path).results, {task: "sts"})), {}, 0, {})
+    (tmp_path / "results").rename(tmp_path / "published")
+    write_result("xalign/lsar__e5", pairs, task=ours, text=text, metric="cosine_spearman")
+    write_result("xalign/lsar__e5", pairs, task=task, text="other", metric="cosine_spearman")
+    column, other = with_measured(atlas, tmp_path).columns
+    assert column.models == ("org/model", "xalign/lsar__e5")
+    np.testing.assert_array_equal(column.scores[0], column.scores[1])
+    assert (other.dataset_revision, other.models) == ("other", ("xalign/lsar__e5",))
 
 
 def test_a_published_model_keeps_its_published_scores(write_result, tmp_path):

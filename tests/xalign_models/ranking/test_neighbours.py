@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import skew
+from sklearn.metrics import f1_score
 
 from xalign_models.ranking import neighbours
 from xalign_models.ranking.neighbours import NAMES, K, measured_ranks, mutual_neighbours
@@ -37,6 +38,7 @@ def plainly(a, b):
         np.mean(back[best] == own),
         skew(counts) if counts.std() else 0.0,
         np.mean(counts == 0),
+        f1_score(own, best, average="weighted", zero_division=0),
     ]
 
 

@@ -6,6 +6,7 @@ const VIEWS = {
   pairs: "Pairs",
   trade: "Trade-off",
   published: "Published",
+  ...(DATA.atlas && { atlas: "Atlas", choose: "Choose" }),
   notes: "Notes",
 };
 const START = {
@@ -20,15 +21,17 @@ const START = {
   heading: "",
   model: "",
   cost: "parameters",
+  column: String(Math.max(0, DATA.atlas?.columns.findIndex(({ task }) => task === "NTREXBitextMining") ?? 0)),
+  wanted: "",
+  kind: "",
+  size: "",
+  licence: "",
+  dimension: "",
 };
 
 function App() {
   const [state, change] = useAddress(START);
-  const [values, setValues] = useState(null);
   const [at, setAt] = useState(null);
-  useEffect(() => {
-    setTimeout(() => scores().then(setValues));
-  }, []);
   const domains = (column) => DATA.tasks[DATA.columns[column].task].domains || [];
   const wanted = state.text.trim().toLowerCase();
   const rows = useMemo(
@@ -61,6 +64,14 @@ function App() {
     0,
     state.task ? DATA.columns.findIndex(({ name }) => name === state.task) : (columns[0] ?? 0),
   );
+  const tasks =
+    state.view === "board" && state.language !== ""
+      ? DATA.tasks.map((_, task) => task)
+      : ["languages", "pairs"].includes(state.view)
+        ? [DATA.columns[column].task]
+        : [];
+  const numbers = useUnpacked(tasks.map((task) => `values-${task}`));
+  const values = numbers && Object.fromEntries(tasks.map((task, index) => [task, numbers[index]]));
   const all = (label) => [["", label]];
   const choices = {
     system: [...all("all systems"), ...unique(DATA.rows.map(system)).map((one) => [one, one])],
@@ -73,6 +84,7 @@ function App() {
     language: [
       ...all("mean of all"),
       ...DATA.labels
+        .slice(0, DATA.own_labels)
         .map((_, label) => label)
         .filter((label) => named(label)[1])
         .sort((a, b) => languageName(a).localeCompare(languageName(b)))
@@ -91,9 +103,13 @@ function App() {
     language: "Language",
     mode: "Show",
   };
-  const useful = { board: Object.keys(choices), languages: ["system", "backbone", "task", "mode"], notes: [] }[
-    state.view
-  ] || ["system", "backbone", "task"];
+  const useful = {
+    board: Object.keys(choices),
+    languages: ["system", "backbone", "task", "mode"],
+    notes: [],
+    atlas: [],
+    choose: [],
+  }[state.view] || ["system", "backbone", "task"];
   const shown = useful.filter(
     (field) => choices[field].length > 2 || state[field] !== START[field] || field === "mode",
   );
@@ -128,10 +144,12 @@ function App() {
     pairs: PairsView,
     trade: TradeView,
     published: PublishedView,
+    atlas: AtlasView,
+    choose: ChooseView,
     notes: NotesView,
   };
   return html`<header><div><h1>xalign board</h1>
-      <p>How well text embeddings agree across languages, before and after alignment: ${DATA.rows.length} models, ${DATA.tasks.length} tasks, ${DATA.labels.filter((label) => label[1]).length} languages. Made ${DATA.made.slice(0, 10)} by xalign ${DATA.version}.</p></div>
+      <p>How well text embeddings agree across languages, before and after alignment: ${DATA.rows.length} models, ${DATA.tasks.length} tasks, ${DATA.labels.slice(0, DATA.own_labels).filter((label) => label[1]).length} languages. Made ${DATA.made.slice(0, 10)} by xalign ${DATA.version}.</p></div>
       <button class="theme" onClick=${theme} title="Change between dark and light">◐ <span>dark / light</span></button></header>
     <div role="tablist" aria-label="Views" ref=${tabs} onKeyDown=${onTabKey}>${Object.entries(VIEWS).map(([key, shownName]) => html`<button role="tab" id=${`tab-${key}`} aria-controls="view" aria-selected=${key === state.view} tabindex=${key === state.view ? 0 : -1} onClick=${() => change({ view: key })}>${shownName}</button>`)}</div>
     ${
@@ -143,7 +161,7 @@ function App() {
     </div>`
         : ""
     }
-    <main id="view" role="tabpanel" aria-labelledby=${`tab-${state.view}`}>${rows.length || state.view === "notes" ? html`<${views[state.view] || BoardView} ...${given} />` : html`<p>No model fits this choice.</p>`}</main>
+    <main id="view" role="tabpanel" aria-labelledby=${`tab-${state.view}`}>${rows.length || !useful.length ? html`<${views[state.view] || BoardView} ...${given} />` : html`<p>No model fits this choice.</p>`}</main>
     <${Detail} at=${at} label=${state.language === "" ? null : Number(state.language)} values=${values} close=${() => setAt(null)} key=${at && at.join()} />`;
 }
 // The title is painted before the tables are made.

@@ -1,4 +1,4 @@
-// What the page holds, decoded: the board at once, scores by language when they are first asked for.
+// What the page holds, decoded: the board at once, a task's scores by language when they are first asked for.
 "use strict";
 const { html, render, useState, useEffect, useMemo, useRef, plot, dot, link, ruleX, line, text, scale } = vendor;
 const DATA = JSON.parse(document.getElementById("data").textContent);
@@ -39,25 +39,39 @@ const percent = (value) => (value === null || value === undefined ? "–" : valu
 const humps = (name) => name.replace(/([a-z0-9]|[A-Z]{2})(?=[A-Z][a-z])/g, "$1\u200b");
 const unique = (list) => [...new Set(list)].sort();
 
-let decoded = null;
-async function scores() {
+// Numbers that were packed into an element, 16-bit integers; each is unpacked once, when it is first asked for.
+const unpacked = new Map();
+function unpack(name) {
+  if (!unpacked.has(name)) unpacked.set(name, decode(name));
+  return unpacked.get(name);
+}
+async function decode(name) {
   if (document.readyState === "loading") await new Promise((ready) => addEventListener("DOMContentLoaded", ready));
-  if (!decoded) {
-    const packed = Uint8Array.from(atob(document.getElementById("values").textContent), (letter) =>
-      letter.charCodeAt(0),
-    );
-    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-    const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
-    const half = bytes.length / 2;
-    decoded = new Int16Array(half);
-    for (let i = 0; i < half; i++) decoded[i] = bytes[i] | (bytes[half + i] << 8);
-  }
-  return decoded;
+  const element = document.getElementById(name);
+  if (!element) return new Int16Array();
+  const packed = Uint8Array.from(atob(element.textContent), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const half = bytes.length / 2;
+  const numbers = new Int16Array(half);
+  for (let i = 0; i < half; i++) numbers[i] = bytes[i] | (bytes[half + i] << 8);
+  return numbers;
+}
+// What is unpacked of some names, in their order; null until all of it is there.
+function useUnpacked(names, read = unpack) {
+  const [got, setGot] = useState(null);
+  const wanted = names.join();
+  useEffect(() => {
+    let current = true;
+    Promise.all(names.map(read)).then((list) => current && setGot({ wanted, list }));
+    return () => (current = false);
+  }, [wanted]);
+  return got && got.wanted === wanted ? got.list : null;
 }
 // The score in percent of the i-th row and j-th label (or pair) of a block; null where there is none.
 const valueOf = (values, block, i, j) => {
   const width = block.kind === "pairs" ? block.labels.length ** 2 : block.labels.length;
-  const value = values[block.at + i * width + j];
+  const value = values[block.task][block.at + i * width + j];
   return value === MISSING ? null : value / 10;
 };
 const blocksOf = (task, kind) => DATA.blocks.filter((block) => block.task === task && block.kind === kind);

@@ -1,14 +1,12 @@
 """What the page shows, as plain data: the board, scores by language, pairs of languages, provenance, published numbers.
 
-Scores by language are many: they travel as tenths of points in 16 bits, deflated, in base64.
+Scores by language are many: they travel as tenths of points, packed by task.
 """
 
 from __future__ import annotations
 
-import base64
 import json
-import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,13 +17,14 @@ import numpy as np
 from langcodes import Language
 
 from xalign_models import __version__
+from xalign_models.atlas import Atlas
 from xalign_models.evaluation.board import Board, Cell
 from xalign_models.evaluation.leaderboard import DIRECTIONS, by_language, leaderboard
+from xalign_models.evaluation.page.beside import atlas_data
+from xalign_models.evaluation.page.packing import MISSING, pack
 from xalign_models.evaluation.results import META, Results, TaskScores, language_pairs
 from xalign_models.published import published_on
 
-MISSING = -32768
-"""A score that is not there, among 16-bit tenths of points."""
 MOST_LANGUAGES = 40
 """A task of more languages has no matrix of pairs: nobody could read it."""
 MOST_PAIRS = 500_000
@@ -36,33 +35,35 @@ _BEFORE = "before_"
 
 @dataclass
 class _Values:
-    """Blocks of scores, one after the other, and the names of their languages, each once."""
+    """Blocks of scores, those of a task one after the other, and the names of their languages, each once."""
 
     blocks: list[dict[str, Any]] = field(default_factory=list)
-    values: list[np.ndarray[Any, np.dtype[np.int16]]] = field(default_factory=list)
+    values: dict[int, list[np.ndarray[Any, np.dtype[np.int16]]]] = field(default_factory=lambda: defaultdict(list))
     labels: dict[str, int] = field(default_factory=dict)
-    size: int = 0
 
     def add(
-        self, rows: Sequence[int], labels: Sequence[str], scores: Iterable[Iterable[float | None]], **about: Any
-    ) -> None:
-        """Add a table of percentages, rows x labels, None being no score."""
+        self, task: int, rows: Sequence[int], labels: Sequence[str], scores: Iterable[Iterable[float | None]],
+        **about: Any,
+    ) -> None:  # fmt: skip
+        """Add a task's table of percentages, rows x labels, None being no score."""
         table = [[MISSING if score is None else round(10 * score) for score in row] for row in scores]
-        block = np.asarray(table, dtype=np.int16).ravel()
         known = [self.label(label) for label in labels]
-        self.blocks.append({**about, "rows": list(rows), "labels": known, "at": self.size})
-        self.values.append(block)
-        self.size += len(block)
+        place = sum(block.size for block in self.values[task])
+        self.blocks.append({"task": task, **about, "rows": list(rows), "labels": known, "at": place})
+        self.values[task].append(np.asarray(table, dtype=np.int16))
+
+    @property
+    def size(self) -> int:
+        """How many scores there are."""
+        return sum(block.size for blocks in self.values.values() for block in blocks)
 
     def label(self, name: str) -> int:
         """The number of a language's or subset's name."""
         return self.labels.setdefault(name, len(self.labels))
 
-    def packed(self) -> str:
-        """All blocks: the low bytes, then the high bytes, deflated, in base64."""
-        whole = np.concatenate(self.values) if self.values else np.zeros(0, np.int16)
-        planes = whole.astype("<i2").view(np.uint8).reshape(-1, 2).T.tobytes()
-        return base64.b64encode(zlib.compress(planes, 9)).decode()
+    def packed(self) -> dict[str, str]:
+        """The scores of each task, by the name of the element that holds them."""
+        return {f"values-{task}": pack(blocks) for task, blocks in self.values.items()}
 
 
 def page_data(
@@ -70,14 +71,16 @@ def page_data(
     describe: Mapping[str, Mapping[str, Any]] | None = None,
     models: Collection[str] | None = None,
     tasks: Collection[str] | None = None,
+    atlas: Atlas | None = None,
 ) -> dict[str, Any]:
-    """Everything that the page shows, ready for JSON.
+    """Everything that the page shows, ready for JSON, and what is unpacked later under ``packed``.
 
     Args:
         results: From :func:`xalign_models.evaluation.results.read_results`.
         describe: By task, what is known of it: ``type``, ``domains``, ``description``, ``reference``.
         models: Names, with or without ``xalign/``, directories or hub ids; None is all.
         tasks: Names; None is all.
+        atlas: Published scores to show beside the board and to choose models by; None shows none.
 
     Raises:
         ResultsError: There is no readable result, or a name has none.
@@ -94,6 +97,8 @@ def page_data(
         _add_languages(values, number, task, tables, plain)
         _add_pairs(values, number, tables)
         published += _published(number, task, results, values)
+    own = len(values.labels)
+    beside, packed = (None, {}) if atlas is None else atlas_data(atlas, values.label)
     codes = Counter(label.partition("-")[0] for label in values.labels)
     several = {"zho"} | {code for code, count in codes.items() if count > 1}
     return {
@@ -107,10 +112,12 @@ def page_data(
         "machines": [json.loads(machine) for machine in sources.machines],
         "data": list(sources.data),
         "legend": list(board.legend),
+        "own_labels": own,
         "labels": [_label(label, several) for label in values.labels],
         "blocks": values.blocks,
         "published": published,
-        "values": values.packed(),
+        "atlas": beside,
+        "packed": values.packed() | packed,
     }
 
 
@@ -218,7 +225,7 @@ def _add_languages(
             rows = [row for row in by_row if heading in found[row]]
             scores = ([_percent(by_row[row].get(heading, {}).get(label)) for label in labels] for row in rows)
             if rows:
-                values.add(rows, labels, scores, task=number, kind=kind, heading=heading, spoken=spoken(labels))
+                values.add(number, rows, labels, scores, kind=kind, heading=heading, spoken=spoken(labels))
 
 
 def _differ(table: TaskScores, base: TaskScores) -> bool:
@@ -250,7 +257,7 @@ def _add_pairs(values: _Values, number: int, tables: Mapping[int, TaskScores]) -
         if scores:
             rows = list(scores)
             matrices = ([_percent(scores[row].get(f"{a}-{b}")) for a in labels for b in labels] for row in rows)
-            values.add(rows, shown, matrices, task=number, kind="pairs", heading=heading)
+            values.add(number, rows, shown, matrices, kind="pairs", heading=heading)
 
 
 def _before(tables: Mapping[int, TaskScores]) -> str:

@@ -6,8 +6,8 @@ function LanguageName({ label }) {
     : html`<bdi>${code}</bdi>`;
 }
 
-function Choice({ label, value, options, onChange }) {
-  return html`<label class="choice"><span>${label}</span>
+function Choice({ label, value, options, onChange, wide }) {
+  return html`<label class=${wide ? "choice wide" : "choice"}><span>${label}</span>
     <select value=${value} onChange=${(event) => onChange(event.target.value)}>
       ${options.map(([key, shown]) => html`<option value=${key} key=${key} selected=${key === value}>${shown}</option>`)}
     </select></label>`;
@@ -73,6 +73,15 @@ function Grid({ caption, corner, heads, rows, sort, onSort, onOpen }) {
           : html`<tr key=${row.key}><th scope="row" tabindex="-1" data-row=${row.id} data-column="-1">${row.head}</th>${row.cells}</tr>`,
       )}
     </tbody></table></div>`;
+}
+
+// A dialog of names and values; what has no value is left out.
+function Facts({ title, facts, close }) {
+  const dialog = useRef(null);
+  useEffect(() => dialog.current.showModal(), []);
+  return html`<dialog ref=${dialog} onClose=${close} onClick=${(event) => event.target === dialog.current && dialog.current.close()}>
+    <form method="dialog"><h2>${title}</h2><button autofocus>Close</button></form>
+    <dl>${facts.filter(([, value]) => value).map(([name, value]) => html`<dt>${name}</dt><dd><bdi>${value}</bdi></dd>`)}</dl></dialog>`;
 }
 
 const ramp = (domain, diverging) => {

@@ -87,10 +87,6 @@ function BoardView({ rows, columns, state, values, open }) {
 }
 
 function Detail({ at, close, label, values }) {
-  const dialog = useRef(null);
-  useEffect(() => {
-    if (at) dialog.current.showModal();
-  }, [at]);
   if (!at) return null;
   const [row, column] = at;
   const cells = (column < 0 ? DATA.columns.map((_, index) => index) : [column]).filter((index) => cellOf(row, index));
@@ -156,9 +152,8 @@ function Detail({ at, close, label, values }) {
         ["Fit, seconds", first.machine.fit_seconds],
         ["Command", html`<code>xalign run -m ${DATA.rows[row].name}${column < 0 ? "" : ` -t ${task.name}`}</code>`],
       ];
-  return html`<dialog ref=${dialog} onClose=${close} onClick=${(event) => event.target === dialog.current && dialog.current.close()}>
-    <form method="dialog"><h2><bdi>${DATA.rows[row].name}</bdi>${column < 0 ? "" : html` · <bdi>${DATA.columns[column].name}</bdi>`}</h2><button autofocus>Close</button></form>
-    <dl>${facts.filter(([, value]) => value).map(([name, value]) => html`<dt>${name}</dt><dd><bdi>${value}</bdi></dd>`)}</dl></dialog>`;
+  const title = html`<bdi>${DATA.rows[row].name}</bdi>${column < 0 ? "" : html` · <bdi>${DATA.columns[column].name}</bdi>`}`;
+  return html`<${Facts} title=${title} facts=${facts} close=${close} />`;
 }
 
 function LanguagesView({ rows, task, state, change, values }) {

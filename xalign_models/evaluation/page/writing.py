@@ -11,12 +11,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from xalign_models.atlas import Atlas
 from xalign_models.errors import ResultsError
 from xalign_models.evaluation.page.gathering import page_data
 from xalign_models.evaluation.results import Results
 from xalign_models.paths import atomic_write_text
 
-SCRIPTS = ("bundle/vendor.js", "data.js", "parts.js", "tables.js", "charts.js", "app.js")
+SCRIPTS = ("bundle/vendor.js", "data.js", "parts.js", "tables.js", "charts.js", "choosing.js", "atlas.js", "app.js")
 """In this order: the libraries, the data, and what shows them."""
 
 
@@ -26,6 +27,7 @@ def write_page(
     describe: Mapping[str, Mapping[str, Any]] | None = None,
     models: Collection[str] | None = None,
     tasks: Collection[str] | None = None,
+    atlas: Atlas | None = None,
 ) -> Path:
     """Write ``<folder>/index.html``.
 
@@ -35,6 +37,7 @@ def write_page(
         describe: By task, what is known of it: ``type``, ``domains``, ``description``, ``reference``.
         models: Names, with or without ``xalign/``, directories or hub ids; None is all.
         tasks: Names; None is all.
+        atlas: Published scores to show beside the board and to choose models by; None shows none.
 
     Returns:
         The page.
@@ -42,7 +45,7 @@ def write_page(
     Raises:
         ResultsError: There is no readable result, a name has none, or the folder cannot be written.
     """
-    page = render(page_data(results, describe, models, tasks))
+    page = render(page_data(results, describe, models, tasks, atlas))
     path = folder / "index.html"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -63,14 +66,17 @@ def render(data: Mapping[str, Any]) -> str:
     digests = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     # In JSON, < is only ever part of a string: so escaped, no name can end the element that holds the data.
     text = json.dumps(
-        {key: value for key, value in data.items() if key != "values"}, ensure_ascii=False, separators=(",", ":")
+        {key: value for key, value in data.items() if key != "packed"}, ensure_ascii=False, separators=(",", ":")
     ).replace("<", "\\u003c")
     parts = {
         "policy": f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data:",
         "style": source.joinpath("page.css").read_text(encoding="utf-8"),
         "data": text.encode("utf-8", "backslashreplace").decode(),
         "licences": source.joinpath("bundle/LICENSES.txt").read_text(encoding="utf-8"),
-        "values": data["values"],
+        "packed": "".join(
+            f'<script type="application/octet-stream" id="{name}">{numbers}</script>\n'
+            for name, numbers in data["packed"].items()
+        ),
         "scripts": "".join(f"<script>{script}</script>\n" for script in scripts),
     }
     template = source.joinpath("page.html").read_text(encoding="utf-8")

@@ -9,7 +9,8 @@ import zlib
 import numpy as np
 import pytest
 
-from xalign_models.evaluation.page.gathering import MISSING, page_data
+from xalign_models.evaluation.page.gathering import page_data
+from xalign_models.evaluation.page.packing import MISSING
 from xalign_models.evaluation.results import read_results
 
 PLAIN, LSAR = "xalign/plain__tiny", "xalign/lsar__tiny"
@@ -21,9 +22,9 @@ PAIRS = {
 }
 
 
-def unpacked(data) -> np.ndarray:
+def unpacked(data, name="values-0") -> np.ndarray:
     """As the page does it: low bytes, then high bytes."""
-    raw = np.frombuffer(zlib.decompress(base64.b64decode(data["values"])), dtype=np.uint8)
+    raw = np.frombuffer(zlib.decompress(base64.b64decode(data["packed"][name])), dtype=np.uint8)
     low, high = raw.reshape(2, -1).astype(np.uint16)
     return (low | high << 8).view(np.int16)
 
@@ -50,6 +51,15 @@ def test_scores_by_language_come_back(put, tmp_path) -> None:
         ["German", "Deutsch", "ltr"],
         ["Chinese (Traditional)", "中文（繁體）", "ltr"],
     ]
+
+
+def test_each_task_is_packed_by_itself(put, tmp_path) -> None:
+    for number, task in enumerate("AB"):
+        put(PLAIN, task, {"deu-Latn": 0.1 + 0.5 * number, "eng-Latn": 0.2}, languages={"deu-Latn": [], "eng-Latn": []})
+    data = page_data(read_results(tmp_path))
+    for number, expected in enumerate(([100, 200], [600, 200])):
+        (place,) = (one["at"] for one in data["blocks"] if one["task"] == number)
+        assert unpacked(data, f"values-{number}")[place:].tolist() == expected
 
 
 def test_pairs_are_matrices_of_queries_by_candidates(put, tmp_path) -> None:

@@ -1,0 +1,221 @@
+// Views of the atlas: how even the models' languages are, and a form that chooses a model for languages.
+const PAIRINGS = [
+  ["within the language", "queries and candidates in the language"],
+  ["from English", "English queries, candidates in the language"],
+  ["into English", "queries in the language, English candidates"],
+  ["from other languages", "queries in further languages, candidates in the language"],
+  ["into other languages", "queries in the language, candidates in further languages"],
+];
+const HEADS = {
+  level: "level",
+  worst_tenth: "worst tenth",
+  evenness: "evenness",
+  english_centricity: "English-centricity",
+  asymmetry: "asymmetry",
+  gap: "cross-lingual gap",
+  low_resource_gap: "gap of rarely named languages",
+};
+const KIND_NAMES = {
+  retrieval: "retrieval of passages",
+  bitext: "bitext, translations",
+  sts: "sts, similar sentences",
+  classification: "classification",
+};
+const amount = (value) =>
+  !value ? "?" : value >= 1e9 ? `${+(value / 1e9).toFixed(1)}B` : `${Math.round(value / 1e6) || "<1"}M`;
+const share = (value) => (known(value) ? (100 * value).toFixed(1).replace("-", "\u2212") : "–");
+const licenceOf = ({ licence }) => (/^https?:/.test(licence) ? "its own" : licence || "?");
+const columnName = (column) =>
+  `${column.label} · ${column.metric}${column.measured ? " · measured here" : ""} · ${column.models.length} models`;
+
+function aboutModel(about) {
+  return [
+    ["Parameters", about.parameters?.toLocaleString("en")],
+    ["Dimensions", about.dimension],
+    ["Longest text, in tokens", about.max_tokens?.toLocaleString("en")],
+    ["Licence", about.licence],
+    ["Released", about.release_date],
+    ["Languages that the registry names", about.languages],
+    [
+      "Trained on tasks of the atlas",
+      about.trained_on ? about.trained_on.join(", ") || "none of them, as its authors declare" : "not declared",
+    ],
+  ];
+}
+
+function AtlasView({ state, change }) {
+  const [sort, setSort] = useState({ column: 0, down: true });
+  const [at, setAt] = useState(null);
+  const { columns, source, statistics, models, revisions, versions } = DATA.atlas;
+  const index = Math.min(Number(state.column) || 0, columns.length - 1);
+  const read = useUnpacked([index], columnAt);
+  const label = state.language === "" ? null : Number(state.language);
+  const about = columns[index],
+    place = label === null ? -1 : about.languages.indexOf(label);
+  const options = [
+    ["", "mean of all"],
+    ...[...about.languages]
+      .sort((a, b) => languageName(a).localeCompare(languageName(b)))
+      .map((one) => [String(one), `${languageName(one)} · ${named(one)[0]}`]),
+  ];
+  const choices = html`<div class="choices">
+    <${Choice} label="Task" wide value=${String(index)} options=${columns.map((one, key) => [String(key), columnName(one)])} onChange=${(column) => change({ column })} />
+    <${Choice} label="Language" value=${place < 0 ? "" : state.language} options=${options} onChange=${(language) => change({ language })} /></div>`;
+  if (!read) return html`${choices}<p>Reading scores …</p>`;
+  const [column] = read;
+  const heads =
+    place < 0
+      ? statistics.map(([name, meaning], which) => [HEADS[name], meaning, (model) => column.statistic(model, which)])
+      : PAIRINGS.map(([name, meaning], kind) => [name, meaning, (model) => column.score(model, place, kind)]);
+  const used = heads.filter(([, , value]) => column.models.some((_, model) => known(value(model))));
+  const having = [...column.models.keys()].filter((model) => used.some(([, , value]) => known(value(model))));
+  const name = (model) => models[column.models[model]].name;
+  const order = sorted(having, sort, (model) => {
+    if (sort.column < 0) return name(model);
+    const value = used[Math.min(sort.column, used.length - 1)]?.[2](model);
+    return known(value ?? NaN) ? value : null;
+  });
+  const left = column.models.length - having.length;
+  return html`${choices}
+    <p class="lead">${place < 0 ? "How even each model's languages are: scores in percent, differences in points. What the heads mean stands below the table." : `Scores in ${languageName(label)}, in percent: means over the task's subsets.`} Published scores of <bdi>${source.address ?? ""}</bdi>${about.measured ? ", and those measured here" : ""}. Select a head to sort by it, a model for where its numbers come from. ${left ? `${left} models are not shown: they lack some of the languages.` : ""}</p>
+    <${Grid} caption="Models of the atlas" corner="model" heads=${used.map(([head, meaning]) => html`<abbr title=${meaning}>${head}</abbr>`)}
+      rows=${order.map((model) => ({
+        key: model,
+        id: model,
+        head: html`<bdi>${name(model)}</bdi>`,
+        cells: used.map(([, , value]) => html`<td tabindex="-1" data-row=${model}>${share(value(model))}</td>`),
+      }))}
+      sort=${sort} onSort=${(head) => setSort(turn(sort, head))} onOpen=${setAt} />
+    <dl>${used.map(([head, meaning]) => html`<dt>${head}</dt><dd>${meaning}</dd>`)}</dl>
+    ${
+      at === null || at >= column.models.length
+        ? ""
+        : html`<${Facts} key=${at} close=${() => setAt(null)} title=${html`<bdi>${name(at)}</bdi> · <bdi>${column.task}</bdi>`} facts=${[
+            ...used.map(([head, , value]) => [head, known(value(at)) && share(value(at))]),
+            ["Model revision", revisions[column.revisions[at]]],
+            ["mteb version", versions[column.versions[at]]],
+            ["Revision of the text", column.text],
+            ["Split and metric", `${column.split}, ${column.metric}`],
+            ["Source", column.measured ? "measured here" : `${source.address}, commit ${source.commit}, ${source.licence}`],
+            ...aboutModel(models[column.models[at]]),
+          ]} />`
+    }`;
+}
+
+// What the form says: languages as labels, limits as numbers, and a sentence on each thing that cannot be read.
+function wishOf(state) {
+  const { languages, codes } = DATA.atlas;
+  const wrong = [],
+    labels = [];
+  const folded = (text) => text.trim().toLowerCase();
+  for (const word of state.wanted.split(/[,;、،\n]+/).map(folded).filter(Boolean)) {
+    const label =
+      codes[word] ??
+      languages.find((one) => [0, 1, 2].some((part) => folded(named(one)[part] || "").replace("_", "-") === word.replace("_", "-")));
+    if (label === undefined) wrong.push(`“${word}” is no language that this page knows; choose one from the list.`);
+    else if (!labels.includes(label)) labels.push(label);
+  }
+  const size = /^(\d+(?:\.\d+)?)([kmb]?)$/.exec(folded(state.size));
+  if (state.size.trim() && !size) wrong.push("The size is a number with K, M or B, for example 600M.");
+  const dimension = Number(state.dimension.trim());
+  if (state.dimension.trim() && !(dimension > 0)) wrong.push("The dimension is a number, for example 768.");
+  return {
+    wrong,
+    languages: labels,
+    kind: state.kind,
+    licence: state.licence,
+    size: size && Math.round(size[1] * { "": 1, k: 1e3, m: 1e6, b: 1e9 }[size[2]]),
+    dimension,
+  };
+}
+
+const commandOf = (wish) =>
+  [
+    "xalign choose --languages " + wish.languages.map((label) => named(label)[0]).join(","),
+    wish.kind && `--task ${wish.kind}`,
+    wish.size && `--max-params ${wish.size}`,
+    wish.licence && `--license ${wish.licence}`,
+    wish.dimension && `--dim ${wish.dimension}`,
+    DATA.atlas.columns.some((column) => column.measured) && "--results .",
+  ]
+    .filter(Boolean)
+    .join(" ");
+
+function ChooseView({ state, change }) {
+  const { columns, languages, models } = DATA.atlas;
+  const wish = wishOf(state);
+  const read = useUnpacked([...columns.keys()], columnAt);
+  const licences = unique(models.map(({ licence }) => (licence || "").toLowerCase()).filter(Boolean));
+  const add = (label) => change({ wanted: [state.wanted.trim().replace(/,$/, ""), named(label)[0]].filter(Boolean).join(", ") });
+  const choosable = languages.filter((label) => named(label)[1]).sort((a, b) => languageName(a).localeCompare(languageName(b)));
+  const field = (key, label, hint) =>
+    html`<label class="choice"><span>${label}</span><input value=${state[key]} placeholder=${hint} onInput=${(event) => change({ [key]: event.target.value })} /></label>`;
+  const form = html`<form class="choices" onSubmit=${(event) => event.preventDefault()}>
+    <label class="choice wide"><span>Languages, by name or code</span><input type="search" value=${state.wanted} placeholder="Swahili, te, yor" onInput=${(event) => change({ wanted: event.target.value })} /></label>
+    <${Choice} label="Add a language" value="" options=${[["", "choose one …"], ...choosable.map((label) => [String(label), `${languageName(label)} · ${named(label)[2]}`])]} onChange=${(label) => label && add(Number(label))} />
+    <${Choice} label="For" value=${state.kind} options=${[["", "all kinds of tasks"], ...SETTINGS.tasks.map((kind) => [kind, KIND_NAMES[kind]])]} onChange=${(kind) => change({ kind })} />
+    ${field("size", "Most parameters", "any, e.g. 600M")}
+    <${Choice} label="Licence" value=${state.licence} options=${[["", "any"], ["permissive", "permissive (MIT, Apache, …)"], ...licences.map((one) => [one, one])]} onChange=${(licence) => change({ licence })} />
+    ${field("dimension", "Longest vectors", "any, e.g. 768")}</form>
+    ${wish.wrong.map((line) => html`<p class="down" role="alert">${line}</p>`)}`;
+  if (!wish.languages.length)
+    return html`${form}<p class="lead">Which model suits your languages? Name them above. The ranking rests on published scores and on those measured here. <button onClick=${() => change({ wanted: "Swahili, Telugu, Yoruba" })}>Try Swahili, Telugu and Yoruba</button></p>`;
+  if (!read) return html`${form}<p>Reading scores …</p>`;
+  return html`${form}<${Ranking} wish=${wish} columns=${read} />`;
+}
+
+// What the form's wish gives: the ranking, what is guessed or missing, and where the scores are from.
+function Ranking({ wish, columns }) {
+  const [at, setAt] = useState(null);
+  const choice = useMemo(() => chooseModels(columns, wish), [columns, JSON.stringify(wish)]);
+  if (choice.problem) return html`<p role="alert">${choice.problem}</p>`;
+  const { candidates } = choice,
+    ties = candidates.filter(({ tied }) => tied).length;
+  const row = (candidate, index) => ({
+    key: candidate.model,
+    id: index,
+    head: html`<bdi>${candidate.about.name}</bdi>`,
+    cells: [
+      html`<b class=${index ? "" : "best"}>${share(candidate.score)}</b>`,
+      html`<span class="whole">${share(candidate.low)} – ${share(candidate.high)}</span>`,
+      candidate.tasks.length,
+      candidate.about.trained_on ? candidate.trainedOn.length : "?",
+      amount(candidate.about.parameters),
+      candidate.about.dimension || "?",
+      html`<bdi>${licenceOf(candidate.about)}</bdi>`,
+    ].map((cell) => html`<td tabindex="-1" data-row=${index}>${cell}</td>`),
+  });
+  const says = (label) => `${languageName(label)} (${named(label)[0]})`;
+  const marked = candidates.map(row);
+  const rows = [
+    { title: ties === 1 ? "Better than all others" : `Tied with the first: ${ties} models that chance could order otherwise`, key: "tied" },
+    ...marked.filter((_, index) => candidates[index].tied),
+    { title: "Below the first by more than chance", key: "worse" },
+    ...marked.filter((_, index) => !candidates[index].tied),
+  ];
+  const lines = [
+    ...choice.guessed.map((label) => {
+      const [relative, shares] = DATA.atlas.relatives[label];
+      return `A guess: nothing is published for ${says(label)}; ${says(relative)}, of the same ${shares}, stands in for it.`;
+    }),
+    ...choice.missing.map((label) => `Nothing is published for ${says(label)} or a relative of it; it does not count.`),
+    ...choice.notes,
+    `Tasks of this kind that have a language: ${choice.coverage.map(([label, count]) => `${languageName(label)} ${count}`).join(", ")}.`,
+  ];
+  return html`<p class="lead">Ranked by the score expected on average on these tasks and languages, in percent, with its 95% interval. Among models that are tied, choose by size, speed and licence. A question mark: the registry does not say. Select a model for its scores by task.</p>
+    <ul>${lines.map((line) => html`<li class=${/^(A guess|Nothing)/.test(line) ? "guess" : ""}><bdi>${line}</bdi></li>`)}</ul>
+    <${Grid} caption="Models for these languages" corner="model" heads=${["score", "95% interval", "tasks", "of them trained on", "parameters", "dimension", "licence"]} rows=${rows} onOpen=${setAt} />
+    <p>The same in a terminal: <code>${commandOf(wish)}</code></p>
+    <details><summary>${choice.evidence.length} columns of scores behind this</summary><p><bdi>${choice.evidence.join(", ")}</bdi></p></details>
+    ${
+      at === null || !candidates[at]
+        ? ""
+        : html`<${Facts} key=${at} close=${() => setAt(null)} title=${html`<bdi>${candidates[at].about.name}</bdi>`} facts=${[
+            ...aboutModel(candidates[at].about),
+            ...candidates[at].tasks.map(([task, score]) => [
+              task + (candidates[at].trainedOn.includes(task.split("@")[0]) ? " †, trained on this task" : ""),
+              `${share(score)} %`,
+            ]),
+          ]} />`
+    }`;
+}
