@@ -102,7 +102,8 @@ def _associations(atlas: Atlas, column: Column, of: Levels) -> Iterator[dict[str
 def findings() -> dict[str, float]:
     """The numbers behind the page's findings, by name: points, counts, rank correlations."""
     atlas = load_atlas()
-    return {**_english(atlas), **_directions(atlas), **_size(atlas), **_rare(atlas), **_small(atlas), **_breadth(atlas)}
+    parts = (_english, _directions, _size, _rare, _small, _breadth, _training)
+    return {name: value for part in parts for name, value in part(atlas).items()}
 
 
 def _english(atlas: Atlas) -> dict[str, float]:
@@ -174,6 +175,27 @@ def _breadth(atlas: Atlas) -> dict[str, float]:
     found: dict[str, float] = {}
     for about in ("languages", "parameters", "release_year", "dimension"):
         found |= _correlation(f"breadth.{about}", properties(atlas, of, about)[chosen], evenness)
+    return found
+
+
+def _training(atlas: Atlas) -> dict[str, float]:
+    """Whether rarely named languages lag less in models that were trained on data of multilingual tasks."""
+    found: dict[str, float] = {
+        "training.declared": sum(model.trained_on is not None for model in atlas.models.values())
+    }
+    for name, task in (
+        ("ntrex", "NTREXBitextMining"),
+        ("in22", "IN22GenBitextMining"),
+        ("belebele", "BelebeleRetrieval"),
+    ):
+        of = levels(atlas, atlas.column(task))
+        chosen = multilingual(of)
+        tasks, gap = properties(atlas, of, "training_tasks")[chosen], 100 * summarise(of)["low_resource_gap"][chosen]
+        found |= _correlation(f"training.{name}", tasks, gap)
+        found |= {
+            f"training.{name}.none": float(np.median(gap[tasks == 0])),
+            f"training.{name}.some": float(np.median(gap[tasks > 0])),
+        }
     return found
 
 

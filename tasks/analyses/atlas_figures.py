@@ -48,6 +48,7 @@ def draw(atlas: Atlas) -> dict[str, Figure]:
             "rare": _rare(atlas),
             "small": _small(atlas),
             "breadth": _breadth(atlas),
+            "training": _training(atlas),
             "families": _heat_map(atlas, "family", family),
             "scripts": _heat_map(atlas, "script", lambda language: language.split("-")[1]),
             "ranks": _ranks(atlas),
@@ -147,6 +148,7 @@ def _against(
     points = [
         (short(model), a, b) for model, a, b in zip(models, x, y, strict=True) if model in names and np.isfinite(a)
     ]
+    axis.plot([x for _, x, _ in points], [y for _, _, y in points], "o", color=figures.COLOURS[1])
     figures.name_points(axis, points)
 
 
@@ -224,6 +226,26 @@ def _breadth(atlas: Atlas) -> Figure:
         figures.from_zero(panel)
     axes[0, 0].set_ylabel("evenness: worst tenth of the\nlanguages over all (no unit)")
     figure.suptitle("Models that name more languages are more even; size and date say less", fontsize=11)
+    return figure
+
+
+def _training(atlas: Atlas) -> Figure:
+    figure, axes = figures.canvas(1, 3, width=10.5, height=3.8, sharey=True)
+    titles = {NTREX: "NTREX (F1)", IN22: "IN22 (F1)", BELEBELE: "Belebele (nDCG@10)"}
+    for panel, (task, title) in zip(axes[0], titles.items(), strict=True):
+        of = levels(atlas, atlas.column(task))
+        gap = 100 * summarise(of)["low_resource_gap"]
+        _against(panel, atlas, of, "training_tasks", gap)
+        tasks, chosen = properties(atlas, of, "training_tasks"), multilingual(of)
+        counts = [count for count in np.unique(tasks[chosen]) if np.isfinite(count)]
+        medians = [np.median(gap[chosen & (tasks == count)]) for count in counts]
+        panel.plot(counts, medians, "_", color=figures.COLOURS[1], markersize=16, markeredgewidth=2, label="median")
+        panel.set_title(title)
+        figures.from_zero(panel)
+    axes[0, 0].set_ylabel("frequently less rarely named\nlanguages (points)")
+    axes[0, 2].legend()
+    figure.supxlabel("tasks of the atlas whose training data the model has seen, as its authors declare", fontsize=10)
+    figure.suptitle("Rarely named languages lag less in models trained on data of multilingual tasks", fontsize=11)
     return figure
 
 

@@ -213,12 +213,17 @@ PROPERTIES: Mapping[str, Callable[[Atlas, str], float]] = {
     "dimension": lambda atlas, model: _number(atlas.models[model].dimension),
     "release_year": lambda atlas, model: _year(atlas.models[model].release_date),
     "languages": lambda atlas, model: _number(atlas.models[model].languages or None),
+    "training_tasks": lambda atlas, model: _count(atlas.models[model].trained_on),
 }
 """What evenness is held against, by model; NaN where the registry does not say."""
 
 
 def _number(value: float | None) -> float:
     return float("nan") if value is None else float(value)
+
+
+def _count(names: Sequence[str] | None) -> float:
+    return float("nan") if names is None else float(len(names))
 
 
 def _year(date: str | None) -> float:

@@ -33,6 +33,27 @@ def test_findings_are_those_of_the_table():
     assert 0 < found["small.beaten"] <= found["small.large_models"]
 
 
+def test_training_data_goes_with_the_gap_as_scipy_has_it():
+    """By another way than the analysis: straight from the cells, with scipy's rank correlation."""
+    from scipy.stats import spearmanr
+
+    atlas = load_atlas()
+    column = atlas.column("IN22GenBitextMining")
+    others = [place for place, language in enumerate(column.languages) if language != "eng-Latn"]
+    level = column.scores[:, others, 1:3].mean(axis=2)
+    rare = np.array([atlas.low_resource(column.languages[place]) for place in others])
+    seen, gaps = [], []
+    for row, model in enumerate(column.models):
+        declared = atlas.models[model].trained_on
+        if declared is not None and level[row].mean() >= 0.5:
+            seen.append(len(declared))
+            gaps.append(100 * (level[row, ~rare].mean() - level[row, rare].mean()))
+    found = findings()
+    assert found["training.in22.n"] == len(seen)
+    assert found["training.in22.rho"] == pytest.approx(spearmanr(seen, gaps).statistic)
+    assert found["training.in22.none"] == pytest.approx(np.median(np.array(gaps)[np.array(seen) == 0]))
+
+
 def test_multilingual_models_have_half_of_the_score():
     of = levels(load_atlas(), load_atlas().column("IN22GenBitextMining"))
     assert (summarise(of)["level"][multilingual(of)] >= 0.5).all()
@@ -41,7 +62,8 @@ def test_multilingual_models_have_half_of_the_score():
 
 def test_every_figure_is_drawn_with_axes_named(families):
     drawn = atlas_figures.draw(load_atlas())
-    assert {"english", "directions", "size", "rare", "small", "breadth", "families", "scripts", "ranks"} == {*drawn}
+    named = {"english", "directions", "size", "rare", "small", "breadth", "training", "families", "scripts", "ranks"}
+    assert named == {*drawn}
     assert all(figure.axes for figure in drawn.values())
     assert drawn["families"].axes[0].get_title().startswith("F1 with English on NTREX, by family")
 
