@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xalign_models.errors import LanguageError
-from xalign_models.languages import canonical
+from xalign_models.languages import canonical, match
 
 
 def split_inputs(inputs: Sequence[Any], lang: str | None = None) -> tuple[list[Any], list[str | None]]:
@@ -28,6 +28,20 @@ def split_inputs(inputs: Sequence[Any], lang: str | None = None) -> tuple[list[A
         identify(text) if code == "auto" else None if code is None else canonical(code)
         for text, code in zip(texts, given, strict=True)
     ]
+
+
+def prompt_of(prompts: Mapping[str, str], language: str | None) -> str:
+    """The prompt of a text in a language, of prompts by canonical code.
+
+    Raises:
+        LanguageError: The text does not say its language, or there is no prompt in it.
+    """
+    if language is not None and (known := match(language, tuple(prompts))) in prompts:
+        return prompts[known]
+    raise LanguageError(
+        f"There is no prompt in {language or 'the language of a text that does not say which'}; "
+        f"there is one in {', '.join(sorted(prompts))}. The English one does for every language."
+    )
 
 
 def identify(text: str) -> str:

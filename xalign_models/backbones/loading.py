@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from xalign_models import assets
 from xalign_models.backbones.checkpoint import open_config, open_pipeline, open_transformer, opened, quiet
 from xalign_models.backbones.policy import has_own_modules
+from xalign_models.backbones.sources import check_fields, find_source
 from xalign_models.backbones.templates import surrounds
 from xalign_models.device import pick_device
 from xalign_models.errors import LanguageError, ModelError
@@ -38,6 +39,9 @@ def fingerprint(spec: BackboneSpec) -> str:
         ModelError: It is a LUSIFER model that is not trained.
         AssetError: The weights are not there.
     """
+    if source := find_source(spec.model):
+        check_fields(source, spec)
+        return digest(source.fingerprint(), spec.encoding_fields())
     _require_trained(spec)
     return digest(assets.resolve(spec.model, spec.revision).fingerprint, spec.encoding_fields())
 
@@ -71,6 +75,9 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
         ModelError: It is no text encoder, is aligned already, has no such layer, or was trained here and its layer or
             pooling is to change.
     """
+    if source := find_source(spec.model):
+        check_fields(source, spec)
+        return source.modules(spec, device)
     _require_trained(spec)
     with opened(spec.model):
         return _load_modules(spec, device)
@@ -194,6 +201,8 @@ def prompts(spec: BackboneSpec) -> dict[str, str]:
     """
     if surrounds(text for _, text in spec.prompts):
         return dict(spec.prompts)
+    if source := find_source(spec.model):
+        return {**source.prompts(), **dict(spec.prompts)}
     resolved = assets.resolve(spec.model, spec.revision)
     file = _file(resolved, "config_sentence_transformers.json")
     published = (read_json(file).get("prompts") or {}) if file else {}

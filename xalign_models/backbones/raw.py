@@ -144,7 +144,7 @@ class RawEncoder:
         self, keys: list[bytes], texts: list[str], prompt: str, known: dict[bytes, Any], progress: str | None
     ) -> None:
         pending: list[int] = []
-        _ = self.modules  # loading is no part of the time below
+        flush = getattr(self.modules[0], "flush", FLUSH)  # loading is no part of the time below
         start = perf_counter()
         with live(total=len(keys), desc=progress, unit=" texts", disable=None if progress else True) as bar:
             for batch, vectors in self._vectors(texts, prompt):
@@ -157,7 +157,7 @@ class RawEncoder:
                 for i, vector in zip(batch.rows.tolist(), vectors, strict=True):
                     known[keys[i]] = vector
                     pending.append(i)
-                if len(pending) >= FLUSH:
+                if len(pending) >= flush:
                     self._flush(keys, pending, known)
                 bar.update(len(batch.rows))
         self._flush(keys, pending, known)
@@ -167,7 +167,10 @@ class RawEncoder:
         """Batches and their vectors; one batch is on its way to the device while the one before it is fetched."""
         from xalign_models.backbones.pipeline import batches, token_budget
 
-        first = self.modules[0]
+        first: Any = self.modules[0]
+        if hasattr(first, "stream"):
+            yield from first.stream(texts, prompt)
+            return
         budget = self.token_budget or token_budget(first, self.device)
         last: tuple[Batch, Callable[[], npt.NDArray[np.float32]]] | None = None
         for batch in batches(first, texts, prompt, budget, self.device):

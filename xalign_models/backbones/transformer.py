@@ -16,13 +16,12 @@ from xalign_models import assets
 from xalign_models.backbones.adapters import load_adapter
 from xalign_models.backbones.checkpoint import open_transformer
 from xalign_models.backbones.grouping import similar_lengths
-from xalign_models.backbones.inputs import split_inputs
+from xalign_models.backbones.inputs import prompt_of, split_inputs
 from xalign_models.backbones.packing import keep_content, packed_attention, unshare
 from xalign_models.backbones.templates import SLOT, prompted
 from xalign_models.backbones.weights import require_fit, require_types, require_vocabulary
-from xalign_models.errors import LanguageError, ModelError
+from xalign_models.errors import ModelError
 from xalign_models.files import read_json
-from xalign_models.languages import match
 
 
 class CheckedTransformer(Transformer):
@@ -114,21 +113,15 @@ class LanguageTransformer(CheckedTransformer):
         """
         texts, languages = split_inputs(inputs, kwargs.pop("lang", None) or self.default_lang)
         if not prompt and self.prompts:
-            texts = [self.fill(self._prompt_of(code), text) for code, text in zip(languages, texts, strict=True)]
+            texts = [
+                self.fill(prompt_of(self.prompts, code), text) for code, text in zip(languages, texts, strict=True)
+            ]
         elif prompt and SLOT in prompt:
             texts, prompt = [self.fill(prompt, text) for text in texts], None
         features: dict[str, Any] = super().preprocess(texts, prompt=prompt, **kwargs)
         if any(languages):
             features["lang"] = languages
         return features
-
-    def _prompt_of(self, language: str | None) -> str:
-        if language is not None and (known := match(language, tuple(self.prompts))) in self.prompts:
-            return self.prompts[known]
-        raise LanguageError(
-            f"There is no prompt in {language or 'the language of a text that does not say which'}; "
-            f"there is one in {', '.join(sorted(self.prompts))}. The English one does for every language."
-        )
 
     def fill(self, prompt: str, text: str) -> str:
         """The prompted text; a text that would not fit within ``max_seq_length`` tokens is cut at its end.

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from xalign_models.errors import DataError, LanguageError
+from xalign_models.errors import DataError, LanguageError, ModelError
 
 Default = TypeVar("Default")
 out = Console(width=None if sys.stdout.isatty() else 160)
@@ -46,6 +46,11 @@ Data = Annotated[
     list[str] | None,
     typer.Option(help="NAME=DIR or NAME=test:DIR: your text, for OwnParallel (own=DIR) or OwnParallel-NAME."),
 ]
+Budget = Annotated[
+    str | None,
+    typer.Option(help="Most to spend at endpoints: tokens, such as 2M, or dollars, such as 5usd; then it stops."),
+]
+Price = Annotated[float | None, typer.Option("--price-per-million", help="Dollars for a million tokens.")]
 
 
 def fail(message: str) -> NoReturn:
@@ -128,3 +133,19 @@ def set_data(data: list[str] | None) -> None:
             f"{name}={part}{':' if part else ''}{path.resolve()}"
             for name, (part, path) in own_paths(",".join(data)).items()
         )
+
+
+def set_budget(budget: str | None, price: float | None, engine: str = "local") -> None:
+    """``--budget`` and ``--price-per-million`` as the environment's variables.
+
+    Raises:
+        ModelError: They are no amounts, or the processes are several.
+    """
+    from xalign_models.backbones.endpoints.settings import BUDGET, PRICE, Settings
+
+    if budget and engine == "ray":
+        raise ModelError("--budget counts what one process spends; --engine ray has many.")
+    for variable, value in ((BUDGET, budget), (PRICE, price)):
+        if value is not None:
+            os.environ[variable] = str(value)
+    Settings.from_environment()

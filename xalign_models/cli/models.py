@@ -9,7 +9,17 @@ from typing import Annotated, Any, get_args
 import typer
 import typer.core
 
-from xalign_models.cli.common import Device, Json, language_codes, out, print_rows, split_list
+from xalign_models.cli.common import (
+    Budget,
+    Device,
+    Json,
+    Price,
+    language_codes,
+    out,
+    print_rows,
+    set_budget,
+    split_list,
+)
 from xalign_models.errors import DataError, ModelError
 from xalign_models.specs import Dtype, Pooling
 
@@ -164,11 +174,14 @@ def fit(
     max_tokens: MaxTokens = None,
     prompt: Prompt = None,
     device: Device = None,
+    budget: Budget = None,
+    price: Price = None,
 ) -> None:
     """Fit an alignment to a backbone and write both as one sentence-transformers directory."""
     from xalign_models.models import api
     from xalign_models.models.saving import save
 
+    set_budget(budget, price)
     if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / "modules.json").is_file()):
         raise ModelError(f"--output {output} is there and is no model; choose a new directory.")
     model = api.fit(

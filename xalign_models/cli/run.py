@@ -9,15 +9,18 @@ from typing import Annotated, Any, Literal
 import typer
 
 from xalign_models.cli.common import (
+    Budget,
     Data,
     Device,
     Json,
     Models,
     Output,
+    Price,
     Tasks,
     err,
     language_codes,
     print_json,
+    set_budget,
     set_data,
     split_list,
 )
@@ -58,6 +61,8 @@ def run(
     prompt: Prompt = None,
     trust_remote_code: Trust = False,
     device: Device = None,
+    budget: Budget = None,
+    price: Price = None,
     items: Annotated[
         Literal["none", "outcomes", "full"],
         typer.Option(help="What to keep of single items: what significance tests need, or ranks and all."),
@@ -74,6 +79,7 @@ def run(
     scored is not scored again, and what is encoded is not encoded again.
     """
     set_data(data)
+    set_budget(budget, price, engine)
     from xalign_models.models.mteb import check_task
     from xalign_models.models.names import locate
     from xalign_models.plugins import BENCHMARKS

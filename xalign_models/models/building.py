@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_models import alignments
 from xalign_models.backbones import loading
+from xalign_models.backbones.sources import find_source
 from xalign_models.models import fitting
 from xalign_models.models.identity import fit_spec, namespace
 from xalign_models.models.names import Located, locate
@@ -61,12 +62,16 @@ def build(spec: ModelSpec, *, device: str | None = None) -> SentenceTransformer:
     loading.fingerprint(spec.backbone)  # is it there? Before seconds of imports
     from sentence_transformers import SentenceTransformer
 
+    from xalign_models.backbones.pointer import Pointer
     from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
     from xalign_models.store import open_store
 
     device = loading.pick_device(device)
     alignment = fitted(spec, raw_encoder(spec.backbone, device, open_store()))
-    modules = [*loading.load_modules(spec.backbone, device), *_tail(alignment)]  # the caller may change them
+    modules: list[Any] = list(loading.load_modules(spec.backbone, device))  # the caller may change them
+    if find_source(spec.backbone.model):  # no weights to save: its directory points to it
+        modules = [Pointer(spec.backbone, modules)]
+    modules += _tail(alignment)
     prompts = loading.prompts(spec.backbone)
     model = SentenceTransformer(
         modules=modules,

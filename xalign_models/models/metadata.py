@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets
+from xalign_models.backbones.sources import find_source
 from xalign_models.errors import XAlignError
 from xalign_models.models import catalogue
 from xalign_models.models.card import Card, read_card
@@ -72,12 +73,14 @@ def describe(
 
     like = spec.backbone.mteb_name if spec else None
     known = mteb.get_model_meta(like).model_dump() if like else {}
-    inherited = {key: known.get(key) for key in _INHERITED}
+    inherited = {key: known.get(key) for key in _INHERITED} | {"framework": ["Sentence Transformers", "PyTorch"]}
     of_backbone = known.get("training_datasets")
     if spec is not None:
         inherited["max_tokens"] = spec.backbone.max_tokens or inherited["max_tokens"]
         if like is None:
             inherited |= _of_asset(spec.backbone.model)
+        if source := find_source(spec.backbone.model):
+            inherited |= source.facts()
         if spec.alignment and spec.alignment.languages:
             inherited["languages"] = sorted(spec.alignment.languages)
         if spec.alignment and (citation := catalogue.CITATIONS.get(spec.alignment.method)):
@@ -89,7 +92,6 @@ def describe(
             "loader_kwargs": {**arguments, "fitted_on": sorted(trained)} if trained else arguments,
             "name": name,
             "revision": fixed,
-            "framework": ["Sentence Transformers", "PyTorch"],
             "similarity_fn_name": ScoringFunction.COSINE,
             "use_instructions": False,
             "training_datasets": None if of_backbone is None or trained is None else trained | set(of_backbone),

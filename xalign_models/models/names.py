@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from xalign_models import assets
+from xalign_models.backbones.sources import find_source
 from xalign_models.errors import ModelError
 from xalign_models.models import catalogue
 from xalign_models.models.card import Card, is_name, read_card
@@ -67,6 +68,8 @@ def locate(model: str, **overrides: Any) -> Located:
     """
     given = {field: value for field, value in overrides.items() if value is not None}
     located = _located(model)
+    if located.card is None and located.spec and (source := find_source(located.spec.backbone.model)):
+        source.named = True
     if not given:
         return located
     if located.saved or located.spec is None:
@@ -81,6 +84,8 @@ def locate(model: str, **overrides: Any) -> Located:
 def _located(model: str) -> Located:
     if model in BACKBONES:
         return Located(ModelSpec(BACKBONES[model]))
+    if source := find_source(model):
+        return Located(ModelSpec(BackboneSpec(slug(source.name), model)))
     if Path(model).is_dir():
         return _in_directory(Path(model))
     is_hub_id = "/" in model and not model.startswith("xalign/") and "__" not in model

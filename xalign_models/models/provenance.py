@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets
+from xalign_models.backbones.sources import find_source
 from xalign_models.models.card import maps_fingerprint
 from xalign_models.models.identity import trained_on
 from xalign_models.paths import atomic_write_text
@@ -74,7 +75,7 @@ def _readme(model: Any, spec: ModelSpec | None, claims: Mapping[str, Any], calle
     front = ["---", "library_name: sentence-transformers", "pipeline_tag: sentence-similarity"]
     if languages:
         front += ["language:", *(f"- {code.split('-')[0]}" for code in languages)]
-    if spec is not None and "/" in spec.backbone.model:
+    if spec is not None and "/" in spec.backbone.model and not find_source(spec.backbone.model):
         front += [f"base_model: {spec.backbone.model}"]
     front += ["tags:", "- sentence-transformers", "- xalign", "- cross-lingual", "---"]
     name = str(claims.get("name") or called)

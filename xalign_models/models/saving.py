@@ -74,6 +74,8 @@ def _with_pointer(model: SentenceTransformer) -> SentenceTransformer:
 
     modules, start, _ = split(model)
     spec = model.xalign_spec.backbone
+    if isinstance(modules[0], Pointer):
+        return model
     if _is_of_this_machine(spec.model):
         raise ModelError(
             f"--adapter needs a backbone that others have too; {spec.model} is a directory of this machine."

@@ -25,6 +25,9 @@ ALIGNMENTS: Registry[type[Alignment]] = Registry(
 BACKBONES: Registry[BackboneSpec] = Registry(
     "backbone", ModelError, "xalign models", _NAME, _RULE, "xalign_models.models.catalogue"
 )
+SOURCES: Registry[Callable[[str], Any]] = Registry(
+    "source", ModelError, "", r"[a-z][a-z0-9]+", "of small letters and digits", "xalign_models.backbones.sources"
+)
 CORPORA: Registry[Any] = Registry(
     "corpus",
     DataError,
@@ -134,6 +137,19 @@ class Register:
         spec = BackboneSpec(spec, model, **fields) if isinstance(spec, str) else spec
         BACKBONES.register(spec.name, spec)
         return spec
+
+    def source(self, scheme: str, source: Callable[[str], Any] | str, description: str = "") -> None:
+        """Register who gives the vectors of backbones whose ``model`` is ``scheme:...``.
+
+        Args:
+            scheme: What stands before the colon.
+            source: A :class:`~xalign_models.backbones.sources.Source`, or ``"module:Class"``.
+            description: One line.
+
+        Raises:
+            PluginError: The scheme does not fit or is taken.
+        """
+        SOURCES.register(scheme, source, description=description)
 
     def corpus(
         self, name: str, *, kind: str = "parallel", trains: Iterable[str] = (), description: str = ""

@@ -1,0 +1,131 @@
+"""Requests to a server: retried, bounded in time and size, with a key that nothing shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from time import monotonic
+from typing import Any
+
+import httpx2
+from openai import APIConnectionError, APIStatusError, APITimeoutError, DefaultHttpxClient, OpenAI, OpenAIError
+
+from xalign_models.backbones.endpoints.settings import Settings, key_for
+from xalign_models.errors import FileError, ModelError, one_line
+from xalign_models.files import MOST_JSON, parse_json
+
+RETRIES = 8
+"""Attempts after the first one, on 408, 409, 429, 5xx, timeouts and lost connections. ``Retry-After`` is honoured up to
+two minutes; otherwise the pause doubles from half a second to eight."""
+
+
+class Client:
+    """One server.
+
+    Args:
+        label: What errors call it.
+        url: Its base URL.
+        settings: Patience and concurrency.
+
+    Raises:
+        ModelError: The key is unusable.
+    """
+
+    def __init__(self, label: str, url: str, settings: Settings) -> None:
+        self._label = label
+        self._key = key_for(url)
+        http = DefaultHttpxClient(
+            follow_redirects=False,  # to another host, with texts
+            event_hooks={"response": [_Bounded(10 * settings.timeout)]},
+            headers={"Accept-Encoding": "identity"},  # a short body may unpack to an endless one
+            timeout=httpx2.Timeout(settings.timeout, connect=10.0),
+        )
+        self._client = OpenAI(
+            api_key=self._key or "none", base_url=url, max_retries=RETRIES, timeout=settings.timeout, http_client=http
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def post(self, route: str, body: Mapping[str, Any], request: str) -> Any:
+        """The JSON that a server answers.
+
+        Args:
+            route: Below the base URL.
+            body: What is sent, as JSON.
+            request: What errors call it, e.g. ``request 3 (texts 257 to 384 of 1,000)``.
+
+        Raises:
+            ModelError: It cannot be reached, refuses, or answers no JSON; after all retries.
+        """
+        try:
+            response = self._client.post(route, body=body, cast_to=httpx2.Response)
+            return parse_json(response.content, "the answer", (dict, list))
+        except Exception as error:
+            raise ModelError(self._line(request, error)) from None
+
+    def get(self, route: str) -> Any:
+        """The JSON at a route; None where the server has none there.
+
+        Raises:
+            ModelError: It cannot be reached or answers no JSON.
+        """
+        try:
+            response = self._client.get(route, cast_to=httpx2.Response)
+            return parse_json(response.content, "the answer", (dict, list))
+        except APIStatusError as error:
+            if error.status_code in {404, 405}:
+                return None
+            raise ModelError(self._line(route, error)) from None
+        except Exception as error:
+            raise ModelError(self._line(route, error)) from None
+
+    def _line(self, request: str, error: Exception) -> str:
+        if isinstance(error, APIStatusError):
+            reason = f"HTTP {error.status_code}: {error.response.text[:300]}"
+        elif isinstance(error, APITimeoutError):
+            reason = f"no answer in time, {RETRIES + 1} times"
+        elif isinstance(error, APIConnectionError):
+            reason = f"the connection failed {RETRIES + 1} times ({one_line(error.__cause__ or error)})"
+        elif isinstance(error, FileError | _TooLargeError):
+            reason = str(error)
+        else:
+            reason = one_line(error)
+        if self._key:
+            reason = reason.replace(self._key, "***")
+        shown = " ".join("".join(letter if letter.isprintable() else " " for letter in reason).split())
+        return f"{self._label}: {request} failed: {shown[:400].rstrip('.')}."
+
+
+class _TooLargeError(OpenAIError):
+    """An answer that is too long or comes too slowly. The client does not try again after an error of its own kind."""
+
+
+class _Bounded:
+    """Limits the body of each response, in bytes and in seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __call__(self, response: httpx2.Response) -> None:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise _TooLargeError("the answer is compressed, which was not asked for")
+        response.stream = _BoundedStream(response.stream, monotonic() + self._seconds)
+
+
+class _BoundedStream(httpx2.SyncByteStream):
+    def __init__(self, stream: Any, end: float) -> None:
+        self._stream, self._end = stream, end
+
+    def __iter__(self) -> Iterator[bytes]:
+        length = 0
+        for chunk in self._stream:
+            length += len(chunk)
+            if length > MOST_JSON:
+                raise _TooLargeError(f"the answer is longer than {MOST_JSON >> 20} MiB")
+            if monotonic() > self._end:
+                raise _TooLargeError("the answer comes too slowly")
+            yield chunk
+
+    def close(self) -> None:
+        self._stream.close()

@@ -1,0 +1,226 @@
+"""A model behind a server as a backbone: batches, concurrency, and answers that are trusted in nothing."""
+
+from __future__ import annotations
+
+import base64
+import re
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import cached_property
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from xalign_models.backbones.endpoints import probe
+from xalign_models.backbones.endpoints.settings import Settings, checked_url, require_allowed
+from xalign_models.backbones.endpoints.spending import METER, estimated_tokens
+from xalign_models.backbones.sources import Source
+from xalign_models.backbones.templates import prompted
+from xalign_models.errors import ModelError
+from xalign_models.specs import BackboneSpec
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from xalign_models.backbones.endpoints.client import Client
+    from xalign_models.backbones.pipeline import Batch
+
+MOST_DIMENSIONS = 65_536
+
+
+class Endpoint(Source):
+    """A served model, ``scheme:MODEL@http://host:port/path``.
+
+    Args:
+        model: The same; an address may have a default.
+
+    Raises:
+        ModelError: The address is malformed or holds a password.
+    """
+
+    scheme: ClassVar[str]
+    default_url: ClassVar[str] = ""
+    most_texts: int = 128
+    """Texts of a request."""
+    most_tokens: int = 16_384
+    """Estimated tokens of a request; a longer text goes alone."""
+
+    def __init__(self, model: str) -> None:
+        parts = re.fullmatch(r"[^:]+:(?P<served>\S*?)(?:@(?P<url>https?://\S+))?", model)
+        if parts is None or not (parts["url"] or self.default_url) or "://" in parts["served"]:
+            raise ModelError(f"{self.scheme}: write {self.scheme}:MODEL@http://host:port, with the model's name there.")
+        self.served = parts["served"]
+        self.url = checked_url(parts["url"] or self.default_url)
+        super().__init__(f"{self.scheme}:{self.served}@{self.url}")
+        if not self.served:
+            raise ModelError(f"{self.model} names no model; write {self.scheme}:MODEL@{self.url}.")
+
+    @property
+    def name(self) -> str:
+        """Protocol, model and server."""
+        return f"{self.scheme}-{self.served}-{self.url.partition('://')[2]}"
+
+    def fingerprint(self) -> str:
+        """Protocol, address, model, and a probe of the vectors.
+
+        Raises:
+            ModelError: The server cannot be reached, or its model is not what it was.
+        """
+        return f"{self.model} {self.probe.digest}"
+
+    def modules(self, spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
+        """The one module, which sends texts and takes vectors."""
+        from xalign_models.backbones.endpoints.module import EndpointModule
+
+        return (EndpointModule(self, dict(spec.prompts)),)
+
+    def facts(self) -> Mapping[str, Any]:
+        """Mteb's word for a model behind a server."""
+        return {"framework": ["API"], "open_weights": None}
+
+    @abstractmethod
+    def ask(self, texts: Sequence[str], request: str) -> tuple[list[Any], int | None]:
+        """Vectors of texts as the server writes them, in the order of the texts, and the tokens that it counts.
+
+        Args:
+            texts: With their prompts.
+            request: What errors call the request.
+
+        Raises:
+            ModelError: There is no answer, or it is not one vector for each text.
+        """
+
+    @cached_property
+    def client(self) -> Client:
+        """The connection.
+
+        Raises:
+            ModelError: The client library is missing, or only a file names the server.
+        """
+        require_allowed(self.url, self.named)
+        try:
+            from xalign_models.backbones.endpoints.client import Client
+        except ModuleNotFoundError as error:
+            if error.name not in {"openai", "httpx2"}:
+                raise
+            raise ModelError(
+                "Endpoints need openai, which is not installed; run: pip install 'xalign[endpoints]'."
+            ) from None
+        return Client(self.model, self.url, Settings.from_environment())
+
+    @cached_property
+    def probe(self) -> probe.Probe:
+        """The model's identity, asked for once in a process."""
+        request = f"the probe of {len(probe.TEXTS)} texts"
+        rows, _ = self.ask(probe.TEXTS, request)
+        vectors = self._checked(rows, request, len(rows[0]) if isinstance(rows[0], list) else None)
+        if not vectors.any(axis=1).all():
+            raise ModelError(f"{self.model}: {request} failed: a vector is zero.")
+        return probe.identify(self.model, vectors)
+
+    def vectors(self, texts: Sequence[str], request: str) -> tuple[npt.NDArray[np.float32], int | None]:
+        """Vectors (n, d) of the texts of one request, and the tokens that the server counts.
+
+        Raises:
+            ModelError: There is no answer, or it is not n finite vectors of the model's dimension.
+        """
+        rows, tokens = self.ask(texts, request)
+        return self._checked(rows, request, self.probe.dimension), tokens
+
+    def stream(self, texts: Sequence[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
+        """Batches of texts and their vectors, as they are answered; several requests are under way at a time.
+
+        After a failure no more is sent; what is under way is waited for and given out, so that it can be stored.
+
+        Raises:
+            ModelError: A request failed, or the budget is reached.
+        """
+        from xalign_models.backbones.pipeline import Batch
+
+        settings = Settings.from_environment()
+        full = [prompted(prompt, text) for text in texts]
+        tokens = np.array([estimated_tokens(text) for text in full])
+        waiting = deque(enumerate(self._batches(tokens), start=1))
+        METER.announce(self.model, int(tokens.sum()), len(full), settings)
+        running: dict[Future[tuple[npt.NDArray[np.float32], int | None]], npt.NDArray[np.int64]] = {}
+        failure: ModelError | None = None
+        start = perf_counter()
+        with ThreadPoolExecutor(settings.concurrency, thread_name_prefix="endpoint") as pool:
+            while running or (waiting and failure is None):
+                while waiting and failure is None and len(running) < settings.concurrency:
+                    number, rows = waiting[0]
+                    try:
+                        METER.reserve(self.model, int(tokens[rows].sum()), settings)
+                    except ModelError as error:
+                        failure = error
+                        break
+                    waiting.popleft()
+                    request = f"request {number} (texts {rows[0] + 1:,} to {rows[-1] + 1:,} of {len(full):,})"
+                    running[pool.submit(self.vectors, [full[i] for i in rows], request)] = rows
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    rows = running.pop(future)
+                    estimate = int(tokens[rows].sum())
+                    try:
+                        vectors, reported = future.result()
+                    except ModelError as error:
+                        METER.settle(estimate, None, 0)
+                        failure = failure or error
+                        continue
+                    METER.settle(estimate, reported, len(rows))
+                    yield Batch(rows, {}, reported or estimate, reported or estimate), vectors
+        METER.timed(start)
+        if failure is not None:
+            raise failure
+
+    def _batches(self, tokens: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+        """Neighbouring texts that one request can take."""
+        start, held = 0, 0
+        for i, count in enumerate(tokens.tolist()):
+            if i > start and (i - start == self.most_texts or held + count > self.most_tokens):
+                yield np.arange(start, i)
+                start, held = i, 0
+            held += count
+        yield np.arange(start, len(tokens))
+
+    def _checked(self, rows: list[Any], request: str, dimension: int | None) -> npt.NDArray[np.float32]:
+        """What a server calls vectors as an array (n, d), if that is what they are."""
+        vectors: list[npt.NDArray[np.float32]] = []
+        for position, row in enumerate(rows, start=1):
+            vector = _vector(row)
+            dimension = len(vector) if dimension is None and vector is not None else dimension
+            problem = (
+                "no vector" if vector is None
+                else f"{len(vector)} dimensions, not {dimension}" if len(vector) != dimension
+                else "a value that is not finite" if not np.isfinite(vector).all()
+                else ""
+            )  # fmt: skip
+            if problem or vector is None:
+                raise ModelError(f"{self.model}: {request} failed: the answer for its text {position} has {problem}.")
+            vectors.append(vector)
+        return np.stack(vectors)
+
+
+def _vector(row: Any) -> npt.NDArray[np.float32] | None:
+    """Numbers, or base64 of little-endian float32, as a vector (d,); None if it is neither."""
+    if isinstance(row, str):
+        try:
+            content = base64.b64decode(row, validate=True)
+        except ValueError:
+            return None
+        return np.frombuffer(content, "<f4") if content and len(content) % 4 == 0 else None
+    if (
+        not isinstance(row, list)
+        or not 0 < len(row) <= MOST_DIMENSIONS
+        or not {type(value) for value in row} <= {int, float}
+    ):
+        return None
+    try:
+        with np.errstate(over="ignore"):
+            return np.array(row, dtype=np.float64).astype(np.float32)
+    except OverflowError:  # an integer of hundreds of digits
+        return np.full(len(row), np.inf, dtype=np.float32)

@@ -1,0 +1,32 @@
+"""OpenAI's embeddings protocol, which vLLM, infinity, Ollama, TEI and the vendors speak."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xalign_models.backbones.endpoints.endpoint import Endpoint
+from xalign_models.errors import ModelError
+
+
+class OpenAIEndpoint(Endpoint):
+    """``openai:MODEL@http://host:8000/v1``; without an address the one of OpenAI itself."""
+
+    scheme = "openai"
+    default_url = "https://api.openai.com/v1"
+
+    def ask(self, texts: Sequence[str], request: str) -> tuple[list[Any], int | None]:
+        """Vectors in the order of their ``index``, and ``usage.total_tokens``."""
+        body = {"model": self.served, "input": list(texts), "encoding_format": "base64"}
+        answer = self.client.post("/embeddings", body, request)
+        data = answer.get("data") if isinstance(answer, dict) else None
+        if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
+            raise ModelError(f"{self.model}: {request} failed: the answer has no list of embeddings under data.")
+        if len(data) != len(texts):
+            raise ModelError(f"{self.model}: {request} failed: {len(data)} embeddings for {len(texts)} texts.")
+        rows = {item.get("index"): item.get("embedding") for item in data if type(item.get("index")) is int}
+        if missing := [i for i in range(len(texts)) if i not in rows]:
+            raise ModelError(f"{self.model}: {request} failed: the answer has no index {missing[0]}.")
+        usage = answer.get("usage")
+        tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
+        return [rows[i] for i in range(len(texts))], tokens if type(tokens) is int and 0 < tokens < 1 << 40 else None

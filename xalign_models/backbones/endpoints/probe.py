@@ -1,0 +1,111 @@
+"""What a served model answers to a few fixed texts: its identity, and how a change behind its name is found.
+
+The first answers are kept in the cache. Later ones may differ by what batches and processors do to the last digits;
+more is another model, whose vectors must not be mixed with those that are stored.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from xalign_models.errors import FileError, ModelError
+from xalign_models.files import read_json, set_aside
+from xalign_models.paths import atomic_write_text, cache_dir
+from xalign_models.specs import digest
+
+TEXTS = (
+    "A small boat crossed the lake before sunrise.",
+    "Der Zug nach Leipzig hat heute zwölf Minuten Verspätung.",
+    "这本书的第三章讲的是海洋里的动物。",
+    "وصل المسافرون إلى المدينة القديمة عند الغروب.",
+    "42",
+)
+TOLERANCE = 0.02
+"""Largest relative difference of an answer to the first one, ``|a - b| / |a|``; a cosine of 0.9998."""
+_DIGITS = 8
+"""Leading components of each vector that go into the digest."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A served model's identity.
+
+    Attributes:
+        dimension: Of its vectors.
+        digest: Sha256 (hex) of the rounded answers, as they were when the model was first met here.
+    """
+
+    dimension: int
+    digest: str
+
+
+def identify(label: str, vectors: npt.NDArray[np.float32]) -> Probe:
+    """Compare answers with the first ones; keep them if they are the first.
+
+    Args:
+        label: The endpoint and the model.
+        vectors: Answers to :data:`TEXTS`, (5, d), finite.
+
+    Raises:
+        ModelError: They are not those of the model that was met first.
+    """
+    path = cache_dir() / "endpoints" / f"{digest(label)[:32]}.json"
+    first, when = _read(path)
+    if first is None:
+        first = vectors
+        kept = {"endpoint": label, "date": datetime.date.today().isoformat(), "vectors": vectors.tolist()}
+        try:
+            atomic_write_text(path, json.dumps(kept) + "\n")
+        except OSError as error:  # without it a change could go unseen
+            raise ModelError(f"{label}: its probe cannot be kept in {path.parent} ({error.strerror}).") from None
+    elif first.shape != vectors.shape:
+        raise ModelError(
+            f"{label} has changed since {when}: its vectors had {first.shape[1]} dimensions and have "
+            f"{vectors.shape[1]}. {_advice(path)}"
+        )
+    else:
+        differ = float((np.linalg.norm(first - vectors, axis=1) / np.linalg.norm(first, axis=1)).max())
+        if differ > TOLERANCE:
+            raise ModelError(
+                f"{label} has changed since {when}: its answers to the probe differ by {differ:.2f}, "
+                f"{TOLERANCE} is allowed. {_advice(path)}"
+            )
+    return Probe(vectors.shape[1], _rounded(first))
+
+
+def _rounded(vectors: npt.NDArray[np.float32]) -> str:
+    """Digest that noise in the last digits leaves alone: components in units of the root mean square, to a tenth."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    leading = np.round(vectors / norms * np.sqrt(vectors.shape[1]), 1)[:, :_DIGITS] + 0.0
+    return digest(
+        vectors.shape[1], f"{float(norms.mean()):.1e}", [[f"{value:.1f}" for value in row] for row in leading]
+    )
+
+
+def _read(file: Path) -> tuple[npt.NDArray[np.float32] | None, str]:
+    if not file.is_file():
+        return None, ""
+    try:
+        kept = read_json(file)
+        vectors = np.array(kept["vectors"], dtype=np.float32)
+        if (
+            vectors.ndim == 2
+            and len(vectors) == len(TEXTS)
+            and np.isfinite(vectors).all()
+            and vectors.any(axis=1).all()
+        ):
+            return vectors, str(kept.get("date", "the first run"))[:10]
+    except (FileError, KeyError, ValueError, TypeError):
+        pass
+    set_aside(file, f"{file} is damaged: the probe of an endpoint was expected.")
+    return None, ""
+
+
+def _advice(path: Path) -> str:
+    return f"Stored vectors and results are of the model that it was; to begin anew with this one, remove {path}"

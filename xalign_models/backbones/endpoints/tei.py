@@ -1,0 +1,42 @@
+"""The own route of text-embeddings-inference, which cuts long texts and says what it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from xalign_models.backbones.endpoints.endpoint import Endpoint
+from xalign_models.errors import ModelError
+
+
+class TEIEndpoint(Endpoint):
+    """``tei:MODEL@http://host:8080``; MODEL is the name that the server itself gives."""
+
+    scheme = "tei"
+
+    @cached_property
+    def most_texts(self) -> int:  # type: ignore[override]
+        """Texts of a request, as the server allows them; 32, its default, where it does not say.
+
+        Raises:
+            ModelError: It serves another model.
+        """
+        info = self.client.get("/info")
+        info = info if isinstance(info, dict) else {}
+        serves = info.get("model_id")
+        if isinstance(serves, str) and serves != self.served:
+            name = "".join(letter for letter in serves[:80] if letter.isprintable())
+            raise ModelError(f"{self.model}: the server has another model, {name}.")
+        most = info.get("max_client_batch_size")
+        return most if type(most) is int and 0 < most <= 4096 else 32
+
+    def ask(self, texts: Sequence[str], request: str) -> tuple[list[Any], int | None]:
+        """Vectors in the order of the texts; TEI counts no tokens in its answers."""
+        _ = self.most_texts  # is it the model?
+        body = {"inputs": list(texts), "truncate": True, "normalize": False}
+        answer = self.client.post("/embed", body, request)
+        if not isinstance(answer, list) or len(answer) != len(texts):
+            count = f"{len(answer)} vectors" if isinstance(answer, list) else "no list of vectors"
+            raise ModelError(f"{self.model}: {request} failed: {count} for {len(texts)} texts.")
+        return answer, None
