@@ -30,6 +30,15 @@ class Dtype(StrEnum):
     BFLOAT16 = "bfloat16"
 
 
+class Precision(StrEnum):
+    """What linear layers multiply."""
+
+    NATIVE = "native"
+    """Numbers of the weights' type."""
+    INT8 = "int8"
+    """Whole numbers of 8 bits, on a CPU: weights scaled by channel, activations by token."""
+
+
 @dataclass(frozen=True)
 class BackboneSpec:
     """An encoder before any alignment.
@@ -44,6 +53,7 @@ class BackboneSpec:
         special_tokens: Whether mean pooling includes [CLS], [SEP] and the like (the papers' way).
         max_tokens: Texts are cut at this many tokens; None is the checkpoint's own limit.
         dtype: Of weights and activations.
+        precision: Of products in linear layers.
         prompts: (key, prompt). A prompt with ``[TEXT]`` in it surrounds the input, any other is put before it. A key is
             a canonical language code, an mteb task name, a task type, ``query``, ``document`` or ``default``, looked up
             in this order.
@@ -62,6 +72,7 @@ class BackboneSpec:
     special_tokens: bool = True
     max_tokens: int | None = None
     dtype: Dtype = Dtype.FLOAT32
+    precision: Precision = Precision.NATIVE
     prompts: tuple[tuple[str, str], ...] = ()
     mteb_name: str | None = None
     tuned: str = ""
@@ -72,10 +83,10 @@ class BackboneSpec:
         """Check the fields that have limits.
 
         Raises:
-            ModelError: An unknown pooling or type, a negative layer or a token limit under 2; the message names the
-                CLI's flag.
+            ModelError: An unknown pooling, type or precision, a negative layer or a token limit under 2; the message
+                names the CLI's flag.
         """
-        for field, choices in (("pooling", Pooling), ("dtype", Dtype)):
+        for field, choices in (("pooling", Pooling), ("dtype", Dtype), ("precision", Precision)):
             value = getattr(self, field)
             if value not in tuple(choices):
                 raise ModelError(f"--{field} {value}: not one of {', '.join(choices)}.")
@@ -88,8 +99,9 @@ class BackboneSpec:
     def encoding_fields(self) -> dict[str, Any]:
         """What, beside the weights, determines a prompted text's vector."""
         fields = ("layer", "pooling", "special_tokens", "max_tokens", "dtype")
+        products = {"precision": self.precision} if self.precision is not Precision.NATIVE else {}
         trusted = {"trust_remote_code": True} if self.trust_remote_code else {}  # the same files as other modules
-        return {**{field: getattr(self, field) for field in fields}, **trusted}
+        return {**{field: getattr(self, field) for field in fields}, **products, **trusted}
 
 
 @dataclass(frozen=True)

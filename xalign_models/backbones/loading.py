@@ -16,7 +16,7 @@ from xalign_models.device import pick_device
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.files import read_json
 from xalign_models.languages import is_canonical
-from xalign_models.specs import BackboneSpec, Pooling, digest
+from xalign_models.specs import BackboneSpec, Pooling, Precision, digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,6 +99,10 @@ def _load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
         mode = {Pooling.PUBLISHED: "mean", Pooling.LAST: "lasttoken"}.get(spec.pooling, str(spec.pooling))
         modules = [first, PoolingModule(first.get_embedding_dimension(), pooling_mode=mode)]
     first = modules[0]
+    if spec.precision is Precision.INT8:
+        if not isinstance(first, LanguageTransformer):
+            raise ModelError(f"--precision int8 is for transformers; {spec.model} is none.")
+        first.to_int8()
     if spec.llm:
         first.max_seq_length = min(filter(None, (spec.max_tokens, first.max_seq_length)), default=512)
     elif isinstance(first, LanguageTransformer):

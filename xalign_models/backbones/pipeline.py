@@ -57,7 +57,7 @@ def token_budget(first: Any, device: str) -> int:
     outlast the launches of its kernels.
     """
     if device == "cpu":
-        return 2_048
+        return 1_024
     width = first.get_embedding_dimension() if device.startswith("cuda") else 4_096
     return int(2**26 // width)
 

@@ -17,6 +17,7 @@ from xalign_models.backbones.adapters import load_adapter
 from xalign_models.backbones.checkpoint import open_transformer
 from xalign_models.backbones.grouping import similar_lengths
 from xalign_models.backbones.inputs import prompt_of, split_inputs
+from xalign_models.backbones.int8 import to_int8
 from xalign_models.backbones.packing import keep_content, packed_attention, unshare
 from xalign_models.backbones.templates import SLOT, prompted
 from xalign_models.backbones.weights import require_fit, require_types, require_vocabulary
@@ -72,10 +73,18 @@ class LanguageTransformer(CheckedTransformer):
         base: The checkpoint that LoRA weights belong to, ``{"model", "revision", "fingerprint", "dtype"}``: a saved
             module has only those weights, and finds the others by it.
         default_lang: Language of texts that come without one; ``auto`` identifies it.
+        int8: Whether linear layers multiply whole numbers; see :mod:`~xalign_models.backbones.int8`.
         **kwargs: Those of sentence-transformers' Transformer.
     """
 
-    config_keys: list[str] = [*Transformer.config_keys, "pool_special_tokens", "prompts", "base", "default_lang"]
+    config_keys: list[str] = [
+        *Transformer.config_keys,
+        "pool_special_tokens",
+        "prompts",
+        "base",
+        "default_lang",
+        "int8",
+    ]
 
     def __init__(
         self,
@@ -84,6 +93,7 @@ class LanguageTransformer(CheckedTransformer):
         prompts: Mapping[str, str] | None = None,
         base: Mapping[str, str | None] | None = None,
         default_lang: str | None = None,
+        int8: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -95,14 +105,26 @@ class LanguageTransformer(CheckedTransformer):
         self.prompts = dict(prompts or {})
         self.default_lang = default_lang
         self._writable: set[str] = set()
+        self.int8 = False
+        if int8:
+            self.to_int8()
 
     @classmethod
     def adopt(cls, module: Transformer) -> Self:
         """The same module, weights and all, as one of ours (in place: nothing is loaded again)."""
         module.__class__ = cls
         module.pool_special_tokens, module.prompts, module.base, module._writable = True, {}, None, set()
-        module.default_lang = None
+        module.default_lang, module.int8 = None, False
         return module  # type: ignore[no-any-return]
+
+    def to_int8(self) -> None:
+        """Let linear layers multiply whole numbers, from now on and wherever the module is loaded again.
+
+        Raises:
+            ModelError: Its weights are not of float32.
+        """
+        to_int8(self.model)
+        self.int8 = True
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Tokenise; ``features["lang"]`` is there when any input names its language.

@@ -25,7 +25,7 @@ from xalign_models.cli.common import (
     split_list,
 )
 from xalign_models.cli.leaderboard import make, show
-from xalign_models.cli.models import Layer, MaxTokens, Pool, Precision, Prompt, Trust, overrides
+from xalign_models.cli.models import Layer, MaxTokens, Pool, Products, Prompt, Trust, Weights, overrides
 from xalign_models.errors import ModelError
 
 EMBEDDED_MODELS = (
@@ -56,7 +56,8 @@ def run(
     output: Output = ".",
     layer: Layer = None,
     pooling: Pool = None,
-    dtype: Precision = None,
+    dtype: Weights = None,
+    precision: Products = None,
     max_tokens: MaxTokens = None,
     prompt: Prompt = None,
     trust_remote_code: Trust = False,
@@ -86,7 +87,7 @@ def run(
 
     names: list[Any] = split_list(tasks)
     wanted = split_list(models) or list(EMBEDDED_MODELS)
-    fields = overrides(layer, pooling, dtype, max_tokens, prompt, trust_remote_code)
+    fields = overrides(layer, pooling, dtype, max_tokens, prompt, trust_remote_code, precision)
     if engine not in {"local", "ray"}:
         raise ModelError(f"--engine {engine} is not known; choose local or ray.")
     for name in names:  # before the seconds that mteb takes to import

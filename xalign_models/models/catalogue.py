@@ -8,7 +8,7 @@ from xalign_models import plugins
 from xalign_models.backbones.templates import ENGLISH, TEMPLATES
 from xalign_models.errors import ModelError
 from xalign_models.plugins import BACKBONES, register
-from xalign_models.specs import AlignmentSpec, BackboneSpec, Dtype, ModelSpec, Pooling
+from xalign_models.specs import AlignmentSpec, BackboneSpec, Dtype, ModelSpec, Pooling, Precision
 
 _E5_PROMPTS = (("default", "query: "), ("query", "query: "), ("document", "passage: "))
 _E5_SMALL = BackboneSpec(
@@ -51,6 +51,7 @@ _LANGUAGE_MODELS = {
 for _spec in (
     _E5_SMALL,
     dataclasses.replace(_E5_SMALL, name="multilingual-e5-small-q4-layer6", layer=6),
+    dataclasses.replace(_E5_SMALL, name="multilingual-e5-small-q4-int8", precision=Precision.INT8),
     dataclasses.replace(_E5_SMALL, name="multilingual-e5-small", model="intfloat/multilingual-e5-small",
                         revision="main"),
     BackboneSpec("all-MiniLM-L6-v2", "all-minilm-l6-v2", mteb_name="sentence-transformers/all-MiniLM-L6-v2"),

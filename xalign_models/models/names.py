@@ -75,7 +75,10 @@ def locate(model: str, **overrides: Any) -> Located:
     if located.saved or located.spec is None:
         raise ModelError(f"{model} is a saved model: its {', '.join(given)} cannot be changed; fit it anew.")
     parts = {field: digest(value)[:6] if field == "prompts" else value for field, value in sorted(given.items())}
-    suffix = slug("-".join(f"{field}{value}".replace("_", "") for field, value in parts.items()))
+    labels = ("" if field == "precision" else field for field in parts)  # whose values speak for themselves
+    suffix = slug(
+        "-".join(f"{label}{value}".replace("_", "") for label, value in zip(labels, parts.values(), strict=True))
+    )
     spec = located.spec
     backbone = dataclasses.replace(spec.backbone, name=f"{spec.backbone.name}-{suffix}", **given)
     return dataclasses.replace(located, spec=dataclasses.replace(spec, backbone=backbone))

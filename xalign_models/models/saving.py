@@ -95,7 +95,11 @@ def _without_xalign(model: SentenceTransformer, lang: str | None) -> SentenceTra
 
     modules, start, aligned = split(model)
     first = modules[0]
-    by_language = bool(getattr(first, "prompts", None)) or not getattr(first, "pool_special_tokens", True)
+    by_language = (
+        bool(getattr(first, "prompts", None))
+        or not getattr(first, "pool_special_tokens", True)
+        or getattr(first, "int8", False)
+    )
     if not isinstance(first, Transformer) or by_language:
         raise ModelError(
             f"--standalone: {type(first).__name__} does what no stock module does; save it with --adapter."
