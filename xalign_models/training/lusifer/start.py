@@ -17,6 +17,8 @@ REACH = 3.0
 """Deviations of a state that the ReLU lets through: nearly all of it, so that the fit is nearly linear."""
 RIDGE = 1e-3
 """Added to the hidden units' second moments, as a share of their mean."""
+MOST = 10.0
+"""The most by which deviations are multiplied: of what the states hardly say, little is made."""
 
 
 @torch.no_grad()
@@ -33,7 +35,11 @@ def fit_connector(
     the least-squares solution of ``ReLU(x + b_1) W_2 + b_2 = e``, over the tokens of the texts: x is the encoder's
     state of a token and e the mean of the language model's embeddings of its own tokens for the same letters. A text's
     first token, which has no letters, goes to the language model's begin token, and the others without letters to its
-    end token: left out of the fit, they would come out as anything.
+    end token: left out of the fit, they would come out as anything. The connector's own token begins as the end token.
+
+    Least squares draws what it cannot explain to the mean: the fitted words would have the share R^2 of the variance of
+    the language model's words, which then all sound alike to it. A second fit is therefore to embeddings whose
+    deviations from their mean are multiplied by about 1 / R: its words vary as much as the language model's own.
 
     Args:
         lusifer: Its encoder and its language model stay as they are.
@@ -51,18 +57,29 @@ def fit_connector(
     words = torch.cat([word for _, _, word in pairs])
     shift = REACH * states.std(dim=0) - states.mean(dim=0)
     hidden = torch.relu(states + shift)
-    mean_in, mean_out = hidden.mean(dim=0), embeddings.mean(dim=0)
-    centred, wanted = hidden - mean_in, embeddings - mean_out
-    moments = centred.T @ centred
-    moments += RIDGE * moments.diagonal().mean() * torch.eye(len(moments), dtype=moments.dtype)
-    weight = torch.linalg.solve(moments, centred.T @ wanted)
+    mean, wanted = embeddings[words].mean(dim=0), embeddings.clone()
+    weight, bias = _least_squares(hidden, wanted)
+    fitted, there = (hidden @ weight + bias)[words] - mean, wanted[words] - mean
+    explained = float(1 - (there - fitted).square().sum() / there.square().sum())
+    wanted[words] = mean + there * min(MOST, float(there.norm() / fitted.norm()))
+    weight, bias = _least_squares(hidden, wanted)
     connector = lusifer.connector
-    connector.inner.weight.copy_(torch.eye(len(moments)))
+    connector.inner.weight.copy_(torch.eye(len(weight)))
     connector.inner.bias.copy_(shift)
     connector.outer.weight.copy_(weight.T)
-    connector.outer.bias.copy_(mean_out - mean_in @ weight)
-    left, there = (wanted - centred @ weight)[words], embeddings[words]
-    return float(1 - left.square().sum() / (there - there.mean(dim=0)).square().sum())
+    connector.outer.bias.copy_(bias)
+    connector.token.copy_(lusifer.llm.get_input_embeddings().weight[ends[1]])
+    return explained
+
+
+def _least_squares(hidden: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """The weight (d_e, d_t) and the bias (d_t,) from hidden units (n, d_e) to what is wanted (n, d_t)."""
+    mean_in, mean_out = hidden.mean(dim=0), wanted.mean(dim=0)
+    centred = hidden - mean_in
+    moments = centred.T @ centred
+    moments += RIDGE * moments.diagonal().mean() * torch.eye(len(moments), dtype=moments.dtype)
+    weight = torch.linalg.solve(moments, centred.T @ (wanted - mean_out))
+    return weight, mean_out - mean_in @ weight
 
 
 def _pairs(

@@ -49,7 +49,9 @@ def test_embeddings_that_follow_the_encoder_are_found(wide, tokenizer, texts):
     before = {name: one.clone() for name, one in wide.state_dict().items()}
     chance = fit_connector(wide, tokenizer, (2, 3), texts)
     moved = {name for name, one in wide.state_dict().items() if not torch.equal(one, before[name])}
-    assert moved == {f"connector.{layer}.{kind}" for layer in ("inner", "outer") for kind in ("weight", "bias")}
+    layers = {f"connector.{layer}.{kind}" for layer in ("inner", "outer") for kind in ("weight", "bias")}
+    assert moved == {*layers, "connector.token"}
+    assert torch.equal(wide.connector.token, wide.llm.get_input_embeddings().weight[3])
     plant(wide, tokenizer)
     assert fit_connector(wide, tokenizer, (2, 3), texts) > chance
     assert fit_connector(wide, tokenizer, (2, 3), WORDS) > 0.5  # the ends have one embedding and many states
@@ -71,19 +73,36 @@ def test_tokens_without_letters_are_paired_with_begin_and_end(make_lusifer, toke
 
 
 def test_the_start_is_the_least_squares_solution(wide, tokenizer, texts):
-    """No small change of the outer layer brings it nearer to the embeddings of words and ends together."""
+    """No small change of the outer layer brings it nearer to the ends' embeddings and the enlarged ones of words."""
     lusifer = wide
+    plant(lusifer, tokenizer)
     fit_connector(lusifer, tokenizer, (2, 3), texts)
     table = lusifer.llm.get_input_embeddings().weight.detach()
     with torch.no_grad():
         states = torch.cat([lusifer.encoder(lusifer.preprocess([text]))["token_embeddings"][0] for text in texts])
     ids = [id_ for text in texts for id_ in [2, *tokenizer.convert_tokens_to_ids(text.split()), 3]]
-    loss = (lusifer.connector(states) - table[ids]).square().sum()
+    wanted, words = table[ids], torch.tensor([id_ not in (2, 3) for id_ in ids])
+    mean = wanted[words].mean(dim=0)
+    hidden = torch.nn.functional.pad(torch.relu(lusifer.connector.inner(states)).detach(), (0, 1), value=1.0)
+    fitted = (hidden @ torch.linalg.lstsq(hidden, wanted, driver="gelsd").solution)[words] - mean
+    wanted[words] = mean + (wanted[words] - mean) * float((wanted[words] - mean).norm() / fitted.norm())
+    loss = (lusifer.connector(states) - wanted).square().sum()
     loss.backward()
     outer = lusifer.connector.outer
     assert float(outer.bias.grad.norm()) < 1e-2 * float(loss)
     assert float(outer.weight.grad.norm()) < 1e-1 * float(loss)  # but for the ridge
     assert float(lusifer.connector.inner.weight.grad.norm()) > 0
+
+
+@torch.no_grad()
+def test_fitted_words_vary_as_much_as_the_language_models_own(wide, tokenizer, texts):
+    """Plain least squares would leave them the share of the variance that it explains."""
+    plant(wide, tokenizer)
+    assert fit_connector(wide, tokenizer, (2, 3), texts) < 0.9
+    pairs = zip(*_pairs(wide, tokenizer, (2, 3), texts, 64), strict=True)
+    states, embeddings, words = (torch.cat(side) for side in pairs)
+    fitted, own = (vectors[words].var(dim=0).sum() for vectors in (wide.connector(states), embeddings))
+    assert float(fitted / own) == pytest.approx(1, abs=0.1)
 
 
 def test_the_token_begins_as_long_as_an_embedding(make_lusifer):
