@@ -197,6 +197,14 @@ def published(model: str, task: str, language: str, kind: str) -> float:
 
 
 @source
+def published_sts17(model: str) -> float:
+    """The published mean in percent over the six tracks of STS17 that the papers use."""
+    tracks = ("arb-Arab same", "arb-Arab english_into", "spa-Latn same", "spa-Latn english_into", "eng-Latn same",
+              "tur-Latn english_into")  # fmt: skip
+    return fmean(published(model, "STS17", *track.split()) for track in tracks)
+
+
+@source
 def held_out(name: str) -> float:
     """A figure of ``benchmarks.choose_holdout``, with the kind of the held-out task asked for."""
     return _held_out()[name]

@@ -104,13 +104,13 @@ function AtlasView({ state, change }) {
 
 // What the form says: languages as labels, limits as numbers, and a sentence on each thing that cannot be read.
 function wishOf(state) {
-  const { languages, codes } = DATA.atlas;
+  const { languages, words } = DATA.atlas;
   const wrong = [],
     labels = [];
   const folded = (text) => text.trim().toLowerCase();
   for (const word of state.wanted.split(/[,;、،\n]+/).map(folded).filter(Boolean)) {
     const label =
-      codes[word] ??
+      (Object.hasOwn(words, word) ? words[word] : undefined) ??
       languages.find((one) => [0, 1, 2].some((part) => folded(named(one)[part] || "").replace("_", "-") === word.replace("_", "-")));
     if (label === undefined) wrong.push(`“${word}” is no language that this page knows; choose one from the list.`);
     else if (!labels.includes(label)) labels.push(label);

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from langcodes import Language
 
 from xalign_models.atlas import Atlas, Column
 from xalign_models.atlas import choose as choosing
@@ -88,7 +89,7 @@ def atlas_data(atlas: Atlas, label: Callable[[str], int]) -> tuple[dict[str, Any
         "relatives": {
             label(code): [label(relative.language), relative.shares] for code, relative in relatives.items() if relative
         },
-        "codes": {short: label(code) for short, code in _short_codes(languages) if code in languages},
+        "words": {word: label(code) for word, code in _words(languages) if code in languages},
     }
     return about, {f"atlas-{index}": pack(_numbers(atlas, column)) for index, column in enumerate(atlas.columns)}
 
@@ -108,14 +109,18 @@ def _model(atlas: Atlas, name: str) -> dict[str, Any]:
     return {"name": name} | {key: value for key, value in fields.items() if value is not None}
 
 
-def _short_codes(languages: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """Codes of two or three letters and the languages that they mean: ``sw``, ``swh``."""
+def _words(languages: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """What people write for a language beside its full code and name: ``sw``, ``swh``, ``arabic``, in small letters."""
     pairs = {first + second for first in ascii_lowercase for second in ascii_lowercase}
     for short in sorted(pairs | {code[:3] for code in languages}):
         try:
-            yield short, canonical(short)
+            code = canonical(short)
         except LanguageError:
             continue
+        yield short, code
+        if len(short) == 2:
+            language = Language.get(short)
+            yield from ((name.lower(), code) for name in (language.display_name(), language.autonym()))
 
 
 def _numbers(atlas: Atlas, column: Column) -> tuple[npt.NDArray[np.int16], ...]:

@@ -161,6 +161,19 @@ def test_every_relative_is_the_commands(page) -> None:
             assert (labels[stands_in], shares) == (relative.language, relative.shares)
 
 
+def test_a_language_is_known_by_what_people_call_it(page, browser) -> None:
+    driver = browser(page)
+    time.sleep(0.5)
+    state = {"wanted": "Arabic, العربية, ar, arb, Deutsch; german,  zho_Hant, constructor", "size": "", "dimension": ""}
+    found = driver.execute_script(
+        "const wish = wishOf(arguments[0]); return [wish.wrong, wish.languages.map((label) => named(label)[0])]", state
+    )
+    assert found == [
+        ["“constructor” is no language that this page knows; choose one from the list."],
+        ["arb-Arab", "deu-Latn", "zho-Hant"],
+    ]
+
+
 def test_wrong_limits_are_said(page, browser) -> None:
     driver = browser(page)
     show(driver, "view=choose&wanted=de&size=big&dimension=wide")
