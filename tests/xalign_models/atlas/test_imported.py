@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -173,18 +172,19 @@ def test_what_is_no_result_is_refused_in_one_line(tmp_path, name):
 @pytest.mark.realdata
 @pytest.mark.slow
 def test_the_whole_table_is_read_fast_and_small():
+    """Processor time, which other work on the machine does not lengthen."""
     path = Path(os.environ["XALIGN_DATA"]) / "mteb_results" / "scores.parquet"
     code = f"""
 from pathlib import Path
 from xalign_models.atlas.imported import read_public
 assert sum(len(result.rows) for result in read_public(Path({str(path)!r})).results) > 1_000_000
 status = Path("/proc/self/status").read_text()  # a child's ru_maxrss can be its parent's
-print(1024 * int(status.partition("VmHWM:")[2].split()[0]))
+print(1024 * int(status.partition("VmHWM:")[2].split()[0]), sum(os.times()[:2]))
 """
-    started = time.perf_counter()
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert time.perf_counter() - started < 20
-    assert int(done.stdout) < 1.5e9
+    done = subprocess.run([sys.executable, "-c", f"import os{code}"], capture_output=True, text=True, check=True)
+    memory, seconds = map(float, done.stdout.split())
+    assert seconds < 20
+    assert memory < 1.5e9
 
 
 @pytest.mark.realdata
