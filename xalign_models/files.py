@@ -124,8 +124,10 @@ def read_npz(path: Path, *, most: int = 8 << 30) -> dict[str, npt.NDArray[Any]]:
             return {name: arrays[name] for name in arrays.files}
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
         raise FileError(f"{path} is damaged ({_line(error)}).") from None
-    except Exception as error:  # zlib.error and struct.error of a damaged member
-        if isinstance(error, FileError | MemoryError):
+    except (
+        Exception
+    ) as error:  # zlib.error and struct.error of a damaged member, MemoryError of a length that it claims
+        if isinstance(error, FileError):
             raise
         raise FileError(f"{path} is damaged ({_line(error)}).") from None
 

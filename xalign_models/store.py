@@ -121,6 +121,24 @@ class EmbeddingStore:
                 return None
         return self._databases[namespace]
 
+    def items(self, namespace: str) -> Iterator[tuple[bytes, np.ndarray]]:
+        """All keys of a namespace with their vectors (d,), float32; damaged ones are left out.
+
+        Raises:
+            ModelError: The store is damaged.
+        """
+        database = self._database(namespace, create=False)
+        if database is None:
+            return
+        try:
+            with self._env.begin(db=database) as transaction:
+                for name, value in transaction.cursor():
+                    vector = unpack(bytes(name), value)
+                    if vector is not None:
+                        yield bytes(name), vector
+        except lmdb.Error as error:
+            raise ModelError(f"The store at {self.path} is damaged ({error}); run `xalign verify --clean`.") from None
+
     def _touch(self, namespace: str) -> None:
         with self._env.begin(write=True, db=self._used) as transaction:
             transaction.put(namespace.encode(), str(time.time()).encode())

@@ -120,7 +120,7 @@ class Aligned(Module):
             raise AlignmentError(
                 f"embeddings of dimension {given.shape[-1]}, but {self.method} was fitted on {self.dim}."
             )
-        codes = self._codes(features.get("lang"), lang, len(given))
+        codes = self.codes(features.get("lang"), lang, len(given))
         with torch.autocast(given.device.type, enabled=False):
             x = given.to(torch.promote_types(given.dtype, torch.float32))
             out = x.clone()
@@ -135,8 +135,17 @@ class Aligned(Module):
         features["sentence_embedding"] = out.to(given.dtype)
         return features
 
-    def _codes(self, by_row: Sequence[str | None] | None, lang: str | None, count: int) -> Any:
-        """The canonical language of each row; None where one map serves all."""
+    def codes(self, by_row: Sequence[str | None] | None, lang: str | None, count: int) -> Any:
+        """The canonical language of each row, (n,); None where one map serves all.
+
+        Args:
+            by_row: The language of each, None where it is not known.
+            lang: Language of those rows, before ``default_lang``.
+            count: Number of rows, where ``by_row`` is None.
+
+        Raises:
+            LanguageError: A language is to be identified, which vectors do not allow.
+        """
         if self.languages is None:
             return None
         fallback = lang or self.default_lang
@@ -157,7 +166,7 @@ class Aligned(Module):
         Raises:
             LanguageError: A language is needed or not fitted.
         """
-        codes = self._codes([lang], None, 1)
+        codes = self.codes([lang], None, 1)
         ((index, _),) = rows_by_language(codes, 1, self.languages, self.method)
         eye = torch.eye(self.dim, dtype=torch.float64)
         zero = torch.zeros(1, self.dim, dtype=torch.float64)

@@ -1,7 +1,7 @@
 """Where weights and corpora come from: the Hugging Face hub, a local directory, or files inside Python packages."""
 
 from xalign_models.assets.catalogue import Asset, get_asset, list_assets
-from xalign_models.assets.digests import CARD, directory_fingerprint
+from xalign_models.assets.digests import CARD, directory_fingerprint, file_fingerprint
 from xalign_models.assets.installation import fingerprint, install, verify, where
 from xalign_models.assets.resolution import ResolvedModel, hub_is_away, resolve
 
@@ -10,6 +10,7 @@ __all__ = [
     "Asset",
     "ResolvedModel",
     "directory_fingerprint",
+    "file_fingerprint",
     "fingerprint",
     "get_asset",
     "hub_is_away",

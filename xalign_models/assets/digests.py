@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -66,6 +67,24 @@ def directory_fingerprint(directory: Path, without: str = "") -> str:
         with suppress(OSError):  # a cache that cannot be written costs time, nothing else
             atomic_write_text(record, json.dumps(current))
     return combine({name: str(entry[-1]) for name, entry in current.items() if not fnmatchcase(name, without)})
+
+
+def file_fingerprint(path: Path) -> str:
+    """Sha256 (hex) of a file, or of the parquet parts of a directory; read once while size, times and inode stay.
+
+    Raises:
+        OSError: There is no such file.
+    """
+    if path.is_dir():
+        parts = [f"{part.name} {file_fingerprint(part)}\n" for part in sorted(path.glob("*.parquet"))]
+        return hashlib.sha256("".join(parts).encode()).hexdigest()
+    stat = path.stat()
+    return _content(path.resolve(), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+
+
+@lru_cache(maxsize=1024)
+def _content(path: Path, *_: int) -> str:
+    return sha256_file(path)
 
 
 def _files(directory: Path) -> Iterator[tuple[str, Path]]:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _ENDPOINTS = "xalign_models.backbones.endpoints"
 register.source("openai", f"{_ENDPOINTS}.openai:OpenAIEndpoint", "a server of OpenAI's embeddings protocol")
 register.source("tei", f"{_ENDPOINTS}.tei:TEIEndpoint", "a text-embeddings-inference server, by its own route")
+register.source(
+    "vectors", "xalign_models.backbones.vectors:VectorsFile", "vectors in a parquet, npz or safetensors file"
+)
 
 
 class Source(ABC):

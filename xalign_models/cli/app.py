@@ -25,6 +25,7 @@ from xalign_models.cli import (
     run,
     store,
     training,
+    vectors,
     verify,
 )
 from xalign_models.cli.common import err, fail, out
@@ -52,6 +53,7 @@ for _module in (
     atlas,
     publishing,
     verify,
+    vectors,
 ):
     _module.add_to(app)
 _EXTRAS = {

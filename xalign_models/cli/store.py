@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from xalign_models.cli.common import Json, out, print_rows
+from xalign_models.cli.common import Device, Json, language_codes, out, print_rows
 
 group = typer.Typer(help="The vectors that are kept so that nothing is encoded twice.", no_args_is_help=True)
 
@@ -52,3 +53,46 @@ def clear(
         typer.confirm(f"Drop {total} vectors of {len(chosen)} encoders?", abort=True)
     dropped = sum(store.clear(one.namespace) for one in chosen)
     out.print(f"dropped {dropped} vectors", highlight=False)
+
+
+Prompt = Annotated[str | None, typer.Option(help="That the texts are encoded with; by default the model's own.")]
+Model = Annotated[str, typer.Option(help="Whose backbone's vectors: a name, a directory or a hub id.")]
+
+
+@group.command("export")
+def export_(
+    model: Model,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Parquet file to write.")],
+    texts: Annotated[
+        str | None,
+        typer.Option(help="File of texts or corpus; by default all vectors are written, each with a hash of its text."),
+    ] = None,
+    languages: Annotated[list[str] | None, typer.Option(help="Language codes of the corpus; by default all.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Texts of a language.")] = None,
+    prompt: Prompt = None,
+    device: Device = None,
+) -> None:
+    """Write raw vectors as parquet; texts that the store does not have are encoded."""
+    from xalign_models.corpora.listed import texts_of
+    from xalign_models.store import open_store
+    from xalign_models.vectors.transfer import export
+
+    listed = texts_of(texts, language_codes(languages, None, all=None), limit) if texts else None
+    count = export(model, output, open_store(), listed, prompt=prompt, device=device)
+    out.print(f"{count} vectors: {output}", highlight=False, soft_wrap=True)
+
+
+@group.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="Parquet, npz or safetensors with texts, or with exported ids.")],
+    model: Model,
+    prompt: Prompt = None,
+    check: Annotated[int, typer.Option(min=0, help="Texts that the model encodes itself first, for comparison.")] = 8,
+    device: Device = None,
+) -> None:
+    """Keep the vectors of a file as those of a model, so that its texts are not encoded."""
+    from xalign_models.store import open_store
+    from xalign_models.vectors.transfer import import_file
+
+    found = import_file(file, model, open_store(), prompt=prompt, check=check, device=device)
+    out.print(f"{found.vectors} vectors kept, {found.checked} of them checked", highlight=False)

@@ -1,0 +1,171 @@
+"""``xalign apply`` against numpy on one file: rows a second, memory, and a kill in the middle of it.
+
+    python -m benchmarks.apply_vectors --rows 10000000 --folder /somewhere/with/space
+
+A directory of parquet files is made (distinct ids, three languages in random order, vectors of one million random rows
+again and again). A loop of numpy reads it, computes ``X @ W + b`` and writes it with the same reader and writer. Then
+``xalign apply`` runs, is killed after two parts, and resumes. Processor time is compared, since other processes share
+the machine. The output is compared with the input row by row: ids, and some of the vectors with numpy's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from xalign_models import alignments
+from xalign_models.vectors.parquet import batches, column_of, matrix_of, writer
+
+DIM = 384
+FILE = 1_000_000
+GROUP = 1 << 20
+"""Rows of a row group: pyarrow's default."""
+LANGUAGES = ("deu-Latn", "eng-Latn", "fra-Latn")
+
+
+def make_input(folder: Path, rows: int) -> None:
+    rng = np.random.default_rng(0)
+    block = rng.standard_normal((min(FILE, rows), DIM), dtype=np.float32)
+    folder.mkdir(parents=True)
+    for start in range(0, rows, FILE):
+        count = min(FILE, rows - start)
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array(block[:count].reshape(-1)), DIM)
+        languages = pa.array(rng.integers(len(LANGUAGES), size=count).astype(np.int32))
+        table = pa.table(
+            {
+                "id": pa.array(np.arange(start, start + count)),
+                "lang": pa.DictionaryArray.from_arrays(languages, list(LANGUAGES)).cast(pa.string()),
+                "vector": vectors,
+            }
+        )
+        with writer(folder / f"{start:010d}.parquet", table.schema, "vector") as out:
+            out.write_table(table, row_group_size=GROUP)
+
+
+def make_map(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    """A map for each language; the first language's for numpy."""
+    rng = np.random.default_rng(1)
+    rows = {language: rng.standard_normal((1000, DIM)) for language in LANGUAGES}
+    alignment = alignments.make("affine", pivot=LANGUAGES[1]).fit(rows)
+    folder.mkdir()
+    alignment.save(folder)
+    number = alignment.languages_.index(LANGUAGES[0])
+    factors = alignment.factors()
+    return factors["weight"][number].astype(np.float32), factors["shift"][number].astype(np.float32)
+
+
+def plain(source: Path, output: Path, weight: np.ndarray, shift: np.ndarray) -> float:
+    """Processor seconds of numpy, reading and writing included."""
+    start = time.process_time()
+    output.mkdir()
+    for file in sorted(source.glob("*.parquet")):
+        schema = pq.read_schema(file)
+        with writer(output / file.name, schema, "vector") as out:
+            for batch in batches(file, "vector"):
+                y = matrix_of(batch.column("vector"), "") @ weight + shift
+                column = column_of(y, schema.field("vector").type)
+                out.write_batch(batch.set_column(2, schema.field("vector"), column))
+    return time.process_time() - start
+
+
+def children() -> float:
+    """Processor seconds of the processes that ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def applied(command: list[str], kill_after: Path | None) -> float:
+    """Run, and kill when a file is there; the most memory that was resident, in MB."""
+    process = subprocess.Popen(command)
+    most = 0
+    while process.poll() is None:
+        with suppress(OSError, IndexError):  # not ru_maxrss, which counts the memory of the process that forked
+            most = int(Path(f"/proc/{process.pid}/status").read_text().split("VmHWM:")[1].split()[0])
+        if kill_after is not None and kill_after.is_file():
+            process.send_signal(signal.SIGKILL)
+        time.sleep(0.05)
+    if process.returncode and kill_after is None:
+        sys.exit("xalign apply failed")
+    return most / 1024
+
+
+def same(source: Path, output: Path, weight: np.ndarray, shift: np.ndarray) -> tuple[int, float]:
+    """Rows whose ids come in the input's order, and the largest difference of mapped rows from numpy's."""
+    ids = {"in": [], "out": []}
+    for key, folder in (("in", source), ("out", output)):
+        for file in sorted(folder.glob("*.parquet")):
+            ids[key].append(pq.read_table(file, columns=["id"]).column(0).to_numpy())
+    known, found = (np.concatenate(parts) for parts in ids.values())
+    assert np.array_equal(known, found), "rows are lost, doubled or in another order"
+    worst = 0.0
+    pairs = zip((min(source.glob("*.parquet")),), (min(output.glob("*.parquet")),), strict=True)
+    for before, after in pairs:
+        x, y = (pq.ParquetFile(file).read_row_group(0).slice(0, 2000) for file in (before, after))
+        first = np.array([code == LANGUAGES[0] for code in x.column("lang").to_pylist()[: len(y)]])
+        a, b = (matrix_of(t.column("vector").combine_chunks(), "")[: len(first)] for t in (x, y))
+        worst = float(np.abs(a[first] @ weight + shift - b[first]).max())
+    return len(found), worst
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--folder", type=Path, required=True)
+    given = parser.parse_args()
+    folder: Path = given.folder
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    print("free GB", shutil.disk_usage(folder).free / 1e9, flush=True)
+    weight, shift = make_map(folder / "map")
+    source, output = folder / "in", folder / "out.parquet"
+    make_input(source, given.rows)
+    print("input is made", flush=True)
+    wall = time.perf_counter()
+    numpy_seconds = plain(source, folder / "plain", weight, shift)
+    numpy_wall = time.perf_counter() - wall
+    shutil.rmtree(folder / "plain")
+    print(f"numpy {numpy_seconds:.0f} s of processor, {numpy_wall:.0f} s", flush=True)
+    command = [sys.executable, "-m", "xalign_models.cli", "apply", str(folder / "map"), "--in", str(source)]
+    command += ["--lang-column", "lang", "-o", str(output)]
+    before = children()
+    wall = time.perf_counter()
+    megabytes = applied(command, folder / f".{output.name}.parts" / "part-00000001.parquet")
+    left = sorted(path.name for path in (folder / f".{output.name}.parts").iterdir())
+    print("killed; left", left, flush=True)
+    assert not output.exists()
+    megabytes = max(megabytes, applied(command, None))
+    apply_wall = time.perf_counter() - wall
+    after = children()
+    print("resumed and done", flush=True)
+    rows, worst = same(source, output, weight, shift)
+    report = {
+        "rows": rows,
+        "dimension": DIM,
+        "numpy_rows_per_cpu_second": round(rows / numpy_seconds),
+        "apply_rows_per_cpu_second": round(rows / (after - before)),
+        "ratio_by_processor_time": round(numpy_seconds / (after - before), 3),
+        "ratio_by_wall_time": round(numpy_wall / apply_wall, 3),
+        "peak_MB": round(megabytes),
+        "lost_or_doubled": 0,
+        "largest_difference": worst,
+        "threads": os.environ.get("OMP_NUM_THREADS", ""),
+    }
+    print(json.dumps(report, indent=2))
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""The maps of a model without its backbone: what vectors that exist already are aligned with."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sentence_transformers.sentence_transformer.modules import Normalize
+
+from xalign_models import alignments
+from xalign_models.alignments.base import rows_by_language
+from xalign_models.alignments.module import Aligned
+from xalign_models.assets import ResolvedModel
+from xalign_models.backbones import loading, policy
+from xalign_models.errors import LanguageError, ModelError
+from xalign_models.files import read_json
+from xalign_models.models.building import fitted, raw_encoder
+from xalign_models.models.card import read_card
+from xalign_models.models.names import find_spec
+from xalign_models.specs import digest
+from xalign_models.store import open_store
+
+Floats = npt.NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Maps:
+    """The maps of a model, and whether unit length follows.
+
+    Attributes:
+        aligned: The module that maps.
+        normalise: Whether rows are brought to unit length after it, as the model's own are.
+    """
+
+    aligned: Aligned
+    normalise: bool
+
+    @property
+    def fingerprint(self) -> str:
+        """Sha256 (hex) of all that determines the mapped rows."""
+        content = hashlib.sha256(digest(self.aligned.get_config_dict(), self.normalise).encode())
+        for name, tensor in sorted(self.aligned.state_dict().items()):
+            content.update(name.encode() + tensor.contiguous().numpy().tobytes())
+        return content.hexdigest()
+
+    def index(self, codes: Iterable[str | None]) -> dict[str | None, int | None]:
+        """Which map the rows of each language take: its number, or None for rows that stay as they are.
+
+        Args:
+            codes: Of rows, in any form; None where the language is not known.
+
+        Raises:
+            LanguageError: A language is missing or was not fitted, and the model's ``unknown`` is ``error``.
+        """
+        module = self.aligned
+        found: dict[str | None, int | None] = {}
+        missing = []
+        for code in codes:
+            try:
+                ((number, _),) = rows_by_language(module.codes([None], code, 1), 1, module.languages, module.method)
+                found[code] = number
+            except LanguageError:
+                found[code] = None
+                missing.append("none at all" if code is None else code)
+        if missing and module.unknown == "error":
+            raise LanguageError(
+                f"{module.method} is not fitted for rows in {', '.join(sorted(missing)[:20])}; fitted languages are "
+                f"{', '.join(module.languages or ())}. With --unknown unaligned such rows keep their vectors."
+            )
+        return found
+
+    def apply(self, rows: Floats, numbers: npt.NDArray[np.int64] | int | None) -> Floats:
+        """Mapped rows in their own float type; half precision is mapped in float32.
+
+        Args:
+            rows: (n, d), never changed.
+            numbers: The map of each row, -1 for none; or one for all rows, None for none.
+
+        Raises:
+            ModelError: The rows have another dimension than the maps.
+        """
+        if rows.shape[1] != self.aligned.dim:
+            raise ModelError(
+                f"The vectors have dimension {rows.shape[1]}, and the maps {self.aligned.dim}; give vectors of the "
+                "backbone that the maps were fitted on."
+            )
+        with torch.inference_mode(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that the rows are read-only, which is all that they have to be
+            x = torch.from_numpy(rows.astype(np.result_type(rows.dtype, np.float32), copy=False))
+            if numbers is None or isinstance(numbers, int):
+                y = x if numbers is None else self.aligned.map_rows(x, numbers)
+            else:
+                y = torch.empty_like(x)
+                for number in np.unique(numbers):
+                    chosen = torch.from_numpy(np.flatnonzero(numbers == number))
+                    part = x.index_select(0, chosen)
+                    y.index_copy_(0, chosen, part if number < 0 else self.aligned.map_rows(part, int(number)))
+            if self.normalise:
+                y = torch.nn.functional.normalize(y, dim=1)
+        mapped: Floats = y.numpy().astype(rows.dtype, copy=False)
+        return mapped
+
+
+def load_maps(
+    model: str,
+    *,
+    default_lang: str | None = None,
+    unknown: Literal["error", "unaligned"] | None = None,
+    device: str | None = None,
+) -> Maps:
+    """The maps of a model; the weights of a saved one are not opened.
+
+    Args:
+        model: A saved aligned model, a directory that an alignment was saved to, or a registered name, whose alignment
+            is fitted now unless an earlier fit is in the cache.
+        default_lang: Language of rows that come without one; by default the model's own.
+        unknown: ``error`` or ``unaligned``: what becomes of rows in languages that were not fitted; by default the
+            model's own.
+        device: For a registered name: where its backbone runs.
+
+    Raises:
+        ModelError: The model has no alignment.
+        XAlignError: Files are damaged, or weights or fit text are missing.
+    """
+    directory = Path(model)
+    if (directory / "alignment.json").is_file():
+        alignment = alignments.load(directory)
+        maps = Maps(alignment.module() or Aligned.of(alignment), normalise=False)
+    elif (directory / "modules.json").is_file():
+        maps = _saved(directory)
+    else:
+        spec = find_spec(model)
+        found = fitted(spec, raw_encoder(spec.backbone, loading.pick_device(device), open_store()))
+        if found is None:
+            raise ModelError(f"{model} has no alignment; give an aligned model, such as one that `xalign fit` wrote.")
+        maps = Maps(found.module() or Aligned.of(found), normalise=True)
+    module = maps.aligned.to("cpu").eval()
+    module.default_lang, module.unknown = default_lang or module.default_lang, unknown or module.unknown
+    return maps
+
+
+def _saved(directory: Path) -> Maps:
+    read_card(directory)  # refuses maps that are not those of the card
+    resolved = ResolvedModel(str(directory), None, "", "local")
+    policy.check(resolved)
+    classes = policy.module_classes(resolved)
+    aligned: Aligned | None = None
+    normalise = False
+    for entry in read_json(directory / "modules.json", list):
+        kind = classes[entry["type"]]
+        if issubclass(kind, Aligned):
+            aligned = kind.load(str(directory), subfolder=entry["path"])
+        normalise |= aligned is not None and issubclass(kind, Normalize)
+    if aligned is None:
+        raise ModelError(
+            f"{directory} has no maps by themselves; give a model that `xalign fit` wrote without --standalone."
+        )
+    return Maps(aligned, normalise)

@@ -1,0 +1,253 @@
+"""``xalign apply``: a model's maps on files of vectors of any size, part by part, resumable after a kill."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from filelock import FileLock, Timeout
+
+from xalign_models.errors import FileError, ModelError
+from xalign_models.files import read_json
+from xalign_models.models.maps import Maps
+from xalign_models.paths import atomic_file, atomic_write_text
+from xalign_models.progress import live
+from xalign_models.specs import digest
+from xalign_models.vectors.parquet import (
+    batches,
+    column_of,
+    matrix_of,
+    open_parquet,
+    parquet_files,
+    require_finite,
+    vector_column,
+    writer,
+)
+
+PART_ROWS = 1 << 18
+"""Rows of a part, but for row groups that have more: the most that a kill loses."""
+MANIFEST = "_xalign.json"
+"""In the output: what it was made of. Readers of parquet directories skip names that begin with ``_``."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be mapped.
+
+    Attributes:
+        maps: Of a model.
+        folder: Where parts are written.
+        column: The vectors.
+        lang_column: The language of each row; None where one map serves all or all rows are in one language.
+        table: Language, as the file writes it, to the number of its map, None for none.
+    """
+
+    maps: Maps
+    folder: Path
+    column: str
+    lang_column: str | None
+    table: dict[str | None, int | None]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive row groups of an input file, and the file that they become.
+
+    Attributes:
+        name: Of the file.
+        source: The input file.
+        groups: The row groups.
+        first: Number of their first row in the input file.
+        rows: How many there are.
+    """
+
+    name: str
+    source: Path
+    groups: tuple[int, ...]
+    first: int
+    rows: int
+
+
+def apply(
+    maps: Maps,
+    source: Path,
+    output: Path,
+    *,
+    column: str | None = None,
+    lang_column: str | None = None,
+    run: Callable[[Job, list[Part]], Iterator[int]] | None = None,
+) -> int:
+    """Map the vectors of parquet files; all other columns, the order of rows and the vectors' type stay.
+
+    The output is a directory of parts, as Spark writes one and every reader of parquet opens it. Parts lie beside the
+    output until all are there, and the directory is renamed last. A run that was stopped makes the missing parts.
+
+    Args:
+        maps: Of a model.
+        source: A parquet file or a directory of them.
+        output: The directory; there must be nothing of this name, or what the same call has made.
+        column: The vectors; by default the only list of numbers, or the column called ``vector`` or ``embedding``.
+        lang_column: The language of each row, in any code; needed where the maps are by language and the model has no
+            ``default_lang``.
+        run: Makes parts and gives the rows of each; by default one after another in this process.
+
+    Returns:
+        Number of rows.
+
+    Raises:
+        FileError: An input is damaged, or a vector is missing, ragged or not finite.
+        LanguageError: A language is missing or was not fitted.
+        ModelError: The output is there and of something else, or another process is at work on it.
+    """
+    source, output = source.absolute(), output.absolute()
+    files = parquet_files(source)
+    schema = open_parquet(files[0]).schema_arrow
+    column = vector_column(schema, files[0], column)
+    for file in files:
+        other = open_parquet(file).schema_arrow
+        if not other.equals(schema):
+            raise FileError(f"{file} has other columns than {files[0]}.")
+    if lang_column is not None and lang_column not in schema.names:
+        raise FileError(f"{files[0]} has no column {lang_column}; it has {', '.join(schema.names)}.")
+    by_language = maps.aligned.languages is not None
+    codes = _languages(files, lang_column) if by_language and lang_column else {None}
+    parts = list(_parts(files))
+    total = sum(part.rows for part in parts)
+    identity: dict[str, object] = {
+        "maps": maps.fingerprint,
+        "input": digest([_state(file) for file in files]),
+        "column": column,
+        "lang_column": lang_column,
+        "rows": total,
+    }
+    folder = output.with_name(f".{output.name}.parts")
+    job = Job(maps, folder, column, lang_column if by_language else None, maps.index(codes))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(output.with_name(f".{output.name}.lock"), timeout=0):
+            if output.exists():
+                _require_same(output, identity)
+                return total
+            _claim(folder, identity)
+            missing = [part for part in parts if not _is_whole(folder / part.name, part.rows)]
+            done = total - sum(part.rows for part in missing)
+            with live(total=total, initial=done, desc="apply", unit=" rows") as bar:
+                for rows in (run or _here)(job, missing):
+                    bar.update(rows)
+            written = sum(open_parquet(folder / part.name).metadata.num_rows for part in parts)
+            if written != total:
+                raise FileError(f"{folder} has {written} of {total} rows; remove it and start again.")
+            folder.rename(output)
+    except Timeout:
+        raise ModelError(f"Another process is writing {output}; wait for it.") from None
+    output.with_name(f".{output.name}.lock").unlink(missing_ok=True)
+    return total
+
+
+def write_part(job: Job, part: Part) -> int:
+    """Map a part of the input and write it; it appears whole.
+
+    Returns:
+        Number of its rows.
+
+    Raises:
+        FileError: The input is damaged, or a vector is missing, ragged or not finite.
+    """
+    schema = open_parquet(part.source).schema_arrow
+    kind = schema.field(job.column).type
+    place = schema.get_field_index(job.column)
+    where, first = str(part.source), part.first
+    with atomic_file(job.folder / part.name) as temporary, writer(temporary, schema, job.column) as out:
+        for batch in batches(part.source, job.column, groups=part.groups):
+            rows = matrix_of(batch.column(job.column), where, first)
+            require_finite(rows, where, first)
+            mapped = job.maps.apply(rows, _numbers(job, batch)) if len(rows) else rows
+            require_finite(mapped, f"{where}, mapped", first)
+            out.write_batch(batch.set_column(place, schema.field(job.column), column_of(mapped, kind)))
+            first += len(batch)
+    return part.rows
+
+
+def _here(job: Job, parts: list[Part]) -> Iterator[int]:
+    return (write_part(job, part) for part in parts)
+
+
+def _numbers(job: Job, batch: pa.RecordBatch) -> npt.NDArray[np.int64] | int | None:
+    """The map of each row, -1 for none; one number or None where all rows take the same."""
+    if len(set(job.table.values())) == 1:
+        return next(iter(job.table.values()))
+    codes = batch.column(str(job.lang_column))
+    if not pa.types.is_dictionary(codes.type):
+        codes = codes.dictionary_encode(null_encoding="encode")
+    table = [job.table[code] for code in codes.dictionary.to_pylist()]
+    numbers = np.array([-1 if number is None else number for number in table], dtype=np.int64)
+    of_null = job.table.get(None)
+    indices = codes.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
+    chosen: npt.NDArray[np.int64] = np.append(numbers, -1 if of_null is None else of_null)[indices]
+    return int(chosen[0]) if chosen[0] >= 0 and (chosen == chosen[0]).all() else chosen
+
+
+def _languages(files: list[Path], column: str) -> set[str | None]:
+    """The languages that there are: what is not fitted is said before anything is written."""
+    found: set[str | None] = set()
+    for file in files:
+        for batch in batches(file, column, [column]):
+            found.update(batch.column(0).unique().to_pylist())
+    if wrong := [code for code in found if not isinstance(code, str | None)]:
+        raise FileError(f"{files[0]}, column {column}: languages are wanted, not {wrong[0]!r}.")
+    return found
+
+
+def _parts(files: list[Path]) -> Iterator[Part]:
+    count = 0
+    for file in files:
+        metadata = open_parquet(file).metadata
+        first, groups, rows = 0, [], 0
+        for group in range(metadata.num_row_groups):
+            groups.append(group)
+            rows += metadata.row_group(group).num_rows
+            last = group + 1 == metadata.num_row_groups
+            if last or rows + metadata.row_group(group + 1).num_rows > PART_ROWS:
+                yield Part(f"part-{count:08d}.parquet", file, tuple(groups), first, rows)
+                count, first, groups, rows = count + 1, first + rows, [], 0
+
+
+def _state(file: Path) -> tuple[object, ...]:
+    """What tells whether a file is the one of an earlier run, without reading it whole: its state and its footer."""
+    stat = file.stat()
+    with file.open("rb") as handle:
+        handle.seek(-8, 2)
+        length = int.from_bytes(handle.read(4), "little")
+        handle.seek(-8 - length, 2)
+        footer = hashlib.sha256(handle.read(length)).hexdigest()
+    return file.name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, footer
+
+
+def _claim(folder: Path, identity: dict[str, object]) -> None:
+    """Make the folder this call's, or refuse one that another call has left."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / MANIFEST).is_file():
+        atomic_write_text(folder / MANIFEST, json.dumps(identity, indent=2) + "\n")
+    _require_same(folder, identity)
+
+
+def _require_same(folder: Path, identity: dict[str, object]) -> None:
+    try:
+        same = read_json(folder / MANIFEST) == identity
+    except FileError:
+        same = False
+    if not same:
+        raise ModelError(f"{folder} is of other vectors, maps or options; remove it, or choose another output.")
+
+
+def _is_whole(path: Path, rows: int) -> bool:
+    try:
+        return path.is_file() and bool(open_parquet(path).metadata.num_rows == rows)
+    except FileError:
+        return False

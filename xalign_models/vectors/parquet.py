@@ -1,0 +1,178 @@
+"""Parquet files of vectors, a batch at a time: which column the vectors are, and arrays to matrices and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from xalign_models.errors import FileError, one_line
+
+Floats = npt.NDArray[np.floating[Any]]
+
+NAMES = ("vector", "vectors", "embedding", "embeddings")
+"""What a column of vectors is called, where a file has several lists of numbers."""
+BATCH_BYTES = 16 << 20
+"""Bytes of vectors that are in memory at a time, once before and once after the map."""
+
+
+def parquet_files(path: Path) -> list[Path]:
+    """A file itself, or the files of a directory of parts in the order of their names.
+
+    Raises:
+        FileError: There is nothing.
+    """
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not files or not files[0].is_file():
+        raise FileError(f"{path} cannot be read: there is no such file, or no *.parquet in it.")
+    return files
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """One line for whatever pyarrow raises of a damaged file.
+
+    Raises:
+        FileError: In place of pyarrow's errors.
+    """
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise FileError(f"{path} is not a readable parquet file ({one_line(error)[:200]}).") from None
+
+
+def open_parquet(path: Path) -> pq.ParquetFile:
+    """A parquet file whose pages are read as they are needed, so that a row group of any size takes little memory.
+
+    Raises:
+        FileError: It is missing or damaged.
+    """
+    with reading(path):
+        return pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
+
+
+def batches(
+    path: Path, column: str, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file in order, about :data:`BATCH_BYTES` of vectors at a time.
+
+    Args:
+        path: The file.
+        column: Its vectors.
+        columns: The columns to read; all by default.
+        groups: The row groups to read; all by default.
+
+    Raises:
+        FileError: The file is damaged.
+    """
+    file = open_parquet(path)
+    size = 1024
+    first = groups[0] if groups else 0
+    if file.metadata.num_row_groups and file.metadata.row_group(first).num_rows:
+        with reading(path):
+            head = next(file.iter_batches(16, row_groups=[first], columns=[column], use_threads=False))
+            size = max(1, BATCH_BYTES * len(head) // max(1, head.nbytes))
+    rows = file.iter_batches(size, row_groups=groups, columns=columns, use_threads=False)
+    while True:
+        with reading(path):
+            batch = next(rows, None)
+        if batch is None:
+            return
+        yield batch
+
+
+def vector_column(schema: pa.Schema, path: Path, wanted: str | None = None) -> str:
+    """The name of the column that has the vectors.
+
+    Args:
+        schema: Of the file.
+        path: The file, for messages.
+        wanted: The user's word; by default the only list of numbers, or the one with a name of :data:`NAMES`.
+
+    Raises:
+        FileError: There is no such column, or there are several.
+    """
+    lists = [field.name for field in schema if _value_type(field.type) is not None]
+    named = [name for name in lists if name == wanted or (wanted is None and name in NAMES)]
+    chosen = named or (lists if wanted is None else [])
+    if len(chosen) != 1:
+        have = f"its lists of numbers are {', '.join(lists)}" if lists else "it has no column of lists of numbers"
+        raise FileError(f"{path}: which column are the vectors? {have}; name one of them with --column.")
+    return str(chosen[0])
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType | None:
+    kind = getattr(kind, "storage_type", kind)
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    value = kind.value_type if is_list else None
+    return value if value is not None and (pa.types.is_floating(value) or pa.types.is_integer(value)) else None
+
+
+def matrix_of(column: pa.Array, where: str, first: int = 0) -> Floats:
+    """A column of vectors as a matrix (n, d) in its own float type, without a copy.
+
+    Args:
+        column: Lists of one length.
+        where: What errors call it.
+        first: Number of its first row, for errors.
+
+    Raises:
+        FileError: A row is missing or of another length, or the numbers are no floats; the message names the row.
+    """
+    column = getattr(column, "storage", column)
+    value = column.type.value_type
+    if not pa.types.is_floating(value):
+        raise FileError(f"{where}: vectors of type {value}; float16, float32 or float64 are wanted.")
+    if column.null_count:
+        row = first + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        raise FileError(f"{where}: row {row} has no vector.")
+    values = column.flatten()
+    if values.null_count:
+        raise FileError(f"{where}: {values.null_count} numbers are missing from row {first} on.")
+    if not len(column):
+        return np.empty((0, 0), values.type.to_pandas_dtype())
+    lengths = column.value_lengths().to_numpy(zero_copy_only=False)
+    if (ragged := np.flatnonzero(lengths != lengths[0])).size:
+        row = int(ragged[0])
+        raise FileError(f"{where}: row {first + row} has {lengths[row]} numbers, and others {lengths[0]}.")
+    matrix: Floats = values.to_numpy(zero_copy_only=True).reshape(len(column), int(lengths[0]))
+    return matrix
+
+
+def column_of(matrix: Floats, kind: pa.DataType) -> pa.Array:
+    """The inverse of :func:`matrix_of`: rows as a column of the type that they were read from."""
+    storage = getattr(kind, "storage_type", kind)
+    values = pa.array(np.ascontiguousarray(matrix).reshape(-1), storage.value_type)
+    if pa.types.is_fixed_size_list(storage):
+        column = pa.FixedSizeListArray.from_arrays(values, type=storage)
+    else:
+        rows, dim = matrix.shape
+        large = pa.types.is_large_list(storage)
+        offsets = pa.array(np.arange(rows + 1) * dim, pa.int64() if large else pa.int32())
+        column = (pa.LargeListArray if large else pa.ListArray).from_arrays(offsets, values, type=storage)
+    return pa.ExtensionArray.from_storage(kind, column) if storage is not kind else column
+
+
+def writer(path: Path, schema: pa.Schema, column: str) -> pq.ParquetWriter:
+    """A writer that spends no time on a dictionary or statistics of vectors, which gain nothing by them."""
+    others = [name for name in schema.names if name != column]
+    return pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=others, write_statistics=others)
+
+
+def require_finite(matrix: Floats, where: str, first: int = 0) -> None:
+    """Refuse rows with NaN or infinity; the message names the first.
+
+    Raises:
+        FileError: There are such rows.
+    """
+    flat = matrix.reshape(-1)
+    if matrix.dtype != np.float16 and np.isfinite(np.dot(flat, flat)):  # finite where all numbers are; no temporary
+        return
+    if (bad := np.flatnonzero(~np.isfinite(matrix).all(axis=1))).size:
+        raise FileError(f"{where}: row {first + int(bad[0])} is not finite; remove or encode it again.")

@@ -1,0 +1,201 @@
+"""Files of vectors with a text or an id for each: parquet, npz and safetensors, whoever wrote them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from xalign_models.errors import FileError
+from xalign_models.files import parse_json, read_npz, safetensors_header
+from xalign_models.vectors.parquet import (
+    NAMES,
+    Floats,
+    batches,
+    matrix_of,
+    open_parquet,
+    parquet_files,
+    require_finite,
+    vector_column,
+)
+
+KINDS = (".parquet", ".npz", ".safetensors")
+BY = ("text", "id")
+"""What a vector is found by, the first that there is."""
+MOST = 8 << 30
+"""Bytes of the vectors of a file that is held in memory."""
+_KEY = re.compile(r"[0-9a-f]{32}")
+_FLOATS = {"F16", "F32", "F64"}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of a file.
+
+    Attributes:
+        by: ``text`` or ``id``.
+        names: The text or the id of each.
+        matrix: (n, d), float16, float32 or float64.
+    """
+
+    by: str
+    names: list[str]
+    matrix: Floats
+
+
+class StoredVectors(Rows):
+    """All vectors of a file."""
+
+    @cached_property
+    def row(self) -> dict[str, int]:
+        """Name to its row, the last of equal ones."""
+        return {name: number for number, name in enumerate(self.names)}
+
+    @cached_property
+    def hashed(self) -> bool:
+        """Whether the names are hashes of prompt and text, as ``xalign store export`` writes them."""
+        return self.by == "id" and all(map(_KEY.fullmatch, self.names))
+
+
+def read_vectors(path: Path) -> StoredVectors:
+    """The vectors of a file, checked.
+
+    Args:
+        path: Parquet, a directory of parquet parts, npz or safetensors.
+
+    Raises:
+        FileError: The file is missing, damaged or too large; it names no text, one that has two vectors, or a vector
+            that is not finite, is zero or has another dimension.
+    """
+    parts, size = [], 0
+    for rows in read_batches(path):
+        parts.append(rows)
+        size += rows.matrix.nbytes
+        if size > MOST:
+            raise FileError(
+                f"{path} has more than {MOST >> 30} GiB of vectors; `xalign apply` streams files of any size."
+            )
+    if not parts:
+        raise FileError(f"{path} has no rows.")
+    whole = StoredVectors(
+        parts[0].by, [name for rows in parts for name in rows.names], np.concatenate([rows.matrix for rows in parts])
+    )
+    for number, name in enumerate(whole.names):
+        other = whole.row[name]
+        if other != number and not np.array_equal(whole.matrix[number], whole.matrix[other]):
+            raise FileError(
+                f"{path}: rows {number} and {other} have different vectors of one {whole.by}, {name[:80]!r}."
+            )
+    return whole
+
+
+def read_batches(path: Path) -> Iterator[Rows]:
+    """The rows of a file in order, each batch checked; of parquet in bounded memory.
+
+    Raises:
+        FileError: As for :func:`read_vectors`; rows of one name in several batches are not compared.
+    """
+    kind = ".parquet" if path.is_dir() else path.suffix
+    if kind not in KINDS:
+        raise FileError(f"{path} is no file of vectors; those end in {', '.join(KINDS)}.")
+    read = {".parquet": _parquet, ".npz": _npz, ".safetensors": _safetensors}[kind]
+    dim, first = 0, 0
+    for rows in read(path):
+        dim = dim or rows.matrix.shape[1]
+        _check(rows, str(path), dim, first)
+        first += len(rows.names)
+        yield rows
+
+
+def _check(rows: Rows, where: str, dim: int, first: int) -> None:
+    if rows.matrix.shape[1] != dim or not dim:
+        raise FileError(f"{where}: row {first} has {rows.matrix.shape[1]} numbers, and others {dim}.")
+    if len(rows.names) != len(rows.matrix):
+        raise FileError(f"{where}: {len(rows.names)} values of {rows.by} for {len(rows.matrix)} vectors.")
+    require_finite(rows.matrix, where, first)
+    if (zero := np.flatnonzero(~rows.matrix.any(axis=1))).size:
+        raise FileError(
+            f"{where}: row {first + int(zero[0])} is zero ({zero.size} such rows); remove or encode it again."
+        )
+
+
+def _parquet(path: Path) -> Iterator[Rows]:
+    for file in parquet_files(path):
+        schema = open_parquet(file).schema_arrow
+        column = vector_column(schema, file)
+        by = _by(schema.names, str(file))
+        first = 0
+        for batch in batches(file, column, [by, column]):
+            names = batch.column(by)
+            if names.null_count or not _is_name(names.type):
+                raise FileError(f"{file}, column {by}: texts or whole numbers are wanted, one in each row.")
+            yield Rows(by, list(map(str, names.to_pylist())), matrix_of(batch.column(column), str(file), first))
+            first += len(batch)
+
+
+def _is_name(kind: pa.DataType) -> bool:
+    kind = getattr(kind, "value_type", kind) if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind))
+
+
+def _by(names: Sequence[str], where: str) -> str:
+    found = next((name for name in BY if name in names), None)
+    if found is None:
+        raise FileError(f"{where} has neither {' nor '.join(BY)}, by which a vector is found.")
+    return found
+
+
+def _npz(path: Path) -> Iterator[Rows]:
+    arrays = read_npz(path, most=MOST)
+    by = _by([*arrays], str(path))
+    names = arrays.pop(by)
+    if names.ndim != 1 or names.dtype.kind not in "Uiu":
+        raise FileError(
+            f"{path}: {by} is of type {names.dtype}; texts or whole numbers are wanted, one for each vector."
+        )
+    yield Rows(by, list(map(str, names.tolist())), _only_matrix(arrays, path))
+
+
+def _only_matrix(arrays: dict[str, Any], path: Path) -> Floats:
+    named = [name for name in arrays if name in NAMES] or [name for name in arrays if arrays[name].ndim == 2]
+    if len(named) != 1:
+        raise FileError(
+            f"{path}: which array are the vectors? Call it {NAMES[0]}; there are {', '.join(arrays) or 'none'}."
+        )
+    matrix: Floats = arrays[named[0]]
+    if matrix.ndim != 2 or matrix.dtype not in {np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)}:
+        shape = " x ".join(map(str, matrix.shape))
+        raise FileError(
+            f"{path}: {named[0]} is {shape} of type {matrix.dtype}; rows of float16, float32 or float64 are wanted."
+        )
+    return matrix
+
+
+def _safetensors(path: Path) -> Iterator[Rows]:
+    """Texts and ids are JSON lists in the file's metadata; ids may be a tensor of whole numbers."""
+    from safetensors import SafetensorError, safe_open
+
+    header = safetensors_header(path)
+    if wrong := [name for name, tensor in header.items() if tensor.dtype not in _FLOATS and name != "id"]:
+        raise FileError(
+            f"{path}: {wrong[0]} is of type {header[wrong[0]].dtype}; float16, float32 or float64 are wanted."
+        )
+    try:
+        with safe_open(path, framework="numpy") as file:
+            listed = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in header}
+    except (SafetensorError, OSError, TypeError) as error:
+        raise FileError(f"{path} cannot be read as safetensors ({' '.join(str(error).split())[:200]}).") from None
+    by = _by([*listed, *arrays], str(path))
+    names = (
+        parse_json(listed[by].encode(), f"{path}, {by}", list) if by in listed else arrays.pop(by).reshape(-1).tolist()
+    )
+    if not all(isinstance(name, str | int) for name in names):
+        raise FileError(f"{path}: {by} has values that are neither texts nor whole numbers.")
+    yield Rows(by, list(map(str, names)), _only_matrix(arrays, path))

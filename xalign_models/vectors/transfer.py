@@ -1,0 +1,191 @@
+"""Vectors out of the encode-once store into a parquet file, and from files into the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from xalign_models.backbones import loading
+from xalign_models.backbones.raw import key
+from xalign_models.backbones.sources import find_source
+from xalign_models.backbones.vectors import VectorsFile
+from xalign_models.errors import DataError, FileError, ModelError
+from xalign_models.models.building import raw_encoder
+from xalign_models.models.names import locate
+from xalign_models.paths import atomic_file
+from xalign_models.specs import BackboneSpec
+from xalign_models.vectors.parquet import Floats, writer
+from xalign_models.vectors.reading import BY, StoredVectors, read_batches
+
+if TYPE_CHECKING:
+    from xalign_models.store import EmbeddingStore
+
+ROWS = 8192
+"""Rows that are in memory at a time."""
+CHECKED = 8
+"""Texts of a file that the model encodes, to see whether the vectors are its own."""
+SAME = 0.99
+"""Cosine below which they are not."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What was put into the store.
+
+    Attributes:
+        vectors: How many.
+        checked: How many of them the model encoded itself, for comparison.
+    """
+
+    vectors: int
+    checked: int
+
+
+def export(
+    model: str,
+    output: Path,
+    store: EmbeddingStore,
+    texts: Mapping[str, Sequence[str]] | None = None,
+    *,
+    prompt: str | None = None,
+    device: str | None = None,
+) -> int:
+    """Write raw vectors of a model's backbone as parquet.
+
+    The store keeps hashes of prompts and texts, not the texts. Without ``texts`` the file has all that the store has of
+    the backbone, with the hash as ``id``. With them it has ``text``, ``lang`` and the vector of each.
+
+    Args:
+        model: A name, a directory or a hub id; an aligned one stands for its backbone.
+        output: The file.
+        store: Where vectors are kept.
+        texts: Language to texts; those that the store does not have are encoded.
+        prompt: Of all texts; by default the model's own.
+        device: cpu, cuda or mps, for encoding.
+
+    Returns:
+        Number of vectors.
+
+    Raises:
+        DataError: There is nothing to write.
+        XAlignError: The model cannot be had.
+    """
+    spec = _backbone(model)
+    rows = _kept(store, loading.fingerprint(spec)) if texts is None else _encoded(spec, texts, store, prompt, device)
+    first = next(rows, None)
+    if first is None:
+        raise DataError(f"There are no vectors of {model} in {store.path}; name texts with --texts to encode them.")
+    count = 0
+    with atomic_file(output) as temporary, writer(temporary, first.schema, "vector") as out:
+        for batch in chain([first], rows):
+            out.write_batch(batch)
+            count += len(batch)
+    return count
+
+
+def import_file(
+    file: Path,
+    model: str,
+    store: EmbeddingStore,
+    *,
+    prompt: str | None = None,
+    check: int = CHECKED,
+    device: str | None = None,
+) -> Imported:
+    """Put the vectors of a file into the store as raw vectors of a model's backbone, so that they are not encoded.
+
+    Args:
+        file: Parquet, npz or safetensors, with texts, or with the ids that :func:`export` wrote.
+        model: A name, a directory or a hub id; an aligned one stands for its backbone.
+        store: Where vectors are kept.
+        prompt: That the texts were encoded with; by default the model's own.
+        check: How many texts the model encodes itself first, to refuse the vectors of another model; 0 for none. Ids
+            cannot be checked.
+        device: cpu, cuda or mps, for the check.
+
+    Raises:
+        FileError: The file is damaged, or has ids of another kind.
+        ModelError: The vectors are not the model's.
+        XAlignError: The model cannot be had.
+    """
+    spec = _backbone(model)
+    namespace, given = loading.fingerprint(spec), prompt
+    prompts = loading.prompts(spec)
+    if given is None and (languages := loading.prompt_languages(prompts)) is not None:
+        raise ModelError(f"{model} has a prompt for each of {len(languages)} languages; say which with --prompt.")
+    chosen = prompts.get("default", "") if given is None else given
+    first = next(store.items(namespace), None)
+    dim, count, checked = (None if first is None else len(first[1])), 0, 0
+    for rows in read_batches(file):
+        whole = StoredVectors(rows.by, rows.names, rows.matrix)
+        if rows.by == "id" and not whole.hashed:
+            raise FileError(
+                f"{file} has ids that are no hashes of texts; only those of `xalign store export` tell a text."
+            )
+        if dim is not None and rows.matrix.shape[1] != dim:
+            raise ModelError(f"{file} has vectors of dimension {rows.matrix.shape[1]}, and {model} of {dim}.")
+        if not count and check and rows.by == "text":
+            checked = min(check, len(rows.names))
+            _require_same(spec, rows.names[:checked], rows.matrix[:checked], chosen, file, device)
+        keys = [bytes.fromhex(name) if rows.by == "id" else key(chosen, name) for name in rows.names]
+        for start in range(0, len(keys), ROWS):
+            store.put(namespace, keys[start : start + ROWS], rows.matrix[start : start + ROWS].astype(np.float32))
+        dim, count = rows.matrix.shape[1], count + len(keys)
+    return Imported(count, checked)
+
+
+def _backbone(model: str) -> BackboneSpec:
+    spec = locate(model).spec
+    if spec is None or isinstance(find_source(spec.backbone.model), VectorsFile):
+        raise ModelError(f"{model} has no vectors in the store; give a registered backbone, a directory or a hub id.")
+    return spec.backbone
+
+
+def _require_same(
+    spec: BackboneSpec, texts: Sequence[str], vectors: Floats, prompt: str, file: Path, device: str | None
+) -> None:
+    own = raw_encoder(spec, loading.pick_device(device)).encode(texts, prompt).astype(np.float64)
+    if own.shape != vectors.shape:
+        raise ModelError(f"{file} has vectors of dimension {vectors.shape[1]}, and {spec.name} of {own.shape[1]}.")
+    lengths = np.linalg.norm(own, axis=1) * np.linalg.norm(vectors.astype(np.float64), axis=1)
+    cosines = (own * vectors).sum(axis=1) / lengths
+    if (least := float(cosines.min())) < SAME:
+        text = texts[int(cosines.argmin())][:60]
+        raise ModelError(
+            f"{file} has vectors of another model, prompt or pooling: that of {text!r} has a cosine of {least:.3f} with "
+            f"what {spec.name} gives. `xalign parity` finds the cause; --check 0 imports them as they are."
+        )
+
+
+def _kept(store: EmbeddingStore, namespace: str) -> Iterator[pa.RecordBatch]:
+    items = store.items(namespace)
+    while rows := list(islice(items, ROWS)):
+        yield _batch({BY[1]: [name.hex() for name, _ in rows]}, np.stack([vector for _, vector in rows]))
+
+
+def _encoded(
+    spec: BackboneSpec,
+    texts: Mapping[str, Sequence[str]],
+    store: EmbeddingStore,
+    prompt: str | None,
+    device: str | None,
+) -> Iterator[pa.RecordBatch]:
+    raw = raw_encoder(spec, loading.pick_device(device), store)
+    prompts = loading.prompts(spec)
+    for language, side in texts.items():
+        chosen = loading.prompt_in(prompts, language) if prompt is None else prompt
+        for start in range(0, len(side), ROWS):
+            part = list(side[start : start + ROWS])
+            vectors = raw.encode(part, chosen, f"export {language}")
+            yield _batch({BY[0]: part, "lang": [language] * len(part)}, vectors)
+
+
+def _batch(columns: dict[str, list[str]], vectors: Floats) -> pa.RecordBatch:
+    flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).reshape(-1))
+    return pa.RecordBatch.from_pydict({**columns, "vector": pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])})
