@@ -91,7 +91,7 @@ class Maps:
                 f"The vectors have dimension {rows.shape[1]}, and the maps {self.aligned.dim}; give vectors of the "
                 "backbone that the maps were fitted on."
             )
-        with torch.inference_mode(), warnings.catch_warnings():
+        with torch.inference_mode(), warnings.catch_warnings(), np.errstate(over="ignore"):
             warnings.simplefilter("ignore")  # that the rows are read-only, which is all that they have to be
             x = torch.from_numpy(rows.astype(np.result_type(rows.dtype, np.float32), copy=False))
             if numbers is None or isinstance(numbers, int):
@@ -104,7 +104,7 @@ class Maps:
                     y.index_copy_(0, chosen, part if number < 0 else self.aligned.map_rows(part, int(number)))
             if self.normalise:
                 y = torch.nn.functional.normalize(y, dim=1)
-        mapped: Floats = y.numpy().astype(rows.dtype, copy=False)
+            mapped: Floats = y.numpy().astype(rows.dtype, copy=False)
         return mapped
 
 

@@ -107,6 +107,8 @@ def read_batches(path: Path) -> Iterator[Rows]:
     read = {".parquet": _parquet, ".npz": _npz, ".safetensors": _safetensors}[kind]
     dim, first = 0, 0
     for rows in read(path):
+        if not (rows.names or len(rows.matrix)):
+            continue
         dim = dim or rows.matrix.shape[1]
         _check(rows, str(path), dim, first)
         first += len(rows.names)

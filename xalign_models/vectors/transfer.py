@@ -158,7 +158,7 @@ def _require_same(
     if (least := float(cosines.min())) < SAME:
         text = texts[int(cosines.argmin())][:60]
         raise ModelError(
-            f"{file} has vectors of another model, prompt or pooling: that of {text!r} has a cosine of {least:.3f} with "
+            f"{file} has vectors of another model, prompt or pooling: that of {text!r} has cosine {least:.3f} with "
             f"what {spec.name} gives. `xalign parity` finds the cause; --check 0 imports them as they are."
         )
 

@@ -1,0 +1,66 @@
+"""``xalign apply`` and ``xalign store import|export``: what is asked for is done, all else is one line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from xalign_models import alignments
+
+
+@pytest.fixture
+def table(workdir):
+    """Vectors of two languages in ``in.parquet`` and fitted maps in ``map``."""
+    rng = np.random.default_rng(0)
+    rows = {language: rng.standard_normal((30, 4)) for language in ("deu-Latn", "eng-Latn")}
+    (workdir / "map").mkdir()
+    alignments.make("centered").fit(rows).save(workdir / "map")
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows["deu-Latn"].reshape(-1)), 4)
+    columns = {"text": [f"t{n}" for n in range(30)], "lang": ["de", "nl", "en"] * 10, "vector": vectors}
+    pq.write_table(pa.table(columns), workdir / "in.parquet")
+    return rows
+
+
+def test_apply_says_what_it_wrote_and_that_it_is_done(xalign, table):
+    arguments = ("apply", "map", "--in", "in.parquet", "--lang-column", "lang", "-o", "out")
+    status, _, err = xalign(*arguments)
+    assert (status, len(err)) == (2, 1)
+    assert "not fitted for rows in nl" in err[0]
+    for _ in range(2):
+        assert xalign(*arguments, "--unknown", "unaligned")[:2] == (0, "30 rows: out\n")
+    assert pq.read_table("out").num_rows == 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("map", "--in", "nothing.parquet", "-o", "o"), "nothing.parquet"),
+        (("map", "--in", "in.parquet", "-o", "o"), "none at all"),
+        (("map", "--in", "in.parquet", "-o", "o", "--lang-column", "language"), "no column language; it has text"),
+        (("map", "--in", "in.parquet", "-o", "o", "--column", "text"), "its lists of numbers are vector"),
+        (("map", "--in", "in.parquet", "-o", "o", "--unknown", "x"), "--unknown x"),
+        (("map", "--in", "in.parquet", "-o", "o", "--engine", "x"), "--engine x"),
+        (("no-model", "--in", "in.parquet", "-o", "o"), "no-model"),
+        (("vectors:in.parquet", "--in", "in.parquet", "-o", "o"), "no alignment"),
+    ],
+)
+def test_apply_refuses_in_one_line(xalign, table, arguments, part):
+    status, out, err = xalign("apply", *arguments)
+    assert (status, out, len(err)) == (2, "", 1), err
+    assert part in err[0]
+
+
+def test_vectors_go_out_of_the_store_and_into_it(xalign, workdir, tiny_model):
+    (workdir / "deu.txt").write_text("w1 w2\nw3\nw1 w2\n")
+    assert xalign("store", "export", "--model", tiny_model, "-o", "v.parquet", "--texts", "deu.txt")[:2] == (
+        0,
+        "2 vectors: v.parquet\n",
+    )
+    assert pq.read_table("v.parquet").column("lang").to_pylist() == ["deu-Latn"] * 2
+    xalign("store", "clear", "--yes")
+    status, out, _ = xalign("store", "import", "v.parquet", "--model", tiny_model)
+    assert (status, out) == (0, "2 vectors kept, 2 of them checked\n")
+    status, _, err = xalign("store", "import", "v.parquet", "--model", "vectors:v.parquet")
+    assert (status, len(err)) == (2, 1)

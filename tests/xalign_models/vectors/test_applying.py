@@ -1,0 +1,272 @@
+"""Rows of any number are mapped as numpy maps them, in order, each once, whatever stops the run."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from xalign_models import alignments, models
+from xalign_models.cluster.applying import write_parts
+from xalign_models.cluster.cluster import Cluster
+from xalign_models.errors import FileError, LanguageError, ModelError
+from xalign_models.models.maps import load_maps
+from xalign_models.specs import AlignmentSpec, ModelSpec
+from xalign_models.vectors import applying, parquet
+from xalign_models.vectors.applying import apply
+
+from .conftest import LANGUAGES, list_column
+
+ROWS, DIM = 60, 8
+
+
+@pytest.fixture
+def source(tmp_path):
+    """Sixty rows in six row groups, languages written in three ways."""
+    rng = np.random.default_rng(1)
+    codes = ["de", "eng-Latn", "fra"]
+    table = pa.table(
+        {
+            "id": [f"doc{number}" for number in range(ROWS)],
+            "lang": [codes[number] for number in rng.integers(3, size=ROWS)],
+            "vector": list_column(rng.standard_normal((ROWS, DIM)).astype(np.float32)),
+            "tags": [["a"] * (number % 3) for number in range(ROWS)],
+        }
+    )
+    pq.write_table(table, tmp_path / "in.parquet", row_group_size=10)
+    return tmp_path / "in.parquet"
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Parts of two row groups, batches of four rows."""
+    monkeypatch.setattr(applying, "PART_ROWS", 20)
+    monkeypatch.setattr(parquet, "BATCH_BYTES", 4 * 4 * DIM)
+
+
+def matrix(table):
+    return np.stack(table.column("vector").to_numpy(zero_copy_only=False))
+
+
+def expected(table, folder):
+    """By an independent route: one row after another through the alignment itself."""
+    alignment = alignments.load(folder)
+    codes = {"de": "deu-Latn", "fra": "fra-Latn"}
+    return np.stack(
+        [
+            alignment.transform(row[None].astype(np.float64), codes.get(code, code))[0]
+            for row, code in zip(matrix(table), table.column("lang").to_pylist(), strict=True)
+        ]
+    )
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("method", ["affine", "centered", "lsar", "lir"])
+def test_rows_are_those_of_the_alignment_and_all_else_stays(tmp_path, source, make_maps, method):
+    folder = make_maps(method)
+    assert apply(load_maps(str(folder)), source, tmp_path / "out.parquet", lang_column="lang") == ROWS
+    before, after = pq.read_table(source), pq.read_table(tmp_path / "out.parquet")
+    assert len(list((tmp_path / "out.parquet").glob("*.parquet"))) == 3
+    assert after.schema.equals(before.schema)
+    assert after.drop(["vector"]).equals(before.drop(["vector"]))
+    np.testing.assert_allclose(matrix(after), expected(before, folder), atol=1e-5)
+    assert not list(tmp_path.glob(".out*"))
+
+
+@pytest.mark.parametrize("kind", ["list", "large", "tensor"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_type_and_form_of_the_vectors_stay(tmp_path, make_maps, kind, dtype):
+    rows = np.random.default_rng(2).standard_normal((30, DIM)).astype(dtype)
+    column = list_column(rows, kind)
+    pq.write_table(pa.table({"embedding": column}), tmp_path / "in.parquet")
+    maps = load_maps(str(make_maps()), default_lang="deu-Latn")
+    apply(maps, tmp_path / "in.parquet", tmp_path / "out.parquet")
+    after = pq.ParquetFile(next((tmp_path / "out.parquet").glob("*.parquet"))).read()
+    assert after.schema.field("embedding").type == column.type
+    wanted = alignments.load(make_maps()).transform(rows.astype(np.float64), "deu-Latn")
+    found = parquet.matrix_of(after.column(0).combine_chunks(), "")
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, wanted, atol={2: 1e-2, 4: 1e-5, 8: 1e-5}[rows.dtype.itemsize])
+
+
+def test_a_saved_models_rows_are_its_own_vectors(workdir, tiny_model, write_text):
+    text = write_text(workdir / "fit", 40)
+    backbone = models.find_spec(str(tiny_model)).backbone
+    spec = ModelSpec(backbone, AlignmentSpec("lir-2", "lir", (("k", 2),), (f"own:{text}",)), "fit")
+    model = models.build(spec, device="cpu")
+    models.save(model, workdir / "saved")
+    texts = [f"w{number} w{number + 1}" for number in range(20)]
+    inputs = [{"text": text, "lang": "deu-Latn"} for text in texts]
+    raw = models.raw_encoder(backbone, "cpu").encode(texts)
+    pq.write_table(pa.table({"text": texts, "vector": list_column(raw)}), "in.parquet")
+    apply(load_maps("saved", default_lang="deu-Latn"), workdir / "in.parquet", workdir / "out")
+    np.testing.assert_allclose(matrix(pq.read_table("out")), model.encode(inputs), atol=1e-6)
+    with pytest.raises(ModelError, match="has no maps by themselves"):
+        models.save(model, workdir / "dense", standalone=True, lang="de")
+        load_maps("dense")
+
+
+def test_languages_that_are_not_fitted_are_said_first_or_left_as_they_are(tmp_path, source, make_maps):
+    table = pq.read_table(source)
+    codes = [
+        None if number == 3 else "nld" if number % 2 else code for number, code in enumerate(table["lang"].to_pylist())
+    ]
+    pq.write_table(table.set_column(1, "lang", pa.array(codes)), source)
+    folder = str(make_maps("centered"))
+    with pytest.raises(LanguageError, match="not fitted for rows in nld, none at all; fitted languages are"):
+        apply(load_maps(folder), source, tmp_path / "out", lang_column="lang")
+    assert not list(tmp_path.glob("*out*"))
+    apply(load_maps(folder, unknown="unaligned"), source, tmp_path / "out", lang_column="lang")
+    before, after = matrix(table), matrix(pq.read_table(tmp_path / "out"))
+    same = [code in {"nld", None} for code in codes]
+    assert [np.array_equal(a, b) for a, b in zip(before, after, strict=True)] == same
+    with pytest.raises(LanguageError, match="none at all"):
+        apply(load_maps(folder), source, tmp_path / "other")
+
+
+@pytest.mark.usefixtures("small")
+def test_a_run_that_stops_at_any_part_resumes_to_the_same_rows(tmp_path, source, make_maps, monkeypatch):
+    maps = load_maps(str(make_maps()))
+    apply(maps, source, tmp_path / "whole", lang_column="lang")
+    write, written = applying.write_part, []
+
+    def stop_after(count):
+        def write_some(job, part):
+            if len(written) == count:
+                (job.folder / f".{part.name}.x.part").write_bytes(b"PAR1 half of a part")
+                raise KeyboardInterrupt
+            written.append(part.name)
+            return write(job, part)
+
+        return write_some
+
+    for count in (0, 1, 2):
+        monkeypatch.setattr(applying, "write_part", stop_after(count))
+        with pytest.raises(KeyboardInterrupt):
+            apply(maps, source, tmp_path / "out", lang_column="lang")
+        assert not (tmp_path / "out").exists()
+    (tmp_path / ".out.parts" / "part-00000001.parquet").write_bytes(b"PAR1 cut off")
+    monkeypatch.setattr(applying, "write_part", stop_after(9))
+    apply(maps, source, tmp_path / "out", lang_column="lang")
+    assert written == [f"part-{number:08d}.parquet" for number in (0, 1, 1, 2)]
+    assert pq.read_table(tmp_path / "out").equals(pq.read_table(tmp_path / "whole"))
+    assert apply(maps, source, tmp_path / "out", lang_column="lang") == ROWS  # done already
+    assert len(written) == 4
+
+
+def test_parts_of_other_vectors_or_maps_are_never_mixed(tmp_path, source, make_maps):
+    maps, other = load_maps(str(make_maps())), load_maps(str(make_maps("centered")))
+    apply(maps, source, tmp_path / "out", lang_column="lang")
+    (tmp_path / "out").rename(tmp_path / ".more.parts")
+    for name in ("more", "out"):
+        if name == "out":
+            apply(maps, source, tmp_path / "out", lang_column="lang")
+        with pytest.raises(ModelError, match="other vectors, maps or options"):
+            apply(other, source, tmp_path / name, lang_column="lang")
+    table = pq.read_table(source)
+    pq.write_table(table.slice(0, 50), source)
+    with pytest.raises(ModelError, match="other vectors, maps or options"):
+        apply(maps, source, tmp_path / "out", lang_column="lang")
+
+
+def test_bad_rows_are_named_and_nothing_is_left_as_if_done(tmp_path, source, make_maps):
+    maps, table = load_maps(str(make_maps())), pq.read_table(source)
+    rows = matrix(table)
+    rows[37, 2] = np.nan
+    pq.write_table(table.set_column(2, "vector", list_column(rows)), source, row_group_size=10)
+    with pytest.raises(FileError, match="row 37 is not finite"):
+        apply(maps, source, tmp_path / "out", lang_column="lang")
+    assert not (tmp_path / "out").exists()
+    pq.write_table(table.set_column(2, "vector", list_column(np.ones((ROWS, 5), np.float32))), source)
+    with pytest.raises(ModelError, match="dimension 5, and the maps 8"):
+        apply(maps, source, tmp_path / "third", lang_column="lang")
+    pq.write_table(table.set_column(2, "vector", list_column(np.full((ROWS, DIM), 6e4, np.float16))), source)
+    maps.aligned.weight *= 100
+    with pytest.raises(FileError, match=r"mapped: row \d+ is not finite"):
+        apply(maps, source, tmp_path / "fourth", lang_column="lang")
+
+
+@pytest.mark.usefixtures("small")
+def test_workers_of_a_cluster_write_the_same_parts(tmp_path, source, make_maps):
+    maps, done = load_maps(str(make_maps())), []
+
+    class Inline:
+        """The part of ``ray`` that is used, in this process; the last piece is done first."""
+
+        exceptions = SimpleNamespace(RayError=RuntimeError, RayTaskError=ZeroDivisionError)
+
+        def is_initialized(self):
+            return True
+
+        def cluster_resources(self):
+            return {"CPU": 1.0}
+
+        def remote(self, **options):
+            return lambda function: SimpleNamespace(remote=lambda *given: (function, given))
+
+        def put(self, thing):
+            return thing
+
+        def wait(self, refs, num_returns):
+            return [refs[-1]], refs[:-1]
+
+        def get(self, ref):
+            function, given = ref
+            done.append(given[-1].name)
+            return function(*given)
+
+    sys.modules["ray"], before = Inline(), sys.modules.get("ray")
+    try:
+        run = lambda job, parts: write_parts(Cluster(), job, parts)  # noqa: E731
+        apply(maps, source, tmp_path / "out", lang_column="lang", run=run)
+    finally:
+        sys.modules.pop("ray")
+        if before is not None:
+            sys.modules["ray"] = before
+    apply(maps, source, tmp_path / "whole", lang_column="lang")
+    assert done[0] == "part-00000001.parquet"
+    assert pq.read_table(tmp_path / "out").equals(pq.read_table(tmp_path / "whole"))
+
+
+@pytest.mark.slow
+def test_a_cluster_of_ray_writes_the_same_rows(tmp_path, source, make_maps):
+    pytest.importorskip("ray")
+    run = lambda job, parts: write_parts(Cluster(), job, parts)  # noqa: E731
+    maps = load_maps(str(make_maps()))
+    apply(maps, source, tmp_path / "out", lang_column="lang", run=run)
+    apply(maps, source, tmp_path / "whole", lang_column="lang")
+    assert pq.read_table(tmp_path / "out").equals(pq.read_table(tmp_path / "whole"))
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_loses_no_row_and_doubles_none(tmp_path, make_maps):
+    rows = 400_000
+    vectors = list_column(np.random.default_rng(3).standard_normal((rows, DIM)).astype(np.float32))
+    languages = [LANGUAGES[number % 3] for number in range(rows)]
+    table = pa.table({"id": np.arange(rows), "lang": languages, "vector": vectors})
+    pq.write_table(table, tmp_path / "in.parquet", row_group_size=20_000)
+    command = [
+        sys.executable,
+        "-m",
+        "xalign_models.cli",
+        "apply",
+        str(make_maps()),
+        "--in",
+        str(tmp_path / "in.parquet"),
+    ]
+    command += ["--lang-column", "lang", "-o", str(tmp_path / "out")]
+    process = subprocess.Popen(command)
+    while not list(tmp_path.glob(".out.parts/part-*.parquet")) and process.poll() is None:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "out").exists() or process.returncode == 0
+    subprocess.run(command, check=True)
+    assert pq.read_table(tmp_path / "out").column("id").to_pylist() == list(range(rows))

@@ -1,0 +1,76 @@
+"""Vectors leave the store and come back the same; those of another model stay out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from xalign_models import models
+from xalign_models.errors import DataError, FileError, ModelError
+from xalign_models.store import EmbeddingStore, open_store
+from xalign_models.vectors.reading import read_vectors
+from xalign_models.vectors.transfer import export, import_file
+
+TEXTS = [f"w{number} w{number + 2}" for number in range(40)]
+
+
+@pytest.fixture
+def raw(workdir, tiny_model):
+    """The tiny model's raw encoder with the store, which has its vectors."""
+    encoder = models.raw_encoder(models.find_spec(str(tiny_model)).backbone, "cpu", open_store())
+    encoder.encode(TEXTS)
+    return encoder
+
+
+def test_all_that_is_kept_goes_to_another_store_and_is_not_encoded_there(workdir, tiny_model, raw):
+    assert export(str(tiny_model), workdir / "all.parquet", open_store()) == len(TEXTS)
+    assert pq.read_schema(workdir / "all.parquet").names == ["id", "vector"]
+    with EmbeddingStore(workdir / "other") as other:
+        found = import_file(workdir / "all.parquet", str(tiny_model), other)
+        assert (found.vectors, found.checked) == (len(TEXTS), 0)
+        again = models.raw_encoder(models.find_spec(str(tiny_model)).backbone, "cpu", other)
+        np.testing.assert_array_equal(again.encode(TEXTS), raw.encode(TEXTS))
+        assert again.counts.encoded == 0
+
+
+def test_an_export_is_a_backbone_by_its_hashes(workdir, tiny_model, raw):
+    export(str(tiny_model), workdir / "all.parquet", open_store())
+    stored = models.load_encoder(f"vectors:{workdir / 'all.parquet'}").raw
+    np.testing.assert_array_equal(stored.encode(TEXTS), raw.encode(TEXTS))
+    with pytest.raises(ModelError, match="no vectors of 1 of 1 texts"):
+        stored.encode(TEXTS[:1], "query: ")
+
+
+def test_named_texts_are_written_with_their_languages_and_encoded_where_missing(workdir, tiny_model, raw):
+    texts = {"deu-Latn": [*TEXTS[:3], "w99"], "eng-Latn": TEXTS[3:5]}
+    assert export(str(tiny_model), workdir / "some.parquet", open_store(), texts) == 6
+    assert pq.read_table(workdir / "some.parquet").column("lang").to_pylist() == ["deu-Latn"] * 4 + ["eng-Latn"] * 2
+    found = read_vectors(workdir / "some.parquet")
+    assert found.names == [*TEXTS[:3], "w99", *TEXTS[3:5]]
+    np.testing.assert_array_equal(found.matrix, raw.encode(found.names))
+
+
+def test_vectors_of_another_model_prompt_or_dimension_are_refused(workdir, tiny_model, raw, write_vectors):
+    store, model = open_store(), str(tiny_model)
+    own, before = raw.encode(TEXTS), [stats.vectors for stats in store.stats()]
+    others = {
+        "another model, prompt or pooling": np.random.default_rng(0).standard_normal(own.shape),
+        "dimension 5": own[:, :5],
+    }
+    for message, matrix in others.items():
+        with pytest.raises(ModelError, match=message):
+            import_file(write_vectors(workdir / "v.parquet", [f"{text} w1" for text in TEXTS], matrix), model, store)
+    with pytest.raises(FileError, match="no hashes"):
+        import_file(write_vectors(workdir / "v.npz", TEXTS, own, by="id"), model, store)
+    assert [stats.vectors for stats in store.stats()] == before
+    found = import_file(write_vectors(workdir / "v.npz", TEXTS, own), model, store)
+    assert (found.vectors, found.checked) == (len(TEXTS), 8)
+    assert import_file(write_vectors(workdir / "v.npz", ["new"], own[:1]), model, store, check=0).vectors == 1
+    np.testing.assert_array_equal(raw.encode(["new"]), own[:1])
+
+
+def test_there_is_nothing_to_write_without_vectors(workdir, tiny_model):
+    with pytest.raises(DataError, match="--texts"):
+        export(str(tiny_model), workdir / "all.parquet", open_store())
+    assert not (workdir / "all.parquet").exists()
