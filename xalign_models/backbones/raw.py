@@ -118,7 +118,9 @@ class RawEncoder:
         if not isinstance(prompt, str):
             return self._encode_by_prompt(texts, prompt, progress)
         keys = [key(prompt, text) for text in texts]
-        first = dict(zip(reversed(keys), range(len(texts) - 1, -1, -1), strict=True))  # key -> its first text
+        first: dict[bytes, int] = {}  # key -> its first text, in the order of the texts
+        for number, one in enumerate(keys):
+            first.setdefault(one, number)
         known: dict[bytes, Any] = dict.fromkeys(first)
         if self.store is not None:
             known = dict(zip(first, self.store.get(self.namespace, list(first)), strict=True))

@@ -8,7 +8,7 @@ from sentence_transformers import SentenceTransformer
 
 from xalign_models import alignments, load, models
 from xalign_models.backbones import loading
-from xalign_models.errors import AssetError, FileError, LanguageError, ModelError
+from xalign_models.errors import FileError, LanguageError, ModelError
 from xalign_models.models import api
 from xalign_models.models.names import find_spec
 from xalign_models.models.saving import save
@@ -49,10 +49,10 @@ def test_a_saved_model_points_to_its_file(planted_file, workdir):
     found = encoder.encode_texts([one["text"] for one in inputs], [one["lang"] for one in inputs])
     np.testing.assert_allclose(found, expected, atol=1e-6)
     np.savez(file, text=np.array(["a"]), vectors=np.ones((1, 16)))
-    with pytest.raises(ModelError, match="has changed since saved was fitted on it"):
+    with pytest.raises(ModelError, match="was fitted on another vectors:.*planted.npz than the one that is here"):
         load("saved")
     file.unlink()
-    with pytest.raises(ModelError, match="cannot be had"):
+    with pytest.raises(ModelError, match="cannot be read"):
         load("saved")
 
 
@@ -77,9 +77,9 @@ def test_the_revision_is_the_files_content(planted_file, workdir):
 
 def test_what_vectors_cannot_do_is_refused(planted_file, workdir):
     file, *_ = planted_file
-    with pytest.raises(ModelError, match="layer, pooling, dtype"):
+    with pytest.raises(ModelError, match="--layer does not apply to vectors:"):
         models.load_encoder(f"vectors:{file}", layer=2).raw.encode(["deu 1"])
-    with pytest.raises(AssetError, match="cannot be read"):
+    with pytest.raises(ModelError, match="cannot be read"):
         models.load_encoder("vectors:nothing.parquet")
     (workdir / "v.csv").write_text("x")
     with pytest.raises(FileError, match="no file of vectors"):
