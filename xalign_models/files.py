@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 import stat
 import struct
+import sys
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -29,6 +31,9 @@ MOST_JSON = 64 << 20
 """Bytes of the longest JSON file that is read."""
 DEEPEST = 64
 """Levels of nesting that a JSON file may have."""
+_LARGEST = sys.float_info.max
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+"""Perhaps half of a surrogate pair, which only an escape can be: its bytes are no UTF-8."""
 _WIDTHS = {
     "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2, "I32": 4,
     "U32": 4, "F32": 4, "F64": 8, "I64": 8, "U64": 8,
@@ -66,24 +71,40 @@ def parse_json(content: bytes, name: str, kind: type | tuple[type, ...] = dict) 
     if not isinstance(value, kind):
         wanted = "an object" if kind is dict else "a list" if kind is list else "an object or a list"
         raise FileError(f"{name} is damaged: {wanted} was expected, not {type(value).__name__}.")
-    for level, part in walk(value):
-        if level > DEEPEST:
-            raise FileError(f"{name} is nested too deeply for a JSON file of ours.")
-        if isinstance(part, str) and not part.isascii() and any("\ud800" <= letter <= "\udfff" for letter in part):
-            raise FileError(f"{name} is damaged: half of a surrogate pair, which is no text.")
+    if _is_deep(value):
+        raise FileError(f"{name} is nested too deeply for a JSON file of ours.")
+    if _HALF.search(content) and any(map(_is_no_text, walk(value))):
+        raise FileError(f"{name} is damaged: half of a surrogate pair, which is no text.")
     return value
 
 
+def _is_deep(value: Any) -> bool:
+    parts = [value]
+    for _ in range(DEEPEST):
+        inner = (part.values() if isinstance(part, dict) else part for part in parts)
+        parts = [part for some in inner for part in some if isinstance(part, dict | list)]
+    return bool(parts)
+
+
+def _is_no_text(part: Any) -> bool:
+    return isinstance(part, str) and any("\ud800" <= letter <= "\udfff" for letter in part)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of JSON is a finite number; True and False are none, nor is a whole number beyond all floats."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -_LARGEST <= value <= _LARGEST
+
+
 def walk(value: Any) -> Any:
-    """Every part of parsed JSON with its level, keys too, without recursion."""
-    waiting = [(0, value)]
+    """Every part of parsed JSON, keys too, without recursion."""
+    waiting = [value]
     while waiting:
-        level, part = waiting.pop()
-        yield level, part
+        part = waiting.pop()
+        yield part
         if isinstance(part, Mapping):
-            waiting += ((level + 1, inner) for item in part.items() for inner in item)
+            waiting += (inner for item in part.items() for inner in item)
         elif isinstance(part, list):
-            waiting += ((level + 1, inner) for inner in part)
+            waiting += part
 
 
 def read_log(path: Path, *, most: int = 4 << 30) -> tuple[list[dict[str, Any]], int]:

@@ -56,6 +56,22 @@ def atomic_write_text(path: Path, text: str) -> None:
 
 
 @contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Keep other processes out that say the same of ``folder``; no file is left there. On Windows nobody waits."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
 def atomic_directory(final: Path) -> Iterator[Path]:
     """Yield an empty directory beside ``final``; it replaces ``final`` on success and vanishes on error.
 

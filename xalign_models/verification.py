@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import isfinite
 from pathlib import Path
 
 from xalign_models import alignments, assets
 from xalign_models.backbones import policy
 from xalign_models.errors import FileError, XAlignError, one_line
-from xalign_models.evaluation.results import META, SETTINGS
-from xalign_models.files import read_json, read_log, read_npz, set_aside
+from xalign_models.evaluation.results import MAIN, META, SETTINGS
+from xalign_models.files import is_number, read_json, read_log, read_npz, set_aside
 from xalign_models.models.card import read_card
 from xalign_models.paths import cache_dir
 from xalign_models.store import default_path, open_store
@@ -129,7 +128,11 @@ def _fits(clean: bool) -> Check:
 
 def _results(root: Path, clean: bool) -> Check:
     check = Check("results")
+    inside = root.resolve()
     for folder in sorted(path for path in root.glob("*/*/") if not path.name.startswith(".")):
+        if not folder.resolve().is_relative_to(inside):
+            check.found(f"{folder} is a link that leads out of the results; it is not looked into")
+            continue
         files = [*folder.glob("*.json"), *folder.glob("*.jsonl"), *folder.glob("items/**/*.npz")]
         for path in sorted(files):
             check.checked += 1
@@ -156,9 +159,9 @@ def _check_result(path: Path) -> None:
                 raise FileError(f"{path} names no model.")
             return
         splits = content.get("scores")
-        entries = [entry for split in splits.values() for entry in split] if isinstance(splits, dict) else []
-        scores = [entry.get("main_score") for entry in entries if isinstance(entry, dict)]
-        if not scores or not all(isinstance(score, int | float) and isfinite(score) for score in scores):
+        lists = [split for split in splits.values() if isinstance(split, list)] if isinstance(splits, dict) else []
+        scores = [entry.get(MAIN) if isinstance(entry, dict) else None for split in lists for entry in split]
+        if not scores or not all(map(is_number, scores)):
             raise FileError(f"{path} has no scores, or some that are no numbers.")
 
 
@@ -176,7 +179,10 @@ def _leftovers(roots: Sequence[Path], clean: bool) -> Check:
 
 
 def _last_change(path: Path) -> float:
-    return max(entry.lstat().st_mtime for entry in (path, *path.rglob("*")))
+    try:
+        return max(entry.lstat().st_mtime for entry in (path, *path.rglob("*")))
+    except FileNotFoundError:  # somebody is at work there
+        return time.time()
 
 
 def _remove(path: Path) -> None:

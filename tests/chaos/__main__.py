@@ -23,7 +23,10 @@ def main() -> int:
     if not options.kills and not options.fuzz:
         parser.error("give --kills or --fuzz")
     folder = Path(__file__).parent
-    tests = [str(folder / f"test_{name}.py") for name in ("kills", "fuzz") if getattr(options, name)]
+    kinds = {"kills": ["kills"], "fuzz": ["fuzz", "hostile"]}
+    tests = [
+        str(folder / f"test_{name}.py") for kind, names in kinds.items() for name in names if getattr(options, kind)
+    ]
     with tempfile.TemporaryDirectory() as temporary:
         log = Path(temporary) / "counts"
         os.environ |= {

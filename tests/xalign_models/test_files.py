@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,16 @@ from hypothesis import strategies as st
 from safetensors.numpy import save
 
 from xalign_models.errors import FileError
-from xalign_models.files import DEEPEST, parse_json, read_json, read_log, read_npz, safetensors_header, set_aside
+from xalign_models.files import (
+    DEEPEST,
+    is_number,
+    parse_json,
+    read_json,
+    read_log,
+    read_npz,
+    safetensors_header,
+    set_aside,
+)
 
 TENSORS = {"a.weight": np.ones((3, 4), dtype=np.float32), "ids": np.arange(5), "empty": np.zeros((0, 2), np.float16)}
 VALUES = st.recursive(
@@ -61,6 +71,21 @@ def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
     assert read_log(tmp_path / "nothing") == ([], 0)
     with pytest.raises(FileError):
         read_json(tmp_path)
+
+
+@pytest.mark.parametrize("special", ["pipe", "device"])
+def test_what_never_ends_is_not_read(tmp_path: Path, special: str) -> None:
+    path = tmp_path / "f"
+    os.mkfifo(path) if special == "pipe" else path.symlink_to("/dev/zero")
+    for read in (read_json, lambda path: read_json(path, list)):
+        with pytest.raises(FileError, match="it is no file"):
+            read(path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**400, -(10**400), True, None, "1", [1]])
+def test_what_is_no_finite_number(value: object) -> None:
+    assert not is_number(value)
+    assert is_number(0.5) and is_number(10**300)
 
 
 def test_a_log_keeps_what_is_whole_and_counts_the_rest(tmp_path: Path) -> None:

@@ -137,6 +137,20 @@ def test_a_damaged_asset_is_named(kept, monkeypatch):
     assert assets.where("gettext") is not None
 
 
+@pytest.mark.parametrize("scores", [{"test": 5}, {"test": [5]}, {"test": [{"main_score": 10**400}]}, [1]])
+def test_scores_of_any_form_are_named(kept, scores):
+    (kept / RESULT / "Task.json").write_text(json.dumps({"scores": scores}))
+    assert "Task.json has no scores, or some that are no numbers" in check(kept)["results"].problems[0]
+
+
+def test_cleaning_stays_within_the_results(kept, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "settings.json").write_text("mine")
+    (kept / "results" / "org__model" / "linked").symlink_to(outside)
+    assert "a link that leads out" in check(kept, clean=True)["results"].problems[0]
+    assert [path.name for path in outside.iterdir()] == ["settings.json"]
+
+
 def test_what_is_young_is_nobodys_leftover(kept):
     (kept / "cache" / "assets" / ".toy.x1.part").mkdir(parents=True)
     assert check(kept, clean=True)["leftovers"].checked == 0

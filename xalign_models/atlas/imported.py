@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter, defaultdict
@@ -15,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from xalign_models.atlas.table import short_revision
-from xalign_models.errors import ResultsError
+from xalign_models.errors import FileError, ResultsError, one_line
+from xalign_models.files import read_json
 
 METRICS = ("f1", "precision_at_1", "ndcg_at_10", "v_measure", "cosine_spearman", "map", "accuracy")
 """Main scores of multilingual tasks, mteb's and ours; where several equal it in as many subsets, the first counts."""
@@ -170,13 +170,13 @@ def _read_folder(path: Path, problems: list[str], tasks: Collection[str]) -> Ite
             prompts[file.parent] = _prompts(file.parent / "model_meta.json")
         try:
             yield _read_file(file, prompts[file.parent])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
+        except (FileError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            reason = one_line(error)
             problems.append(f"{'/'.join(file.parts[-3:])}: left out, no whole result ({reason})")
 
 
 def _read_file(path: Path, prompts: dict[str, str] | None) -> PublicResult:
-    data = json.loads(path.read_text(encoding="utf-8"))
+    data = read_json(path)
     rows: list[Row] = []
     metrics: Counter[str | None] = Counter()
     for split, entries in data["scores"].items():
@@ -206,8 +206,8 @@ def _read_file(path: Path, prompts: dict[str, str] | None) -> PublicResult:
 def _prompts(path: Path) -> dict[str, str] | None:
     """The prompts in a model's metadata; None if there are none or the file cannot be read."""
     try:
-        prompts = json.loads(path.read_text(encoding="utf-8"))["loader_kwargs"]["model_prompts"]
-    except (OSError, ValueError, KeyError, TypeError):
+        prompts = read_json(path)["loader_kwargs"]["model_prompts"]
+    except (FileError, KeyError, TypeError):
         return None
     return prompts if isinstance(prompts, dict) else None
 

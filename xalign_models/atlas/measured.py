@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,8 @@ import numpy as np
 from xalign_models.atlas.derive import columns_of, describe
 from xalign_models.atlas.imported import PublicResult, read_public
 from xalign_models.atlas.table import Atlas, Column
+from xalign_models.errors import FileError
+from xalign_models.files import read_json
 
 _KINDS = {
     "precision_at_1": "bitext",
@@ -87,7 +88,6 @@ def _metadata(root: Path, result: PublicResult) -> dict[str, Any]:
     folder = root / "results" if (root / "results").is_dir() else root
     path = folder / result.model.replace("/", "__", 1) / result.revision / "model_meta.json"
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_json(path)
+    except FileError:
         return {}
-    return content if isinstance(content, dict) else {}

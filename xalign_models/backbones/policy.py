@@ -239,7 +239,7 @@ def _settings(path: Path, where: str) -> Any:
 
 
 def _check_code(settings: Any, label: str, where: str) -> None:
-    for _, part in walk(settings):
+    for part in walk(settings):
         if not isinstance(part, Mapping):
             continue
         for key, value in part.items():
@@ -254,7 +254,7 @@ def _check_code(settings: Any, label: str, where: str) -> None:
             if key == "megatron_core" and value not in {None, "megatron.core"}:
                 raise ModelError(_code(label, f"{where} names it under {key}"))
             if key in _ATTENTION_KEYS:
-                for _, choice in walk(list(value.values()) if isinstance(value, Mapping) else value):
+                for choice in walk(list(value.values()) if isinstance(value, Mapping) else value):
                     if not (choice is None or isinstance(choice, list) or choice in _ATTENTION):
                         raise ModelError(_code(label, f"{where} names an attention {choice!r} that is none of ours"))
 

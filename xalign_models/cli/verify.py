@@ -58,11 +58,15 @@ def verify(
     raise typer.Exit(1 if any(check.problems for check in checks) else 0)
 
 
+def _tell(line: str) -> None:
+    err.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
 def reproduce(
     result: Annotated[Path, typer.Argument(help="results/<model>/<revision>/<task>.json")],
     tolerance: Annotated[float, typer.Option(min=0, help="Largest difference of a score that is none.")] = 1e-4,
-    cached: Annotated[
-        bool, typer.Option("--cached", help="Take vectors from the store; else all are made anew.")
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Encode and fit all anew; else the store's vectors are used, and sampled.")
     ] = False,
     device: Device = None,
     json: Json = False,
@@ -73,7 +77,7 @@ def reproduce(
     from xalign_models.store import open_store
 
     register_with_mteb()
-    found = run_again(result, device=device, store=open_store() if cached else None)
+    found = run_again(result, device=device, store=None if anew else open_store(), tell=_tell)
     differing = found.differing(tolerance)
     if json:
         print_json({**dataclasses.asdict(found), "differing": [dataclasses.asdict(row) for row in differing]})
@@ -90,7 +94,8 @@ def reproduce(
         largest = max(abs(row.difference) for row in found.rows)
         out.print(
             f"{found.model}  {found.task}: {len(found.rows) - len(differing)} of {len(found.rows)} scores are the same "
-            f"within {tolerance:g}; the largest difference is {largest:.2g}",
+            f"within {tolerance:g}; the largest difference is {largest:.2g}. Encoded {found.encoded:,} texts; of "
+            f"{found.stored + found.compared:,} vectors of the store {found.compared:,} were compared.",
             highlight=False,
             markup=False,
             soft_wrap=True,

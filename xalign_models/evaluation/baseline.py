@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from xalign_models.errors import ResultsError
 from xalign_models.evaluation.escaping import escape
-from xalign_models.evaluation.impossible import impossible_scores
 from xalign_models.evaluation.leaderboard import choose, choose_models
 from xalign_models.evaluation.results import MAIN, Results, TaskScores, read_results
 from xalign_models.paths import atomic_write_text
@@ -156,7 +155,7 @@ def make_baseline(
     for (model, task), table in results.tables.items():
         if model not in chosen[0] or task not in chosen[1]:
             continue
-        broken += [f"{model} on {task}, {subset}: {reason}" for subset, reason in impossible_scores(table).items()]
+        broken += [f"{model} on {task}, {subset}: {reason}" for subset, reason in table.impossible.items()]
         if values := table.values():
             percent = {subset: round(100 * value, 4) for subset, value in sorted(values.items()) if abs(value) <= 1}
             scores.setdefault(model, {})[task] = Entry(dataset_revision=table.dataset_revision, scores=percent)

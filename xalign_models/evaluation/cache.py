@@ -20,10 +20,11 @@ from mteb.models.model_meta import ModelMeta
 from mteb.results import TaskResult
 
 from xalign_models import __version__
-from xalign_models.errors import ResultsError
+from xalign_models.errors import FileError, ResultsError
 from xalign_models.evaluation.items import full_folder, keep_outcomes, outcomes_path, read_outcomes
 from xalign_models.evaluation.results import META, SETTINGS
-from xalign_models.paths import atomic_write_text
+from xalign_models.files import read_json, read_log, set_aside
+from xalign_models.paths import atomic_write_text, one_at_a_time
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
@@ -88,6 +89,18 @@ class SafeResultCache(ResultCache):
         task = task_result.task_name
         final = self.get_task_result_path(task, model_name, model_revision).parent
         final.mkdir(parents=True, exist_ok=True)
+        with one_at_a_time(final):  # the settings of a model's tasks are one file
+            self._save(task, final, task_result, model_name, model_revision, **kwargs)
+
+    def _save(
+        self,
+        task: str,
+        final: Path,
+        task_result: TaskResult,
+        model_name: str | ModelMeta,
+        model_revision: str | None,
+        **kwargs: Any,
+    ) -> None:
         _remove_leftovers(final)
         entries = [entry for entries in task_result.scores.values() for entry in entries]
         keep_outcomes(final, task, {entry["hf_subset"]: entry["main_score"] for entry in entries})
@@ -95,8 +108,7 @@ class SafeResultCache(ResultCache):
             staged = ResultCache(staging)
             directory = Path(staged.get_task_result_path(task, model_name, model_revision)).parent
             directory.mkdir(parents=True)
-            if (settings := final / SETTINGS).is_file():
-                shutil.copy(settings, directory)  # mteb merges into it
+            _copy_settings(final / SETTINGS, directory / SETTINGS)  # mteb merges into them
             staged.save_to_cache(task_result, model_name, model_revision, **kwargs)
             self._complete_settings(directory / SETTINGS, task)
             if isinstance(model_name, ModelMeta):
@@ -110,7 +122,7 @@ class SafeResultCache(ResultCache):
         """Add what mteb does not say to a task's lines: the other packages' versions, and the hardware."""
         if not path.is_file():  # mteb writes none where no subset could be scored
             return
-        entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        entries, _ = read_log(path)
         for entry in entries:
             if entry["task"] == task:
                 entry["version"] |= versions()
@@ -143,6 +155,23 @@ class SafeResultCache(ResultCache):
         _set_aside(path, reason)
 
 
+def _copy_settings(path: Path, copy: Path) -> None:
+    """The lines that can be read; a file with others is set aside, for mteb would not read any of it."""
+    entries, damaged = read_log(path)
+    usable = [entry for entry in entries if _is_setting(entry)]
+    if lost := damaged + len(entries) - len(usable):
+        set_aside(path, f"{path} has {lost} damaged lines.")
+    if usable:
+        copy.write_text("".join(json.dumps(entry) + "\n" for entry in usable), encoding="utf-8")
+
+
+def _is_setting(entry: Mapping[str, Any]) -> bool:
+    lists = (entry.get("splits"), entry.get("subsets"))
+    texts = all(isinstance(some, list) and all(isinstance(text, str) for text in some) for some in lists)
+    mappings = all(isinstance(entry.get(key), dict) for key in ("version", "encode_kwargs"))
+    return texts and mappings and isinstance(entry.get("task"), str)
+
+
 def versions() -> dict[str, str]:
     """Versions of Python, of this package and of those that determine scores."""
     return {"python": platform.python_version(), "xalign": __version__, **{p: version(p) for p in PACKAGES}}
@@ -161,9 +190,9 @@ def compact(result: dict[str, Any]) -> str:
 def _complete_meta(path: Path, meta: ModelMeta) -> None:
     """Write ``model_meta.json`` if a kill or damage has left a result without it."""
     try:
-        if json.loads(path.read_text(encoding="utf-8"))["name"] == meta.name:
+        if read_json(path)["name"] == meta.name:
             return
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (FileError, KeyError):
         pass
     atomic_write_text(path, meta_text(meta))
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from xalign_models.evaluation.baseline import DEFAULT, Before
-from xalign_models.evaluation.impossible import impossible_scores
 from xalign_models.evaluation.leaderboard import choose, choose_models
 from xalign_models.evaluation.paired import fall_p, standard_error
 from xalign_models.evaluation.results import MAIN, Results, TaskScores, language_pairs
@@ -82,7 +81,7 @@ def _judge(
     key: tuple[str, str], sides: tuple[Results, Results], tolerance: float, items: tuple[Items, Items]
 ) -> Iterator[GateRow]:
     old, new = (side.tables.get(key) for side in sides)
-    wrong = impossible_scores(new) if new else {}
+    wrong = new.impossible if new else {}
 
     def rows(why: Mapping[str, tuple[Verdict, str]]) -> Iterator[GateRow]:
         yield from (GateRow(*key, name, tolerance, *said) for name, said in why.items())
@@ -104,7 +103,7 @@ def _judge(
         yield from rows(bad)
         return
     values = old.values(), new.values()
-    never = impossible_scores(old)
+    never = old.impossible
     common = [subset for subset in values[0] if subset in values[1] and not {subset} & (wrong.keys() | never.keys())]
     for subset in {**values[0], **never}:
         if subset not in common and subset not in bad:

@@ -17,6 +17,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from xalign_models.errors import FileError, one_line
+from xalign_models.files import read_npz
 from xalign_models.paths import atomic_file
 
 logger = logging.getLogger(__name__)
@@ -125,13 +127,11 @@ def _load(path: Path) -> dict[str, npt.NDArray[Any]]:
     if not path.is_file():
         return {}
     try:
-        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except DAMAGED as error:
+        return read_npz(path)
+    except FileError as error:
         _warn(path, error)
         return {}
 
 
 def _warn(path: Path, error: Exception) -> None:
-    reason = f"{type(error).__name__}: {error}".replace("\n", " ")
-    logger.warning("%s is damaged (%s) and not used; differences of its model are not tested.", path, reason)
+    logger.warning("%s is damaged (%s) and not used; differences of its model are not tested.", path, one_line(error))

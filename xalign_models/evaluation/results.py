@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
-from math import isfinite, isnan
+from math import isnan
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from xalign_models.errors import DataError, ModelError, ResultsError
+from xalign_models.errors import DataError, FileError, ModelError, ResultsError, one_line
+from xalign_models.evaluation.impossible import why_impossible
+from xalign_models.files import is_number, read_json
 from xalign_models.specs import ModelSpec
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class TaskScores:
         date: Of the run; of the file where the run left none.
         folder: Where the file lies; outcomes of single items are in ``items/<task>.npz`` below it.
         entries: (split, subset, languages, metric -> value) as in the file, numbers only.
+        impossible: What is wrong with main scores that cannot be, by subset as in :meth:`values`.
     """
 
     model: str
@@ -58,6 +60,7 @@ class TaskScores:
     date: datetime
     folder: Path
     entries: tuple[tuple[str, str, tuple[str, ...], dict[str, float]], ...]
+    impossible: Mapping[str, str] = field(default_factory=dict)
 
     def values(self, metric: str = MAIN) -> dict[str, float]:
         """The metric by subset; by ``split/subset`` if there are several splits. Subsets without it are left out."""
@@ -178,7 +181,9 @@ def _read_meta(folder: Path) -> _Meta:
     """What a model says of itself, as far as it is true; nothing if the file is missing or damaged."""
     fallback = _Meta(folder.parent.name.replace("__", "/", 1))
     try:
-        data = json.loads((folder / META).read_text(encoding="utf-8"))
+        if not (folder / META).exists():
+            return fallback
+        data = read_json(folder / META)
         name, arguments = data["name"], data.get("loader_kwargs") or {}
         if (
             not isinstance(name, str)
@@ -188,10 +193,8 @@ def _read_meta(folder: Path) -> _Meta:
         trained = {*(data.get("training_datasets") or ()), *arguments.get("fitted_on", ())}
         baseline = ModelSpec.from_dict(arguments["spec"]).baseline if "spec" in arguments else name
         return _Meta(name, frozenset(map(str, trained)), None if baseline == name else baseline)
-    except FileNotFoundError:
-        return fallback
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, ModelError) as error:
-        reason = f"{type(error).__name__}: {error}".replace("\n", " ")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ModelError, FileError) as error:
+        reason = one_line(error).removeprefix(f"{folder / META} is damaged: ")
         logger.warning("%s is damaged and left aside (%s); `xalign run` writes it anew.", folder / META, reason)
         return fallback
 
@@ -199,7 +202,7 @@ def _read_meta(folder: Path) -> _Meta:
 def _read_file(path: Path, meta: _Meta) -> _File:
     date = datetime.fromtimestamp(path.stat().st_mtime).astimezone()
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path)
         if data.get("task_name", path.stem) != path.stem:
             raise ValueError(f"it is of task {data['task_name']!r}")
         if isinstance(data.get("date"), int | float):
@@ -210,8 +213,17 @@ def _read_file(path: Path, meta: _Meta) -> _File:
             for split, subsets in data["scores"].items()
             for entry in subsets
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        return _File(path, date, f"{type(error).__name__}: {error}".replace("\n", " "))
+        several = len({split for split, *_ in entries}) > 1
+        wrong = {
+            f"{split}/{entry['hf_subset']}" if several else entry["hf_subset"]: why_impossible(entry, MAIN)
+            for split, subsets in data["scores"].items()
+            for entry in subsets
+        }
+        revision = data.get("dataset_revision")
+        if not isinstance(revision, str | None):
+            raise TypeError("its dataset_revision is no text")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, FileError) as error:
+        return _File(path, date, one_line(error).removeprefix(f"{path} "))
     if left_out:
         more = f" and {len(left_out) - MOST_NAMED} more" if len(left_out) > MOST_NAMED else ""
         logger.warning("%s: no scores, and left out: %s%s.", path, ", ".join(left_out[:MOST_NAMED]), more)
@@ -219,12 +231,13 @@ def _read_file(path: Path, meta: _Meta) -> _File:
         model=meta.name,
         revision=path.parent.name,
         task=path.stem,
-        dataset_revision=data.get("dataset_revision"),
+        dataset_revision=revision,
         trained_on=path.stem in meta.training_datasets,
         baseline=meta.baseline,
         date=date,
         folder=path.parent,
         entries=entries,
+        impossible={subset: reason for subset, reason in wrong.items() if reason},
     )
     return _File(path, date, table)
 
@@ -242,10 +255,10 @@ def _numbers(entry: Mapping[str, Any], left_out: list[str]) -> dict[str, float]:
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         lowest = _lowest(key)
-        if isfinite(value) and (lowest is None or lowest - _NOISE <= value <= 1 + _NOISE):
+        if is_number(value) and (lowest is None or lowest - _NOISE <= value <= 1 + _NOISE):
             numbers[key] = float(value)
         elif lowest is not None and (key == MAIN or not isnan(value)):  # mteb writes NaN where a metric has no meaning
-            left_out.append(f"{key} of {entry['hf_subset']} ({value})")
+            left_out.append(f"{key} of {entry['hf_subset']} ({str(value)[:40]})")
     return numbers
 
 

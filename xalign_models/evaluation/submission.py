@@ -6,14 +6,14 @@ result files that mteb can read, settings that cover every score, and no task tw
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from xalign_models.errors import ResultsError
+from xalign_models.errors import FileError, ResultsError, one_line
+from xalign_models.files import read_json, read_log
 
 _LEAST_MTEB = 2
 """Major version of mteb that results must be made with."""
@@ -56,13 +56,11 @@ def _of_model(model: Path) -> Iterator[str]:
 
 def _of_meta(where: str, model: Path, revision: Path) -> Iterator[str]:
     try:
-        meta = json.loads((revision / META).read_text(encoding="utf-8"))
+        meta = read_json(revision / META)
         name, number = str(meta["name"]), str(meta["revision"])
-    except FileNotFoundError:
-        yield f"{where}: {META} is missing"
-        return
-    except (ValueError, KeyError, TypeError) as error:
-        yield f"{where}/{META} is no model's metadata ({type(error).__name__})"
+    except (FileError, KeyError) as error:
+        missing = not (revision / META).exists()
+        yield f"{where}: {META} is missing" if missing else f"{where}/{META} is no model's metadata ({one_line(error)})"
         return
     if "/" not in name:
         yield f"{where}/{META}: the name {name!r} has no organisation; org/name is wanted"
@@ -77,21 +75,23 @@ def _of_meta(where: str, model: Path, revision: Path) -> Iterator[str]:
 def _settings(path: Path) -> set[tuple[str, str, str]] | None:
     """(task, split, subset) that the settings cover; None if there are none that can be read."""
     try:
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-        return {
+        lines, damaged = read_log(path)
+        covered = {
             (entry["task"], split, subset)
             for entry in lines
             for split in entry["splits"]
             for subset in entry["subsets"]
         }
-    except (OSError, ValueError, KeyError, TypeError):
+    except (FileError, KeyError, TypeError):
         return None
+    return covered if path.is_file() and not damaged else None
 
 
 def _of_result(where: str, path: Path, settings: set[tuple[str, str, str]] | None) -> Iterator[str]:
     from mteb.results import TaskResult
 
     try:
+        read_json(path)  # within bounds
         result: Any = TaskResult.from_disk(path)
     except Exception as error:  # whatever a damaged file makes mteb raise
         yield f"{where} is no result that mteb can read ({type(error).__name__})"

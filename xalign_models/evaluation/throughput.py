@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from xalign_models.errors import ResultsError
+from xalign_models.errors import FileError, ResultsError
 from xalign_models.evaluation.baseline import DEFAULT
 from xalign_models.evaluation.leaderboard import choose
 from xalign_models.evaluation.verdicts import GateReport, GateRow, Verdict, decide
+from xalign_models.files import is_number, read_json
 
 TOLERANCE = 10.0
 """Percent that a speed may fall where nothing else is said."""
@@ -50,7 +50,7 @@ def compare_throughput(old: Path, new: Path, tolerance: Mapping[str, float]) -> 
 def _read(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
     """(module, benchmark) -> what it noted, of those that have an alternative."""
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))["benchmarks"]
+        entries = read_json(path)["benchmarks"]
         found = {
             (entry["fullname"].split("::")[0].rpartition("/")[2].removesuffix(".py"), entry["name"]): entry[
                 "extra_info"
@@ -58,9 +58,9 @@ def _read(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
             for entry in entries
             if "ratio" in entry["extra_info"]
         }
-    except OSError as error:
-        raise ResultsError(f"{path} cannot be read ({error.strerror}); write it with --benchmark-json.") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except FileError as error:
+        raise ResultsError(f"{error} Write it with --benchmark-json.") from None
+    except (KeyError, TypeError, AttributeError):
         found = {}
     if not found:
         raise ResultsError(f"{path} has no benchmark with a ratio; write it with pytest benchmarks --benchmark-json.")
@@ -103,4 +103,4 @@ def _ratios(info: Mapping[str, Any]) -> list[Any]:
 
 
 def _possible(ratios: list[Any]) -> bool:
-    return all(isinstance(ratio, int | float) and math.isfinite(ratio) and ratio > 0 for ratio in ratios)
+    return all(is_number(ratio) and ratio > 0 for ratio in ratios)

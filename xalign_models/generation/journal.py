@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 
 from filelock import FileLock
 
-from xalign_models.errors import DataError
-
 logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
@@ -77,13 +75,10 @@ class Journal:
                 handle.truncate(keep)
 
     def refresh(self) -> None:
-        """Take in what was appended to the file since, by whomever.
-
-        Raises:
-            DataError: A line is no JSON object, or lacks the key.
-        """
+        """Take in what was appended to the file since, by whomever; damaged lines are counted aloud and left out."""
         if not self.path.is_file() or self.path.stat().st_size == self._read:
             return
+        damaged = 0
         with self.path.open("rb") as handle:
             handle.seek(self._read)
             for line in handle:
@@ -91,14 +86,17 @@ class Journal:
                     break  # being written
                 try:
                     record = json.loads(line)
-                    key = self._hash(record[field] for field in self._key)
+                    self._places.setdefault(self._hash(record[field] for field in self._key), self._read)
                 except (ValueError, KeyError, TypeError, RecursionError):
-                    raise DataError(
-                        f"{self.path}, byte {self._read}: not a JSON object with {', '.join(self._key)}; "
-                        "remove that line."
-                    ) from None
-                self._places.setdefault(key, self._read)
+                    damaged += 1
                 self._read += len(line)
+        if damaged:
+            logger.warning(
+                "%s: %d damaged lines, no JSON objects with %s; what they held is made again.",
+                self.path,
+                damaged,
+                ", ".join(self._key),
+            )
 
     def get(self, *key: Any) -> dict[str, Any] | None:
         """The record of a key, the values in the order of its fields; None if there is none."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +21,19 @@ from xalign_models.paths import atomic_directory, cache_dir
 from xalign_models.specs import AlignmentSpec, digest
 
 logger = logging.getLogger(__name__)
+
+
+_anew = ContextVar("anew", default=False)
+
+
+@contextmanager
+def anew() -> Iterator[None]:
+    """Within it, nothing is taken from the cache of fits and nothing is put there."""
+    token = _anew.set(True)
+    try:
+        yield
+    finally:
+        _anew.reset(token)
 
 
 class Encode(Protocol):
@@ -141,6 +155,8 @@ def _rows(corpus: Corpus, language: str, limit: int | None, pivot: str | None) -
 
 def cached(spec: AlignmentSpec, backbone: str) -> Alignment | None:
     """What an earlier fit of the same text on the same backbone and prompt left in the cache."""
+    if _anew.get():
+        return None
     with suppress(AlignmentError):
         return alignments.load(_directory(spec, backbone))
     return None
@@ -162,6 +178,8 @@ def fit_cached(spec: AlignmentSpec, backbone: str, encode: Encode) -> Alignment:
     """
     if (earlier := cached(spec, backbone)) is not None:
         return earlier
+    if _anew.get():
+        return fit(spec, encode)
     directory = _directory(spec, backbone)
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)

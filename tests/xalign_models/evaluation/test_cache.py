@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import mteb
@@ -177,6 +178,36 @@ def test_a_line_per_subset_and_versions_and_hardware_by_task(scored):
     cache.save_to_cache(cache.load_task_result("OwnParallel", meta), meta)
     (entry,) = map(json.loads, (path.parent / "run_settings.jsonl").read_text().splitlines())
     assert entry["tokens_per_second"] == 45_000
+
+
+def test_damaged_settings_are_set_aside_and_stop_nobody(scored, caplog):
+    cache, _, meta = scored
+    path = cache.path_of("OwnParallel", meta)
+    settings = path.parent / "run_settings.jsonl"
+    good = settings.read_text()
+    other = json.dumps({**json.loads(good), "task": "Other"}) + "\n"
+    settings.write_text(other + '{"task": 5}\n[1]\n{"task": "Cut')
+    cache.save_to_cache(cache.load_task_result("OwnParallel", meta), meta)
+    assert sorted(json.loads(line)["task"] for line in settings.read_text().splitlines()) == ["Other", "OwnParallel"]
+    assert "has 3 damaged lines" in caplog.text
+    assert '"Cut' in settings.with_name("run_settings.jsonl.damaged").read_text()
+
+
+def test_runs_at_the_same_time_keep_all_settings(scored, workdir):
+    cache, _, meta = scored
+    result = cache.load_task_result("OwnParallel", meta)
+    tasks = [f"Task{number}" for number in range(12)]
+
+    def save(task: str) -> None:
+        SafeResultCache(workdir / "out").save_to_cache(result.model_copy(update={"task_name": task}), meta)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(save, tasks))
+    folder = cache.path_of("OwnParallel", meta).parent
+    kept = [json.loads(line)["task"] for line in (folder / "run_settings.jsonl").read_text().splitlines()]
+    assert sorted(kept) == sorted([*tasks, "OwnParallel"])
+    assert {path.stem for path in folder.glob("Task*.json")} == {*tasks}
+    assert not [path for path in (workdir / "out").rglob("*") if path.name.startswith(".")]
 
 
 def test_the_compact_form_is_the_same_json(scored):

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from tasks import register_with_mteb
 from xalign_models.errors import ResultsError
 from xalign_models.evaluation import run as running
 from xalign_models.evaluation.reproduction import reproduce
+from xalign_models.models.building import load_encoder
+from xalign_models.models.names import find_spec
+from xalign_models.specs import AlignmentSpec, ModelSpec
+from xalign_models.store import EmbeddingStore
 
 
 @pytest.fixture
@@ -38,6 +43,51 @@ def test_a_changed_score_is_found(result):
     subset = content["scores"]["test"][2]["hf_subset"]
     result.write_text(json.dumps(content))
     assert [row.subset for row in reproduce(result, device="cpu").differing()] == [subset]
+
+
+def test_a_sample_of_the_stores_vectors_is_made_again(result, workdir, monkeypatch):
+    monkeypatch.setattr("xalign_models.evaluation.reproduction.SAMPLE", 3)
+    with EmbeddingStore(workdir / "other", max_bytes=2**24) as store:
+        lines = []
+        first = reproduce(result, device="cpu", store=store, tell=lines.append)
+        assert first.stored == first.compared == 0
+        again = reproduce(result, device="cpu", store=store, tell=lines.append)
+        assert again.encoded == again.compared > 0
+        assert again.stored + again.compared == first.encoded
+        assert again.notes == () and again.differing(1e-6) == []
+        assert len(lines) == 2
+        (namespace,) = (stats.namespace for stats in store.stats())
+        with store._env.begin(db=store._database(namespace, create=False)) as transaction:
+            keys = [bytes(key) for key, _ in transaction.cursor()]
+        store.put(namespace, keys, np.random.default_rng(0).standard_normal((len(keys), 16), dtype=np.float32))
+        poisoned = reproduce(result, device="cpu", store=store)
+        assert f"{again.compared} of {again.compared} vectors are others than in the store" in poisoned.notes[0]
+
+
+def test_what_is_fitted_is_told_and_can_be_made_anew(workdir, tiny_model, write_text, monkeypatch):
+    register_with_mteb()
+    monkeypatch.setenv("XALIGN_OWN", str(write_text(workdir / "own", 30)))
+    spec = ModelSpec(find_spec(str(tiny_model)).backbone, AlignmentSpec("centered", "centered", (), ("own",)))
+    with EmbeddingStore(workdir / "other", max_bytes=2**24) as store:
+        encoder = load_encoder(spec, device="cpu", store=store)
+        (outcome,) = running.run([encoder], ["OwnParallel"], workdir, languages=None)
+        assert outcome.result is not None, outcome.error
+        path = next((workdir / "results").rglob("OwnParallel.json"))
+        meta = json.loads(path.with_name("model_meta.json").read_text())
+        meta["loader_kwargs"]["spec"]["backbone"]["model"] = str(tiny_model)
+        path.with_name("model_meta.json").write_text(json.dumps(meta))
+        lines = []
+        assert reproduce(path, device="cpu", store=store, tell=lines.append).differing(1e-6) == []
+        fits = list((workdir / "cache" / "alignments").glob("[!.]*/alignment.json"))
+        assert fits
+        for fit in fits:  # not looked at
+            fit.write_text("{}")
+        found = reproduce(path, device="cpu", tell=lines.append)
+        assert found.differing(1e-6) == [] and found.stored == 0 and found.encoded > 0
+    assert [line.partition(";")[0] for line in lines] == [
+        "The fit has 90 texts, of which the store has 90",
+        "The fit has 90 texts, of which the store has 0",
+    ]
 
 
 def test_other_text_is_noted(result, workdir, write_text):

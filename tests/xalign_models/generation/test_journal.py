@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from xalign_models.errors import DataError
 from xalign_models.generation.journal import Journal, batched
 
 
@@ -79,11 +78,15 @@ def test_several_writers_see_each_other_after_refreshing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("line", ["no JSON", "[1]", '{"lang": "x"}', "7", "[" * 100_000])
-def test_a_broken_line_is_named(tmp_path: Path, line: str) -> None:
+def test_a_damaged_line_is_counted_and_stops_nobody(tmp_path: Path, caplog, line: str) -> None:
     path = tmp_path / "j.jsonl"
-    path.write_text(json.dumps(record(1)) + "\n" + line + "\n")
-    with pytest.raises(DataError, match=r"j\.jsonl, byte \d+: not a JSON object with lang, text"):
-        Journal(path, ("lang", "text"))
+    whole = [json.dumps({**record(number), "lang": "x"}) for number in (1, 2)]
+    path.write_text(f"{whole[0]}\n{line}\n{whole[1]}\n")
+    journal = Journal(path, ("lang", "text"))
+    assert len(journal) == 2
+    assert "j.jsonl: 1 damaged lines" in caplog.text
+    journal.append([{**record(3), "lang": "x"}])
+    assert len(Journal(path, ("lang", "text"))) == 3
 
 
 def test_batches_are_of_the_size() -> None:

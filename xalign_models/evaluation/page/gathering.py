@@ -18,11 +18,13 @@ from langcodes import Language
 
 from xalign_models import __version__
 from xalign_models.atlas import Atlas
+from xalign_models.errors import FileError
 from xalign_models.evaluation.board import Board, Cell
 from xalign_models.evaluation.leaderboard import DIRECTIONS, by_language, leaderboard
 from xalign_models.evaluation.page.beside import atlas_data
 from xalign_models.evaluation.page.packing import MISSING, pack
 from xalign_models.evaluation.results import META, Results, TaskScores, language_pairs
+from xalign_models.files import read_json, read_log
 from xalign_models.published import published_on
 
 MOST_LANGUAGES = 40
@@ -172,11 +174,10 @@ def _machines(folder: Path) -> dict[str, str]:
 def _lines(path: Path) -> list[dict[str, Any]]:
     """The objects of a file of JSON, which may have one in each line; none if it is missing or damaged."""
     try:
-        text = path.read_text(encoding="utf-8")
-        objects = [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else [json.loads(text)]
-    except (OSError, ValueError, RecursionError):
+        lines, damaged = read_log(path) if path.suffix == ".jsonl" else ([read_json(path)], 0)
+    except FileError:
         return []
-    return [one for one in objects if isinstance(one, dict)]
+    return [] if damaged else lines
 
 
 def _cells(board: Board, results: Results, tasks: Sequence[str], index: int, sources: _Sources) -> list[Any]:
