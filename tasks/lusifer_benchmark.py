@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 PUBLISHED = ("E5-Mistral", "LUSIFER")
 """The paper's columns."""
+ALL = "XAlign(LUSIFER)"
+"""The benchmark of all fourteen languages."""
+ANY = "all data sets"
 _PEARSON = {"cosine_spearman": "cosine_pearson"}
 
 
@@ -32,6 +35,7 @@ class DataSet:
 
     Attributes:
         name: As the paper calls it.
+        category: Sort of task, as the paper's figures 3 to 5 have them.
         task: As mteb does.
         split: Of mteb's task.
         metric: Its main score.
@@ -40,6 +44,7 @@ class DataSet:
     """
 
     name: str
+    category: str
     task: str
     split: str
     metric: str
@@ -63,9 +68,8 @@ def data_sets() -> dict[str, tuple[DataSet, ...]]:
     with files(__package__).joinpath("lusifer_benchmark.tsv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file, delimiter="\t"):
             published = tuple((column, float(row[column])) for column in PUBLISHED)
-            one = DataSet(
-                row["name"], row["task"], row["split"], row["metric"], tuple(row["subsets"].split(",")), published
-            )
+            subsets = tuple(row["subsets"].split(","))
+            one = DataSet(row["name"], row["category"], row["task"], row["split"], row["metric"], subsets, published)
             found.setdefault(f"XAlign(LUSIFER, {row['language']})", []).append(one)
     return {name: tuple(members) for name, members in found.items()}
 
@@ -83,27 +87,76 @@ def board(results: Results, benchmark: str, models: Collection[str] | None = Non
     Raises:
         ResultsError: There is no such benchmark, or no result of it.
     """
-    from xalign_models.evaluation.leaderboard import choose_models  # slow to import, for the lists
-
     if benchmark not in data_sets():
         raise ResultsError(f"Unknown benchmark {benchmark!r}; there are {', '.join(data_sets())}.")
     members = data_sets()[benchmark]
+    chosen = _models(results, benchmark, members, models)
+    rows = {one: dict(_rows(results, one, chosen)) for one in members}
+    mean = Row("", "mean", "mean", _mean([rows[one][one.metric].cells for one in members], chosen, members))
+    shown = [mean, *(row for one in members for row in rows[one].values())]
+    return Board("data set", [*chosen, *map(_printed, PUBLISHED)], shown, _legend(shown))
+
+
+def overview(results: Results, benchmark: str, models: Collection[str] | None = None) -> Board:
+    """Fourteen languages x models: over all data sets (the paper's table 1), then by sort of task (figures 3 to 5).
+
+    Args:
+        results: From :func:`xalign_models.evaluation.results.read_results`.
+        benchmark: :data:`ALL`.
+        models: Names, with or without ``xalign/``, directories or hub ids; None is all that have any of it.
+
+    Raises:
+        ResultsError: There is no result of it.
+    """
+    languages = fourteen()
+    chosen = _models(results, benchmark, [one for members in languages.values() for one in members], models)
+    columns, shown = [*chosen, *map(_printed, PUBLISHED)], list[Row]()
+    for category in (ANY, *sorted({one.category for members in languages.values() for one in members})):
+        of_category = list[Row]()
+        for language, members in languages.items():
+            if own := [one for one in members if category in (ANY, one.category)]:
+                scored = [dict(_rows(results, one, chosen))[one.metric].cells for one in own]
+                of_category.append(Row(category, language, f"{category} {language}", _mean(scored, chosen, own)))
+        mean = dict[str, Cell]()
+        for column in columns:
+            if cells := [row.cells[column] for row in of_category if column in row.cells]:
+                whole = len(cells) == len(of_category) and all(cell.covered is None for cell in cells)
+                covered = None if whole else (len(cells), len(of_category))
+                mean[column] = _cell(fmean(cell.score for cell in cells), covered)
+        shown += [Row(category, "mean", f"{category} mean", mean), *of_category]
+    return Board("language", columns, shown, _legend(shown))
+
+
+def fourteen() -> dict[str, tuple[DataSet, ...]]:
+    """The data sets of each of the fourteen languages, by the paper's code of the language."""
+    codes = {name.partition(", ")[2].rstrip(")"): members for name, members in data_sets().items()}
+    return {code: members for code, members in codes.items() if len(code) == 2}
+
+
+def _models(
+    results: Results, benchmark: str, members: Collection[DataSet], models: Collection[str] | None
+) -> list[str]:
+    from xalign_models.evaluation.leaderboard import choose_models  # slow to import, for the lists
+
     tasks = {one.task for one in members}
     having = sorted({model for model, task in results.tables if task in tasks})
     if not having:
         raise ResultsError(f'No results of {benchmark}; `xalign run --benchmark "{benchmark}" -m MODEL` makes them.')
-    chosen = choose_models(having, models, f"{benchmark} and model")
-    rows = {one: dict(_rows(results, one, chosen)) for one in members}
+    return choose_models(having, models, f"{benchmark} and model")
+
+
+def _mean(
+    scored: Collection[dict[str, Cell]], models: Collection[str], members: Collection[DataSet]
+) -> dict[str, Cell]:
+    """By column, the mean over data sets, with how many a model lacks; of the paper's columns as printed."""
     mean: dict[str, Cell] = {}
-    for model in chosen:
-        found = [cell for one in members if (cell := rows[one][one.metric].cells.get(model))]
-        if found:
+    for model in models:
+        if found := [cells[model] for cells in scored if model in cells]:
             whole = len(found) == len(members) and all(cell.covered is None for cell in found)
             mean[model] = _cell(fmean(cell.score for cell in found), None if whole else (len(found), len(members)))
     for column in PUBLISHED:
         mean[_printed(column)] = Cell(fmean(dict(one.published)[column] for one in members))
-    shown = [Row("", "mean", "mean", mean), *(row for one in members for row in rows[one].values())]
-    return Board("data set", [*chosen, *map(_printed, PUBLISHED)], shown, _legend(shown))
+    return mean
 
 
 def _cell(score: float, covered: tuple[int, int] | None, fitted: bool = False) -> Cell:

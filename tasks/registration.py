@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-from tasks.lusifer_benchmark import data_sets
+from tasks.lusifer_benchmark import ALL, data_sets, fourteen
 from xalign_models.corpora.own_text import own_paths, own_task
 from xalign_models.errors import DataError
 from xalign_models.plugins import TASKS, Part, register
@@ -120,6 +120,20 @@ for _name, _members in data_sets().items():
         f"{len(_members)} data sets of the LUSIFER paper",
         "tasks.lusifer_benchmark:board",
     )
+_every = [one for _members in fourteen().values() for one in _members]
+register.benchmark(
+    ALL,
+    [
+        Part(
+            _task,
+            tuple(dict.fromkeys(subset for one in _every if one.task == _task for subset in one.subsets)),
+            tuple(dict.fromkeys(one.split for one in _every if one.task == _task)),
+        )
+        for _task in dict.fromkeys(one.task for one in _every)
+    ],
+    f"{len({one.name for one in _every})} data sets of the LUSIFER paper in {len(fourteen())} languages",
+    "tasks.lusifer_benchmark:overview",
+)
 
 for _name, _description, _place in (
     ("isomorphism", "P@k of every pair before and after a rotation, by `xalign run`.", "isomorphism:analyse"),

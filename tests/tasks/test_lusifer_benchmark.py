@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pytest
 
-from tasks.lusifer_benchmark import board, data_sets
+from tasks.lusifer_benchmark import ALL, board, data_sets, fourteen, overview
 from xalign_models.errors import ResultsError
 from xalign_models.evaluation.results import read_results
 from xalign_models.languages import from_iso639_1
@@ -102,6 +102,50 @@ def test_the_board_has_the_benchmarks_subsets_and_the_published_scores(scored):
     assert (mean.score, mean.covered, mean.of) == (pytest.approx(40), 2, 12)
     assert rows["mean"]["LUSIFER [lusifer]"].score == pytest.approx(69.30, abs=0.01)
     assert any("k/n" in line for line in found.legend)
+
+
+def test_the_overview_has_the_published_averages_by_language_and_by_sort_of_task(scored):
+    """Against sums over the file's own rows; over all data sets it is the paper's table 1, its mean 62.63."""
+    root = scored("x/one", "SemRel24STS", {"test": {"tel": {"cosine_spearman": 0.7, "cosine_pearson": 0.6}}})
+    found = {row.name: row.cells for row in overview(read_results(root), ALL).rows}
+    with (FOLDER.parents[1] / "tasks" / "lusifer_benchmark.tsv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file, delimiter="\t") if row["language"] != "cross-lingual"]
+    for category in {row["category"] for row in rows}:
+        means = []
+        for language in LANGUAGES:
+            own = [float(row["LUSIFER"]) for row in rows if (row["language"], row["category"]) == (language, category)]
+            assert (f"{category} {language}" in found) == bool(own)
+            if own:
+                means.append(fmean(own))
+                assert found[f"{category} {language}"]["LUSIFER [lusifer]"].score == pytest.approx(means[-1])
+        assert found[f"{category} mean"]["LUSIFER [lusifer]"].score == pytest.approx(fmean(means))
+    assert found["all data sets mean"]["LUSIFER [lusifer]"].score == pytest.approx(62.63, abs=0.03)
+
+
+def test_the_overview_says_what_a_model_lacks(scored):
+    scored("x/one", "SemRel24STS", {"test": {"tel": {"cosine_spearman": 0.7}, "hin": {"cosine_spearman": 0.5}}})
+    root = scored("x/one", "MassiveIntentClassification", {"test": {"te": {"accuracy": 0.4}}})
+    found = {row.name: row.cells.get("x/one") for row in overview(read_results(root), ALL).rows}
+    assert found["STS te"].score == pytest.approx(70)
+    assert found["STS mean"].score == pytest.approx(60)  # Telugu and Hindi
+    assert found["STS mean"].covered == 2
+    assert found["all data sets te"].score == pytest.approx(55)
+    assert (found["all data sets te"].covered, found["all data sets te"].of) == (2, 12)
+    assert found["all data sets mean"].score == pytest.approx(fmean([55, 50]))
+    assert found["Retrieval mean"] is None
+
+
+def test_mteb_has_all_languages_as_one_benchmark():
+    import mteb
+
+    from tasks import register_with_mteb
+
+    register_with_mteb()
+    subsets = {task.metadata.name: set(task.hf_subsets) for task in mteb.get_benchmark(ALL).tasks}
+    wanted = {}
+    for one in (one for members in fourteen().values() for one in members):
+        wanted.setdefault(one.task, set()).update(one.subsets)
+    assert subsets == wanted
 
 
 def test_similarity_is_shown_both_ways(scored):
