@@ -14,6 +14,7 @@ from xalign_models.cli.common import (
     Device,
     Json,
     Price,
+    err,
     language_codes,
     out,
     print_rows,
@@ -21,7 +22,7 @@ from xalign_models.cli.common import (
     split_list,
 )
 from xalign_models.errors import DataError, ModelError
-from xalign_models.specs import Dtype, Pooling, Precision
+from xalign_models.specs import BackboneSpec, Dtype, Pooling, Precision
 
 Layer = Annotated[int | None, typer.Option(help="Hidden state to pool: 0 the embeddings, k the k-th layer's output.")]
 Pool = Annotated[Pooling | None, typer.Option(help="How token vectors become one.")]
@@ -110,24 +111,42 @@ def _is_prompt_key(key: str) -> bool:
 
 
 def models(
-    match: Annotated[str, typer.Argument(help="Show only names that contain this.")] = "", json: Json = False
+    match: Annotated[str, typer.Argument(help="List full names that contain this; `xalign/` lists all.")] = "",
+    json: Json = False,
 ) -> None:
-    """The registered models; any directory or hub id works too."""
-    from xalign_models.models.catalogue import specs
+    """The registered models, backbone by backbone; any directory or hub id works too."""
+    from xalign_models.models.catalogue import fits, specs
 
-    print_rows(
-        [
+    known = sorted(specs().items(), key=lambda item: (item[1].backbone.name, item[1].data, item[0]))
+    if match or json:
+        rows = [
             {
                 "model": spec.name,
                 "backbone": spec.backbone.model,
-                "layer": "last" if spec.backbone.layer is None else spec.backbone.layer,
+                "layer": _layer(spec.backbone),
                 "fitted on": "+".join(spec.alignment.corpora) if spec.alignment else "",
             }
-            for name, spec in sorted(specs().items(), key=lambda item: (item[1].backbone.name, item[1].data, item[0]))
+            for name, spec in known
             if match.lower() in name.lower()
-        ],
-        json,
+        ]
+        print_rows(rows, json)
+        if not rows:
+            err.print(f"No registered name contains {match!r}.", highlight=False, markup=False)
+        return
+    backbones = [spec.backbone for _, spec in known if spec.alignment is None and not spec.backbone.tuned]
+    print_rows([{"backbone": spec.name, "weights": spec.model, "layer": _layer(spec)} for spec in backbones], json)
+    methods = ", ".join(fits()[""])
+    err.print(
+        f"\nA backbone X is a model as plain__X, and aligned by its default text as METHOD__X: {methods}. "
+        f"METHOD__X__gettext needs no other text than the package index has. `xalign models {backbones[0].name}` lists "
+        "the names.",
+        highlight=False,
+        markup=False,
     )
+
+
+def _layer(backbone: BackboneSpec) -> str:
+    return "last" if backbone.layer is None else str(backbone.layer)
 
 
 def tasks(json: Json = False) -> None:

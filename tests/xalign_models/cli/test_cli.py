@@ -288,6 +288,13 @@ def test_lists(xalign):
     status, out, err = xalign("models", "--json")
     assert sorted(one["model"] for one in json.loads(out)) == list_models()
     assert xalign("models", "lsar__LaBSE")[1].count("xalign/") == 2
+    assert len(xalign("models", "xalign/")[1].splitlines()) == 1 + len(list_models())
+    assert xalign("models", "nope") == (0, "", ["No registered name contains 'nope'."])
+    status, out, err = xalign("models")
+    assert {line.split("\t")[0] for line in out.splitlines()[1:]} == {
+        name.removeprefix("xalign/plain__") for name in list_models() if name.startswith("xalign/plain__")
+    }
+    assert "METHOD__X" in " ".join(err)
     status, out, err = xalign("tasks", "--json")
     assert [one["task"] for one in json.loads(out)] == [*TASKS, *BENCHMARKS]
     assert "FloresPrecision" in xalign("tasks")[1]
