@@ -98,14 +98,18 @@ def test_a_method_is_listed_fitted_scored_put_on_the_board_and_gated(xalign, str
 
 
 @pytest.mark.slow
-def test_a_network_is_fitted_and_saved_without_pickle_and_loaded_where_it_is_plugged_in(
+def test_a_network_is_fitted_put_on_the_board_gated_saved_without_pickle_and_loaded(
     xalign, stranger, workdir, tiny_model
 ):
-    xalign(
+    (_, _, board, *_), _ = xalign(
         fit("mlp", tiny_model, "--param", "steps=20"),
-        ["run", "-m", "mlp-model", "-t", "OwnParallel", "--data", "own=text"],
+        ["run", "-m", f"{tiny_model},mlp-model", "-t", "OwnParallel", "--data", "own=text"],
+        ["leaderboard", "-t", "OwnParallel", "--json"],
+        ["gate", "--update"],
+        ["gate"],
         plugins="mlp_head.py",
     )
+    assert "mlp" in board
     folder = workdir / "mlp-model"
     assert not [path for path in folder.rglob("*") if path.suffix in {".bin", ".pt", ".pkl", ".py"}]
     assert "xalign_plugins.mlp_head.MLPHead" in (folder / "modules.json").read_text()
