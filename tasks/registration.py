@@ -81,20 +81,6 @@ register.task(
     subsets=1916,
     description="mteb's NTREXBitextMining on the publisher's text, each language encoded once.",
 )
-for _name, _score, _languages, _subsets in (
-    ("MLQARetrieval", "ndcg_at_10", 7, 49),
-    ("BelebeleRetrieval", "ndcg_at_10", 115, 376),
-    ("STS22", "cosine_spearman", 10, 18),
-    ("STS22.v2", "cosine_spearman", 10, 18),
-):
-    register.task(
-        f"tasks.with_languages:{_name.replace('.', '')}",
-        _name,
-        score=_score,
-        languages=_languages,
-        subsets=_subsets,
-        description=f"mteb's {_name}, with the language of each side.",
-    )
 
 register.benchmark(
     "XAlign(parallel)",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import mteb
 
 from tasks.sts17 import STS17CrossLingual
 from xalign_models.analysis import Request
-from xalign_models.corpora import Corpus
 from xalign_models.errors import DataError
+from xalign_models.languages import canonical
 
 PUBLISHED = "STS22 sentence1"
 """What the paper measures."""
@@ -62,27 +65,21 @@ def load_sentences(request: Request, rows: int) -> Sentences:
 
 
 def _sts22() -> Sentences:
-    from tasks.with_languages import STS22
-
-    task = STS22()
-    task.load_data()
-    tables = [task.dataset[subset]["test"] for subset in task.hf_subsets]
-    return Sentences(
-        PUBLISHED,
-        [text for table in tables for text in table["sentence1"]],
-        [code for table in tables for code in table["lang1"]],
-        task.metadata.dataset["revision"],
-    )
+    return _first_sentences(PUBLISHED, mteb.get_task("STS22"))
 
 
 def _sts17() -> Sentences:
     task = STS17CrossLingual()
-    corpus: Corpus = task.local_corpus()
+    task.local_corpus()
+    return _first_sentences("STS17 sentence1", task)
+
+
+def _first_sentences(name: str, task: Any) -> Sentences:
     task.load_data()
-    tables = [task.dataset[subset]["test"] for subset in task.hf_subsets]
+    tables = {subset: task.dataset[subset]["test"]["sentence1"] for subset in task.hf_subsets}
     return Sentences(
-        "STS17 sentence1",
-        [text for table in tables for text in table["sentence1"]],
-        [code for table in tables for code in table["lang1"]],
-        f"local-{corpus.fingerprint()[:12]}",
+        name,
+        [text for texts in tables.values() for text in texts],
+        [canonical(task.metadata.eval_langs[subset][0]) for subset, texts in tables.items() for _ in texts],
+        task.metadata.dataset["revision"],
     )

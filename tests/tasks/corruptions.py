@@ -20,6 +20,7 @@ from tasks.isomorphism import IsomorphismStudy, IsomorphismStudyRaw
 from tasks.language_identity import COMMON, SENTENCES, LanguageIdentity
 from tasks.lareqa import MLQAR, XQuADR
 from tasks.lareqa.sets import XQuADRAsPublished
+from tasks.mteb_bitext import NTREXBitextMining
 from tasks.ntrex import NTREXPrecision
 from tasks.orthogonality import Orthogonality
 from tasks.own_parallel import OwnParallel
@@ -351,6 +352,7 @@ def shop(task: type[Any]) -> Case:
 CASES: dict[type[Any], Case] = {
     FloresPrecision: Case(FloresPrecision, write_flores, FLORES, PAIRS),
     NTREXPrecision: Case(NTREXPrecision, write_ntrex, NTREX, PAIRS),
+    NTREXBitextMining: Case(NTREXBitextMining, write_ntrex, NTREX, PAIRS),
     Tatoeba36: Case(Tatoeba36, write_tatoeba, TATOEBA, PAIRS[:2]),
     STS17CrossLingual: Case(
         STS17CrossLingual, write_sts,

@@ -10,8 +10,9 @@ import pytest
 from datasets import Dataset, DatasetDict
 
 from tasks.tatoeba36 import Tatoeba36
-from tasks.with_languages import BelebeleRetrieval, MLQARetrieval
 from xalign_models import models
+from xalign_models.models.mteb import get_task
+from xalign_models.plugins import Part
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.store import EmbeddingStore, open_store
 
@@ -28,7 +29,7 @@ def belebele(monkeypatch: pytest.MonkeyPatch) -> Any:
         return DatasetDict({"test": Dataset.from_list(rows)})
 
     monkeypatch.setattr(belebele_retrieval, "load_dataset", load)
-    task = BelebeleRetrieval()
+    task = get_task(Part("BelebeleRetrieval"))
     task.hf_subsets = [f"{a}_Latn-{b}_Latn" for a in CODES for b in CODES]
     return task, 2 * (8 + 4), 4 * (8 + 4)
 
@@ -50,8 +51,8 @@ def mlqa(monkeypatch: pytest.MonkeyPatch) -> Any:
         self.dataset = {subset: {"test": split(*subset.split("-"))} for subset in self.hf_subsets}
         self.data_loaded = True
 
-    monkeypatch.setattr(MLQARetrieval.__bases__[1], "load_data", load)
-    task = MLQARetrieval()
+    task = get_task(Part("MLQARetrieval"))
+    monkeypatch.setattr(type(task), "load_data", load)
     task.hf_subsets = [f"{a}-{b}" for a in CODES for b in CODES]
     assert set(task.hf_subsets) == set(subsets) <= set(task.metadata.eval_langs)
     task._eval_splits = ["test"]

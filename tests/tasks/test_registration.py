@@ -11,7 +11,7 @@ import pytest
 from tasks import register_with_mteb
 from xalign_models.plugins import BENCHMARKS, TASKS, task_facts
 
-MTEBS_OWN = {"tasks.with_languages", "tasks.mteb_bitext"}
+MTEBS_OWN = {"tasks.mteb_bitext"}
 
 
 @pytest.fixture(scope="module")

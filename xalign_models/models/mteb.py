@@ -15,6 +15,7 @@ from xalign_models.errors import DataError
 from xalign_models.models import catalogue
 from xalign_models.models.identity import trained_on
 from xalign_models.models.names import trained_specs
+from xalign_models.models.sides import with_sides
 from xalign_models.plugins import ALIGNMENTS, BACKBONES, BENCHMARKS, TASKS, Benchmark, Part, did_you_mean
 from xalign_models.specs import ModelSpec
 
@@ -63,6 +64,7 @@ def _register(tasks: tuple[str, ...], benchmarks: tuple[str, ...], _: tuple[str,
     for name in tasks:
         _register_task(name)
     module: Any = sys.modules["mteb.get_tasks"]
+    module._TASKS_REGISTRY.update({name: with_sides(kind) for name, kind in module._TASKS_REGISTRY.items()})
     module._SIMILAR_TASKS.update(module._create_similar_tasks(module.TASK_LIST))  # for zero-shot marks
     for name in benchmarks:
         benchmark = BENCHMARKS.get(name)
@@ -78,9 +80,9 @@ def _register_task(name: str) -> None:
     import mteb.get_tasks  # noqa: F401  # the function of this name hides the module
 
     module: Any = sys.modules["mteb.get_tasks"]
-    if name not in module._TASKS_REGISTRY:
+    if name in TASKS and name not in module._TASKS_REGISTRY:
         module.TASK_LIST = (*module.TASK_LIST, TASKS.get(name))
-    module._TASKS_REGISTRY[name] = TASKS.get(name)
+    module._TASKS_REGISTRY[name] = TASKS.get(name) if name in TASKS else with_sides(module._TASKS_REGISTRY[name])
 
 
 def get_task(part: Part) -> AbsTask:
@@ -92,8 +94,7 @@ def get_task(part: Part) -> AbsTask:
     import mteb
 
     check_task(part.task)
-    if part.task in TASKS:
-        _register_task(part.task)
+    _register_task(part.task)
     return mteb.get_task(part.task, hf_subsets=list(part.subsets) or None, eval_splits=list(part.splits) or None)
 
 

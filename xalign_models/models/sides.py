@@ -1,0 +1,114 @@
+"""The language of each side of mteb's cross-lingual tasks: mteb names a subset by both and does not say which is which.
+
+A task keeps its text, metric, name and revision. Only a model of ours learns more: it is asked for the vectors of a
+subset that is named by the one language of the texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from xalign_models.errors import LanguageError
+from xalign_models.languages import canonical
+from xalign_models.models.encoder import XAlignEncoder
+
+SEARCHES = {
+    "BelebeleRetrieval": ("document", "query"),
+    "CUREv1": ("query", "document"),
+    "CrossLingualSemanticDiscriminationWMT19": ("query", "document"),
+    "CrossLingualSemanticDiscriminationWMT21": ("query", "document"),
+    "MLQARetrieval": ("document", "query"),
+    "mFollowIRCrossLingual": ("query", "document"),
+}
+"""Searches in two languages -> whose language a subset's metadata have first. Nothing in mteb says it."""
+COMPARES = {"BitextMining", "STS"}
+"""Task types with two columns of text, the first of which is in the first language of a subset's name."""
+
+
+def closed(kind: type[Any]) -> dict[str, str]:
+    """A task's subsets that a model which has to know the language of a text cannot take -> why."""
+    metadata = kind.metadata
+    subsets = metadata.eval_langs if isinstance(metadata.eval_langs, dict) else {"default": metadata.eval_langs}
+    named = not getattr(kind, "parallel_subsets", False)  # else columns are named by their language
+    reasons = {subset: _reason(metadata, subset, codes) for subset, codes in subsets.items() if named}
+    return {subset: reason for subset, reason in reasons.items() if reason}
+
+
+def _reason(metadata: Any, subset: str, codes: Sequence[str]) -> str | None:
+    try:
+        several = len(_codes(codes))
+    except LanguageError:
+        return "some of its text is in no natural language"
+    if several > 2:
+        return "it does not say which text is in which of several languages"
+    told = metadata.name in SEARCHES or (metadata.type in COMPARES and subset != "default")
+    return None if several == 1 or told else "it does not say which side is in which of two languages"
+
+
+def with_sides(kind: type[Any]) -> type[Any]:
+    """A task's class, or one that tells models of ours the language of each side where its subsets have two."""
+    languages, shut = kind.metadata.eval_langs, closed(kind)
+    if issubclass(kind, _Sided) or getattr(kind, "parallel_subsets", False) or not isinstance(languages, dict):
+        return kind
+    if all(subset in shut or len(_codes(codes)) == 1 for subset, codes in languages.items()):
+        return kind
+    return type(kind.__name__, (_Sided, kind), {"__doc__": kind.__doc__, "__module__": kind.__module__})
+
+
+class _Sided:
+    """A task of mteb's, before its own class."""
+
+    metadata: Any
+    dataset: Any
+
+    def evaluate(self, model: Any, *args: Any, **kwargs: Any) -> Any:
+        """Mteb's scores, for which a model of ours is told the language of each side."""
+        told = _Told(model, self) if isinstance(model, XAlignEncoder) else model
+        return super().evaluate(told, *args, **kwargs)  # type: ignore[misc]
+
+    def language_of(self, texts: Sequence[str], split: str, subset: str, prompt_type: Any) -> str | None:
+        """The canonical language of the texts of one side; None in a subset of one language."""
+        codes = _codes(self.metadata.eval_langs[subset])
+        if len(codes) == 1:
+            return None
+        if roles := SEARCHES.get(self.metadata.name):
+            return codes[roles.index(str(getattr(prompt_type, "value", prompt_type)))]
+        rows = self.dataset[subset][split]
+        for column, code in zip(("sentence1", "sentence2"), codes, strict=True):
+            if list(rows[column]) == texts:
+                return code
+        raise LanguageError(f"{self.metadata.name} {subset}: its texts are not those of one column.")
+
+
+class _Told:
+    """A model of ours as one task sees it."""
+
+    def __init__(self, encoder: XAlignEncoder, task: _Sided) -> None:
+        self._encoder, self._task = encoder, task
+        self.similarity, self.similarity_pairwise = encoder.similarity, encoder.similarity_pairwise
+        self.model = encoder.model
+
+    @property
+    def mteb_model_meta(self) -> Any:
+        return self._encoder.mteb_model_meta
+
+    def encode(
+        self, inputs: DataLoader[Any], *, hf_split: str, hf_subset: str, prompt_type: Any = None, **kwargs: Any
+    ) -> Any:
+        batches = list(inputs)
+        texts = [text for batch in batches for text in batch["text"]]
+        language = self._task.language_of(texts, hf_split, hf_subset, prompt_type)
+        return self._encoder.encode(
+            batches,  # type: ignore[arg-type]
+            hf_split=hf_split,
+            hf_subset=language or hf_subset,
+            prompt_type=prompt_type,
+            **kwargs,
+        )
+
+
+def _codes(codes: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(canonical, codes)))
