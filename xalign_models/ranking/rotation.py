@@ -40,14 +40,15 @@ def polar(matrices: torch.Tensor) -> torch.Tensor:
     its SVD takes one matrix after the other. What does not become orthogonal (a singular value below 1e-10 of the
     largest), and everything on a CPU, is done by SVD.
     """
-    import torch
+    return polar_by_svd(matrices) if matrices.device.type == "cpu" else polar_by_either(matrices)
 
-    if matrices.device.type == "cpu":
-        return polar_by_svd(matrices)
+
+def polar_by_either(matrices: torch.Tensor) -> torch.Tensor:
+    """:func:`polar` by products, and by SVD where these do not end in an orthogonal matrix."""
     found, good = polar_by_products(matrices)
     if not bool(good.all()):
         found[~good] = polar_by_svd(matrices[~good])
-    return torch.as_tensor(found)
+    return found
 
 
 def polar_by_svd(matrices: torch.Tensor, driver: str | None = None) -> torch.Tensor:

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from xalign_models.alignments import LIR, METHODS, Centered, load, make
-from xalign_models.alignments.solvers import lir_directions
+from xalign_models.alignments import LIR, METHODS, Centered, load, make, registry
+from xalign_models.alignments.solvers import affine_distance, lir_directions, procrustes
 from xalign_models.errors import AlignmentError, LanguageError
 
 ALL = [
@@ -211,3 +211,37 @@ def test_make_names_what_exists():
         "center": True,
         "shrink": 0.0,
     }
+
+
+def test_a_version_names_the_code_of_plug_ins_alone(monkeypatch):
+    assert registry.version_of("centered") == registry.find_method("centered").version
+    monkeypatch.setattr(registry, "code_digest", lambda cls: "" if cls.method == "lsar" else f"<{cls.method}>")
+    assert registry.version_of("lsar") == registry.find_method("lsar").version
+    whole = registry.version_of("centered+lsar+procrustes")
+    assert whole == f"{registry.find_method('centered+lsar+procrustes').version} <centered> <procrustes>"
+
+
+def test_every_unknown_parameter_is_named():
+    with pytest.raises(AlignmentError, match="centered has no a, b; it has no parameters"):
+        make("centered", b=1, a=2)
+
+
+def test_the_fingerprint_is_of_parameters_in_any_order(parallel):
+    fitted = make("lsar").fit(parallel)
+    assert fitted._fingerprint({"a": 1, "b": 2}) == fitted._fingerprint({"b": 2, "a": 1})
+    assert fitted._fingerprint({"a": 1, "b": 2}) != fitted._fingerprint({"a": 2, "b": 1})
+
+
+def test_few_rows_in_single_precision_are_rotated_as_in_double():
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, 5, 12))
+    expected = procrustes(x, y)
+    np.testing.assert_allclose(procrustes(x.astype(np.float32), y.astype(np.float32)), expected, atol=1e-4)
+
+
+def test_two_pairs_are_enough_to_hold_one_out():
+    x, y = np.random.default_rng(0).standard_normal((2, 2, 4))
+    weight, shift = affine_distance(x, y, steps=2)
+    assert weight.shape == (4, 4) and shift.shape == (4,)
+    with pytest.raises(AlignmentError, match="at least 2 pairs"):
+        affine_distance(x[:1], y[:1])

@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xalign_models.alignments import LSAR, Centered, Procrustes, find_method, load, make
+from xalign_models.alignments import LSAR, Centered, Procrustes, find_method, load, make, registry
 from xalign_models.alignments.module import Aligned
 from xalign_models.errors import AlignmentError
+
+
+@pytest.fixture(autouse=True)
+def made_anew():
+    """The classes are made once and kept; what makes them is tested each time."""
+    registry._composed.cache_clear()
+
 
 ORDERS = """centered+procrustes procrustes+centered lsar+procrustes procrustes+lsar whitened+procrustes lir+affine
 centered+lsar lsar+lir centered+seedless whitened+procrustes+lsar""".split()
@@ -59,7 +66,12 @@ def test_what_the_stages_are_the_composition_is():
     assert not find_method("lsar+lsar").language_dependent
     with pytest.raises(AlignmentError, match="Unknown alignment 'magic'. Known ones are affine, centered"):
         find_method("centered+magic")
-    with pytest.raises(AlignmentError, match="direction='from_pivot'"):
+    made = find_method("centered+lsar")
+    assert made.method == made.__name__ == "centered+lsar"
+    assert made.__doc__ == "centered then lsar, as one map."
+    assert [stage.method for stage in made.stages] == ["centered", "lsar"]
+    assert {"rank"} <= set(make("centered+lsar").get_params())
+    with pytest.raises(AlignmentError, match="centered.affine: direction='from_pivot'; stages map to the pivot"):
         make("centered+affine", direction="from_pivot")
 
 

@@ -120,6 +120,24 @@ def test_refusals(parallel, tmp_path):
         Aligned.load(str(tmp_path))
 
 
+def test_the_folded_map_of_a_language_is_its_map(parallel):
+    x = torch.from_numpy(np.random.default_rng(1).standard_normal((5, 16)))
+    for alignment in (make("centered+procrustes").fit(parallel), LSAR().fit(parallel)):
+        module = Aligned.of(alignment)
+        weight, shift = module.folded("de" if module.languages else None)
+        assert weight.shape == (16, 16) and shift.shape == (16,)
+        assert weight.dtype == shift.dtype == torch.float32
+        np.testing.assert_allclose(x @ weight.double() + shift, run(module, x, ["deu-Latn"] * 5), atol=1e-5)
+    with pytest.raises(LanguageError, match="centered needs the language of every text"):
+        Aligned.of(Centered().fit(parallel)).folded()
+
+
+def test_a_language_that_is_to_be_identified_is_kept_as_that(parallel):
+    alignment = Centered().fit(parallel)
+    shapes = {name: stack.shape for name, stack in alignment.factors().items()}
+    assert Aligned("centered", 16, alignment.languages_, shapes, default_lang="auto").default_lang == "auto"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -115,3 +115,23 @@ def test_what_an_earlier_version_saved_is_read(tmp_path):
     header["fingerprint"] = fitted._fingerprint(header["params"])
     (tmp_path / "alignment.json").write_text(json.dumps(header))
     np.testing.assert_array_equal(load(tmp_path).weights_, fitted.weights_)
+
+
+@pytest.mark.parametrize(("n", "noise"), [(14, 2.0), (30, 0.7), (3, 1.0)])
+def test_the_shrinkage_is_the_one_that_five_folds_choose(n, noise):
+    d = 8
+    x = rows(n, d)
+    y = x @ rotation(d) + noise * rows(n, d, 2)
+    unit = np.linalg.norm(x) * np.linalg.norm(y) / d
+    folds = [np.arange(n) % 5 == fold for fold in range(min(5, n))]
+
+    def error(shrink):
+        total = 0.0
+        for held in folds:
+            product = x[~held].T @ y[~held] + shrink * unit * (~held).mean() * np.eye(d)
+            u, _, vt = np.linalg.svd(product)
+            total += np.square(x[held] @ u @ vt - y[held]).sum()
+        return total
+
+    chosen = min([0.0, *GRID], key=error)
+    np.testing.assert_allclose(shrunk_procrustes(x, y, None), shrunk_procrustes(x, y, chosen), atol=1e-9)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from scipy.stats import rankdata
 
+from xalign_models.ranking import neighbours
 from xalign_models.ranking import pairs as mining
 from xalign_models.ranking.neighbours import measured_ranks
 from xalign_models.ranking.pairs import (
@@ -20,7 +21,7 @@ from xalign_models.ranking.pairs import (
     pair_ranks,
     place,
 )
-from xalign_models.ranking.ranks import normalise
+from xalign_models.ranking.ranks import TIE, normalise
 
 NAMES = [f"l{i}" for i in range(6)]
 PAIRS = list(itertools.combinations(NAMES, 2))
@@ -114,3 +115,41 @@ def test_vectors_beyond_the_budget_are_mapped_from_a_file_and_equal():
     for pair, *both in all_pairs(kept.__getitem__, PAIRS):
         for part, expected in zip(both, inside[pair], strict=True):
             np.testing.assert_array_equal(part, expected)
+
+
+def test_what_a_pair_holds_is_counted(monkeypatch):
+    rows, fit = np.zeros((40, 12), np.float32), np.zeros((60, 12), np.float32)
+    scores_and_rows = 6 * 40 * 40 + 4 * 40 * 12
+    assert mining._bytes_of_pair(Sides(rows)) == scores_and_rows
+    assert mining._bytes_of_pair(Sides(rows, fit)) == scores_and_rows + 12 * 60 * 12 + 48 * 12 * 12 + 8 * 40 * 12
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (5, 9))
+    assert mining._free("cuda") == 5
+
+
+def test_no_pairs_are_no_ranks():
+    assert list(all_pairs(languages().__getitem__, [], device="accelerator", budget=100)) == []
+
+
+@pytest.mark.parametrize(("most", "measured"), [(40, True), (39, False)])
+def test_measures_are_left_out_beyond_a_number_of_rows(monkeypatch, most, measured):
+    for module in (mining, neighbours):
+        monkeypatch.setattr(module, "ROWS", most)
+    first, *others = (place(sides, "cpu") for sides in languages().values())
+    forward, backward, measures = batch_ranks(first, others)
+    alone = pair_ranks(languages()[NAMES[0]], languages()[NAMES[1]])
+    assert measures.shape == (5, 2, 7) and alone[2].shape == (2, 7)
+    for found in (measures, alone[2]):
+        assert np.isfinite(found).all() == measured
+        assert np.isnan(found).all() != measured
+    np.testing.assert_array_equal(forward[0], alone[0])
+    np.testing.assert_array_equal(backward[0], alone[1])
+
+
+def test_scores_that_are_equal_within_the_tie_count_against_the_model_in_both_directions():
+    gold = torch.ones((), dtype=torch.float32)
+    scores = torch.zeros(1, 3, 3)
+    scores[0].diagonal().fill_(gold)
+    scores[0, 0, 1] = gold - TIE  # the largest that is not beaten
+    forward, backward = mining._counts(scores)
+    assert forward.tolist() == [[2, 1, 1]]
+    assert backward.tolist() == [[1, 2, 1]]

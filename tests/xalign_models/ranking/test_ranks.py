@@ -184,3 +184,12 @@ def test_counts_hold_one_block_of_the_scores_and_no_more():
     block = 4 * POOL_BLOCK * len(pool)
     assert peak < 1.5 * block  # the block, and the mask of one comparison with it
     assert 4 * len(queries) * len(pool) == 16 * block
+
+
+def test_scores_that_are_given_are_the_ones_that_are_ranked():
+    rng = np.random.default_rng(0)
+    a, b = (normalise(rng.standard_normal((30, 5))) for _ in range(2))
+    scores = rng.standard_normal((30, 30)).astype(np.float32)
+    forward, backward = gold_ranks(a, b, 7, scores)
+    np.testing.assert_array_equal(forward, (scores >= scores.diagonal()[:, None]).sum(1))
+    np.testing.assert_array_equal(backward, (scores >= scores.diagonal()).sum(0))

@@ -27,7 +27,7 @@ def write(path, identity="text 1"):
 
 
 @pytest.mark.parametrize("cut", [0, 1, 1000])
-def test_a_log_cut_anywhere_keeps_its_whole_records_and_goes_on(tmp_path, cut):
+def test_a_log_cut_anywhere_keeps_its_whole_records_and_goes_on(tmp_path, cut, caplog):
     path = tmp_path / "items" / ".Task.ranks"
     write(path)
     path.write_bytes(path.read_bytes()[: -cut or None])
@@ -39,6 +39,7 @@ def test_a_log_cut_anywhere_keeps_its_whole_records_and_goes_on(tmp_path, cut):
     assert len(found) == whole + 1
     assert_equal(found["x", "y"], ranks_of(9))
     assert_equal(found["deu_Latn", "l1_Latn"], ranks_of(1))
+    assert not caplog.records
 
 
 def test_a_log_of_something_else_is_begun_anew(tmp_path):
