@@ -69,6 +69,8 @@ _LAZADA = {
     "vn": "vie-Latn",
 }
 _ISO_639_1_OF = {"nob": "no", "pbt": "ps", "quy": "qu", "tgl": "tl", "twi": "tw", "zho": "zh"}
+_NO_LANGUAGE = {"mis", "mul", "und", "zxx"}
+"""Codes for text whose language has no code, for several, for an unknown one and for none."""
 _SHAPE = re.compile(
     r"^(?P<language>[A-Za-z]{2,3})(?:[-_](?P<script>[A-Za-z]{4}))?(?:[-_](?P<region>[A-Za-z]{2}|\d{3}))?$"
 )
@@ -102,10 +104,10 @@ def canonical(code: str) -> str:
     except LookupError:
         if len(language) == 2:
             raise _unknown(code, FLORES_200, "ISO 639-1") from None
-    if language not in _INDIVIDUAL and not _is_language(language):
+    if language in _NO_LANGUAGE or (language not in _INDIVIDUAL and not _is_language(language)):
         raise _unknown(code, FLORES_200, "ISO 639-3")
     language = _INDIVIDUAL.get(language, language)
-    script = match["script"] and match["script"].title()
+    script = match["script"].title() if match["script"] else tag.script  # `sh` is Serbian in Latin letters
     if script and f"{language}-{script}" not in FLORES_200 and not _is_script(script):
         raise _unknown(code, FLORES_200, "")
     return f"{language}-{script or _likely_script(language, (match['region'] or '').upper())}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -431,3 +432,54 @@ def test_hostile_lines_of_a_table_end_in_one_line(tmp_path, line):
     with pytest.raises(DataError, match=r"line 2|row 2") as caught:
         own(tmp_path / "table.jsonl").texts("deu-Latn")
     assert "\n" not in str(caught.value)
+
+
+def test_a_quoted_field_keeps_its_line_end(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text('de,en\n"first\nand second",a\nb,"c, d"\n')
+    corpus = own(path)
+    assert corpus.texts("deu-Latn") == ["first\nand second", "b"]
+    assert corpus.texts("eng-Latn") == ["a", "c, d"]
+
+
+def _damaged_page(path):
+    pq.write_table(pa.table({"de": ["a" * 100] * 50, "en": ["c"] * 50}), path)
+    content = bytearray(path.read_bytes())
+    content[8:40] = b"\xff" * 32
+    path.write_bytes(content)
+
+
+def _no_utf8(path):
+    places, letters = struct.pack("<iii", 0, 1, 2), b"\xff\xfe"
+    bad = pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(places), pa.py_buffer(letters)])
+    pq.write_table(pa.table({"de": bad, "en": ["c", "d"]}), path)
+
+
+def _twice(path):
+    column = pa.array(["a", "b"])
+    pq.write_table(pa.Table.from_arrays([column, column], names=["de", "de"]), path)
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "message"),
+    [
+        ("own.csv", lambda path: path.write_text("de,en\n" + "x" * 200_000 + ",y\nb,c\n"), "not a readable CSV file"),
+        ("own.csv", lambda path: path.write_text('de,en\n"a,b\nc,d\n'), "not a readable CSV file"),
+        ("own.parquet", _damaged_page, "not a readable parquet file"),
+        ("own.parquet", _no_utf8, "not a readable parquet file"),
+        ("own.parquet", _twice, "not a readable parquet file"),
+        ("own.jsonl", lambda path: path.write_text('{"de": "a\\u0000", "en": "b"}\n' * 2), "NUL byte"),
+    ],
+)
+def test_tables_that_cannot_be_read_are_refused_in_one_line(tmp_path, name, write, message):
+    write(tmp_path / name)
+    with pytest.raises(DataError, match=message) as caught:
+        own(tmp_path / name)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_that_is_named_like_a_text_is_none(tmp_path):
+    (tmp_path / "de.txt").mkdir()
+    (tmp_path / "en.txt").write_text("a\nb\n")
+    with pytest.raises(DataError, match="at least two files"):
+        own(tmp_path)

@@ -172,3 +172,14 @@ def test_a_code_without_a_script_takes_the_one_that_is_known_and_is_ambiguous_am
     assert match("zh-CN", ("zho-Hant",)) == "zh-CN"
     with pytest.raises(LanguageError, match="'ks' is ambiguous here: say which of kas-Latn, kas-Xsux"):
         match("ks", ("kas-Latn", "kas-Xsux"))
+
+
+@pytest.mark.parametrize("code", ["mul", "mis", "zxx", "und", "mul-Latn"])
+def test_codes_that_name_no_language_are_refused(code):
+    with pytest.raises(LanguageError, match="Unknown"):
+        canonical(code)
+
+
+def test_an_old_code_that_implies_a_script_has_it():
+    assert canonical("sh") == "srp-Latn"
+    assert canonical("sh-Cyrl") == canonical("sr") == "srp-Cyrl"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from xalign_models.corpora.base import Corpus, check_rows, file_digest, from_columns, from_files, join_lines, read_lines
-from xalign_models.errors import DataError, FileError, LanguageError
+from xalign_models.errors import DataError, FileError, LanguageError, one_line
 from xalign_models.files import parse_json
 from xalign_models.languages import canonical
 
@@ -99,7 +99,7 @@ def _half(text: str, seed: int) -> str:
 def _whole(path: Path, name: str) -> Corpus:
     if path.is_dir():
         tables = sorted(file for file in path.iterdir() if file.suffix in TABLES)
-        named = {file: file.stem for file in sorted(path.glob("*.txt"))}
+        named = {file: file.stem for file in sorted(path.glob("*.txt")) if file.is_file()}
         if len(forms := [*tables, *list(named)[:1]]) > 1:
             raise DataError(
                 f"{path} has text in more than one form ({', '.join(file.name for file in forms)}); name one of the "
@@ -150,8 +150,8 @@ def _table(path: Path) -> dict[str, list[str]]:
 
         try:
             rows = pyarrow.parquet.read_table(path).to_pydict()
-        except pyarrow.ArrowInvalid as error:
-            raise DataError(f"{path} is not a readable parquet file ({error}).") from None
+        except (pyarrow.ArrowException, OSError, ValueError) as error:  # damage shows as any of them
+            raise DataError(f"{path} is not a readable parquet file ({one_line(error)}).") from None
     elif path.suffix == ".jsonl":
         records = [
             _record(line, f"{path}, line {number}") for number, line in enumerate(read_lines(path), 1) if line.strip()
@@ -159,7 +159,7 @@ def _table(path: Path) -> dict[str, list[str]]:
         rows = {key: [record.get(key) for record in records] for key in dict.fromkeys(chain(*records))}
     elif path.suffix in {".tsv", ".csv"}:
         lines = read_lines(path)
-        table = [line.split("\t") for line in lines] if path.suffix == ".tsv" else list(csv.reader(lines))
+        table = [line.split("\t") for line in lines] if path.suffix == ".tsv" else _csv(lines, path)
         header, *body = table or [[]]
         if len(set(header)) < len(header):
             raise DataError(f"{path}: a column name comes twice among {', '.join(header)}; keep one of each.")
@@ -173,7 +173,17 @@ def _table(path: Path) -> dict[str, list[str]]:
     for key, values in rows.items():
         if bad := next((number for number, value in enumerate(values, 1) if not isinstance(value, str)), 0):
             raise DataError(f"{path}: row {bad} of column {key!r} is not text; every language needs every row.")
+        if bad := next((number for number, value in enumerate(values, 1) if "\0" in value), 0):
+            raise DataError(f"{path}: row {bad} of column {key!r} has a NUL byte; it is no text.")
     return rows
+
+
+def _csv(lines: list[str], path: Path) -> list[list[str]]:
+    """Rows of fields; a quoted field may have line ends in it."""
+    try:
+        return list(csv.reader((f"{line}\n" for line in lines), strict=True))
+    except csv.Error as error:
+        raise DataError(f"{path} is not a readable CSV file ({error}).") from None
 
 
 def _record(line: str, where: str) -> dict[str, Any]:
