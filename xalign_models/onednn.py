@@ -6,6 +6,8 @@ their time, for the same numbers but for rounding.
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -15,6 +17,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
+
+logger = logging.getLogger(__name__)
 
 Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
@@ -41,6 +45,40 @@ def _product() -> Product | None:
         return multiply if torch.equal(found, torch.stack([eye, 2 * eye]) + eye[0]) else None
     except (AttributeError, RuntimeError, TypeError):  # a build without it, or a version in which it is another
         return None
+
+
+@cache
+def is_slow(dtype: str) -> bool:
+    """Whether this processor multiplies half-precision numbers more slowly than float32: it has no instruction for it.
+
+    A product is timed both ways, once in a process. The two differ by a factor of two or more, either way.
+
+    Args:
+        dtype: ``bfloat16`` or ``float16``.
+    """
+    generator = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(rows, 512, generator=generator) for rows in (256, 1024))
+    half = getattr(torch, dtype)
+    ratio = _seconds(linear, x.to(half), weight.to(half)) / _seconds(product() or linear, x, weight)
+    if ratio > 1:
+        logger.warning(
+            "This processor takes %.1f times as long for %s as for float32: weights keep their values and are computed "
+            "with in float32. Models have another revision then.",
+            ratio,
+            dtype,
+        )
+    return ratio > 1
+
+
+@torch.inference_mode()
+def _seconds(multiply: Callable[..., Tensor], x: Tensor, weight: Tensor) -> float:
+    """Processor time of a product, the least of five: the first prepares it."""
+    times = []
+    for _ in range(5):
+        start = time.process_time()
+        multiply(x, weight, None)
+        times.append(time.process_time() - start)
+    return max(min(times), 1e-6)
 
 
 class _Layer(torch.autograd.Function):

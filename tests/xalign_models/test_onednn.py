@@ -96,3 +96,16 @@ def test_it_is_left_where_it_is_not_exact(reason, monkeypatch, request):
     layer, x = nn.Linear(16, 4), draw(3, 16)
     with torch.no_grad(), onednn.Linear():
         assert torch.equal(layer(x), nn.functional.linear(x, layer.weight, layer.bias))
+
+
+@pytest.mark.parametrize("seconds", [{"half": 2.0, "float32": 1.0}, {"half": 0.5, "float32": 1.0}])
+def test_halves_are_slow_where_a_product_takes_longer(monkeypatch, caplog, seconds):
+    kinds = {torch.float32: "float32", torch.bfloat16: "half"}
+    monkeypatch.setattr(onednn, "_seconds", lambda multiply, x, weight: seconds[kinds[x.dtype]])
+    onednn.is_slow.cache_clear()
+    try:
+        slow = seconds["half"] > seconds["float32"]
+        assert {onednn.is_slow("bfloat16") for _ in range(3)} == {slow}
+        assert len(caplog.records) == slow  # said once
+    finally:
+        onednn.is_slow.cache_clear()

@@ -16,7 +16,7 @@ from xalign_models.device import pick_device
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.files import read_json
 from xalign_models.languages import is_canonical
-from xalign_models.specs import BackboneSpec, Pooling, Precision, digest
+from xalign_models.specs import BackboneSpec, Dtype, Pooling, Precision, digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,19 @@ def fingerprint(spec: BackboneSpec) -> str:
         check_fields(source, spec)
         return digest(source.fingerprint(), spec.encoding_fields())
     _require_trained(spec)
-    return digest(assets.resolve(spec.model, spec.revision).fingerprint, spec.encoding_fields())
+    fields = spec.encoding_fields()
+    if is_upcast(spec):
+        fields["computed_in"] = "float32"
+    return digest(assets.resolve(spec.model, spec.revision).fingerprint, fields)
+
+
+def is_upcast(spec: BackboneSpec) -> bool:
+    """Whether half-precision weights are computed with in float32: there is only a CPU, which is slow at halves."""
+    if spec.dtype is Dtype.FLOAT32 or pick_device() != "cpu":
+        return False
+    from xalign_models import onednn
+
+    return onednn.is_slow(str(spec.dtype))
 
 
 def _require_trained(spec: BackboneSpec) -> None:
@@ -117,6 +129,8 @@ def _load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
         first.max_seq_length = min(filter(None, (spec.max_tokens, first.max_seq_length)), default=512)
         if first.tokenizer.pad_token is None:  # as in many decoder-only checkpoints; masked out, so any token will do
             first.tokenizer.pad_token = first.tokenizer.eos_token or first.tokenizer.unk_token
+    if is_upcast(spec):
+        modules = [module.float() for module in modules]
     return tuple(module.to(device).eval() for module in modules)
 
 

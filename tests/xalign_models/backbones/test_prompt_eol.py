@@ -309,3 +309,26 @@ def test_training_by_groups_of_similar_length_changes_neither_vectors_nor_gradie
     torch.testing.assert_close(vectors, wanted, atol=2e-5, rtol=1e-4)
     for ours, theirs in zip(gradients, wanted_gradients, strict=True):
         torch.testing.assert_close(ours, theirs, atol=2e-5 * float(theirs.abs().max()) + 1e-6, rtol=1e-3)
+
+
+def test_halves_are_computed_with_in_float32_where_the_processor_is_slow_at_them(
+    make_lm: Any, monkeypatch: Any
+) -> None:
+    spec = spec_of(make_lm(), dtype=Dtype.BFLOAT16)
+    found = {}
+    for slow in (False, True):
+        monkeypatch.setattr("xalign_models.onednn.is_slow", lambda dtype, slow=slow: slow)
+        modules = loading.load_modules(spec, "cpu")
+        vectors = RawEncoder("lm", lambda modules=modules: modules, "cpu").encode(TEXTS, ENGLISH)
+        found[slow] = (loading.fingerprint(spec), next(modules[0].model.parameters()), vectors)
+    assert found[False][0] != found[True][0]
+    assert (found[False][1].dtype, found[True][1].dtype) == (torch.bfloat16, torch.float32)
+    assert torch.equal(found[False][1].float(), found[True][1])  # the values are those of the checkpoint's type
+    cosines = np.sum(found[False][2] * found[True][2], axis=1)
+    cosines /= np.linalg.norm(found[False][2], axis=1) * np.linalg.norm(found[True][2], axis=1)
+    assert cosines.min() > 0.99
+
+
+def test_float32_needs_no_timing(make_lm: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("xalign_models.onednn.is_slow", lambda dtype: pytest.fail("timed"))
+    loading.fingerprint(spec_of(make_lm()))
