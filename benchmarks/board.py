@@ -54,10 +54,11 @@ def our_task(columns: Columns, name: str = "OurBench") -> PrecisionTask:
     class OurBench(PrecisionTask):
         corpus_name = "bench"
 
+        _corpus = Corpus(
+            "bench", "parallel", (), tuple(columns), columns.__getitem__, lambda one: str(len(columns[one]))
+        )
+
         def local_corpus(self) -> Corpus:
-            self._corpus = Corpus(
-                "bench", "parallel", (), tuple(columns), columns.__getitem__, lambda one: str(len(columns[one]))
-            )
             return self._corpus
 
     OurBench.metadata = metadata(name, columns)
@@ -138,8 +139,9 @@ def _tatoeba(languages: list[str], rows: int) -> Event:
         columns[one] = without_ties(dict(zip((one, ENGLISH), sides, strict=True)))
 
     class OurTatoeba(Tatoeba36):
+        _corpus = Corpus("tatoeba", "pairs", (), tuple(columns), lambda one: tuple(columns[one].values()), str)
+
         def local_corpus(self) -> Corpus:
-            self._corpus = Corpus("tatoeba", "pairs", (), tuple(columns), lambda one: tuple(columns[one].values()), str)
             return self._corpus
 
     subsets = {key: value for key, value in Tatoeba36.metadata.eval_langs.items() if {*value} - {ENGLISH} <= {*columns}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import statistics
 import subprocess
 import time
@@ -20,12 +21,20 @@ import torch
 from threadpoolctl import threadpool_limits
 
 collect_ignore = [] if find_spec("mteb") else ["test_harness.py"]  # they measure its tasks
-LINES = pytest.StashKey[list[str]]()
+QUICK = {
+    "bench_rows": 24, "bench_texts": 36, "bench_dims": "384", "bench_all_languages": 4,
+}  # fmt: skip
+"""What --quick makes of options that are not given."""
 PACKAGES = ("torch", "transformers", "sentence-transformers", "peft", "numpy", "scipy")
 
 
 def pytest_addoption(parser):
     group = parser.getgroup("xalign benchmarks")
+    group.addoption("--quick", action="store_true", help="the benchmarks marked quick, small, in three rounds at most")
+    group.addoption(
+        "--bench-findings", type=Path, default=Path(".benchmarks/findings.jsonl"),
+        help="where each benchmark's numbers are written as soon as it ends; benchmarks.compare reads it",
+    )  # fmt: skip
     group.addoption("--bench-threads", type=int, default=1, help="CPU threads of everything that is timed")
     group.addoption("--bench-corpus", default="gettext:test", help="corpus of test_harness, e.g. flores")
     group.addoption("--bench-languages", default="de en fr ru", help="its languages; gettext must have them too")
@@ -44,19 +53,29 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.stash[LINES] = []
+    config.addinivalue_line("markers", "quick: a benchmark of --quick")
+    if config.getoption("--quick"):
+        for name, value in QUICK.items():
+            if getattr(config.option, name) == config._parser.optparser.get_default(name):
+                setattr(config.option, name, value)
+
+
+def pytest_collection_modifyitems(config, items):
+    """With --quick, leave out what is not marked, what has no device here, and dimensions above 384."""
+    if config.getoption("--quick"):
+        config.hook.pytest_deselected(items=[item for item in items if not _is_quick(item)])
+        items[:] = filter(_is_quick, items)
+
+
+def _is_quick(item):
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    marked = item.get_closest_marker("quick") and not item.get_closest_marker("gpu")
+    return marked and parameters.get("d", 384) <= 384
 
 
 def pytest_generate_tests(metafunc):
     if "d" in metafunc.fixturenames and metafunc.module.__name__.endswith("test_align"):
         metafunc.parametrize("d", [int(one) for one in metafunc.config.getoption("--bench-dims").split()])
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    if config.stash[LINES]:
-        terminalreporter.section("findings")
-        for line in config.stash[LINES]:
-            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -88,12 +107,27 @@ def cuda() -> str:
 
 @pytest.fixture
 def say(pytestconfig) -> Callable[[str], None]:
-    """Print a line at the end of the run."""
-    return pytestconfig.stash[LINES].append
+    """Print a line, at once."""
+    plugins = pytestconfig.pluginmanager
+
+    def write(line: str) -> None:
+        with plugins.getplugin("capturemanager").global_and_fixture_disabled():
+            plugins.getplugin("terminalreporter").write_line(line)
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def findings(pytestconfig) -> Path:
+    """The file of this run's numbers, empty at first."""
+    path = pytestconfig.rootpath / pytestconfig.getoption("--bench-findings")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("")
+    return path
 
 
 @pytest.fixture
-def note(benchmark, threads, request) -> Callable[..., None]:
+def note(benchmark, threads, request, findings) -> Iterator[Callable[..., None]]:
     """Put numbers beside a benchmark's times; where and with what it ran goes there by itself."""
     where = request.getfixturevalue("device") if "device" in request.fixturenames else "cpu"
     gpu = where == "cuda" or "cuda" in request.fixturenames
@@ -103,15 +137,31 @@ def note(benchmark, threads, request) -> Callable[..., None]:
         threads=threads,
         dtype="float32",
         versions={package: version(package) for package in PACKAGES},
+        processor=processor(),
         revision=revision(),
     )
-    return benchmark.extra_info.update
+    yield benchmark.extra_info.update
+    entry = {"fullname": request.node.nodeid, "name": request.node.name, "extra_info": benchmark.extra_info}
+    with findings.open("a") as file:
+        file.write(json.dumps(entry, default=str) + "\n")
 
 
 def gpu_clocks() -> str:
     """The GPU's clocks now and at most, as nvidia-smi says."""
     query = "--query-gpu=clocks.sm,clocks.mem,clocks.max.sm,clocks.max.mem"
     return _output("nvidia-smi", query, "--format=csv,noheader") or "unknown"
+
+
+@cache
+def processor() -> str:
+    """The processor's name, and which of the instructions it has that matter here."""
+    path = Path("/proc/cpuinfo")
+    lines = (
+        dict(line.split("\t", 1) for line in path.read_text().splitlines() if "\t" in line) if path.is_file() else {}
+    )
+    facts = {name.strip(): value.lstrip("\t: ") for name, value in lines.items()}
+    flags = sorted({"avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8"} & {*facts.get("flags", "").split()})
+    return ", ".join([facts.get("model name") or platform.processor() or platform.machine(), *flags])
 
 
 @cache
@@ -177,8 +227,10 @@ class Pair:
 
 
 @pytest.fixture
-def compare(device, benchmark, note, say) -> Callable[..., Pair]:
+def compare(device, benchmark, note, say, pytestconfig) -> Callable[..., Pair]:
     """Time two functions in turns in one process: A and B meet the same noise, and the median of B/A is reported."""
+
+    quick = pytestconfig.getoption("--quick")
 
     def clock(function: Callable[[], Any]) -> tuple[Any, float, float]:
         start, work = time.perf_counter(), time.process_time()
@@ -190,6 +242,7 @@ def compare(device, benchmark, note, say) -> Callable[..., Pair]:
     def run(
         label: str, ours: Callable[[], Any], theirs: Callable[[], Any], against: str, rounds: int = 5, **info: Any
     ) -> Pair:
+        rounds = min(rounds, 3) if quick else rounds
         alternative: list[tuple[Any, float, float]] = []
         own: list[tuple[Any, float, float]] = []
 

@@ -38,6 +38,7 @@ def rows(n: int, d: int, seed: int = 0) -> np.ndarray:
     return (rng.standard_normal((n, d)) * scales @ basis + 0.1).astype(np.float32)
 
 
+@pytest.mark.quick
 def test_lir(compare, d):
     """The Gram matrix' eigenvectors against the data's singular ones."""
     x = rows(ROWS, d)
@@ -71,6 +72,7 @@ def test_procrustes_with_fewer_rows_than_dimensions(compare, d, part):
     np.testing.assert_allclose(x @ pair.ours, x @ pair.theirs, atol=1e-8)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("precision", [np.float64, np.float32])
 def test_procrustes_with_more_rows_than_dimensions(compare, d, precision):
     """The same algorithm as scipy's, on rows of the same precision: its time is that of one SVD."""
@@ -90,6 +92,7 @@ def test_procrustes_with_more_rows_than_dimensions(compare, d, precision):
         np.testing.assert_allclose(found.T @ found, np.eye(d), atol=5e-6)
 
 
+@pytest.mark.quick
 def test_affine(compare, d):
     """Cholesky of the normal equations against least squares with a column of ones."""
     x, y = rows(ROWS, d).astype(np.float64), rows(ROWS, d, seed=1).astype(np.float64)
@@ -103,6 +106,7 @@ def test_affine(compare, d):
         np.testing.assert_allclose(ours, naive, atol=1e-8)
 
 
+@pytest.mark.quick
 def test_lsar(compare, d):
     """The closed form against the paper's two SVDs and pseudo-inverse, for the 37 languages of Tatoeba."""
     means = rows(37, d).astype(np.float64)

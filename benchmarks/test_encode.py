@@ -132,6 +132,7 @@ def embedded_model(device: str) -> list[nn.Module]:
     return list(load_modules(BACKBONES["multilingual-e5-small-q4"], device))
 
 
+@pytest.mark.quick
 def test_embedded_model(device, compare, note, say):
     """The real multilingual-e5-small-q4 on interface strings in twelve languages."""
     modules = embedded_model(device)
@@ -144,6 +145,7 @@ def test_embedded_model(device, compare, note, say):
     Sides(modules, device, texts, "query: ").compare(compare, note, say, "multilingual-e5-small-q4")
 
 
+@pytest.mark.quick
 def test_real_corpus(device, compare, note, say, pytestconfig):
     """The real multilingual-e5-small-q4 on single sentences, news sentences and paragraphs in ten languages."""
     texts = real_texts(pytestconfig.getoption("--bench-texts"))

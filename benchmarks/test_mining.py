@@ -60,6 +60,7 @@ def by_mteb(a: np.ndarray, b: np.ndarray, metrics: bool = True) -> list[float]:
     return [np.mean([one["corpus_id"] == i for i, one in enumerate(side)]) for side in found]
 
 
+@pytest.mark.quick
 @pytest.mark.filterwarnings("ignore:To copy construct from a tensor")
 @pytest.mark.parametrize("part", ["search", "search and metrics"])
 @pytest.mark.parametrize("d", [384, 1024])
@@ -104,6 +105,7 @@ def test_neighbourhoods_beside_ranks(compare, n, d):
         np.testing.assert_array_equal(ranks, plain)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("tile", [70, TILE])
 def test_ranks_are_exact_with_ties(benchmark, note, tile):
     """Products of small integers are exact in float32, so that equal scores are equal: ties count against the model."""

@@ -58,6 +58,7 @@ def test_all_of_xquad_r(benchmark, note, say, d):
     assert seconds < 180
 
 
+@pytest.mark.quick
 def test_against_scikit_learn(compare):
     queries, pool, targets = pool_of(POOL_BLOCK, 384)
 

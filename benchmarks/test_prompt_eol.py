@@ -118,6 +118,7 @@ def test_embedded_model(device, compare, note, say, name):
     run(modules, device, texts, ENGLISH, compare, note, say, name)
 
 
+@pytest.mark.quick
 def test_shared_prefix(device, compare, note, say, tmp_path, monkeypatch):
     """The template's first tokens, computed once per batch and not once per text."""
     modules = random_lm(tmp_path, device)

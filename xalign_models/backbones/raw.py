@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -146,9 +147,14 @@ class RawEncoder:
         self, keys: list[bytes], texts: list[str], prompt: str, known: dict[bytes, Any], progress: str | None
     ) -> None:
         pending: list[int] = []
+        written: list[Future[None]] = []
         flush = getattr(self.modules[0], "flush", FLUSH)  # loading is no part of the time below
         start = perf_counter()
-        with live(total=len(keys), desc=progress, unit=" texts", disable=None if progress else True) as bar:
+        quiet = None if progress else True
+        with (
+            ThreadPoolExecutor(1) as writer,  # so that nothing waits for the disk
+            live(total=len(keys), desc=progress, unit=" texts", disable=quiet) as bar,
+        ):
             for batch, vectors in self._vectors(texts, prompt):
                 self.counts.batches += 1
                 self.counts.real_tokens += batch.real_tokens
@@ -160,9 +166,12 @@ class RawEncoder:
                     known[keys[i]] = vector
                     pending.append(i)
                 if len(pending) >= flush:
-                    self._flush(keys, pending, known)
+                    written.append(writer.submit(self._write, keys, pending, known))
+                    pending = []
                 bar.update(len(batch.rows))
-        self._flush(keys, pending, known)
+            written.append(writer.submit(self._write, keys, pending, known))
+        for future in written:
+            future.result()
         self.counts.seconds += perf_counter() - start
 
     def _vectors(self, texts: list[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
@@ -183,11 +192,10 @@ class RawEncoder:
         if last is not None:
             yield last[0], last[1]()
 
-    def _flush(self, keys: list[bytes], pending: list[int], known: dict[bytes, Any]) -> None:
+    def _write(self, keys: list[bytes], pending: list[int], known: dict[bytes, Any]) -> None:
         if self.store is not None and pending:
             chosen = [keys[i] for i in pending]
             self.store.put(self.namespace, chosen, np.stack([known[one] for one in chosen]))
-        pending.clear()
 
     def _forward_halving(
         self, features: dict[str, Any], texts: list[str], prompt: str

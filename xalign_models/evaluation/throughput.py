@@ -15,7 +15,7 @@ from xalign_models.errors import FileError, ResultsError
 from xalign_models.evaluation.baseline import DEFAULT
 from xalign_models.evaluation.leaderboard import choose
 from xalign_models.evaluation.verdicts import GateReport, GateRow, Verdict, decide
-from xalign_models.files import is_number, read_json
+from xalign_models.files import is_number, parse_json, read_json
 
 TOLERANCE = 10.0
 """Percent that a speed may fall where nothing else is said."""
@@ -31,7 +31,7 @@ def compare_throughput(old: Path, new: Path, tolerance: Mapping[str, float]) -> 
     test on the logarithms, corrected for all benchmarks).
 
     Args:
-        old: What ``pytest benchmarks --benchmark-json=FILE`` wrote before.
+        old: What ``pytest benchmarks --benchmark-json=FILE`` or ``--bench-findings=FILE`` wrote before.
         new: The same now.
         tolerance: Percent that a speed may fall, by module (``test_align``) or ``default``.
 
@@ -50,7 +50,12 @@ def compare_throughput(old: Path, new: Path, tolerance: Mapping[str, float]) -> 
 def _read(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
     """(module, benchmark) -> what it noted, of those that have an alternative."""
     try:
-        entries = read_json(path)["benchmarks"]
+        lines = path.suffix == ".jsonl"  # findings, written as a run goes
+        entries = (
+            [parse_json(line, str(path)) for line in path.read_bytes().splitlines()]
+            if lines
+            else read_json(path)["benchmarks"]
+        )
         found = {
             (entry["fullname"].split("::")[0].rpartition("/")[2].removesuffix(".py"), entry["name"]): entry[
                 "extra_info"

@@ -106,7 +106,7 @@ class XAlignEncoder(AbsEncoder):
         """
         texts: list[str] = []
         codes: list[str] = []
-        for batch in inputs:
+        for batch in _columns(inputs):
             texts.extend(batch["text"])
             codes.extend(batch.get("lang", ()))
         languages: list[str | None] = [*codes] or [self._language_of(task_metadata, hf_subset)] * len(texts)
@@ -164,3 +164,10 @@ class XAlignEncoder(AbsEncoder):
             f"{task.name} does not say which language each text of {subset!r} is in, and {self.mteb_model_meta.name} "
             "needs it; use a task with a 'lang' column or one column per language."
         )
+
+
+def _columns(inputs: DataLoader[Any]) -> Iterable[Mapping[str, Sequence[str]]]:
+    """The texts and languages of all inputs at once, where a data set has them as columns; else batch by batch."""
+    dataset: Any = getattr(inputs, "dataset", None)
+    names = [name for name in ("text", "lang") if name in (getattr(dataset, "column_names", None) or ())]
+    return [dataset.select_columns(names)[:]] if "text" in names else inputs

@@ -67,7 +67,7 @@ def test_each_text_is_tokenised_once_and_only_ahead(modules: list[Any], monkeypa
     monkeypatch.setattr(pipeline, "SLICE", 4)
     texts = [f"{'the ' * (i % 7)}cat {'dog ' * (i // 7)}" for i in range(30)]
     made = list(batches(modules[0], texts, "query: ", 20, "cpu"))
-    assert sorted(seen) == sorted(texts)
+    assert {*seen} <= {*texts}  # a sample: the tokenizer alone does the others
     assert sorted(np.concatenate([one.rows for one in made]).tolist()) == list(range(30))
     assert all(one.computed_tokens == one.features["input_ids"].numel() <= 20 for one in made)
 
@@ -77,6 +77,33 @@ def test_rows_are_the_tokenizers_own(modules: list[Any]) -> None:
     rows, others = tokenise(modules[0], texts, "")
     assert [row.tolist() for row in rows] == modules[0].tokenizer(texts)["input_ids"]
     assert others == {"modality": "text"}
+
+
+LONGER = [f"{'the ' * (i % 7)}cat {'dog ' * (i // 7)}" for i in range(40)] + ["", "sees " * 600]
+
+
+@pytest.mark.parametrize("prompt", ["", "the "])
+def test_the_tokenizer_alone_gives_what_the_module_gives(
+    modules: list[Any], prompt: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, others = tokenise(modules[0], LONGER, prompt)
+    fast = pipeline._tokenise_fast(modules[0], LONGER, prompt)  # cuts texts where the sample's call did
+    monkeypatch.setattr(pipeline, "_tokenise_fast", lambda *arguments: [])
+    slow, same = tokenise(modules[0], LONGER, prompt)
+    assert len(fast) == len(LONGER)
+    assert [row.tolist() for row in fast] == [row.tolist() for row in rows] == [row.tolist() for row in slow]
+    assert others == same
+
+
+def test_a_module_that_does_more_than_its_tokenizer_is_asked(
+    modules: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = modules[0].preprocess
+    monkeypatch.setattr(modules[0], "preprocess", lambda texts, **kw: original([text.upper() for text in texts], **kw))
+    rows, _ = tokenise(modules[0], LONGER, "")
+    assert [row.tolist() for row in rows] == [
+        modules[0].tokenizer(text.upper(), truncation=True)["input_ids"] for text in LONGER
+    ]
 
 
 def test_a_batch_has_more_tokens_on_a_gpu_the_narrower_the_model(modules: list[Any]) -> None:

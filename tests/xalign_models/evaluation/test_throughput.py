@@ -110,3 +110,13 @@ def test_from_the_benchmarks_folder(write) -> None:
         )
         assert done.returncode == status
         assert said in " ".join((done.stdout + done.stderr).split())
+
+
+def test_findings_line_by_line_compare_as_well(write, tmp_path):
+    """What a run writes as it goes, so that one that was stopped can be compared too."""
+    whole = write("old.json", {"test_a": [2.0, 2.1, 1.9], "test_b": [3.0, 3.1, 2.9]})
+    lines = tmp_path / "new.jsonl"
+    entries = json.loads(whole.read_text())["benchmarks"][:1]
+    lines.write_text("".join(json.dumps({"fullname": one["fullname"], **one}) + "\n" for one in entries))
+    found = {row.language: row.verdict for row in compare_throughput(whole, lines, {}).rows}
+    assert found == {"test_a": "pass", "test_b": "cannot tell"}
