@@ -65,6 +65,8 @@ def _read(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
         }
     except FileError as error:
         raise ResultsError(f"{error} Write it with --benchmark-json.") from None
+    except OSError as error:
+        raise ResultsError(f"{path} cannot be read ({error.strerror}); write it with --bench-findings.") from None
     except (KeyError, TypeError, AttributeError):
         found = {}
     if not found:
