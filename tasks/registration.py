@@ -145,6 +145,7 @@ for _name, _description, _place in (
     ("selection", "Whether LiRA's actor picks a reference among corruptions of it.", "selection:analyse"),
     ("mgsm", "Accuracy of models that write on MGSM.", "reasoning:analyse_mgsm"),
     ("x-csqa", "Accuracy of models that write on X-CSQA.", "reasoning:analyse_xcsqa"),
+    ("migration", "What a new model's queries keep when an old model's index stays.", "migration:analyse"),
     ("atlas", "How even the languages of published models are, by mteb's public results.", "atlas:analyse"),
     ("scatter", "A multilingual pool in the plane (PCA, t-SNE), before and after.", "scatter:analyse"),
 ):

@@ -170,8 +170,16 @@ def fit(
     method: Annotated[
         str, typer.Argument(help="An alignment, or several in turn: lsar, centered+procrustes, ...; auto chooses.")
     ],
-    backbone: Annotated[str, typer.Option(help="Registered backbone, directory or hub id.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write the model to.")],
+    backbone: Annotated[
+        str | None, typer.Option(help="Registered backbone, vectors:FILE, directory or hub id.")
+    ] = None,
+    old: Annotated[
+        str | None, typer.Option("--from", help="Instead of --backbone: the model that an index was made with.")
+    ] = None,
+    new: Annotated[
+        str | None, typer.Option("--to", help="The model whose queries are to be mapped into that index's space.")
+    ] = None,
     corpus: Annotated[
         list[str] | None,
         typer.Option(help="Fit text: ntrex, lingua, own:DIR, ...; by default that of the registered model."),
@@ -210,11 +218,21 @@ def fit(
     set_budget(budget, price)
     if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / "modules.json").is_file()):
         raise ModelError(f"--output {output} is there and is no model; choose a new directory.")
+    codes = language_codes(languages, None, all=None)
+    if old or new:
+        model = _migration(
+            method, old, new, split_list(corpus), codes, limit, device, alone=not (backbone or param or label)
+        )
+        save(model, output)
+        out.print(f"{model.xalign_spec.name}: {output}", highlight=False, soft_wrap=True)
+        return
+    if backbone is None:
+        raise ModelError("--backbone is missing: name a registered backbone, vectors:FILE, a directory or a hub id.")
     model = api.fit(
         method,
         backbone=backbone,
         corpus=split_list(corpus),
-        languages=language_codes(languages, None, all=None),
+        languages=codes,
         limit=limit,
         label=label,
         device=device,
@@ -225,6 +243,25 @@ def fit(
     )
     save(model, output, adapter=adapter, standalone=standalone, lang=default_lang)
     out.print(f"{model.xalign_spec.name}: {output}", highlight=False, soft_wrap=True)
+
+
+def _migration(
+    method: str,
+    old: str | None,
+    new: str | None,
+    corpus: list[str],
+    languages: Any,
+    limit: int | None,
+    device: str | None,
+    *,
+    alone: bool,
+) -> Any:
+    """A new model with a map into an old one's space."""
+    from xalign_models.models import migration
+
+    if not (old and new and corpus and alone):
+        raise ModelError("--from OLD --to NEW --corpus TEXT go together, without --backbone, --param and --label.")
+    return migration.fit(method, old=old, new=new, corpus=corpus, languages=languages, limit=limit, device=device)
 
 
 def _parameter(given: str) -> tuple[str, Any]:

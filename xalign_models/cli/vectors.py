@@ -1,20 +1,22 @@
-"""``xalign apply``."""
+"""``xalign apply | parity``."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 
-from xalign_models.cli.common import Device, out
+from xalign_models.cli.common import Device, Json, language_codes, out, print_json, print_rows
 from xalign_models.errors import ModelError
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
     app.command()(apply)
+    app.command()(parity)
 
 
 def apply(
@@ -56,3 +58,35 @@ def apply(
     maps = load_maps(model, default_lang=code, unknown=cast(Any, unknown), device=device)
     rows = apply_maps(maps, source, output, column=column, lang_column=lang_column, run=run)
     out.print(f"{rows} rows: {output}", highlight=False, soft_wrap=True)
+
+
+def parity(
+    first: Annotated[str, typer.Argument(help="A name, openai:..., vectors:FILE, a directory or a hub id.")],
+    second: Annotated[str, typer.Argument(help="The same model, served in another way.")],
+    texts: Annotated[str, typer.Option(help="File of texts, or a corpus.")],
+    languages: Annotated[list[str] | None, typer.Option(help="Language codes of the corpus; by default all.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Texts of a language.")] = 20,
+    tolerance: Annotated[float, typer.Option(min=0, help="Largest 1 - cosine that is no difference.")] = 1e-8,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Compare two ways to serve a model and name the likely cause of a difference; exits with 1 if they differ."""
+    from xalign_models.corpora.listed import texts_of
+    from xalign_models.parity.compare import compare
+    from xalign_models.parity.served import Served
+
+    listed = texts_of(texts, language_codes(languages, None, all=None), limit)
+    found = compare(Served(first, device), Served(second, device), listed, tolerance)
+    if json:
+        print_json(asdict(found))
+    else:
+        print_rows([asdict(row) for row in found.rows], as_json=False)
+        for cause in found.causes:
+            out.print(f"{cause.kind}: {cause.text}", highlight=False, markup=False, soft_wrap=True)
+        verdict = "the same" if found.same else "different"
+        out.print(
+            f"{verdict}: least cosine {found.least:.9f}, nearest neighbour of {found.neighbours:.1%} of texts changes",
+            highlight=False,
+            soft_wrap=True,
+        )
+    raise typer.Exit(0 if found.same else 1)

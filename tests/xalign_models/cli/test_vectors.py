@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -64,3 +66,30 @@ def test_vectors_go_out_of_the_store_and_into_it(xalign, workdir, tiny_model):
     assert (status, out) == (0, "2 vectors kept, 2 of them checked\n")
     status, _, err = xalign("store", "import", "v.parquet", "--model", "vectors:v.parquet")
     assert (status, len(err)) == (2, 1)
+
+
+def test_parity_says_same_and_different_by_its_status(xalign, workdir, tiny_model):
+    (workdir / "texts.txt").write_text("".join(f"w{n} w{n + 1}\n" for n in range(30)))
+    xalign("store", "export", "--model", tiny_model, "-o", "same.parquet", "--texts", "texts.txt")
+    status, out, err = xalign("parity", tiny_model, "vectors:same.parquet", "--texts", "texts.txt")
+    assert (status, err) == (1, [])  # what is exported is not brought to unit length
+    assert "normalisation: The first is brought to unit length, the second is not." in out
+    assert "different: least cosine 1.000000000, nearest neighbour of 0.0% of texts changes" in out
+    status, out, _ = xalign("parity", tiny_model, tiny_model, "--texts", "texts.txt", "--json")
+    assert (status, json.loads(out)["same"], json.loads(out)["causes"]) == (0, True, [])
+    status, _, err = xalign("parity", tiny_model, "vectors:nothing.parquet", "--texts", "texts.txt")
+    assert (status, len(err)) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("affine", "--from", "x", "-o", "m"), "go together"),
+        (("affine", "-o", "m"), "--backbone is missing"),
+        (("lsar", "--from", "vectors:a", "--to", "vectors:b", "--corpus", "ntrex", "-o", "m"), "procrustes or affine"),
+    ],
+)
+def test_a_migration_that_cannot_be_is_refused_in_one_line(xalign, arguments, part):
+    status, out, err = xalign("fit", *arguments)
+    assert (status, out, len(err)) == (2, "", 1), err
+    assert part in err[0]

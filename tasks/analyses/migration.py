@@ -1,0 +1,107 @@
+"""What a new model's queries keep of its retrieval when an old model's index stays, by language and number of pairs."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from xalign_models import corpora
+from xalign_models.analysis import Findings, Request
+from xalign_models.corpora import ENGLISH
+from xalign_models.errors import DataError, ModelError
+from xalign_models.models.encoder import XAlignEncoder
+from xalign_models.models.migration import MAPS, fit_map
+from xalign_models.ranking.ranks import gold_ranks, normalise
+
+CORPUS = "ntrex"
+HELD = 500
+"""Sentences that no map is fitted on: the index has their English ones."""
+PAIRS = (500, 2_000, 8_000, 50_000)
+"""Texts that both models encode; the last is all that there are, where they are fewer."""
+LANGUAGES = (
+    "afr-Latn", "arb-Arab", "ben-Beng", "bul-Cyrl", "deu-Latn", "ell-Grek", "eng-Latn", "est-Latn", "eus-Latn",
+    "fin-Latn", "fra-Latn", "heb-Hebr", "hin-Deva", "hun-Latn", "ind-Latn", "ita-Latn", "jpn-Jpan", "kat-Geor",
+    "kaz-Cyrl", "swh-Latn", "tha-Thai",
+)  # fmt: skip
+Vectors = dict[str, npt.NDArray[np.floating[Any]]]
+
+
+def analyse(request: Request) -> Findings:
+    """P@1 of translations among the English sentences of an index, for every ordered pair of the models.
+
+    Raises:
+        ModelError: There are fewer than two models.
+        DataError: The text has too few rows.
+    """
+    names = request.named()
+    if len(names) < 2:
+        raise ModelError("--model: name two models, one of which had the index; `xalign models` lists them.")
+    languages = tuple(dict.fromkeys((*(request.languages or LANGUAGES), ENGLISH)))
+    corpus = corpora.load(CORPUS)
+    texts = {language: side[: request.rows] for language, side in corpus.parallel(languages).items()}
+    if len(texts[ENGLISH]) < 2 * HELD:
+        raise DataError(f"{CORPUS} has {len(texts[ENGLISH])} rows; {2 * HELD} are needed, half of them to score on.")
+    vectors = {name: _vectors(request.load(name), texts) for name in names}
+    rows = [
+        row
+        for old, new in permutations(names, 2)
+        for row in kept(vectors[old], vectors[new], languages, {"index": old, "queries": new})
+    ]
+    return Findings(
+        tables={"migration": pd.DataFrame(rows).round(2)},
+        notes=(
+            "Percent. Queries are the last 500 sentences of NTREX in each language, the index their English ones. "
+            "`kept` is the P@1 of the new model's mapped queries over that of the new model with an index of its own, "
+            "`new`; `old` is the old model alone. Maps are fitted on the other sentences, drawn from all languages.",
+        ),
+        data={CORPUS: corpus.fingerprint(languages)},
+    )
+
+
+def _vectors(encoder: XAlignEncoder, texts: dict[str, list[str]]) -> Vectors:
+    return {
+        language: normalise(encoder.encode_texts(side, [language] * len(side), progress=f"encode {language}"))
+        for language, side in texts.items()
+    }
+
+
+def kept(old: Vectors, new: Vectors, languages: tuple[str, ...], facts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Scores by method, number of pairs and language.
+
+    Args:
+        old: Language to unit vectors of the index's model, row-parallel.
+        new: The same of the queries' model.
+        languages: Of the queries.
+        facts: Columns of every row.
+    """
+    fit = {
+        name: np.concatenate([side[language][:-HELD] for language in languages])
+        for name, side in (("old", old), ("new", new))
+    }
+    order = np.random.default_rng(0).permutation(len(fit["old"]))
+    index = {name: side[ENGLISH][-HELD:] for name, side in (("old", old), ("new", new))}
+    alone = {
+        language: {"old": _p1(old[language][-HELD:], index["old"]), "new": _p1(new[language][-HELD:], index["new"])}
+        for language in languages
+    }
+    rows = []
+    for method in MAPS:
+        for count in sorted({min(count, len(order)) for count in PAIRS}):
+            chosen = order[:count]
+            weight, shift = fit_map(method, fit["new"][chosen], fit["old"][chosen])
+            for language in languages:
+                score = _p1(normalise(new[language][-HELD:] @ weight + shift), index["old"])
+                both = alone[language]
+                share = 100 * score / both["new"] if both["new"] else None
+                rows.append({**facts, "method": method, "pairs": count, "language": language, **both, "mapped": score,
+                             "kept": share})  # fmt: skip
+    return rows
+
+
+def _p1(queries: npt.NDArray[Any], index: npt.NDArray[Any]) -> float:
+    forward, _ = gold_ranks(np.asarray(queries, np.float32), np.asarray(index, np.float32))
+    return float(100 * np.mean(forward == 1))

@@ -1,0 +1,92 @@
+"""A map between two models finds the relation that was planted between them, whatever their dimensions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from xalign_models import load, models
+from xalign_models.errors import AlignmentError, DataError, ModelError
+from xalign_models.models import migration
+from xalign_models.models.saving import save
+from xalign_models.ranking.ranks import normalise
+
+
+def rows(seed, count, dim):
+    return normalise(np.random.default_rng(seed).standard_normal((count, dim)))
+
+
+@pytest.mark.parametrize(("new", "old"), [(8, 8), (12, 8), (8, 12)])
+def test_procrustes_is_semi_orthogonal_and_nearest(new, old):
+    x = rows(0, 200, new)
+    planted = np.linalg.qr(np.random.default_rng(1).standard_normal((max(new, old),) * 2)).Q[:new, :old]
+    y = 0.7 * x @ planted + 0.3 * np.ones(old)
+    weight, shift = migration.similarity(x, y)
+    small = weight @ weight.T if new <= old else weight.T @ weight
+    np.testing.assert_allclose(small, small[0, 0] * np.eye(min(new, old)), atol=1e-8)
+    left = np.square(x @ weight + shift - y).sum()
+    for seed in range(20):  # no nearby map of the same kind is nearer
+        turn = np.linalg.qr(np.eye(old) + 0.02 * np.random.default_rng(seed).standard_normal((old, old))).Q
+        turned = weight @ (turn * np.sign(np.diag(turn)))
+        moved = x @ turned
+        assert np.square(moved - moved.mean(axis=0) - y + y.mean(axis=0)).sum() >= left - 1e-9
+    if new <= old:
+        np.testing.assert_allclose(x @ weight + shift, y, atol=1e-6)
+
+
+@pytest.mark.parametrize(("new", "old"), [(12, 8), (8, 12)])
+def test_affine_finds_a_planted_map(new, old):
+    x = rows(2, 400, new)
+    planted = np.random.default_rng(3).standard_normal((new, old))
+    y = x @ planted + 1.0
+    weight, shift = migration.fit_map("affine", 5 * x, 3 * y)  # lengths do not matter
+    found = normalise(x @ weight + shift)
+    assert np.linalg.norm(found - normalise(y), axis=1).mean() < 0.25
+    exact, offset = migration.MAPS["affine"](x, y)
+    np.testing.assert_allclose(exact, planted, atol=1e-4)
+    np.testing.assert_allclose(offset, 1.0, atol=1e-4)
+
+
+def test_what_is_no_map_between_models_is_refused():
+    with pytest.raises(AlignmentError, match="procrustes or affine"):
+        migration.fit_map("lsar", rows(0, 5, 4), rows(1, 5, 4))
+    with pytest.raises(AlignmentError, match="too few"):
+        migration.fit_map("affine", rows(0, 1, 4), rows(1, 1, 4))
+
+
+@pytest.fixture
+def two(request, workdir, tiny_model, write_text):
+    """A new model of 16 dimensions, an old index of its vectors turned into fewer, and text."""
+    text = write_text(workdir / "fit", 80, languages=("deu", "eng"))
+    texts = [line for name in ("deu", "eng") for line in (text / f"{name}.txt").read_text().splitlines()]
+    new = models.raw_encoder(models.find_spec(str(tiny_model)).backbone, "cpu").encode(texts)
+    turn = np.linalg.qr(np.random.default_rng(0).standard_normal((16, 16))).Q[:, : getattr(request, "param", 16)]
+    listed = dict(zip(texts, normalise(new) @ turn, strict=True))
+    np.savez(workdir / "index.npz", text=np.array([*listed]), vectors=np.stack([*listed.values()]))
+    return str(tiny_model), f"vectors:{workdir / 'index.npz'}", text, listed
+
+
+@pytest.mark.parametrize(("method", "two"), [("procrustes", 16), ("affine", 16), ("affine", 6)], indirect=["two"])
+def test_the_new_model_finds_its_texts_in_the_old_index(two, workdir, method):
+    new, old, text, listed = two
+    model = migration.fit(method, old=old, new=new, corpus=[f"own:{text}"], device="cpu")
+    save(model, workdir / "migrated")
+    texts = [*listed]
+    expected = model.encode(texts)
+    assert expected.shape[1] == len(listed[texts[0]])
+    index = normalise(np.stack([*listed.values()]))
+    assert (np.argmax(expected @ index.T, axis=1) == np.arange(len(texts))).mean() > 0.9
+    for again in (load("migrated"), SentenceTransformer("migrated", trust_remote_code=True)):
+        np.testing.assert_allclose(again.encode(texts), expected, atol=1e-6)
+    encoder = models.load_encoder("migrated")
+    np.testing.assert_allclose(encoder.encode_texts(texts, [None] * len(texts)), expected, atol=1e-5)
+    assert models.locate("migrated").name == f"xalign/{method}-to-index__tiny"
+
+
+def test_aligned_models_and_missing_texts_are_refused(two):
+    new, old, text, _ = two
+    with pytest.raises(ModelError, match="is aligned; migrate between backbones"):
+        migration.fit("affine", old="lsar__all-MiniLM-L6-v2", new=new, corpus=[f"own:{text}"])
+    with pytest.raises(DataError, match="no texts"):
+        migration.fit("affine", old=old, new=new, corpus=[f"own:{text}"], languages=["fra-Latn"])

@@ -1,0 +1,174 @@
+"""A new model's queries against an old model's index: a map from the new model's vectors into the old model's space.
+
+The index stays as it is. The new model encodes a query, and the map takes its vector to where the old model would have
+put it (the idea of Drift-Adapter, arXiv 2509.23471). Both models encode the same texts, and one map serves all
+languages: no translations are needed. Dimensions may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xalign_models import corpora
+from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
+from xalign_models.backbones import loading
+from xalign_models.backbones.pointer import Pointer
+from xalign_models.backbones.sources import find_source
+from xalign_models.errors import AlignmentError, DataError, ModelError
+from xalign_models.models.building import encoding, raw_encoder
+from xalign_models.models.names import find_spec, slug
+from xalign_models.ranking.ranks import normalise
+from xalign_models.specs import AlignmentSpec, ModelSpec
+from xalign_models.store import open_store
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+Array = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.floating[Any]]
+
+
+def similarity(x: Rows, y: Rows) -> tuple[Array, Array]:
+    """The semi-orthogonal map with scale and shift nearest y: ``x W + b`` with W = s U V^T, from the centred X^T Y.
+
+    Args:
+        x: Vectors of the new model (n, d).
+        y: Those of the old one (n, m).
+
+    Returns:
+        W (d, m) and b (m,). Where d < m the rows of W are orthogonal, else its columns.
+    """
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    x_mean, y_mean = x.mean(axis=0), y.mean(axis=0)
+    left, values, right = np.linalg.svd((x - x_mean).T @ (y - y_mean), full_matrices=False)
+    rotation = left @ right
+    spread = float(np.square((x - x_mean) @ rotation).sum())
+    weight: Array = rotation * (values.sum() / spread if spread else 1.0)
+    return weight, y_mean - x_mean @ weight
+
+
+MAPS: dict[str, Callable[[Rows, Rows], tuple[Array, Array]]] = {
+    "procrustes": similarity,
+    "affine": ridge_by_leave_one_out,
+}
+"""The methods that have a map between spaces of different dimension."""
+
+
+def fit_map(method: str, new: Rows, old: Rows) -> tuple[Array, Array]:
+    """The map from the new model's vectors to the old one's: unit rows (n, d) to ``x W + b``, W (d, m).
+
+    Args:
+        method: One of :data:`MAPS`.
+        new: The new model's vectors of n texts, of any length.
+        old: The old model's vectors of the same texts.
+
+    Raises:
+        AlignmentError: No such method, or fewer than two texts.
+    """
+    if method not in MAPS:
+        raise AlignmentError(f"{method} is no map between two models; choose {' or '.join(MAPS)}.")
+    if len(new) < 2:
+        raise AlignmentError(f"{len(new)} text is too few to fit a map on.")
+    return MAPS[method](normalise(new), normalise(old))
+
+
+def texts_of(
+    corpus: Sequence[str], languages: Collection[str] | None = None, limit: int | None = None
+) -> dict[str, list[str]]:
+    """Distinct texts by language of several corpora; ``limit`` is of each language and corpus.
+
+    Raises:
+        DataError: There are none.
+    """
+    found: dict[str, list[str]] = {}
+    for part in map(corpora.load, corpus):
+        for language in part.languages if languages is None else sorted({*languages} & {*part.languages}):
+            found.setdefault(language, []).extend(part.texts(language)[:limit])
+    found = {language: list(dict.fromkeys(filter(str.strip, side))) for language, side in found.items()}
+    if not any(found.values()):
+        raise DataError(f"{', '.join(corpus)} have no texts in {', '.join(languages or ()) or 'any language'}.")
+    return found
+
+
+def fit(
+    method: str,
+    *,
+    old: str,
+    new: str,
+    corpus: Sequence[str],
+    languages: Collection[str] | None = None,
+    limit: int | None = None,
+    device: str | None = None,
+) -> SentenceTransformer:
+    """The new model with a map into the old model's space: its vectors are compared with those of the old index.
+
+    Args:
+        method: ``procrustes`` or ``affine``.
+        old: The model of the index; ``vectors:FILE`` is the index itself, with its texts.
+        new: The model of the queries.
+        corpus: Names of corpora that both encode.
+        languages: Canonical codes; None is all that the corpora have.
+        limit: Texts per language and corpus.
+        device: cpu, cuda or mps.
+
+    Raises:
+        ModelError: A model is aligned, or there is no such model.
+        AlignmentError: No such method.
+        XAlignError: Weights or texts are missing.
+    """
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules.dense import Dense
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
+
+    if method not in MAPS:
+        raise AlignmentError(f"{method} is no map between two models; choose {' or '.join(MAPS)}.")
+    specs = [find_spec(model) for model in (new, old)]
+    if aligned := [spec.name for spec in specs if spec.alignment]:
+        raise ModelError(f"{aligned[0]} is aligned; migrate between backbones.")
+    texts = texts_of(corpus, languages, limit)
+    sides = [_encoded(spec, texts, device) for spec in specs]
+    weight, shift = fit_map(method, *sides)
+    device = loading.pick_device(device)
+    modules: list[Any] = list(loading.load_modules(specs[0].backbone, device))
+    if find_source(specs[0].backbone.model):
+        modules = [Pointer(specs[0].backbone, modules)]
+    modules += [Normalize(), dense(weight, shift, Dense), Normalize()]
+    prompts = loading.prompts(specs[0].backbone)
+    model = SentenceTransformer(
+        modules=modules,
+        device=device,
+        prompts=prompts,
+        default_prompt_name="default" if "default" in prompts else None,
+        similarity_fn_name="cosine",
+    )
+    label = slug(f"{method}-to-{specs[1].backbone.name}")
+    alignment = AlignmentSpec(label, method, (), tuple(corpus), limit, tuple(sorted(texts)))
+    return AlignedSentenceTransformer.adopt(model, ModelSpec(specs[0].backbone, alignment))
+
+
+def dense(weight: Array, shift: Array, kind: Any) -> Any:
+    """A map as a stock dense layer without an activation.
+
+    Args:
+        weight: W (d, m).
+        shift: b (m,).
+        kind: sentence-transformers' Dense.
+    """
+    import torch
+
+    layer = kind(*weight.shape, bias=True, activation_function=torch.nn.Identity())
+    layer.linear.weight.data = torch.from_numpy(weight.T.copy()).float()
+    layer.linear.bias.data = torch.from_numpy(shift).float()
+    return layer
+
+
+def _encoded(spec: ModelSpec, texts: dict[str, list[str]], device: str | None) -> npt.NDArray[np.float32]:
+    """The backbone's vectors of all texts, by its own prompt."""
+    _, encode = encoding(spec, raw_encoder(spec.backbone, loading.pick_device(device), open_store()))
+    return np.concatenate([encode(side, language, progress=f"fit {language}") for language, side in texts.items()])

@@ -1,0 +1,122 @@
+"""A model as it is served: its vectors, with the length that it gives them, and those of variants of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sentence_transformers.sentence_transformer.modules import Normalize
+
+from xalign_models import assets
+from xalign_models.backbones import loading, policy
+from xalign_models.backbones.pipeline import token_counts
+from xalign_models.backbones.sources import find_source
+from xalign_models.errors import ModelError
+from xalign_models.models.building import load_encoder, raw_encoder
+from xalign_models.models.names import locate
+from xalign_models.store import EmbeddingStore
+
+Array = npt.NDArray[np.float64]
+
+
+class Served:
+    """A model and how it answers.
+
+    Args:
+        model: A name, ``openai:...``, ``vectors:FILE``, a directory or a hub id.
+        device: cpu, cuda or mps; by default the best there is.
+        store: Where raw vectors are kept; None encodes anew.
+
+    Attributes:
+        unit: Whether it brings its vectors to unit length.
+
+    Raises:
+        XAlignError: The model cannot be had.
+    """
+
+    def __init__(self, model: str, device: str | None = None, store: EmbeddingStore | None = None) -> None:
+        self.model, self.device, self.store = model, loading.pick_device(device), store
+        self.encoder = load_encoder(model, device=device, store=store)
+        located = locate(model)
+        self.spec = None if located.spec is None else located.spec.backbone
+        self.unit = located.saved or self._is_normalised()
+
+    def _is_normalised(self) -> bool:
+        """Sources give what they give; a checkpoint with modules has Normalize or has not; any other gets it here."""
+        assert self.spec is not None
+        if find_source(self.spec.model):
+            return False
+        try:
+            classes = policy.module_classes(assets.resolve(self.spec.model, self.spec.revision))
+        except ModelError:  # no modules.json
+            return True
+        return any(issubclass(kind, Normalize) for kind in classes.values())
+
+    @property
+    def can_vary(self) -> bool:
+        """Whether it is a checkpoint that can be opened with another pooling, precision or length."""
+        return self.spec is not None and find_source(self.spec.model) is None
+
+    @property
+    def tokenizer(self) -> Any:
+        """Its tokenizer, None where there is none to look at."""
+        tokenizer = getattr(self.encoder.raw.modules[0], "tokenizer", None)
+        return tokenizer if callable(tokenizer) else None
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """Its prompts, by key."""
+        return self.encoder.prompts
+
+    def lengths(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
+        """Tokens of each text without a limit; characters where there is no tokenizer to look at."""
+        tokenizer = self.tokenizer
+        if tokenizer is None:
+            return np.array([len(text) for text in texts])
+        return np.array(token_counts(_Unlimited(tokenizer), texts))
+
+    def vectors(
+        self, texts: Sequence[str], languages: Sequence[str], prompt: str | None = None, **changes: Any
+    ) -> Array:
+        """What it answers, (n, d), float64.
+
+        Args:
+            texts: The texts.
+            languages: Of each.
+            prompt: In place of its own.
+            **changes: Fields of the backbone's spec that are to be others.
+        """
+        raw = self.encoder.raw
+        if changes:
+            assert self.spec is not None
+            raw = raw_encoder(dataclasses.replace(self.spec, **changes), self.device, self.store)
+        default = self.prompts.get("default", "")
+        prompts = [self.prompts.get(code, default) if prompt is None else prompt for code in languages]
+        features: dict[str, Any] = {
+            "sentence_embedding": torch.from_numpy(raw.encode(texts, prompts)),
+            "lang": list(languages),
+        }
+        with torch.inference_mode():
+            for module in self.encoder.tail:
+                features = features if isinstance(module, Normalize) else module(features)
+        found: Array = features["sentence_embedding"].numpy().astype(np.float64)
+        return unit(found) if self.unit else found
+
+
+class _Unlimited:
+    """A tokenizer as a module without a limit of tokens."""
+
+    max_seq_length = None
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+
+
+def unit(vectors: Array) -> Array:
+    """Rows at unit length; zero ones stay."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, 1)
