@@ -115,8 +115,8 @@ _METHODS = {
     "lir-1": AlignmentSpec("lir-1", "lir", (("k", 1),), MONOLINGUAL, 1000),
     "lir-15": AlignmentSpec("lir-15", "lir", (("k", 15),), MONOLINGUAL, 1000),
     "lsar": AlignmentSpec("lsar", "lsar", (), MONOLINGUAL, 1000),
-    "procrustes": AlignmentSpec("procrustes", "procrustes", (), PAIRS, 2000, _PARALLEL),
-    "affine": AlignmentSpec("affine", "affine", (), PAIRS, 2000, _PARALLEL),
+    "procrustes": AlignmentSpec("procrustes", "procrustes", (), PAIRS, 1000, _PARALLEL),
+    "affine": AlignmentSpec("affine", "affine", (), PAIRS, 1000, _PARALLEL),
 }
 _EMBEDDED = {
     label: dataclasses.replace(spec, corpora=("gettext:fit",), limit=None, languages=None)
