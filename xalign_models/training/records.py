@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from xalign_models import assets
-from xalign_models.errors import ModelError
+from xalign_models.errors import FileError, ModelError, one_line
+from xalign_models.files import read_json
 from xalign_models.paths import atomic_write_text
 
 logger = logging.getLogger(__name__)
@@ -45,17 +46,16 @@ def versions() -> dict[str, str]:
 def is_trained(output: Path, identity: Mapping[str, Any]) -> bool:
     """Whether ``output`` is the model of just this training."""
     try:
-        card = json.loads((output / assets.CARD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return bool(read_json(output / assets.CARD)["training"]["config"] == identity)
+    except (FileError, KeyError, TypeError):
         return False
-    return bool(card.get("training", {}).get("config") == identity)
 
 
 def verdict(output: Path) -> str | None:
     """What the training of a model has come to, by its card; None where it does not say."""
     try:
-        text = json.loads((output / assets.CARD).read_text(encoding="utf-8"))["training"]["verdict"]
-    except (OSError, ValueError, KeyError, TypeError):
+        text = read_json(output / assets.CARD)["training"]["verdict"]
+    except (FileError, KeyError, TypeError):
         return None
     return str(text)
 
@@ -75,11 +75,11 @@ def claim(folder: Path, identity: Mapping[str, Any], output: Path) -> None:
     """
     path = folder / "config.json"
     try:
-        fields = differing(json.loads(path.read_text(encoding="utf-8")), identity)
+        fields = differing(read_json(path), identity)
         if not fields:
             return
-    except (OSError, ValueError):  # nothing was begun
-        fields = []
+    except FileError as error:  # nothing was begun, unless it is damaged
+        fields = [one_line(error)] if path.exists() else []
     if fields and any(folder.glob("checkpoint*")):
         raise ModelError(
             f"{folder} holds checkpoints of another training for {output}: {', '.join(fields)}. Give the same "
@@ -118,7 +118,7 @@ def last_checkpoint(folder: Path) -> Path | None:
     complete = []
     for state in folder.glob("checkpoint-*/trainer_state.json"):
         try:
-            complete.append((int(json.loads(state.read_text(encoding="utf-8"))["global_step"]), state.parent))
-        except (OSError, ValueError, KeyError, TypeError):
+            complete.append((int(read_json(state)["global_step"]), state.parent))
+        except (FileError, ValueError, KeyError, TypeError, OverflowError):
             logger.warning("%s is not complete; an earlier checkpoint is used.", state.parent)
     return max(complete)[1] if complete else None

@@ -250,8 +250,14 @@ def test_files_are_looked_up_by_text_and_language(tmp_path: Path) -> None:
     found = [translator.translate(["gift"], one)[0].text for one in ("deu-Latn", "swe-Latn", "dan-Latn")]
     assert found == ["poison", "married", ""]
     assert translator.translate(["tak"], "dan-Latn")[0].text == "thanks"
-    path.write_text('{"text": "a"}\n')
-    with pytest.raises(DataError, match=r"made\.jsonl, line 1"):
-        make_translator(f"file:{path}").translate(["a"], None)
+    for bad in (
+        '{"text": "a"}',
+        '{"text": "a", "translation": null}',
+        '{"text": 1, "translation": "b"}',
+        "[" * 100_000,
+    ):
+        path.write_text(f"{bad}\n")
+        with pytest.raises(DataError, match=r"made\.jsonl, line 1"):
+            make_translator(f"file:{path}").translate(["a"], None)
     with pytest.raises(DataError, match="there is no file"):
         make_translator("file:nowhere.jsonl")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from xalign_models.errors import ModelError
-from xalign_models.training.records import claim, differing, is_trained, json_lines, last_checkpoint
+from xalign_models.training.records import claim, differing, is_trained, json_lines, last_checkpoint, verdict
 
 
 def test_differing_fields_are_named_with_both_values_unless_they_are_fingerprints():
@@ -37,9 +37,22 @@ def test_a_folder_is_claimed_once(tmp_path):
     (folder / "checkpoint-1").mkdir()
     with pytest.raises(ModelError, match=r"lr \(2 then, 1 now\)"):
         claim(folder, {"lr": 1}, tmp_path / "model")
-    (folder / "config.json").write_text("{")  # killed while it was written: nothing was begun
+    (folder / "config.json").write_text("{")  # damage, as it is written whole or not at all: work is not thrown away
+    with pytest.raises(ModelError, match=r"another training for .*model: .*config.json is damaged"):
+        claim(folder, {"lr": 2}, tmp_path / "model")
+    (folder / "checkpoint-1").rmdir()
     claim(folder, {"lr": 2}, tmp_path / "model")
-    assert not (folder / "checkpoint-1").exists()
+    (folder / "config.json").unlink()  # killed before it was written: nothing was begun
+    (folder / "left").mkdir()
+    claim(folder, {"lr": 3}, tmp_path / "model")
+    assert not (folder / "left").exists()
+
+
+@pytest.mark.parametrize("card", ["[]", "{", '{"training": 5}', '{"training": []}', "[" * 100_000])
+def test_a_damaged_card_is_of_no_training(tmp_path, card):
+    (tmp_path / "xalign.json").write_text(card)
+    assert not is_trained(tmp_path, {"lr": 1})
+    assert verdict(tmp_path) is None
 
 
 def test_trained_is_what_the_card_says(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,7 +10,8 @@ from pathlib import Path
 
 from xalign_models import corpora
 from xalign_models.corpora import file_digest, read_lines
-from xalign_models.errors import DataError, LanguageError
+from xalign_models.errors import DataError, FileError, LanguageError
+from xalign_models.files import parse_json
 from xalign_models.generation.language_model import Completion
 from xalign_models.generation.translators.base import Translator, TranslatorSpec
 from xalign_models.languages import canonical
@@ -111,16 +111,18 @@ class FileTranslator(Translator):
             if not line.strip():
                 continue
             try:
-                record = json.loads(line)
+                record = parse_json(line.encode(), str(self._path))
                 text, translation, language = record["text"], record["translation"], record.get("lang")
-                key = (language and canonical(language), str(text))
-            except (ValueError, KeyError, TypeError, AttributeError):
+                if not (isinstance(text, str) and isinstance(translation, str) and isinstance(language, str | None)):
+                    raise TypeError
+                key = (language and canonical(language), text)
+            except (FileError, KeyError, TypeError):
                 raise DataError(
                     f"{self._path}, line {number}: not a JSON object with text, translation and perhaps lang."
                 ) from None
             except LanguageError as error:
                 raise DataError(f"{self._path}, line {number}: {error}") from None
-            table.setdefault(key, str(translation))
+            table.setdefault(key, translation)
         return table
 
     def translate(self, texts: Sequence[str], language: str | None) -> list[Completion]:

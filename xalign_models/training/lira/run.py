@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from xalign_models import assets, models
 from xalign_models.backbones import loading
 from xalign_models.configuration import to_mapping
-from xalign_models.errors import ModelError
+from xalign_models.errors import FileError, ModelError
+from xalign_models.files import read_json
 from xalign_models.specs import BackboneSpec, ModelSpec
 from xalign_models.training.lira.config import Ablation, ArcaConfig, Design, LasrConfig, LiraConfig
 from xalign_models.training.lira.data import Split, foreign_texts, rated, searches
@@ -189,9 +189,9 @@ def variant(source: Path, output: Path, label: str, *, pass_at: int | None = Non
 
 def _card(directory: Path) -> dict[str, Any]:
     try:
-        card: dict[str, Any] = json.loads((directory / assets.CARD).read_text(encoding="utf-8"))
-        return {**card, "training": card["training"]}
-    except (OSError, ValueError, KeyError):
+        card = read_json(directory / assets.CARD)
+        return {**card, "training": {**card["training"]}}
+    except (FileError, KeyError, TypeError):
         raise ModelError(f"{directory} is no LiRA; train one with `xalign train lira --stage arca`.") from None
 
 

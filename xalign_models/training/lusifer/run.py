@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets, models
 from xalign_models.backbones import loading
-from xalign_models.errors import ModelError
+from xalign_models.errors import FileError, ModelError
+from xalign_models.files import read_json
 from xalign_models.specs import ModelSpec
 from xalign_models.training.lusifer import build
 from xalign_models.training.lusifer.config import LusiferConfig
@@ -174,7 +174,7 @@ def _start(config: LusiferConfig, number: int, start: Path | None) -> Path | Non
 def _card(directory: Path) -> dict[str, Any]:
     """What a trained model's directory says of its training."""
     try:
-        found: dict[str, Any] = json.loads((directory / assets.CARD).read_text(encoding="utf-8"))["training"]
-    except (OSError, ValueError, KeyError):
+        found = read_json(directory / assets.CARD)["training"]
+    except (FileError, KeyError):
         return {}
-    return found
+    return found if isinstance(found, dict) else {}
