@@ -119,7 +119,7 @@ def _column(key: tuple[str, ...], results: Sequence[PublicResult], kind: str, me
         languages=tuple(languages),
         counts=counts,
         scores=np.where(counts > 0, means, np.nan),
-        measured=measured,
+        measured=frozenset(result.model for result in results if measured),
     )
 
 

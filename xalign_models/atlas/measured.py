@@ -80,6 +80,7 @@ def join(published: Column, measured: Column) -> Column:
         models=both("models"),
         revisions=both("revisions"),
         versions=both("versions"),
+        measured=published.measured | {measured.models[row] for row in new},
         scores=np.concatenate([published.scores, scores]),
     )
 

@@ -75,7 +75,7 @@ class Column:
         languages: Canonical codes, one per column of ``scores``.
         counts: (languages, kinds) number of subsets that a whole cell averages.
         scores: (models, languages, kinds) means between -1 and 1; NaN where a model lacks any subset of the cell.
-        measured: Whether the scores are the user's own.
+        measured: Those of the models whose scores are the user's own.
     """
 
     task: str
@@ -89,7 +89,7 @@ class Column:
     languages: tuple[str, ...]
     counts: npt.NDArray[np.int16]
     scores: Floats
-    measured: bool = False
+    measured: frozenset[str] = frozenset()
 
     @cached_property
     def row(self) -> dict[str, int]:

@@ -24,6 +24,7 @@ def test_the_same_text_and_metric_share_a_column(write_result, tmp_path):
     write_result("xalign/lsar__e5", {"deu_Latn-eng_Latn": 0.8})
     (column,) = with_measured(atlas, tmp_path).columns
     assert column.models == ("org/model", "xalign/lsar__e5")
+    assert column.measured == {"xalign/lsar__e5"}
     german, french = (column.languages.index(code) for code in ("deu-Latn", "fra-Latn"))
     assert column.scores[:, german, 2].tolist() == [0.9, 0.8]
     assert np.isnan(column.scores[1, french]).all()
@@ -35,7 +36,7 @@ def test_another_metric_or_text_has_a_column_of_its_own(write_result, tmp_path):
     write_result("xalign/a__e5", PAIRS, metric="precision_at_1")
     write_result("xalign/b__e5", PAIRS, text="d2")
     columns = with_measured(atlas, tmp_path).columns
-    assert [(column.metric, column.dataset_revision, column.measured) for column in columns] == [
+    assert [(column.metric, column.dataset_revision, bool(column.measured)) for column in columns] == [
         ("f1", "d1", False),
         ("precision_at_1", "d1", True),
         ("f1", "d2", True),

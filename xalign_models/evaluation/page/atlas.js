@@ -26,7 +26,7 @@ const amount = (value) =>
 const share = (value) => (known(value) ? (100 * value).toFixed(1).replace("-", "\u2212") : "–");
 const licenceOf = ({ licence }) => (/^https?:/.test(licence) ? "its own" : licence || "?");
 const columnName = (column) =>
-  `${column.label} · ${column.metric}${column.measured ? " · measured here" : ""} · ${column.models.length} models`;
+  `${column.label} · ${column.metric}${column.measured.length === column.models.length ? " · measured here" : ""} · ${column.models.length} models`;
 
 function aboutModel(about) {
   return [
@@ -70,6 +70,7 @@ function AtlasView({ state, change }) {
   const used = heads.filter(([, , value]) => column.models.some((_, model) => known(value(model))));
   const having = [...column.models.keys()].filter((model) => used.some(([, , value]) => known(value(model))));
   const name = (model) => models[column.models[model]].name;
+  const isOwn = (model) => column.measured.includes(model);
   const order = sorted(having, sort, (model) => {
     if (sort.column < 0) return name(model);
     const value = used[Math.min(sort.column, used.length - 1)]?.[2](model);
@@ -77,12 +78,12 @@ function AtlasView({ state, change }) {
   });
   const left = column.models.length - having.length;
   return html`${choices}
-    <p class="lead">${place < 0 ? "How even each model's languages are: scores in percent, differences in points. What the heads mean stands below the table." : `Scores in ${languageName(label)}, in percent: means over the task's subsets.`} Published scores of <bdi>${source.address ?? ""}</bdi>${about.measured ? ", and those measured here" : ""}. Select a head to sort by it, a model for where its numbers come from. ${left ? `${left} models are not shown: they lack some of the languages.` : ""}</p>
+    <p class="lead">${place < 0 ? "How even each model's languages are: scores in percent, differences in points. What the heads mean stands below the table." : `Scores in ${languageName(label)}, in percent: means over the task's subsets.`} Published scores of <bdi>${source.address ?? ""}</bdi>${about.measured.length ? ", and those measured here" : ""}. Select a head to sort by it, a model for where its numbers come from. ${left ? `${left} models are not shown: they lack some of the languages.` : ""}</p>
     <${Grid} caption="Models of the atlas" corner="model" heads=${used.map(([head, meaning]) => html`<abbr title=${meaning}>${head}</abbr>`)}
       rows=${order.map((model) => ({
         key: model,
         id: model,
-        head: html`<bdi>${name(model)}</bdi>`,
+        head: html`<bdi>${name(model)}</bdi>${isOwn(model) ? html`<small>measured here</small>` : ""}`,
         cells: used.map(([, , value]) => html`<td tabindex="-1" data-row=${model}>${share(value(model))}</td>`),
       }))}
       sort=${sort} onSort=${(head) => setSort(turn(sort, head))} onOpen=${setAt} />
@@ -96,7 +97,7 @@ function AtlasView({ state, change }) {
             ["mteb version", versions[column.versions[at]]],
             ["Revision of the text", column.text],
             ["Split and metric", `${column.split}, ${column.metric}`],
-            ["Source", column.measured ? "measured here" : `${source.address}, commit ${source.commit}, ${source.licence}`],
+            ["Source", isOwn(at) ? "measured here" : `${source.address}, commit ${source.commit}, ${source.licence}`],
             ...aboutModel(models[column.models[at]]),
           ]} />`
     }`;
@@ -136,7 +137,7 @@ const commandOf = (wish) =>
     wish.size && `--max-params ${wish.size}`,
     wish.licence && `--license ${wish.licence}`,
     wish.dimension && `--dim ${wish.dimension}`,
-    DATA.atlas.columns.some((column) => column.measured) && "--results .",
+    DATA.atlas.columns.some((column) => column.measured.length) && "--results .",
   ]
     .filter(Boolean)
     .join(" ");

@@ -53,7 +53,7 @@ def atlas_data(atlas: Atlas, label: Callable[[str], int]) -> tuple[dict[str, Any
             "text": column.dataset_revision,
             "split": column.split,
             "metric": column.metric,
-            "measured": column.measured,
+            "measured": [row for row, model in enumerate(column.models) if model in column.measured],
             "models": [place[model] for model in column.models],
             "revisions": [revisions[revision] for revision in column.revisions],
             "versions": [versions[version] for version in column.versions],

@@ -109,13 +109,27 @@ def test_a_measured_model_is_ranked_among_the_published(tmp_path, browser) -> No
             row = column.row["BAAI/bge-m3"]
             own = Column(
                 column.task, column.kind, column.dataset_revision, column.split, column.metric, ("xalign/mine",),
-                ("r",), ("",), column.languages, column.counts, column.scores[[row]], measured=True,
+                ("r",), ("",), column.languages, column.counts, column.scores[[row]],
+                frozenset({"xalign/mine"}),
             )  # fmt: skip
             columns[place] = join(column, own)
     alone = np.full((1, 1, len(KINDS)), 0.5)
     counts = np.ones((1, len(KINDS)), dtype=np.int16)
     columns.append(
-        Column("Mine", "bitext", "d", "test", "f1", ("xalign/mine",), ("r",), ("",), ("deu-Latn",), counts, alone, True)
+        Column(
+            "Mine",
+            "bitext",
+            "d",
+            "test",
+            "f1",
+            ("xalign/mine",),
+            ("r",),
+            ("",),
+            ("deu-Latn",),
+            counts,
+            alone,
+            frozenset({"xalign/mine"}),
+        )
     )
     atlas = Atlas(atlas.models, tuple(columns), atlas.named, atlas.multilingual, atlas.source)
     driver = browser(written(tmp_path, atlas))
@@ -124,6 +138,8 @@ def test_a_measured_model_is_ranked_among_the_published(tmp_path, browser) -> No
         same(driver, atlas, wish)
         names = [one["about"]["name"] for one in ranked_in(driver, wish)["candidates"]]
         assert "xalign/mine" in names
+    show(driver, "view=atlas")
+    assert [name for name in texts(driver, "tbody th") if "measured here" in name] == ["xalign/minemeasured here"]
 
 
 def test_names_codes_guesses_and_gaps_are_said(page, browser) -> None:
