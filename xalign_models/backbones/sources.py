@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ register.source("tei", f"{_ENDPOINTS}.tei:TEIEndpoint", "a text-embeddings-infer
 register.source(
     "vectors", "xalign_models.backbones.vectors:VectorsFile", "vectors in a parquet, npz or safetensors file"
 )
+register.source("mteb", "xalign_models.backbones.mteb:MtebModel", "a model of mteb's registry")
 
 
 class Source(ABC):
@@ -39,6 +40,10 @@ class Source(ABC):
 
     settable: frozenset[str] = frozenset({"name", "model", "prompts", "mteb_name"})
     """Fields of a BackboneSpec that mean something to it."""
+    normalises: bool = True
+    """Whether vectors that are not aligned are brought to unit length, as those of checkpoints are."""
+    mteb_name: str | None = None
+    """The mteb model whose metadata holds for it."""
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -64,6 +69,10 @@ class Source(ABC):
         Raises:
             ModelError: It cannot be had.
         """
+
+    context: Callable[[Any, Any, str, str], str] | None = None
+    """Names what a task's texts are encoded in, from mteb's metadata, prompt type, split and subset; ``stream`` gets
+    the name in place of a prompt. None where prompts are all there is."""
 
     def prompts(self) -> Mapping[str, str]:
         """The prompts that it brings along, by key."""

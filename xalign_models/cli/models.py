@@ -114,9 +114,15 @@ def models(
     match: Annotated[str, typer.Argument(help="List full names that contain this; `xalign/` lists all.")] = "",
     json: Json = False,
 ) -> None:
-    """The registered models, backbone by backbone; any directory or hub id works too."""
+    """The registered models, backbone by backbone; any directory or hub id works too. `mteb:` lists mteb's registry."""
     from xalign_models.models.catalogue import fits, specs
 
+    if match.startswith("mteb:"):
+        from xalign_models.backbones.mteb import registry
+
+        listed = ((f"mteb:{name}", note) for name, note in sorted(registry().items()))
+        print_rows([{"model": name, "note": note or "a backbone"} for name, note in listed if match in name], json)
+        return
     known = sorted(specs().items(), key=lambda item: (item[1].backbone.name, item[1].data, item[0]))
     if match or json:
         rows = [

@@ -113,7 +113,11 @@ def load_encoder(
     meta = meta_of(located)
     if languages is not None:
         meta = meta.model_copy(update={"languages": sorted(languages)})
-    return XAlignEncoder(raw, tail, loading.prompts(spec.backbone), languages, meta)
+    source = find_source(spec.backbone.model)
+    if source and not source.normalises and spec.alignment is None:
+        tail = []
+    context = source.context if source else None
+    return XAlignEncoder(raw, tail, loading.prompts(spec.backbone), languages, meta, context)
 
 
 def _fitted_tail(spec: ModelSpec, raw: RawEncoder) -> tuple[list[nn.Module], Sequence[str] | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +33,8 @@ class XAlignEncoder(AbsEncoder):
         languages: The languages that the alignment is fitted for; None when any will do. The model's are those of them
             that have a prompt, where prompts are by language.
         meta: Name, revision and all else that mteb records.
+        context: Names what a task's texts are encoded in, where the backbone knows prompts of its own; see
+            :class:`~xalign_models.backbones.sources.Source`.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class XAlignEncoder(AbsEncoder):
         prompts: Mapping[str, str],
         languages: Sequence[str] | None,
         meta: ModelMeta,
+        context: Callable[[Any, Any, str, str], str] | None = None,
     ) -> None:
         self.raw = raw
         self.tail = list(tail)
@@ -50,6 +53,7 @@ class XAlignEncoder(AbsEncoder):
         known = [frozenset(some) for some in (languages, prompt_languages(prompts)) if some is not None]
         self.languages = frozenset.intersection(*known) if known else None
         self._meta = meta
+        self._context = context
         self.model = None  # mteb's attribute for a wrapped model; the modules here are raw.modules and tail
 
     @property
@@ -111,7 +115,11 @@ class XAlignEncoder(AbsEncoder):
             codes.extend(batch.get("lang", ()))
         languages: list[str | None] = [*codes] or [self._language_of(task_metadata, hf_subset)] * len(texts)
         label = f"{task_metadata.name} {hf_subset}"
-        return self.encode_texts(texts, languages, self.prompt_for(task_metadata, prompt_type), label)
+        if self._context is not None:
+            prompt = self._context(task_metadata, prompt_type, hf_split, hf_subset)
+        else:
+            prompt = self.prompt_for(task_metadata, prompt_type)
+        return self.encode_texts(texts, languages, prompt, label)
 
     def encode_texts(
         self,

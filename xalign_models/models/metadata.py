@@ -73,7 +73,10 @@ def describe(
 
     like = spec.backbone.mteb_name if spec else None
     known = mteb.get_model_meta(like).model_dump() if like else {}
-    inherited = {key: known.get(key) for key in _INHERITED} | {"framework": ["Sentence Transformers", "PyTorch"]}
+    inherited = {key: known.get(key) for key in _INHERITED} | {
+        "framework": ["Sentence Transformers", "PyTorch"],
+        "similarity_fn_name": ScoringFunction.COSINE,
+    }
     of_backbone = known.get("training_datasets")
     if spec is not None:
         inherited["max_tokens"] = spec.backbone.max_tokens or inherited["max_tokens"]
@@ -81,6 +84,8 @@ def describe(
             inherited |= _of_asset(spec.backbone.model)
         if source := find_source(spec.backbone.model):
             inherited |= source.facts()
+            if spec.alignment:
+                inherited["similarity_fn_name"] = ScoringFunction.COSINE
         if spec.alignment and spec.alignment.languages:
             inherited["languages"] = sorted(spec.alignment.languages)
         if spec.alignment and (citation := catalogue.CITATIONS.get(spec.alignment.method)):
@@ -92,7 +97,6 @@ def describe(
             "loader_kwargs": {**arguments, "fitted_on": sorted(trained)} if trained else arguments,
             "name": name,
             "revision": fixed,
-            "similarity_fn_name": ScoringFunction.COSINE,
             "use_instructions": False,
             "training_datasets": None if of_backbone is None or trained is None else trained | set(of_backbone),
             "adapted_from": like,

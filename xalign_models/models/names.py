@@ -88,7 +88,7 @@ def _located(model: str) -> Located:
     if model in BACKBONES:
         return Located(ModelSpec(BACKBONES[model]))
     if source := find_source(model):
-        return Located(ModelSpec(BackboneSpec(slug(source.name), source.model)))
+        return Located(ModelSpec(BackboneSpec(slug(source.name), source.model, mteb_name=source.mteb_name)))
     if Path(model).is_dir():
         return _in_directory(Path(model))
     is_hub_id = "/" in model and not model.startswith("xalign/") and "__" not in model

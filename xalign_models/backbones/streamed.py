@@ -1,8 +1,8 @@
-"""A served model as the first module of a sentence-transformers model."""
+"""A first module whose vectors come from elsewhere: a server, or a wrapper of mteb's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,30 +16,27 @@ from xalign_models.errors import ModelError
 from xalign_models.languages import is_canonical
 
 if TYPE_CHECKING:
-    from xalign_models.backbones.endpoints.endpoint import Endpoint
     from xalign_models.backbones.pipeline import Batch
 
+Stream = Callable[[Sequence[str], str], "Iterator[tuple[Batch, npt.NDArray[np.float32]]]"]
+"""Texts and their prompt to batches and their vectors (b, d), in any order."""
 
-class EndpointModule(InputModule):
-    """Sends texts to a server. It has nothing to save: a saved model points to the server.
+
+class Streamed(InputModule):
+    """Has no weights and nothing to save: a saved model points to its backbone.
 
     Args:
-        endpoint: The server and its model.
+        label: What errors call it.
+        stream: Gives the vectors.
         prompts: Those of the spec; the ones by language are for inputs that come without a prompt of the call's.
+        flush: Vectors that are stored at a time.
     """
 
-    flush = 1
-    """Vectors that are stored at a time: each answer at once, because each was paid for."""
-
-    def __init__(self, endpoint: Endpoint, prompts: Mapping[str, str]) -> None:
+    def __init__(self, label: str, stream: Stream, prompts: Mapping[str, str], flush: int) -> None:
         super().__init__()
-        self.endpoint = endpoint
+        self.label, self.stream, self.flush = label, stream, flush
         self.prompts = {key: text for key, text in prompts.items() if is_canonical(key)}
         self.default_lang: str | None = None
-
-    def get_embedding_dimension(self) -> int:
-        """Of the vectors."""
-        return self.endpoint.probe.dimension
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Put prompts on texts, or on ``{"text": ..., "lang": ...}``.
@@ -57,16 +54,11 @@ class EndpointModule(InputModule):
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """``features["sentence_embedding"]``, (n, d)."""
-        texts = features.pop("texts")
-        vectors = np.empty((len(texts), self.get_embedding_dimension()), dtype=np.float32)
-        for batch, part in self.stream(texts, ""):
-            vectors[batch.rows] = part
+        batches = list(self.stream(features.pop("texts"), ""))
+        rows = np.concatenate([batch.rows for batch, _ in batches])
+        vectors = np.concatenate([part for _, part in batches])[np.argsort(rows)]
         features["sentence_embedding"] = torch.from_numpy(vectors)
         return features
-
-    def stream(self, texts: Sequence[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
-        """Batches and their vectors, as they are answered."""
-        return self.endpoint.stream(texts, prompt)
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
         """Refuse: there are no weights here.
@@ -74,4 +66,4 @@ class EndpointModule(InputModule):
         Raises:
             ModelError: Always.
         """
-        raise ModelError(f"{self.endpoint.model} has no weights here; xalign_models.save writes a pointer to it.")
+        raise ModelError(f"{self.label} has no weights here; xalign_models.save writes a pointer to it.")

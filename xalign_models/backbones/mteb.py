@@ -1,0 +1,192 @@
+"""``mteb:org/name``: a model of mteb's registry as a backbone, by the wrapper and the prompts that mteb has for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xalign_models import assets, plugins
+from xalign_models.backbones import policy
+from xalign_models.backbones.checkpoint import opened
+from xalign_models.backbones.sources import Source
+from xalign_models.backbones.templates import prompted
+from xalign_models.errors import ModelError
+from xalign_models.files import walk
+from xalign_models.specs import BackboneSpec, digest
+
+if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.models.model_meta import ModelMeta
+    from mteb.types import PromptType
+    from torch import nn
+
+    from xalign_models.backbones.pipeline import Batch
+
+CHUNK = 2_048
+"""Texts that are handed to a wrapper together."""
+BEHIND_AN_API = "a backbone behind an API, whose key its wrapper takes from the environment"
+OWN_CODE = "a backbone that runs code of its own, with --trust-remote-code"
+FIT_TASK = "Tatoeba"
+"""Text that is for no task, such as fit text, is encoded as mteb encodes this task's."""
+_GENERIC = {"mteb.models.sentence_transformer_wrapper", "mteb.models.instruct_wrapper"}
+"""Modules of wrappers to which subsets and splits are all the same."""
+
+
+class MtebModel(Source):
+    """A model of mteb's registry.
+
+    Raises:
+        ModelError: It is no name of a model.
+    """
+
+    settable = Source.settable - {"prompts"} | {"trust_remote_code"}
+    normalises = False
+    mteb_name: str
+
+    def __init__(self, model: str) -> None:
+        super().__init__(model)
+        self.mteb_name = model.partition(":")[2]
+        if not re.fullmatch(r"[^/\s]+/[^/\n]+", self.mteb_name):
+            raise ModelError(f"{model}: write mteb:org/name, a model of mteb's registry.")
+        self._contexts: dict[str, tuple[TaskMetadata, PromptType | None, str, str]] = {}
+
+    @cached_property
+    def meta(self) -> ModelMeta:
+        """Mteb's entry.
+
+        Raises:
+            ModelError: There is none, or the model gives no text vectors; the message says why.
+        """
+        import mteb
+
+        known = {str(meta.name): meta for meta in mteb.get_model_metas()}
+        if self.mteb_name not in known:
+            near = plugins.did_you_mean(self.mteb_name, known)
+            raise ModelError(f"{self.model}: mteb's registry has no such model.{near}")
+        meta = known[self.mteb_name]
+        if reason := why_not(meta):
+            raise ModelError(f"{self.model}: {reason}.")
+        return meta
+
+    def fingerprint(self) -> str:
+        """The weights, the entry's arguments and mteb's version; of a model behind an API its name and revision."""
+        weights = f"{self.meta.revision}" if is_api(self.meta) else self._resolved.fingerprint
+        return digest("mteb", version("mteb"), self.mteb_name, self.meta.loader_kwargs, weights)
+
+    @cached_property
+    def _resolved(self) -> assets.ResolvedModel:
+        return assets.resolve(self.mteb_name, self.meta.revision)
+
+    def modules(self, spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
+        """The one module, which hands texts to mteb's wrapper.
+
+        Raises:
+            ModelError: The model runs code of its own, and the user did not trust it.
+            AssetError: It cannot be loaded.
+        """
+        from xalign_models.backbones.streamed import Streamed
+
+        meta = self.meta
+        if needs_trust(meta) and not spec.trust_remote_code:
+            raise ModelError(f"{self.model} runs code of its own; if you trust its author, say --trust-remote-code.")
+        if not is_api(meta):
+            policy.check(self._resolved, trust=spec.trust_remote_code)
+            if self._resolved.source != "hub":  # a mirror: mteb's loaders take a path for a name
+                meta = meta.model_copy(update={"name": self._resolved.path_or_id, "revision": None})
+        with opened(self.model):
+            wrapper: Any = meta.load_model(device=device)
+        wrapper.mteb_model_meta = self.meta
+
+        def stream(texts: Sequence[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
+            return self._stream(wrapper, texts, prompt)
+
+        return (Streamed(self.model, stream, {}, CHUNK),)
+
+    def context(self, task: TaskMetadata, kind: PromptType | None, split: str, subset: str) -> str:
+        """What stands for all, beside the text, that mteb's wrapper may make a vector of."""
+        generic = getattr(self.meta.loader, "__module__", "") in _GENERIC
+        parts = [task.name, task.type, str(getattr(kind, "value", kind or "")), *(() if generic else (split, subset))]
+        name = "\n".join(["mteb", *parts])
+        self._contexts[name] = (task, kind, split, subset)
+        return name
+
+    def facts(self) -> Mapping[str, Any]:
+        """Mteb's own."""
+        return {"framework": self.meta.framework, "similarity_fn_name": self.meta.similarity_fn_name}
+
+    def _stream(
+        self, wrapper: Any, texts: Sequence[str], prompt: str
+    ) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
+        import mteb
+        from datasets import Dataset
+        from torch.utils.data import DataLoader
+
+        from xalign_models.backbones.pipeline import Batch
+
+        known = self._contexts.get(prompt)
+        task, kind, split, subset = known or (mteb.get_task(FIT_TASK).metadata, None, "test", "default")
+        full = list(texts) if known else [prompted(prompt, text) for text in texts]
+        for start in range(0, len(full), CHUNK):
+            chunk = full[start : start + CHUNK]
+            loader: Any = DataLoader(Dataset.from_dict({"text": chunk}), batch_size=32)
+            with opened(self.model):
+                answer = wrapper.encode(
+                    loader, task_metadata=task, hf_split=split, hf_subset=subset, prompt_type=kind, batch_size=32,
+                    show_progress_bar=False,
+                )  # fmt: skip
+                vectors = np.asarray(answer.cpu() if hasattr(answer, "cpu") else answer, dtype=np.float32)
+            if vectors.ndim != 2 or len(vectors) != len(chunk):
+                raise ModelError(f"{self.model} gave vectors of shape {vectors.shape} for {len(chunk)} texts.")
+            characters = sum(map(len, chunk))
+            yield Batch(np.arange(start, start + len(chunk)), {}, characters, characters), vectors
+
+
+def registry() -> dict[str, str]:
+    """Each model of mteb's own registry, and why it cannot be a backbone or what it asks for; nothing is opened."""
+    import mteb
+
+    metas = [meta for meta in mteb.get_model_metas() if not str(meta.name).startswith("xalign/")]
+    asks = {str(meta.name): BEHIND_AN_API if is_api(meta) else OWN_CODE if needs_trust(meta) else "" for meta in metas}
+    return {str(meta.name): why_not(meta) or asks[str(meta.name)] for meta in metas}
+
+
+def is_api(meta: ModelMeta) -> bool:
+    """Whether it runs behind an API, whose key its wrapper takes from the environment."""
+    return "API" in meta.framework
+
+
+def needs_trust(meta: ModelMeta) -> bool:
+    """Whether mteb's entry lets the model run code of its own."""
+    arguments = [part for part in walk(meta.loader_kwargs) if isinstance(part, Mapping)]
+    return any(part.get("trust_remote_code") for part in arguments)
+
+
+def why_not(meta: ModelMeta) -> str:
+    """Why a model of mteb's registry cannot be a backbone, in words that many share; empty if it can."""
+    kinds = {str(kind) for kind in meta.model_type}
+    for kind, reason in (
+        ("cross-encoder", "a cross-encoder scores pairs of texts and gives no vectors"),
+        ("late-interaction", "late interaction gives many vectors for a text, an alignment maps one"),
+    ):
+        if kind in kinds:
+            return reason
+    if "text" not in meta.modalities:
+        return f"it reads no text, only {', '.join(sorted(meta.modalities))}"
+    if "dense" not in kinds and "router" not in kinds:
+        return f"its vectors are {' and '.join(sorted(kinds))}, an alignment maps dense ones"
+    if meta.loader is None:
+        return "mteb has no way to load it"
+    try:
+        meta._check_requirements()  # the one way in which mteb tells
+    except ImportError as error:
+        missing = re.sub(
+            r" *;[^,(]*", "", " ".join(str(error).split()).partition("dependencies: ")[2].partition(". You")[0]
+        )
+        return f"its wrapper needs {missing or 'packages that are not installed'}"
+    return ""
