@@ -135,6 +135,7 @@ def apply(
                 _require_same(output, identity)
                 return total
             _claim(folder, identity)
+            _remove_halves(folder)
             missing = [part for part in parts if not _is_whole(folder / part.name, part.rows)]
             done = total - sum(part.rows for part in missing)
             with live(total=total, initial=done, desc="apply", unit=" rows") as bar:
@@ -143,6 +144,7 @@ def apply(
             written = sum(open_parquet(folder / part.name).metadata.num_rows for part in parts)
             if written != total:
                 raise FileError(f"{folder} has {written} of {total} rows; remove it and start again.")
+            _remove_halves(folder)
             folder.rename(output)
     except Timeout:
         raise ModelError(f"Another process is writing {output}; wait for it.") from None
@@ -244,6 +246,12 @@ def _require_same(folder: Path, identity: dict[str, object]) -> None:
         same = False
     if not same:
         raise ModelError(f"{folder} is of other vectors, maps or options; remove it, or choose another output.")
+
+
+def _remove_halves(folder: Path) -> None:
+    """Remove what processes that were killed had begun to write."""
+    for path in folder.glob(".*.part"):
+        path.unlink(missing_ok=True)
 
 
 def _is_whole(path: Path, rows: int) -> bool:

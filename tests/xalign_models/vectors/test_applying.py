@@ -157,6 +157,8 @@ def test_a_run_that_stops_at_any_part_resumes_to_the_same_rows(tmp_path, source,
     apply(maps, source, tmp_path / "out", lang_column="lang")
     assert written == [f"part-{number:08d}.parquet" for number in (0, 1, 1, 2)]
     assert pq.read_table(tmp_path / "out").equals(pq.read_table(tmp_path / "whole"))
+    names = [f"part-{number:08d}.parquet" for number in range(3)]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["_xalign.json", *names]
     assert apply(maps, source, tmp_path / "out", lang_column="lang") == ROWS  # done already
     assert len(written) == 4
 
