@@ -39,6 +39,14 @@ class Precision(StrEnum):
     """Whole numbers of 8 bits, on a CPU: weights scaled by channel, activations by token."""
 
 
+class Vectors(StrEnum):
+    """What a backbone's vectors are kept as."""
+
+    FLOAT32 = "float32"
+    BINARY = "binary"
+    """Their signs."""
+
+
 @dataclass(frozen=True)
 class BackboneSpec:
     """An encoder before any alignment.
@@ -62,6 +70,8 @@ class BackboneSpec:
         llm: Decoder-only language model that LUSIFER joins to it; asset name, local directory or hub id. Such a model
             is trained before it is used: ``model`` is its directory then, and the encoder until then.
         trust_remote_code: The user's word that the model may run the code that it brings along.
+        truncate_dim: Leading dimensions that are kept, for a model that was trained so (Matryoshka); None is all.
+        vectors: What the vectors are kept as, after that.
     """
 
     name: str
@@ -78,6 +88,8 @@ class BackboneSpec:
     tuned: str = ""
     llm: str | None = None
     trust_remote_code: bool = False
+    truncate_dim: int | None = None
+    vectors: Vectors = Vectors.FLOAT32
 
     def __post_init__(self) -> None:
         """Check the fields that have limits.
@@ -86,15 +98,22 @@ class BackboneSpec:
             ModelError: An unknown pooling, type or precision, a negative layer or a token limit under 2; the message
                 names the CLI's flag.
         """
-        for field, choices in (("pooling", Pooling), ("dtype", Dtype), ("precision", Precision)):
+        for field, choices in (("pooling", Pooling), ("dtype", Dtype), ("vectors", Vectors), ("precision", Precision)):
             value = getattr(self, field)
             if value not in tuple(choices):
                 raise ModelError(f"--{field} {value}: not one of {', '.join(choices)}.")
             object.__setattr__(self, field, choices(value))
+        if self.truncate_dim is not None and self.truncate_dim < 1:
+            raise ModelError(f"--truncate-dim {self.truncate_dim}: at least 1 is needed.")
         if self.layer is not None and self.layer < 0:
             raise ModelError(f"--layer {self.layer}: layers count from 0 (the embeddings) upwards.")
         if self.max_tokens is not None and self.max_tokens < 2:
             raise ModelError(f"--max-tokens {self.max_tokens}: at least 2 are needed.")
+
+    @property
+    def whole(self) -> BackboneSpec:
+        """The same with vectors that are neither cut nor rounded: what is stored."""
+        return dataclasses.replace(self, truncate_dim=None, vectors=Vectors.FLOAT32)
 
     def encoding_fields(self) -> dict[str, Any]:
         """What, beside the weights, determines a prompted text's vector."""

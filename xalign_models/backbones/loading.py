@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets
+from xalign_models.backbones import policy
 from xalign_models.backbones.checkpoint import open_config, open_pipeline, open_transformer, opened, quiet
 from xalign_models.backbones.policy import has_own_modules
 from xalign_models.backbones.sources import check_fields, find_source
@@ -77,7 +78,7 @@ def _shared_modules(spec: BackboneSpec, device: str, _: str) -> tuple[nn.Module,
 
 
 def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
-    """The modules up to, not including, any normalisation: together they give the raw vector.
+    """The modules up to, not including, any normalisation: together they give the raw vector, cut as the spec says.
 
     A sentence-transformers directory keeps its own modules (pooling, dense layers) unless the spec asks for a layer or
     a pooling; any other checkpoint is pooled as the spec says. The first module is a LanguageTransformer.
@@ -87,6 +88,10 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
         ModelError: It is no text encoder, is aligned already, has no such layer, or was trained here and its layer or
             pooling is to change.
     """
+    if spec.whole != spec:
+        from xalign_models.backbones.reduced import reduction
+
+        return (*load_modules(spec.whole, device), *reduction(spec))
     if source := find_source(spec.model):
         check_fields(source, spec)
         return source.modules(spec, device)
@@ -104,6 +109,11 @@ def _load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
     as_published = spec.layer is None and spec.pooling is Pooling.PUBLISHED
     if as_published and _file(resolved, "modules.json"):
         modules = _published(spec, resolved, device)
+    elif as_published and _is_model2vec(resolved):
+        from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+        policy.check(resolved)
+        modules = [StaticEmbedding.load(resolved.path_or_id, revision=resolved.revision)]
     elif spec.tuned:
         raise ModelError(f"{spec.model} was trained with its layer and pooling; they cannot be changed.")
     else:
@@ -119,10 +129,11 @@ def _load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
         first.max_seq_length = min(filter(None, (spec.max_tokens, first.max_seq_length)), default=512)
     elif isinstance(first, LanguageTransformer):
         first.prompts = {key: text for key, text in spec.prompts if is_canonical(key)}
+        below = _below(resolved)
         first.base = first.base or {
-            "model": spec.model,
-            "revision": resolved.revision,
-            "fingerprint": resolved.fingerprint,
+            "model": spec.model if below is resolved else below.path_or_id,
+            "revision": below.revision,
+            "fingerprint": below.fingerprint,
             "dtype": str(spec.dtype),
         }
         first.pool_special_tokens = spec.special_tokens
@@ -169,7 +180,7 @@ def open_directory(directory: Path, device: str, *, trust: bool = False, **optio
 
 
 def _transformer(spec: BackboneSpec, resolved: assets.ResolvedModel) -> Any:
-    config = open_config(resolved, trust=spec.trust_remote_code)
+    config = open_config(_below(resolved), trust=spec.trust_remote_code)
     arguments: dict[str, Any] = {}
     if spec.layer is not None:
         layers = config.num_hidden_layers
@@ -210,6 +221,20 @@ def _file(resolved: assets.ResolvedModel, name: str) -> Path | None:
         return Path(hf_hub_download(resolved.path_or_id, name, revision=resolved.revision, local_files_only=away))
     except EntryNotFoundError:  # also if it is neither reachable nor cached: loading the weights will say so
         return None
+
+
+def _below(resolved: assets.ResolvedModel) -> assets.ResolvedModel:
+    """The checkpoint that an adapter's directory is for; any other model itself."""
+    adapter = _file(resolved, "adapter_config.json")
+    if adapter is None or _file(resolved, "config.json"):
+        return resolved
+    return assets.resolve(str(read_json(adapter).get("base_model_name_or_path")))
+
+
+def _is_model2vec(resolved: assets.ResolvedModel) -> bool:
+    """Whether it is a static model in model2vec's own layout."""
+    config = _file(resolved, "config.json")
+    return config is not None and read_json(config).get("model_type") == "model2vec"
 
 
 def prompts(spec: BackboneSpec) -> dict[str, str]:

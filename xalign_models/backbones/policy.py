@@ -36,6 +36,7 @@ _OURS = (
     "xalign_models.alignments.module.Aligned",
     "xalign_models.backbones.pointer.Pointer",
     "xalign_models.backbones.prompt_eol.PromptEOL",
+    "xalign_models.backbones.reduced.Reduced",
     "xalign_models.backbones.transformer.LanguageTransformer",
     "xalign_models.backbones.use.USEMultilingual",
     "xalign_models.lira.module.LiRA",

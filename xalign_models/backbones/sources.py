@@ -38,7 +38,7 @@ class Source(ABC):
         named: Whether the user named it in this process; a directory or a result that names it is no such word.
     """
 
-    settable: frozenset[str] = frozenset({"name", "model", "prompts", "mteb_name"})
+    settable: frozenset[str] = frozenset({"name", "model", "prompts", "mteb_name", "truncate_dim", "vectors"})
     """Fields of a BackboneSpec that mean something to it."""
     normalises: bool = True
     """Whether vectors that are not aligned are brought to unit length, as those of checkpoints are."""

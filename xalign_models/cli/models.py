@@ -22,7 +22,7 @@ from xalign_models.cli.common import (
     split_list,
 )
 from xalign_models.errors import DataError, ModelError
-from xalign_models.specs import BackboneSpec, Dtype, Pooling, Precision
+from xalign_models.specs import BackboneSpec, Dtype, Pooling, Precision, Vectors
 
 Layer = Annotated[int | None, typer.Option(help="Hidden state to pool: 0 the embeddings, k the k-th layer's output.")]
 Pool = Annotated[Pooling | None, typer.Option(help="How token vectors become one.")]
@@ -32,6 +32,8 @@ Products = Annotated[
     typer.Option("--precision", help="Of products: int8 is faster on CPUs; the model's name says so then."),
 ]
 MaxTokens = Annotated[int | None, typer.Option(help="Cut texts at this many tokens.")]
+TruncateDim = Annotated[int | None, typer.Option(help="Keep this many leading dimensions (Matryoshka models).")]
+Kept = Annotated[Vectors | None, typer.Option("--vectors", help="What vectors are kept as: binary keeps their signs.")]
 Prompt = Annotated[list[str] | None, typer.Option(help='KEY=TEXT put before inputs, e.g. --prompt "default=query: ".')]
 
 
@@ -67,6 +69,8 @@ def overrides(
     prompt: list[str] | None,
     trust: bool = False,
     precision: Precision | None = None,
+    truncate_dim: int | None = None,
+    vectors: Vectors | None = None,
 ) -> dict[str, Any]:
     """The options as fields of a BackboneSpec.
 
@@ -89,6 +93,8 @@ def overrides(
         "prompts": tuple(pairs) or None,
         "trust_remote_code": trust or None,
         "precision": precision,
+        "truncate_dim": truncate_dim,
+        "vectors": vectors,
     }
 
 
@@ -211,6 +217,8 @@ def fit(
     pooling: Pool = None,
     dtype: Weights = None,
     precision: Products = None,
+    truncate_dim: TruncateDim = None,
+    vectors: Kept = None,
     max_tokens: MaxTokens = None,
     prompt: Prompt = None,
     device: Device = None,
@@ -244,7 +252,7 @@ def fit(
         device=device,
         default_lang=default_lang,
         unknown=unknown,
-        overrides=overrides(layer, pooling, dtype, max_tokens, prompt, precision=precision),
+        overrides=overrides(layer, pooling, dtype, max_tokens, prompt, False, precision, truncate_dim, vectors),
         **dict(_parameter(given) for given in param or ()),
     )
     save(model, output, adapter=adapter, standalone=standalone, lang=default_lang)

@@ -25,7 +25,18 @@ from xalign_models.cli.common import (
     split_list,
 )
 from xalign_models.cli.leaderboard import make, show
-from xalign_models.cli.models import Layer, MaxTokens, Pool, Products, Prompt, Trust, Weights, overrides
+from xalign_models.cli.models import (
+    Kept,
+    Layer,
+    MaxTokens,
+    Pool,
+    Products,
+    Prompt,
+    TruncateDim,
+    Trust,
+    Weights,
+    overrides,
+)
 from xalign_models.errors import ModelError
 
 EMBEDDED_MODELS = (
@@ -58,6 +69,8 @@ def run(
     pooling: Pool = None,
     dtype: Weights = None,
     precision: Products = None,
+    truncate_dim: TruncateDim = None,
+    vectors: Kept = None,
     max_tokens: MaxTokens = None,
     prompt: Prompt = None,
     trust_remote_code: Trust = False,
@@ -87,7 +100,7 @@ def run(
 
     names: list[Any] = split_list(tasks)
     wanted = split_list(models) or list(EMBEDDED_MODELS)
-    fields = overrides(layer, pooling, dtype, max_tokens, prompt, trust_remote_code, precision)
+    fields = overrides(layer, pooling, dtype, max_tokens, prompt, trust_remote_code, precision, truncate_dim, vectors)
     if engine not in {"local", "ray"}:
         raise ModelError(f"--engine {engine} is not known; choose local or ray.")
     for name in names:  # before the seconds that mteb takes to import

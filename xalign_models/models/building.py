@@ -98,6 +98,7 @@ def load_encoder(
         ModelError: No such model, or overrides for a saved one.
         XAlignError: Weights or fit text are missing.
     """
+    from xalign_models.backbones.reduced import reduction
     from xalign_models.models.encoder import XAlignEncoder
     from xalign_models.models.metadata import meta_of
 
@@ -110,6 +111,7 @@ def load_encoder(
     assert spec is not None
     raw = raw_encoder(spec.backbone, device, store)
     tail, languages = _fitted_tail(spec, raw)
+    reduced = reduction(spec.backbone)
     meta = meta_of(located)
     if languages is not None:
         meta = meta.model_copy(update={"languages": sorted(languages)})
@@ -117,7 +119,7 @@ def load_encoder(
     if source and not source.normalises and spec.alignment is None:
         tail = []
     context = source.context if source else None
-    return XAlignEncoder(raw, tail, loading.prompts(spec.backbone), languages, meta, context)
+    return XAlignEncoder(raw, [*reduced, *tail], loading.prompts(spec.backbone), languages, meta, context)
 
 
 def _fitted_tail(spec: ModelSpec, raw: RawEncoder) -> tuple[list[nn.Module], Sequence[str] | None]:
@@ -156,12 +158,13 @@ def encoder_of(
     from xalign_models.alignments.module import Aligned
     from xalign_models.backbones.pointer import Pointer
     from xalign_models.backbones.raw import RawEncoder
+    from xalign_models.backbones.reduced import Reduced
     from xalign_models.models.encoder import XAlignEncoder
 
     modules: list[Any] = list(model)
     if isinstance(modules[0], Pointer):
         modules[:1] = modules[0].inner
-    tail_starts = (i for i, module in enumerate(modules) if isinstance(module, Aligned | Normalize))
+    tail_starts = (i for i, module in enumerate(modules) if isinstance(module, Aligned | Normalize | Reduced))
     start = next(tail_starts, len(modules))
     tail = [module.to("cpu") for module in modules[start:]]
     if not any(isinstance(module, Normalize) for module in tail[-1:]):
@@ -177,7 +180,8 @@ def raw_encoder(spec: BackboneSpec, device: str, store: EmbeddingStore | None = 
     """What gives the backbone's raw vectors."""
     from xalign_models.backbones.raw import RawEncoder
 
-    return RawEncoder(loading.fingerprint(spec), partial(loading.shared_modules, spec, device), device, store)
+    load = partial(loading.shared_modules, spec.whole, device)
+    return RawEncoder(loading.fingerprint(spec), load, device, store)
 
 
 def fitted(spec: ModelSpec, raw: RawEncoder) -> Alignment | None:
@@ -189,11 +193,19 @@ def fitted(spec: ModelSpec, raw: RawEncoder) -> Alignment | None:
 
 def encoding(spec: ModelSpec, raw: RawEncoder) -> tuple[str, fitting.Encode]:
     """What encodes fit text, and the fingerprint of what it computes, prompts included."""
-    prompts = loading.prompts(spec.backbone)
+    import torch
+
+    from xalign_models.backbones.reduced import reduction
+
+    prompts, reduced = loading.prompts(spec.backbone), reduction(spec.backbone)
     chosen = [prompts] if loading.prompt_languages(prompts) else [prompts.get("default", "")]
+    chosen += [module.get_config_dict() for module in reduced]
 
     def encode(texts: Sequence[str], language: str, *, progress: str | None = None) -> npt.NDArray[np.float32]:
-        return raw.encode(texts, loading.prompt_in(prompts, language), progress)
+        vectors = raw.encode(texts, loading.prompt_in(prompts, language), progress)
+        for module in reduced:
+            vectors = module.reduce(torch.from_numpy(vectors)).numpy()
+        return vectors
 
     return digest(raw.namespace, *chosen), encode
 

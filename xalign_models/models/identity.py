@@ -21,6 +21,8 @@ def revision(spec: ModelSpec) -> str:
         XAlignError: The weights or the fit text are not there.
     """
     parts: list[Any] = [loading.fingerprint(spec.backbone), loading.prompts(spec.backbone)]
+    if spec.backbone.whole != spec.backbone:
+        parts.append([spec.backbone.truncate_dim, spec.backbone.vectors])
     if spec.alignment:
         parts.append(fitting.fingerprint(fit_spec(spec)))
     return digest(*parts)[:40]

@@ -86,6 +86,7 @@ def describe(
             inherited |= source.facts()
             if spec.alignment:
                 inherited["similarity_fn_name"] = ScoringFunction.COSINE
+        inherited["embed_dim"] = spec.backbone.truncate_dim or inherited["embed_dim"]
         if spec.alignment and spec.alignment.languages:
             inherited["languages"] = sorted(spec.alignment.languages)
         if spec.alignment and (citation := catalogue.CITATIONS.get(spec.alignment.method)):

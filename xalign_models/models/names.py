@@ -75,7 +75,8 @@ def locate(model: str, **overrides: Any) -> Located:
     if located.saved or located.spec is None:
         raise ModelError(f"{model} is a saved model: its {', '.join(given)} cannot be changed; fit it anew.")
     parts = {field: digest(value)[:6] if field == "prompts" else value for field, value in sorted(given.items())}
-    labels = ("" if field == "precision" else field for field in parts)  # whose values speak for themselves
+    words = {"precision": "", "truncate_dim": "dim", "vectors": "vectors-"}  # values that need no field's name, or less
+    labels = (words.get(field, field) for field in parts)
     suffix = slug(
         "-".join(f"{label}{value}".replace("_", "") for label, value in zip(labels, parts.values(), strict=True))
     )

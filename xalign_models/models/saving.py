@@ -100,7 +100,7 @@ def _without_xalign(model: SentenceTransformer, lang: str | None) -> SentenceTra
         or not getattr(first, "pool_special_tokens", True)
         or getattr(first, "int8", False)
     )
-    if not isinstance(first, Transformer) or by_language:
+    if not isinstance(first, Transformer) or by_language or model.xalign_spec.backbone.truncate_dim:
         raise ModelError(
             f"--standalone: {type(first).__name__} does what no stock module does; save it with --adapter."
         )
