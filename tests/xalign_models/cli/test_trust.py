@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from tests.xalign_models.backbones.test_policy import CUSTOM, module
 from xalign_models.backbones.loading import load_modules
 from xalign_models.errors import ModelError
 from xalign_models.models.building import build
@@ -15,29 +16,12 @@ from xalign_models.models.names import find_spec
 from xalign_models.models.saving import save
 from xalign_models.specs import ModelSpec
 
-DOUBLED = """
-from sentence_transformers.base.modules import Module
-
-class Doubled(Module):
-    config_keys = []
-    def forward(self, features):
-        features["sentence_embedding"] = 2 * features["sentence_embedding"]
-        return features
-    def save(self, path, *args, **kwargs):
-        self.save_config(path)
-    @classmethod
-    def load(cls, *args, **kwargs):
-        return cls()
-"""
-
 
 @pytest.fixture
 def custom(tiny_model, workdir):
     folder = shutil.copytree(tiny_model, workdir / "custom")
-    modules = json.loads((folder / "modules.json").read_text())
-    entry = {"idx": 3, "name": "3", "path": "", "type": "doubling.Doubled"}
-    (folder / "modules.json").write_text(json.dumps([*modules, entry]))
-    (folder / "doubling.py").write_text(DOUBLED)
+    module(folder, "doubling.Doubled", path="")
+    (folder / "doubling.py").write_text(CUSTOM)
     return folder
 
 
