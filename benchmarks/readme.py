@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 MODELS = (
     *(f"{method}__all-MiniLM-L6-v2" for method in ("plain", "lsar")),
     *(f"{method}__gemma-3-270m-q4" for method in ("plain", "lsar")),
-    *(f"{method}__multilingual-e5-small-q4" for method in ("plain", "centered", "lsar", "procrustes")),
+    *(f"{method}__multilingual-e5-small-q4" for method in ("plain", "centered", "lsar", "affine")),
 )
 TASKS = ("SIB200ZeroShot", "STS17CrossLingual", "Tatoeba36", "XQuAD-R")
 SHOWN = "multilingual-e5-small-q4"
