@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
+from statistics import median
 from typing import Any
 
 import torch
@@ -21,6 +22,8 @@ from torch.overrides import TorchFunctionMode
 logger = logging.getLogger(__name__)
 
 Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+PAIRS, SLOWER = 15, 1.2
+"""How often :func:`is_slow` times a product both ways, and the ratio of times above which halves are slow."""
 
 
 def product() -> Product | None:
@@ -51,7 +54,8 @@ def _product() -> Product | None:
 def is_slow(dtype: str) -> bool:
     """Whether this processor multiplies half-precision numbers more slowly than float32: it has no instruction for it.
 
-    A product is timed both ways, once in a process. The two differ by a factor of two or more, either way.
+    A product is timed both ways in turn, once in a process; the median of the ratios decides. They are near one half or
+    above 1.4, so that :data:`SLOWER` between them gives a processor the same answer when it is busy.
 
     Args:
         dtype: ``bfloat16`` or ``float16``.
@@ -59,26 +63,25 @@ def is_slow(dtype: str) -> bool:
     generator = torch.Generator().manual_seed(0)
     x, weight = (torch.randn(rows, 512, generator=generator) for rows in (256, 1024))
     half = getattr(torch, dtype)
-    ratio = _seconds(linear, x.to(half), weight.to(half)) / _seconds(product() or linear, x, weight)
-    if ratio > 1:
+    ways = ((linear, x.to(half), weight.to(half)), (product() or linear, x, weight))
+    times = [[_seconds(*way) for way in ways] for _ in range(PAIRS + 1)][1:]  # the first prepares them
+    ratio = median(slow / fast for slow, fast in times)
+    if ratio > SLOWER:
         logger.warning(
             "This processor takes %.1f times as long for %s as for float32: weights keep their values and are computed "
             "with in float32. Models have another revision then.",
             ratio,
             dtype,
         )
-    return ratio > 1
+    return ratio > SLOWER
 
 
 @torch.inference_mode()
 def _seconds(multiply: Callable[..., Tensor], x: Tensor, weight: Tensor) -> float:
-    """Processor time of a product, the least of five: the first prepares it."""
-    times = []
-    for _ in range(5):
-        start = time.process_time()
-        multiply(x, weight, None)
-        times.append(time.process_time() - start)
-    return max(min(times), 1e-6)
+    """Processor time of a product."""
+    start = time.process_time()
+    multiply(x, weight, None)
+    return max(time.process_time() - start, 1e-6)
 
 
 class _Layer(torch.autograd.Function):

@@ -147,8 +147,10 @@ def models(
         return
     backbones = [spec.backbone for _, spec in known if spec.alignment is None and not spec.backbone.tuned]
     print_rows([{"backbone": spec.name, "weights": spec.model, "layer": _layer(spec)} for spec in backbones], json)
+    if not out.is_terminal:
+        return
     methods = ", ".join(fits()[""])
-    err.print(
+    out.print(
         f"\nA backbone X is a model as plain__X, and aligned by its default text as METHOD__X: {methods}. "
         f"METHOD__X__gettext needs no other text than the package index has. `xalign models {backbones[0].name}` lists "
         "the names.",

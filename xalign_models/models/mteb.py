@@ -15,7 +15,6 @@ from xalign_models.errors import DataError
 from xalign_models.models import catalogue
 from xalign_models.models.identity import trained_on
 from xalign_models.models.names import trained_specs
-from xalign_models.models.sides import with_sides
 from xalign_models.plugins import ALIGNMENTS, BACKBONES, BENCHMARKS, TASKS, Benchmark, Part, did_you_mean
 from xalign_models.specs import ModelSpec
 
@@ -61,6 +60,8 @@ def _register(tasks: tuple[str, ...], benchmarks: tuple[str, ...], _: tuple[str,
     import mteb.benchmarks.benchmarks as known
     from mteb.benchmarks.benchmark import Benchmark as MtebBenchmark
 
+    from xalign_models.models.sides import with_sides
+
     for name in tasks:
         _register_task(name)
     module: Any = sys.modules["mteb.get_tasks"]
@@ -78,6 +79,8 @@ def _register(tasks: tuple[str, ...], benchmarks: tuple[str, ...], _: tuple[str,
 
 def _register_task(name: str) -> None:
     import mteb.get_tasks  # noqa: F401  # the function of this name hides the module
+
+    from xalign_models.models.sides import with_sides
 
     module: Any = sys.modules["mteb.get_tasks"]
     if name in TASKS and name not in module._TASKS_REGISTRY:
