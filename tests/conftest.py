@@ -82,6 +82,15 @@ def write_text() -> Callable[..., Path]:
     return write
 
 
+@pytest.fixture(scope="session")
+def public_scores() -> Path:
+    """The public results by language, as a parquet file."""
+    path = Path(os.environ.get("XALIGN_DATA", "-")) / "mteb_results" / "scores.parquet"
+    if not path.is_file():
+        pytest.skip("XALIGN_DATA has no mteb_results")
+    return path
+
+
 @pytest.fixture
 def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to work in, with a cache and a store of its own, no corpora, and a hub that cannot be reached."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -171,13 +169,12 @@ def test_what_is_no_result_is_refused_in_one_line(tmp_path, name):
 
 @pytest.mark.realdata
 @pytest.mark.slow
-def test_the_whole_table_is_read_fast_and_small():
+def test_the_whole_table_is_read_fast_and_small(public_scores):
     """Processor time, which other work on the machine does not lengthen."""
-    path = Path(os.environ["XALIGN_DATA"]) / "mteb_results" / "scores.parquet"
     code = f"""
 from pathlib import Path
 from xalign_models.atlas.imported import read_public
-assert sum(len(result.rows) for result in read_public(Path({str(path)!r})).results) > 1_000_000
+assert sum(len(result.rows) for result in read_public(Path({str(public_scores)!r})).results) > 1_000_000
 status = Path("/proc/self/status").read_text()  # a child's ru_maxrss can be its parent's
 print(1024 * int(status.partition("VmHWM:")[2].split()[0]), sum(os.times()[:2]))
 """
@@ -189,8 +186,8 @@ print(1024 * int(status.partition("VmHWM:")[2].split()[0]), sum(os.times()[:2]))
 
 @pytest.mark.realdata
 @pytest.mark.slow
-def test_files_of_fifty_models_give_the_numbers_of_the_table(tmp_path):
-    table = read_public(Path(os.environ["XALIGN_DATA"]) / "mteb_results" / "scores.parquet").results
+def test_files_of_fifty_models_give_the_numbers_of_the_table(tmp_path, public_scores):
+    table = read_public(public_scores).results
     models = sorted({result.model for result in table})[:50]
     chosen = [result for result in table if result.model in models]
     write_results(chosen, tmp_path, "the table")

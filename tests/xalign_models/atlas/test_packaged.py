@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from importlib.resources import files
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -36,10 +34,9 @@ def cell(model, task, language, kind):
 
 
 @pytest.fixture(scope="module")
-def scores():
-    path = Path(os.environ["XALIGN_DATA"]) / "mteb_results" / "scores.parquet"
+def scores(public_scores):
     names = {model.replace("/", "__") for model, *_ in TRACED}
-    table = pd.read_parquet(path, filters=[("task", "in", {task for _, task, *_ in TRACED})])
+    table = pd.read_parquet(public_scores, filters=[("task", "in", {task for _, task, *_ in TRACED})])
     return table[table["model"].isin(names)]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import random
 import time
 import zlib
@@ -289,7 +288,7 @@ def numbers_of(page: Path, name: str) -> np.ndarray:
 
 
 @pytest.mark.realdata
-def test_ten_numbers_of_ten_models_lead_from_the_page_to_the_public_results(page) -> None:
+def test_ten_numbers_of_ten_models_lead_from_the_page_to_the_public_results(page, public_scores) -> None:
     """Drawn with a fixed seed: model, revision, task, text and language as the page has them, and the mean of the rows.
 
     The languages of a row decide whether it belongs to a cell; nothing of the library reads the public results here.
@@ -298,7 +297,7 @@ def test_ten_numbers_of_ten_models_lead_from_the_page_to_the_public_results(page
 
     data = data_of(page)
     atlas, labels = data["atlas"], [label[0] for label in data["labels"]]
-    table = pd.read_parquet(Path(os.environ["XALIGN_DATA"]) / "mteb_results" / "scores.parquet")
+    table = pd.read_parquet(public_scores)
     draw = random.Random(0)
     drawn: list[tuple[str, str]] = []
     while len(drawn) < 10:
