@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,9 @@ class FakeCorpus:
         return "0" * 64
 
 
+@pytest.mark.skipif(
+    not (Path(os.environ.get("XALIGN_DATA", "-")) / "ntrex").is_dir(), reason="XALIGN_DATA has no ntrex"
+)
 @pytest.mark.slow
 @pytest.mark.realdata
 def test_a_published_model_has_its_published_score(tmp_path: Path) -> None:
