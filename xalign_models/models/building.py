@@ -60,21 +60,30 @@ def build(spec: ModelSpec, *, device: str | None = None) -> SentenceTransformer:
         XAlignError: Weights or fit text are missing.
     """
     loading.fingerprint(spec.backbone)  # is it there? Before seconds of imports
-    from sentence_transformers import SentenceTransformer
-
-    from xalign_models.backbones.pointer import Pointer
-    from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
     from xalign_models.store import open_store
 
     device = loading.pick_device(device)
     alignment = fitted(spec, raw_encoder(spec.backbone, device, open_store()))
+    return assemble(spec, _tail(alignment), device)
+
+
+def assemble(spec: ModelSpec, tail: Sequence[nn.Module], device: str) -> SentenceTransformer:
+    """The modules of a spec's backbone and what follows them, as one model with the backbone's prompts.
+
+    Raises:
+        XAlignError: Weights are missing.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    from xalign_models.backbones.pointer import Pointer
+    from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
+
     modules: list[Any] = list(loading.load_modules(spec.backbone, device))  # the caller may change them
     if find_source(spec.backbone.model):  # no weights to save: its directory points to it
         modules = [Pointer(spec.backbone, modules)]
-    modules += _tail(alignment)
     prompts = loading.prompts(spec.backbone)
     model = SentenceTransformer(
-        modules=modules,
+        modules=[*modules, *tail],
         device=device,
         prompts=prompts,
         default_prompt_name="default" if "default" in prompts else None,

@@ -16,10 +16,8 @@ import numpy.typing as npt
 from xalign_models import corpora
 from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
 from xalign_models.backbones import loading
-from xalign_models.backbones.pointer import Pointer
-from xalign_models.backbones.sources import find_source
 from xalign_models.errors import AlignmentError, DataError, ModelError
-from xalign_models.models.building import encoding, raw_encoder
+from xalign_models.models.building import assemble, encoding, raw_encoder
 from xalign_models.models.names import find_spec, slug
 from xalign_models.ranking.ranks import normalise
 from xalign_models.specs import AlignmentSpec, ModelSpec
@@ -120,11 +118,8 @@ def fit(
         AlignmentError: No such method.
         XAlignError: Weights or texts are missing.
     """
-    from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules.dense import Dense
     from sentence_transformers.sentence_transformer.modules import Normalize
-
-    from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
 
     if method not in MAPS:
         raise AlignmentError(f"{method} is no map between two models; choose {' or '.join(MAPS)}.")
@@ -134,22 +129,10 @@ def fit(
     texts = texts_of(corpus, languages, limit)
     sides = [_encoded(spec, texts, device) for spec in specs]
     weight, shift = fit_map(method, *sides)
-    device = loading.pick_device(device)
-    modules: list[Any] = list(loading.load_modules(specs[0].backbone, device))
-    if find_source(specs[0].backbone.model):
-        modules = [Pointer(specs[0].backbone, modules)]
-    modules += [Normalize(), dense(weight, shift, Dense), Normalize()]
-    prompts = loading.prompts(specs[0].backbone)
-    model = SentenceTransformer(
-        modules=modules,
-        device=device,
-        prompts=prompts,
-        default_prompt_name="default" if "default" in prompts else None,
-        similarity_fn_name="cosine",
-    )
     label = slug(f"{method}-to-{specs[1].backbone.name}")
     alignment = AlignmentSpec(label, method, (), tuple(corpus), limit, tuple(sorted(texts)))
-    return AlignedSentenceTransformer.adopt(model, ModelSpec(specs[0].backbone, alignment))
+    tail = [Normalize(), dense(weight, shift, Dense), Normalize()]
+    return assemble(ModelSpec(specs[0].backbone, alignment), tail, loading.pick_device(device))
 
 
 def dense(weight: Array, shift: Array, kind: Any) -> Any:

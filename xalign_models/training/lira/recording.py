@@ -10,15 +10,14 @@ from xalign_models import corpora
 from xalign_models.corpora import CORPORA, ENGLISH, read_lines
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.evaluation import recording
+from xalign_models.evaluation.recording import LanguageText
 from xalign_models.languages import canonical
 from xalign_models.training.lira.config import LiraConfig
 from xalign_models.training.lira.data import foreign_texts, rated, searches
 from xalign_models.training.lira.module import language_prompts
 
-Text = tuple[str, str | None]
 
-
-def task_texts(name: str, languages: Collection[str] | None) -> list[Text]:
+def task_texts(name: str, languages: Collection[str] | None) -> list[LanguageText]:
     """What a model is given by a task, in the languages of which a LiRA is told; None beside the other texts.
 
     Args:
@@ -33,7 +32,7 @@ def task_texts(name: str, languages: Collection[str] | None) -> list[Text]:
     return [(text, code if code in told else None) for text, code in recording.task_texts(name, languages)]
 
 
-def file_texts(path: Path, languages: Sequence[str]) -> Iterator[Text]:
+def file_texts(path: Path, languages: Sequence[str]) -> Iterator[LanguageText]:
     """The lines of a text file in the one language that is named, or the ``text`` and ``lang`` of JSON lines.
 
     Of JSON lines those in the named languages, all if none are.
@@ -57,7 +56,7 @@ def file_texts(path: Path, languages: Sequence[str]) -> Iterator[Text]:
             yield text, language
 
 
-def corpus_texts(name: str, languages: Collection[str], rows: int | None) -> Iterator[Text]:
+def corpus_texts(name: str, languages: Collection[str], rows: int | None) -> Iterator[LanguageText]:
     """The texts of a corpus in the chosen languages but English, all of them if none are chosen.
 
     Raises:
@@ -74,7 +73,7 @@ def is_corpus(name: str) -> bool:
     return name.partition(":")[0] in CORPORA
 
 
-def training_texts(config: LiraConfig) -> list[Text]:
+def training_texts(config: LiraConfig) -> list[LanguageText]:
     """What both stages of a training translate.
 
     Raises:
