@@ -22,8 +22,11 @@ from threadpoolctl import threadpool_limits
 
 collect_ignore = [] if find_spec("mteb") else ["test_harness.py"]  # they measure its tasks
 QUICK = {
-    "bench_rows": 24, "bench_texts": 24, "bench_dims": "384", "bench_all_languages": 4,
-}  # fmt: skip
+    "bench_rows": 24,
+    "bench_texts": 24,
+    "bench_dims": "384",
+    "bench_all_languages": 4,
+}
 """What --quick makes of options that are not given."""
 PACKAGES = ("torch", "transformers", "sentence-transformers", "peft", "numpy", "scipy")
 
@@ -32,9 +35,11 @@ def pytest_addoption(parser):
     group = parser.getgroup("xalign benchmarks")
     group.addoption("--quick", action="store_true", help="the benchmarks marked quick, small, in three rounds at most")
     group.addoption(
-        "--bench-findings", type=Path, default=Path(".benchmarks/findings.jsonl"),
+        "--bench-findings",
+        type=Path,
+        default=Path(".benchmarks/findings.jsonl"),
         help="where each benchmark's numbers are written as soon as it ends; benchmarks.compare reads it",
-    )  # fmt: skip
+    )
     group.addoption("--bench-threads", type=int, default=1, help="CPU threads of everything that is timed")
     group.addoption("--bench-corpus", default="gettext:test", help="corpus of test_harness, e.g. flores")
     group.addoption("--bench-languages", default="de en fr ru", help="its languages; gettext must have them too")

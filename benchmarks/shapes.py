@@ -58,10 +58,16 @@ class Shape:
         """The configuration, changed where a smaller one will do."""
         width, layers, heads, groups, inner, vocabulary = self.sizes
         fields: dict[str, Any] = {
-            "hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads,
-            "intermediate_size": inner, "vocab_size": vocabulary, "pad_token_id": 0, "bos_token_id": 2,
-            "eos_token_id": 3, "max_position_embeddings": 514,
-        }  # fmt: skip
+            "hidden_size": width,
+            "num_hidden_layers": layers,
+            "num_attention_heads": heads,
+            "intermediate_size": inner,
+            "vocab_size": vocabulary,
+            "pad_token_id": 0,
+            "bos_token_id": 2,
+            "eos_token_id": 3,
+            "max_position_embeddings": 514,
+        }
         if self.causal:
             fields["num_key_value_heads"] = groups
         return self.kind(**{**fields, **dict(self.options), **changes})

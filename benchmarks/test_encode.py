@@ -83,8 +83,10 @@ class Sides:
         counts = raw.counts
         assert counts.encoded == len(distinct)
         assert (ours.batches, ours.real_tokens, ours.computed_tokens) == (
-            counts.batches, counts.real_tokens, counts.computed_tokens
-        )  # fmt: skip
+            counts.batches,
+            counts.real_tokens,
+            counts.computed_tokens,
+        )
         assert ours.real_tokens == ours.computed_tokens == sum(lengths)
         flops = model_flops(lengths, self.modules[0])
         peak = peak_flops(self.device)

@@ -67,9 +67,13 @@ def test_step(device, compare, note, say, tmp_path, shape, cached):
     flops = (3 if cached else 2) * model_flops(ours.lengths, first, weights)
     tokens, peak = sum(ours.lengths), peak_flops(device)
     note(
-        model=shape, pairs_per_s=CONFIG.batch_size / pair.seconds, tokens_per_s=tokens / pair.seconds, flops=flops,
-        peak=peak, fraction_of_roofline=flops / pair.seconds / peak,
-    )  # fmt: skip
+        model=shape,
+        pairs_per_s=CONFIG.batch_size / pair.seconds,
+        tokens_per_s=tokens / pair.seconds,
+        flops=flops,
+        peak=peak,
+        fraction_of_roofline=flops / pair.seconds / peak,
+    )
     if not np.isnan(pair.seconds):
         say(
             f"  {CONFIG.batch_size / pair.seconds:.1f} pairs/s, {tokens / pair.seconds:.0f} real tokens/s; "

@@ -90,8 +90,11 @@ class STS17CrossLingual(CorpusTask, AbsTaskSTS):
         hf_split: str,
         hf_subset: str,
     ) -> None:
-        save_items(Path(prediction_folder), self.metadata.name,
-                   {hf_subset: np.asarray(predictions["cosine_scores"], dtype=np.float32)})  # fmt: skip
+        save_items(
+            Path(prediction_folder),
+            self.metadata.name,
+            {hf_subset: np.asarray(predictions["cosine_scores"], dtype=np.float32)},
+        )
 
 
 def _root() -> Path:

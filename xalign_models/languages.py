@@ -57,8 +57,14 @@ _INDIVIDUAL = {
 }  # fmt: skip
 # Where the likely script of CLDR is not the one the corpora use.
 _SCRIPTS = {"kor": "Hang", "tzm": "Tfng", "arb": "Arab", "uig": "Arab", "pbt": "Arab", "snd": "Arab", "crh": "Latn"}
-_REGION_SCRIPTS = {("zho", "CN"): "Hans", ("zho", "SG"): "Hans", ("zho", "TW"): "Hant", ("zho", "HK"): "Hant",
-                   ("zho", "MO"): "Hant", ("srp", "ME"): "Latn"}  # fmt: skip
+_REGION_SCRIPTS = {
+    ("zho", "CN"): "Hans",
+    ("zho", "SG"): "Hans",
+    ("zho", "TW"): "Hant",
+    ("zho", "HK"): "Hant",
+    ("zho", "MO"): "Hant",
+    ("srp", "ME"): "Latn",
+}
 _LAZADA = {
     "bd": "ben-Beng",
     "id": "ind-Latn",

@@ -94,8 +94,11 @@ def _associations(atlas: Atlas, column: Column, of: Levels) -> Iterator[dict[str
                 found = association(properties(atlas, of, about)[chosen], statistics[name][chosen])
                 if found is not None:
                     yield {"column": column.label, "models": whom, "statistic": name, "property": about} | {
-                        "rho": found.rho, "low": found.low, "high": found.high, "count": found.models
-                    }  # fmt: skip
+                        "rho": found.rho,
+                        "low": found.low,
+                        "high": found.high,
+                        "count": found.models,
+                    }
 
 
 @cache
@@ -111,9 +114,12 @@ def _english(atlas: Atlas) -> dict[str, float]:
     of = levels(atlas, atlas.column("IN22GenBitextMining"))
     lost = 100 * summarise(of)["english_centricity"][multilingual(of)]
     return {
-        "english.models": len(lost), "english.median": float(np.median(lost)), "english.least": float(lost.min()),
-        "english.most": float(lost.max()), "english.positive": int((lost > 0).sum()),
-    }  # fmt: skip
+        "english.models": len(lost),
+        "english.median": float(np.median(lost)),
+        "english.least": float(lost.min()),
+        "english.most": float(lost.max()),
+        "english.positive": int((lost > 0).sum()),
+    }
 
 
 def _directions(atlas: Atlas) -> dict[str, float]:
@@ -121,9 +127,11 @@ def _directions(atlas: Atlas) -> dict[str, float]:
     of = levels(atlas, atlas.column("BelebeleRetrieval"))
     gain = 100 * summarise(of)["asymmetry"][multilingual(of)]
     return {
-        "directions.models": len(gain), "directions.median": float(np.median(gain)),
-        "directions.least": float(gain.min()), "directions.positive": int((gain > 0).sum()),
-    }  # fmt: skip
+        "directions.models": len(gain),
+        "directions.median": float(np.median(gain)),
+        "directions.least": float(gain.min()),
+        "directions.positive": int((gain > 0).sum()),
+    }
 
 
 def _size(atlas: Atlas) -> dict[str, float]:
@@ -133,9 +141,11 @@ def _size(atlas: Atlas) -> dict[str, float]:
     size, gap = properties(atlas, of, "parameters")[chosen], 100 * summarise(of)["gap"][chosen]
     return {
         **_correlation("size", size, gap),
-        "size.large": float(np.median(gap[size >= LARGE])), "size.small": float(np.median(gap[size < LARGE])),
-        "size.large_models": int((size >= LARGE).sum()), "size.small_models": int((size < LARGE).sum()),
-    }  # fmt: skip
+        "size.large": float(np.median(gap[size >= LARGE])),
+        "size.small": float(np.median(gap[size < LARGE])),
+        "size.large_models": int((size >= LARGE).sum()),
+        "size.small_models": int((size < LARGE).sum()),
+    }
 
 
 def _rare(atlas: Atlas) -> dict[str, float]:

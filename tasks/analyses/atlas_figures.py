@@ -64,9 +64,14 @@ def _name(axis: Axes, model: str, x: float, y: float, *, left: bool = False) -> 
     """Mark a model's point and write its name beside it."""
     axis.plot(x, y, "o", color=figures.COLOURS[1])
     axis.annotate(
-        short(model), (x, y), xytext=(-6 if left else 6, -3), textcoords="offset points",
-        ha="right" if left else "left", fontsize=8, color="#444444",
-    )  # fmt: skip
+        short(model),
+        (x, y),
+        xytext=(-6 if left else 6, -3),
+        textcoords="offset points",
+        ha="right" if left else "left",
+        fontsize=8,
+        color="#444444",
+    )
 
 
 def _english(atlas: Atlas) -> Figure:
@@ -81,9 +86,11 @@ def _english(atlas: Atlas) -> Figure:
     axis.annotate("no difference", (62, 63.5), rotation=40, color="#666666", fontsize=8, ha="center")
     axis.scatter(x, y, s=22, color=figures.COLOURS[0])
     figures.describe(
-        axis, "Every multilingual model is better when English is one of the two languages",
-        "F1 of pairs with English (%)", "F1 of pairs of two Indian languages (%)",
-    )  # fmt: skip
+        axis,
+        "Every multilingual model is better when English is one of the two languages",
+        "F1 of pairs with English (%)",
+        "F1 of pairs of two Indian languages (%)",
+    )
     names = [model for model, keep in zip(of.models, chosen, strict=True) if keep]
     for place in (int(np.argmax(x)), int(np.argmin(x))):
         _name(axis, names[place], x[place], y[place])
@@ -127,9 +134,11 @@ def _directions(atlas: Atlas) -> Figure:
     axis.legend(loc="upper left")
     axis.set_xticks([])
     figures.describe(
-        axis, "English questions find passages in a language more often than the reverse",
-        f"{len(order)} models, by their mean", "nDCG@10, mean of 121 languages (%)",
-    )  # fmt: skip
+        axis,
+        "English questions find passages in a language more often than the reverse",
+        f"{len(order)} models, by their mean",
+        "nDCG@10, mean of 121 languages (%)",
+    )
     return figure
 
 
@@ -163,9 +172,11 @@ def _size(atlas: Atlas) -> Figure:
     names = ("intfloat/multilingual-e5-small", "BAAI/bge-m3", "Qwen/Qwen3-Embedding-8B")
     _against(axes[0, 0], atlas, of, "parameters", gap, names)
     figures.describe(
-        axes[0, 0], "The cross-lingual gap is a little smaller in larger models", "parameters",
+        axes[0, 0],
+        "The cross-lingual gap is a little smaller in larger models",
+        "parameters",
         "gap: same language less with English\n(points of nDCG@10)",
-    )  # fmt: skip
+    )
     figures.from_zero(axes[0, 0])
     return figure
 

@@ -69,14 +69,16 @@ def similarities(means: Mapping[str, npt.NDArray[np.float64]], basis: npt.NDArra
     rows = np.stack([means[language] for language in (ENGLISH, *others)])
     removed = (rows @ basis) @ basis.T
     features = syntax([ENGLISH, *others])
-    return pd.DataFrame({
-        "language": others,
-        "name": [display_name(one) for one in others],
-        "family": [family(one) for one in others],
-        "syntax": _cosines(features),
-        "removed": _cosines(removed),
-        "kept": _cosines(rows - removed),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "language": others,
+            "name": [display_name(one) for one in others],
+            "family": [family(one) for one in others],
+            "syntax": _cosines(features),
+            "removed": _cosines(removed),
+            "kept": _cosines(rows - removed),
+        }
+    )
 
 
 def _cosines(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

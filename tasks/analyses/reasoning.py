@@ -50,8 +50,14 @@ def _analyse(
         solver = Solver(name, request.device)
         for language, path in tqdm(chosen.items(), desc=task, unit=" languages", disable=None):
             right = answer(solver, data.read(path)[: request.rows], language)
-            rows.append({"model": solver.name, "language": language, "accuracy": 100 * sum(right) / len(right),
-                         "questions": len(right)})  # fmt: skip
+            rows.append(
+                {
+                    "model": solver.name,
+                    "language": language,
+                    "accuracy": 100 * sum(right) / len(right),
+                    "questions": len(right),
+                }
+            )
     ours = pd.DataFrame(rows)
     means = ours.groupby("model", sort=False).agg(accuracy=("accuracy", "mean"), questions=("questions", "sum"))
     ours = pd.concat([ours, means.reset_index().assign(language="average")], ignore_index=True)

@@ -63,8 +63,10 @@ def analyse(request: Request) -> Findings:
     ]
     return Findings(
         {"statistics": pd.concat(tables, ignore_index=True), "lengths": pd.concat(lengths, ignore_index=True)},
-        drawn, tuple(notes), {sentences.name: sentences.revision},
-    )  # fmt: skip
+        drawn,
+        tuple(notes),
+        {sentences.name: sentences.revision},
+    )
 
 
 def sentence_norms(name: str, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
@@ -95,9 +97,15 @@ def statistics(values: Floats) -> dict[str, float]:
         return {**dict.fromkeys(("max", "mean", "std", "median", "p90", "p95", "p99"), float("nan")), "count": 0}
     median, p90, p95, p99 = np.quantile(values, (0.5, 0.9, 0.95, 0.99))
     return {
-        "max": float(values.max()), "mean": float(values.mean()), "std": float(values.std()), "median": float(median),
-        "p90": float(p90), "p95": float(p95), "p99": float(p99), "count": len(values),
-    }  # fmt: skip
+        "max": float(values.max()),
+        "mean": float(values.mean()),
+        "std": float(values.std()),
+        "median": float(median),
+        "p90": float(p90),
+        "p95": float(p95),
+        "p99": float(p99),
+        "count": len(values),
+    }
 
 
 def by_length(frame: pd.DataFrame) -> pd.DataFrame:

@@ -24,11 +24,17 @@ SOLVE = (
 )
 """For models that were trained to chat."""
 SHOTS = (
-    ("A shelf has 4 boards with 6 books each. Mia takes 5 books home. How many books are left?",
-     "There are 4 * 6 = 24 books. 24 - 5 = 19 are left.", 19),
-    ("Tom walks 3 km each day from Monday to Friday, and twice as far on Saturday. How many km does he walk in all?",
-     "From Monday to Friday he walks 5 * 3 = 15 km, on Saturday 2 * 3 = 6 km. 15 + 6 = 21 in all.", 21),
-)  # fmt: skip
+    (
+        "A shelf has 4 boards with 6 books each. Mia takes 5 books home. How many books are left?",
+        "There are 4 * 6 = 24 books. 24 - 5 = 19 are left.",
+        19,
+    ),
+    (
+        "Tom walks 3 km each day from Monday to Friday, and twice as far on Saturday. How many km does he walk in all?",
+        "From Monday to Friday he walks 5 * 3 = 15 km, on Saturday 2 * 3 = 6 km. 15 + 6 = 21 in all.",
+        21,
+    ),
+)
 """Our own examples, for models that only continue texts."""
 CHOOSE = "Answer with the letter of the best choice alone.\n\nQuestion: {question}\n{choices}\nAnswer:"
 

@@ -41,9 +41,14 @@ def classifier() -> Pipeline:
     training text.
     """
     regression = LogisticRegressionCV(
-        Cs=STRENGTHS, cv=FOLDS, scoring="accuracy", l1_ratios=(0,), max_iter=50_000, random_state=SEED,
+        Cs=STRENGTHS,
+        cv=FOLDS,
+        scoring="accuracy",
+        l1_ratios=(0,),
+        max_iter=50_000,
+        random_state=SEED,
         use_legacy_attributes=False,
-    )  # fmt: skip
+    )
     return make_pipeline(StandardScaler(), regression)
 
 

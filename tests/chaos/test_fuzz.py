@@ -60,8 +60,11 @@ def fuzzed(strategy: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], 
 FORMS = [*CODES, "de", "en", "deu", "deu_Latn", "zh-CN", "pt-BR", "eng-GB", "srp-Cyrl", "zho_Hant", "th", "ara"]
 
 
-@fuzzed(st.lists(st.sampled_from(FORMS), min_size=1, max_size=5).flatmap(
-    lambda codes: mostly(st.just(codes), texts.map(lambda text: [*codes, text]))))  # fmt: skip
+@fuzzed(
+    st.lists(st.sampled_from(FORMS), min_size=1, max_size=5).flatmap(
+        lambda codes: mostly(st.just(codes), texts.map(lambda text: [*codes, text]))
+    )
+)
 def canonical(codes: list[str]) -> None:
     from xalign_models.languages import canonical, display_name, is_canonical, to_flores
 
@@ -72,8 +75,13 @@ def canonical(codes: list[str]) -> None:
         assert display_name(found)
 
 
-@fuzzed(st.tuples(st.lists(plain, min_size=1, max_size=6), mostly(st.just(None), st.binary(max_size=60)),
-                  st.sampled_from(["txt", "tsv", "jsonl"])))  # fmt: skip
+@fuzzed(
+    st.tuples(
+        st.lists(plain, min_size=1, max_size=6),
+        mostly(st.just(None), st.binary(max_size=60)),
+        st.sampled_from(["txt", "tsv", "jsonl"]),
+    )
+)
 def own_text(given: tuple[list[str], bytes | None, str]) -> None:
     from xalign_models.corpora.own_text import own
 
@@ -98,8 +106,12 @@ def own_text(given: tuple[list[str], bytes | None, str]) -> None:
             assert columns == [sentences] * 2
 
 
-@fuzzed(st.tuples(st.dictionaries(st.sampled_from(CODES), mostly(scores_, json_values), min_size=1, max_size=5),
-                  mostly(st.just(None), st.binary(max_size=60))))  # fmt: skip
+@fuzzed(
+    st.tuples(
+        st.dictionaries(st.sampled_from(CODES), mostly(scores_, json_values), min_size=1, max_size=5),
+        mostly(st.just(None), st.binary(max_size=60)),
+    )
+)
 def results_and_gate(given: tuple[dict[str, Any], bytes | None]) -> None:
     from xalign_models.evaluation.baseline import read_before
     from xalign_models.evaluation.gate import compare

@@ -66,8 +66,12 @@ def test_two_letter_codes_round_trip_but_for_scripts() -> None:
             assert len(short) == 2
             assert from_iso639_1(short)[:3] == code[:3]
     assert {to_iso639_1(code) for code in ("deu-Latn", "zho-Hant", "arb-Arab", "zsm-Latn", "pbt-Arab")} == {
-        "de", "zh", "ar", "ms", "ps",
-    }  # fmt: skip
+        "de",
+        "zh",
+        "ar",
+        "ms",
+        "ps",
+    }
     assert to_iso639_1("ceb-Latn") is None
 
 

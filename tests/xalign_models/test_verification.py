@@ -112,8 +112,11 @@ def test_cleaning_mends_what_can_be_made_again_and_loses_nothing_else(kept):
         DAMAGE[kind][1](kept)
     checks = check(kept, clean=True)
     assert {kind: len(one.mended) for kind, one in checks.items() if one.mended} == {
-        "store": 1, "fits": 1, "results": 1, "leftovers": 2,
-    }  # fmt: skip
+        "store": 1,
+        "fits": 1,
+        "results": 1,
+        "leftovers": 2,
+    }
     assert not any(one.problems for one in checks.values())
     after = check(kept)
     assert not any(one.problems or one.mended for one in after.values())

@@ -137,9 +137,14 @@ class MtebModel(Source):
             loader: Any = DataLoader(Dataset.from_dict({"text": chunk}), batch_size=32)
             with opened(self.model):
                 answer = wrapper.encode(
-                    loader, task_metadata=task, hf_split=split, hf_subset=subset, prompt_type=kind, batch_size=32,
+                    loader,
+                    task_metadata=task,
+                    hf_split=split,
+                    hf_subset=subset,
+                    prompt_type=kind,
+                    batch_size=32,
                     show_progress_bar=False,
-                )  # fmt: skip
+                )
                 vectors = np.asarray(answer.cpu() if hasattr(answer, "cpu") else answer, dtype=np.float32)
             if vectors.ndim != 2 or len(vectors) != len(chunk):
                 raise ModelError(f"{self.model} gave vectors of shape {vectors.shape} for {len(chunk)} texts.")

@@ -24,13 +24,17 @@ if TYPE_CHECKING:
     from xalign_models.assets import ResolvedModel
 
 _PUBLISHED = {
-    "Transformer": "base.modules.transformer", "Dense": "base.modules.dense", "Normalize": "base.modules.normalize",
-    "Pooling": "sentence_transformer.modules.pooling", "Dropout": "sentence_transformer.modules.dropout",
-    "LayerNorm": "sentence_transformer.modules.layer_norm", "CNN": "sentence_transformer.modules.cnn",
+    "Transformer": "base.modules.transformer",
+    "Dense": "base.modules.dense",
+    "Normalize": "base.modules.normalize",
+    "Pooling": "sentence_transformer.modules.pooling",
+    "Dropout": "sentence_transformer.modules.dropout",
+    "LayerNorm": "sentence_transformer.modules.layer_norm",
+    "CNN": "sentence_transformer.modules.cnn",
     "LSTM": "sentence_transformer.modules.lstm",
     "StaticEmbedding": "sentence_transformer.modules.static_embedding",
     "WeightedLayerPooling": "sentence_transformer.modules.weighted_layer_pooling",
-}  # fmt: skip
+}
 _CHECKED = "xalign_models.backbones.transformer:CheckedTransformer"
 _OURS = (
     "xalign_models.alignments.module.Aligned",

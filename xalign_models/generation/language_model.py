@@ -107,9 +107,13 @@ class LanguageModel:
         begin = self.tokenizer.bos_token
         special = not (begin and all(prompt.startswith(begin) for prompt in prompts))
         batch = self.tokenizer(
-            list(prompts), return_tensors="pt", padding=True, add_special_tokens=special,
-            truncation=limit is not None, max_length=limit,
-        )  # fmt: skip
+            list(prompts),
+            return_tensors="pt",
+            padding=True,
+            add_special_tokens=special,
+            truncation=limit is not None,
+            max_length=limit,
+        )
         batch.pop("token_type_ids", None)
         return batch.to(self.device)
 
@@ -180,9 +184,13 @@ class LanguageModel:
         with torch.inference_mode(), torch.random.fork_rng(devices=range(torch.cuda.device_count())):
             torch.manual_seed(seed)
             ids = self.model.generate(
-                **batch, max_new_tokens=max_new_tokens, pad_token_id=tokenizer.pad_token_id,
-                stopping_criteria=StoppingCriteriaList([stopped]), **drawn, **options,
-            )[:, start:]  # fmt: skip
+                **batch,
+                max_new_tokens=max_new_tokens,
+                pad_token_id=tokenizer.pad_token_id,
+                stopping_criteria=StoppingCriteriaList([stopped]),
+                **drawn,
+                **options,
+            )[:, start:]
         ends = self._ends()
         found = []
         texts = tokenizer.batch_decode(ids, skip_special_tokens=True)

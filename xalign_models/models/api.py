@@ -81,9 +81,15 @@ def fit(
             return build(find_spec(backbone, **(overrides or {})), device=device)
         method, params = found.chosen.method, dict(found.chosen.params)
     spec = fit_spec(
-        method, backbone=backbone, corpus=corpus, languages=languages, limit=limit, label=label,
-        overrides=overrides, **params,
-    )  # fmt: skip
+        method,
+        backbone=backbone,
+        corpus=corpus,
+        languages=languages,
+        limit=limit,
+        label=label,
+        overrides=overrides,
+        **params,
+    )
     model = build(spec, device=device)
     set_language_handling(model, default_lang, unknown)
     return model

@@ -33,9 +33,14 @@ SURE = 0.01
 """Of the distance that is left where nothing else has to be tried."""
 LIMITS = (32, 64, 128, 256, 384, 512)
 PROMPTS = (
-    "", "query: ", "passage: ", "search_query: ", "search_document: ", "clustering: ",
+    "",
+    "query: ",
+    "passage: ",
+    "search_query: ",
+    "search_document: ",
+    "clustering: ",
     "Represent this sentence for searching relevant passages: ",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -117,8 +122,10 @@ def _lengths(evidence: Evidence) -> Cause | None:
     if np.abs(norms[0] - norms[1]).max() <= 1e-3 * max(norms[0].max(), norms[1].max()):
         return None
     units = [bool(np.abs(norm - 1).max() < 1e-3) for norm in norms]
-    which = {(True, False): "The first is brought to unit length, the second is not.",
-             (False, True): "The second is brought to unit length, the first is not."}  # fmt: skip
+    which = {
+        (True, False): "The first is brought to unit length, the second is not.",
+        (False, True): "The second is brought to unit length, the first is not.",
+    }
     text = which.get((units[0], units[1]), "The vectors have other lengths.")
     return Cause("normalisation", f"{text} Their mean lengths are {norms[0].mean():.4g} and {norms[1].mean():.4g}.")
 

@@ -19,9 +19,13 @@ Value = TypeVar("Value")
 _NAME = r"(?!.*__)[A-Za-z0-9][\w.+-]*"
 _RULE = "of letters, digits, '.', '+', '-' and single '_'"
 ALIGNMENTS: Registry[type[Alignment]] = Registry(
-    "alignment", AlignmentError, "", r"(?!.*__)[A-Za-z][\w.]*", "of letters, digits, '.' and single '_'",
+    "alignment",
+    AlignmentError,
+    "",
+    r"(?!.*__)[A-Za-z][\w.]*",
+    "of letters, digits, '.' and single '_'",
     "xalign_models.alignments",
-)  # fmt: skip
+)
 BACKBONES: Registry[BackboneSpec] = Registry(
     "backbone", ModelError, "xalign models", _NAME, _RULE, "xalign_models.models.catalogue"
 )

@@ -130,11 +130,13 @@ def test_shape_has_the_tasks_numbers():
 
 def test_directions_count_the_cells():
     key = {"model": "m", "fit": "lsq", "direction": FROM_ENGLISH, "fit_text": "Tatoeba"}
-    gains = pd.DataFrame([
-        {**key, "test": "Flores", **dict.fromkeys(MEASURES, 0.6)},
-        {**key, "test": "Flores", **dict.fromkeys(MEASURES, 0.4)},
-        {**key, "test": "Flores", "direction": TO_ENGLISH, **dict.fromkeys(MEASURES, -1.0)},
-    ])  # fmt: skip
+    gains = pd.DataFrame(
+        [
+            {**key, "test": "Flores", **dict.fromkeys(MEASURES, 0.6)},
+            {**key, "test": "Flores", **dict.fromkeys(MEASURES, 0.4)},
+            {**key, "test": "Flores", "direction": TO_ENGLISH, **dict.fromkeys(MEASURES, -1.0)},
+        ]
+    )
     shapes = pd.DataFrame(
         [
             {**key, "language": "deu-Latn", "p_mean_abs": 0.1, "alpha_std": 0.3},

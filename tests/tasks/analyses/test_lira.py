@@ -102,8 +102,12 @@ def test_statistics_of_nothing_are_empty() -> None:
 
 
 def test_bounds_are_the_theorys() -> None:
-    history = pd.DataFrame([{"epoch": 1, "loss": 1.9, "epsilon_1": 0.8, "epsilon_2": 0.5},
-                            {"epoch": 2, "loss": 0.2, "epsilon_1": 0.2, "epsilon_2": -1e-9}])  # fmt: skip
+    history = pd.DataFrame(
+        [
+            {"epoch": 1, "loss": 1.9, "epsilon_1": 0.8, "epsilon_2": 0.5},
+            {"epoch": 2, "loss": 0.2, "epsilon_1": 0.2, "epsilon_2": -1e-9},
+        ]
+    )
     frame = deviation.bounded(history, 0.7)
     assert frame["bound_safe"].tolist() == pytest.approx([bound_safe(0.8, 0.5, 0.7), 0.2])
     assert frame["bound_printed"].tolist() == pytest.approx([bound_printed(0.8, 0.5, 0.7), 0.2])

@@ -48,8 +48,11 @@ def test_the_sweep_ends_in_the_alignments(asked):
     summary = findings.tables["summary"]
     ours = summary[summary["source"].str.startswith("this run")]  # published rows stand beside
     assert [label for label in ours["method"] if "best" not in label] == [
-        "Original", "LIR(k=1)", "LIR(k=15)", "LSAR",
-    ]  # fmt: skip
+        "Original",
+        "LIR(k=1)",
+        "LIR(k=15)",
+        "LSAR",
+    ]
 
 
 def test_lir_of_the_sweep_is_lir(asked):

@@ -12,8 +12,12 @@ from xalign_models.errors import ResultsError
 from xalign_models.evaluation.results import read_results
 from xalign_models.plugins import ANALYSES
 
-CELLS = {("arb-Arab", "arb-Arab"): 0.8, ("arb-Arab", "eng-Latn"): 0.1,
-         ("eng-Latn", "arb-Arab"): 0.3, ("eng-Latn", "eng-Latn"): 0.9}  # fmt: skip
+CELLS = {
+    ("arb-Arab", "arb-Arab"): 0.8,
+    ("arb-Arab", "eng-Latn"): 0.1,
+    ("eng-Latn", "arb-Arab"): 0.3,
+    ("eng-Latn", "eng-Latn"): 0.9,
+}
 
 
 @pytest.fixture

@@ -61,8 +61,10 @@ def test_other_texts_and_other_metrics_stay_apart(write_result, tmp_path):
     assert len(imported.results) == 3
     assert not imported.problems
     assert [(row["dataset_revision"], row["metric"]) for row in comparable(imported.results)] == [
-        ("d1", "f1"), ("d2", "accuracy"), ("d2", "f1"),
-    ]  # fmt: skip
+        ("d1", "f1"),
+        ("d2", "accuracy"),
+        ("d2", "f1"),
+    ]
 
 
 @pytest.mark.parametrize("score", [1.01, -0.5, float("nan"), 90.0])
@@ -80,8 +82,11 @@ def test_a_correlation_may_be_negative(write_result, tmp_path):
 
 
 def test_a_run_of_perfect_scores_is_left_out_with_its_other_results(write_result, tmp_path):
-    subsets = [f"{a}_Latn-{b}_Latn" for a in ("deu", "fra", "spa", "ita", "por", "nld", "swe", "dan") for b in
-               ("eng", "pol", "ces", "slk", "ron", "cat", "glg")]  # fmt: skip
+    subsets = [
+        f"{a}_Latn-{b}_Latn"
+        for a in ("deu", "fra", "spa", "ita", "por", "nld", "swe", "dan")
+        for b in ("eng", "pol", "ces", "slk", "ron", "cat", "glg")
+    ]
     assert len(subsets) >= FEWEST
     write_result("org/perfect", dict.fromkeys(subsets, 1.0))
     write_result("org/perfect", SCORES, task="Tatoeba")
@@ -93,8 +98,10 @@ def test_a_run_of_perfect_scores_is_left_out_with_its_other_results(write_result
 
 
 def test_f1_is_not_taken_for_accuracy_where_both_are_equal(tmp_path):
-    rows = [("a__b", "r", "2.0", "Tatoeba", "d", "test", f"s{i}", "deu-Latn eng-Latn", score, metric)
-            for i, (score, metric) in enumerate([(1.0, "accuracy"), (1.0, "accuracy"), (0.5, "f1")])]  # fmt: skip
+    rows = [
+        ("a__b", "r", "2.0", "Tatoeba", "d", "test", f"s{i}", "deu-Latn eng-Latn", score, metric)
+        for i, (score, metric) in enumerate([(1.0, "accuracy"), (1.0, "accuracy"), (0.5, "f1")])
+    ]
     columns = "model revision mteb_version task dataset_revision split subset languages main_score metric".split()
     pd.DataFrame(rows, columns=columns).to_parquet(tmp_path / "table.parquet")
     (result,) = read_public(tmp_path / "table.parquet").results

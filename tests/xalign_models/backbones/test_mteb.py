@@ -150,12 +150,17 @@ def test_every_model_of_the_registry_is_a_backbone_or_says_why(monkeypatch):
     assert all(find_source(f"mteb:{name}").mteb_name == name for name in known)
     counts = Counter(re.sub("(its wrapper needs|it reads no text).*", r"\1", reason) for reason in known.values())
     assert counts.keys() == {
-        "", BEHIND_AN_API, OWN_CODE, "its wrapper needs", "it reads no text",
+        "",
+        BEHIND_AN_API,
+        OWN_CODE,
+        "its wrapper needs",
+        "it reads no text",
         "a cross-encoder scores pairs of texts and gives no vectors",
         "late interaction gives many vectors for a text, an alignment maps one",
-        "its vectors are sparse, an alignment maps dense ones", "its vectors are hybrid, an alignment maps dense ones",
+        "its vectors are sparse, an alignment maps dense ones",
+        "its vectors are hybrid, an alignment maps dense ones",
         "mteb has no way to load it",
-    }  # fmt: skip
+    }
     assert len(known) > 900
     assert counts[""] > 300
     assert known["intfloat/multilingual-e5-large"] == ""

@@ -23,9 +23,13 @@ from xalign_models.backbones.transformer import LanguageTransformer
 from .conftest import WORDS
 
 SIZES = {
-    "vocab_size": 5 + len(WORDS), "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4,
-    "intermediate_size": 48, "initializer_range": 0.3,
-}  # fmt: skip
+    "vocab_size": 5 + len(WORDS),
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "initializer_range": 0.3,
+}
 GROUPS = {"num_key_value_heads": 2, "head_dim": 8}
 WINDOWS = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
 KINDS: dict[str, dict[str, Any]] = {

@@ -43,8 +43,10 @@ def test_vectors_are_sentence_transformers_own(tiny_model, workdir, way):
 def test_names_and_revisions_differ_and_what_is_stored_is_shared(tiny_model, workdir):
     plain, *reduced = (find_spec(str(tiny_model), **way) for way in ({}, *WAYS))
     assert [spec.name for spec in reduced] == [
-        "xalign/plain__tiny-dim5", "xalign/plain__tiny-vectors-binary", "xalign/plain__tiny-dim8-vectors-binary"
-    ]  # fmt: skip
+        "xalign/plain__tiny-dim5",
+        "xalign/plain__tiny-vectors-binary",
+        "xalign/plain__tiny-dim8-vectors-binary",
+    ]
     assert len({revision(spec) for spec in (plain, *reduced)}) == 4
     assert len({namespace(str(tiny_model), **way) for way in ({}, *WAYS)}) == 1
 

@@ -138,9 +138,12 @@ def test_fit_refuses(xalign, workdir, tiny_model, own, method, arguments, parts)
     "arguments",
     [
         *(("assets", command, "nonsense") for command in ("install", "where", "verify")),
-        ("nonsense",), ("store", "nonsense"), ("fit", "centered"), ("models", "--nonsense"),
+        ("nonsense",),
+        ("store", "nonsense"),
+        ("fit", "centered"),
+        ("models", "--nonsense"),
     ],
-)  # fmt: skip
+)
 def test_other_commands_refuse(xalign, arguments):
     assert one_error(xalign(*arguments))
 

@@ -20,10 +20,14 @@ def write(tmp_path):
     def run(name, rounds, **info):
         same = {"device": "cpu", "dtype": "float32", "threads": 1, "against": "mteb", "ratios": [9, 9, 9], "ratio": 9}
         benchmarks = [
-            {"name": key, "fullname": f"benchmarks/test_align.py::{key}", "stats": {},
-             "extra_info": {**same, "processor_ratios": ratios, "processor_ratio": ratios[len(ratios) // 2], **info}}
+            {
+                "name": key,
+                "fullname": f"benchmarks/test_align.py::{key}",
+                "stats": {},
+                "extra_info": {**same, "processor_ratios": ratios, "processor_ratio": ratios[len(ratios) // 2], **info},
+            }
             for key, ratios in rounds.items()
-        ]  # fmt: skip
+        ]
         benchmarks.append({"name": "test_plain", "fullname": "benchmarks/test_align.py::test_plain", "extra_info": {}})
         path = tmp_path / name
         path.write_text(json.dumps({"benchmarks": benchmarks}))

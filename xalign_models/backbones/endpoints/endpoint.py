@@ -194,11 +194,14 @@ class Endpoint(Source):
             vector = _vector(row)
             dimension = len(vector) if dimension is None and vector is not None else dimension
             problem = (
-                "no vector" if vector is None
-                else f"{len(vector)} dimensions, not {dimension}" if len(vector) != dimension
-                else "a value that is not finite" if not np.isfinite(vector).all()
+                "no vector"
+                if vector is None
+                else f"{len(vector)} dimensions, not {dimension}"
+                if len(vector) != dimension
+                else "a value that is not finite"
+                if not np.isfinite(vector).all()
                 else ""
-            )  # fmt: skip
+            )
             if problem or vector is None:
                 raise ModelError(f"{self.model}: {request} failed: the answer for its text {position} has {problem}.")
             vectors.append(vector)

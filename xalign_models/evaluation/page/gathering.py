@@ -44,9 +44,13 @@ class _Values:
     labels: dict[str, int] = field(default_factory=dict)
 
     def add(
-        self, task: int, rows: Sequence[int], labels: Sequence[str], scores: Iterable[Iterable[float | None]],
+        self,
+        task: int,
+        rows: Sequence[int],
+        labels: Sequence[str],
+        scores: Iterable[Iterable[float | None]],
         **about: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Add a task's table of percentages, rows x labels, None being no score."""
         table = [[MISSING if score is None else round(10 * score) for score in row] for row in scores]
         known = [self.label(label) for label in labels]

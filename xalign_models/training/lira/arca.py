@@ -91,11 +91,17 @@ class Arca(Objective):
     def _fit_centre(self) -> None:
         """On translations of the training's texts."""
         given, device = self.examples.candidates, self.module.network.device
-        usable = [row[k] for row, mask in zip(given.texts, given.mask.tolist(), strict=True)
-                  for k, there in enumerate(mask) if there]  # fmt: skip
+        usable = [
+            row[k]
+            for row, mask in zip(given.texts, given.mask.tolist(), strict=True)
+            for k, there in enumerate(mask)
+            if there
+        ]
         some = usable[:: max(1, len(usable) // CENTRED)]
-        tokenized = (self.module.tokenize_english(some[start : start + self.config.batch_size])
-                     for start in range(0, len(some), self.config.batch_size))  # fmt: skip
+        tokenized = (
+            self.module.tokenize_english(some[start : start + self.config.batch_size])
+            for start in range(0, len(some), self.config.batch_size)
+        )
         self.module.network.fit_centre(
             {name: one.to(device) for name, one in batch.items() if torch.is_tensor(one)} for batch in tokenized
         )
@@ -199,8 +205,10 @@ class Arca(Objective):
             rewards.append(gained.gather(1, best[:, None])[:, 0][some])
             chosen += best[some].tolist()
         shares = [chosen.count(k) / len(chosen) for k in range(self.held_out.candidates.mask.shape[1]) if chosen]
-        found = {name: float(torch.cat(values).mean()) for name, values in
-                 (("epsilon_1", distances), ("epsilon_2", drifts), ("held_out_reward", rewards))}  # fmt: skip
+        found = {
+            name: float(torch.cat(values).mean())
+            for name, values in (("epsilon_1", distances), ("epsilon_2", drifts), ("held_out_reward", rewards))
+        }
         return {
             **trained,
             "similarity": monitor.matched,

@@ -82,10 +82,13 @@ class Lasr(Objective):
         self.measured_ranking: list[Rated] = ranking.held_out[:MEASURED]
         step = max(1, len(retrieval.held_out) // MEASURED)
         self.measured_retrieval: list[Search] = retrieval.held_out[::step]
-        self.streams = Streams(module, [
-            *(text for one in (*ranking.train, *self.measured_ranking) for text in (one.first, one.second)),
-            *(text for one in (*retrieval.train, *self.measured_retrieval) for text in one),
-        ])  # fmt: skip
+        self.streams = Streams(
+            module,
+            [
+                *(text for one in (*ranking.train, *self.measured_ranking) for text in (one.first, one.second)),
+                *(text for one in (*retrieval.train, *self.measured_retrieval) for text in one),
+            ],
+        )
         network = module.network
         lora: list[nn.Parameter] = []
         if config.rank:
@@ -151,14 +154,25 @@ class Lasr(Objective):
         batch, queries, documents = self._both(self.retrieval, rows)
         ids, languages = [one.document_id for one in batch], [one.document.language for one in batch]
         found = candidates(
-            queries, documents, ids, languages, [self.positives[one.query] for one in batch], languages,
-            self.documents, self.config.loss.mined,
-        )  # fmt: skip
+            queries,
+            documents,
+            ids,
+            languages,
+            [self.positives[one.query] for one in batch],
+            languages,
+            self.documents,
+            self.config.loss.mined,
+        )
         terms = retrieval_loss(*found, self.config.loss, self._threshold())
         self.documents.push(ids, languages, documents)
         self.recent.extend(similarity(queries, documents).detach().tolist())
-        self._measured |= {"retrieval_loss": terms.loss.detach(), "ndcg_loss": terms.ndcg, "hinge": terms.hinge,
-                           "moments": terms.moments, "near_negatives": terms.near}  # fmt: skip
+        self._measured |= {
+            "retrieval_loss": terms.loss.detach(),
+            "ndcg_loss": terms.ndcg,
+            "hinge": terms.hinge,
+            "moments": terms.moments,
+            "near_negatives": terms.near,
+        }
         return terms.loss
 
     def _threshold(self) -> float:

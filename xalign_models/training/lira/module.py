@@ -114,8 +114,9 @@ class LiRA(InputModule):
         """
         if self._source is None:
             device = str(self.network.device)
-            specs = at_k([TranslatorSpec.parse(one) for one in self.design.translators], self.design.slots,
-                         self.pass_at)  # fmt: skip
+            specs = at_k(
+                [TranslatorSpec.parse(one) for one in self.design.translators], self.design.slots, self.pass_at
+            )
             translations = [Translations(make_translator(one, device)) for one in specs]
             scores = Scores(make_critic(self.design.critic, device)) if self.design.critic else None
             for one in translations:

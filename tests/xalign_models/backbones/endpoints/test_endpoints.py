@@ -93,8 +93,7 @@ def put(position, **fields):
 
 
 def plain_json(items):
-    return [{**item, "embedding": np.frombuffer(base64.b64decode(item["embedding"]), "<f4").tolist()}
-            for item in items]  # fmt: skip
+    return [{**item, "embedding": np.frombuffer(base64.b64decode(item["embedding"]), "<f4").tolist()} for item in items]
 
 
 MENDED = {
@@ -122,7 +121,9 @@ REFUSED = {
     "no vector": (put(5, embedding=None), "text 6 has no vector"),
     "a shorter vector": (put(5, embedding=[0.1] * 15), "text 6 has 15 dimensions, not 16"),
     "vectors of another dimension": (
-        good_after(lambda items: [{**item, "embedding": [0.1] * 3} for item in items]), "3 dimensions, not 16"),
+        good_after(lambda items: [{**item, "embedding": [0.1] * 3} for item in items]),
+        "3 dimensions, not 16",
+    ),
     "NaN": (put(5, embedding=[0.1] * 15 + [float("nan")]), "text 6 has a value that is not finite"),
     "infinity": (put(5, embedding=[float("inf")] * 16), "not finite"),
     "more than float32 holds": (put(5, embedding=[1e39] * 16), "not finite"),
@@ -143,7 +144,7 @@ REFUSED = {
     "401": (status(401), "HTTP 401"),
     "400": (status(400), "HTTP 400"),
     "a terminal's escapes": (raw_answer(b'{"data": 3}\x1b[2J\xe2\x80\xae', status=404), "HTTP 404"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", MENDED.values(), ids=MENDED)

@@ -318,8 +318,11 @@ def test_ten_numbers_of_ten_models_lead_from_the_page_to_the_public_results(page
             & (table["split"] == column["split"])
             & (table["mteb_version"].astype(object).fillna("") == atlas["versions"][column["versions"][row]])
         ]
-        scores = [score for score, codes in zip(rows["main_score"], rows["languages"], strict=True)
-                  if belongs(codes.split(), code, KINDS[kind], column["kind"])]  # fmt: skip
+        scores = [
+            score
+            for score, codes in zip(rows["main_score"], rows["languages"], strict=True)
+            if belongs(codes.split(), code, KINDS[kind], column["kind"])
+        ]
         assert len(scores) == count, (name, column["label"], code, KINDS[kind])
         assert value / atlas["scale"] == pytest.approx(np.mean(scores), abs=0.51e-4)
         drawn.append((name, column["label"]))

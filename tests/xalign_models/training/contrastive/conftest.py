@@ -42,9 +42,13 @@ def write_tokenizer(folder: Path) -> int:
     tokenizer.pre_tokenizer = Sequence([WhitespaceSplit(), Punctuation()])
     tokenizer.post_processor = TemplateProcessing(single="[BOS] $A", special_tokens=[("[BOS]", 2)])
     PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", bos_token="[BOS]", eos_token="[EOS]",
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        bos_token="[BOS]",
+        eos_token="[EOS]",
         model_max_length=64,
-    ).save_pretrained(folder)  # fmt: skip
+    ).save_pretrained(folder)
     return len(vocabulary)
 
 

@@ -24,9 +24,15 @@ def test_two_processes_train_what_one_does_with_the_doubled_batch(
     dry = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # drawn in parts otherwise
     encoder = make_model(workdir / "dry", **dry)
     changes = (
-        f"design.multilingual={encoder}", "arca.batch_size=10", "arca.max_steps=5", "lasr.ranking_batch=6",
-        "lasr.retrieval_batch=8", "lasr.max_steps=5", "lasr.refresh=2", "lasr.rate=1e-3",
-    )  # fmt: skip
+        f"design.multilingual={encoder}",
+        "arca.batch_size=10",
+        "arca.max_steps=5",
+        "lasr.ranking_batch=6",
+        "lasr.retrieval_batch=8",
+        "lasr.max_steps=5",
+        "lasr.refresh=2",
+        "lasr.rate=1e-3",
+    )
     config = lira_config(*changes)
     run.train_arca(config, workdir / "one-arca", "cpu")
     run.train_lasr(config, workdir / "one-arca", workdir / "one", "cpu")

@@ -26,9 +26,11 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "gemma": {},
     "gemma2": {**WINDOW, "query_pre_attn_scalar": 12},
     "gemma3_text": {
-        **WINDOW, "query_pre_attn_scalar": 12, "layer_types": ["sliding_attention", "full_attention"],
+        **WINDOW,
+        "query_pre_attn_scalar": 12,
+        "layer_types": ["sliding_attention", "full_attention"],
     },
-}  # fmt: skip
+}
 """Name -> fields of its configuration; Gemma 2 and 3 have layers with and layers without a window."""
 
 

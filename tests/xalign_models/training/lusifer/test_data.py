@@ -139,15 +139,18 @@ def on_hub(monkeypatch):
 
 def test_beir_sets_give_training_queries_that_no_test_has(on_hub):
     path = "mteb/fiqa"
-    on_hub({
-        (path, "default", "train"): {
-            "query-id": ["q1", "q1", "q2", "q3", "q4"], "corpus-id": ["d1", "d2", "d2", "d3", "d1"],
-            "score": [0, 1, 1, 1, 1],
-        },
-        (path, "default", "test"): {"query-id": ["q3"], "corpus-id": ["d3"], "score": [1]},
-        (path, "queries", "queries"): {"_id": ["q1", "q2", "q3", "q4"], "text": ["one", "two", "three", "four"]},
-        (path, "corpus", "corpus"): {"_id": ["d1", "d2", "d3"], "title": ["A", "", "C"], "text": ["a", "b", "c"]},
-    })  # fmt: skip
+    on_hub(
+        {
+            (path, "default", "train"): {
+                "query-id": ["q1", "q1", "q2", "q3", "q4"],
+                "corpus-id": ["d1", "d2", "d2", "d3", "d1"],
+                "score": [0, 1, 1, 1, 1],
+            },
+            (path, "default", "test"): {"query-id": ["q3"], "corpus-id": ["d3"], "score": [1]},
+            (path, "queries", "queries"): {"_id": ["q1", "q2", "q3", "q4"], "text": ["one", "two", "three", "four"]},
+            (path, "corpus", "corpus"): {"_id": ["d1", "d2", "d3"], "title": ["A", "", "C"], "text": ["a", "b", "c"]},
+        }
+    )
     rows = SOURCES["fiqa"].read(None, 0)
     assert set(rows) == {("one", "b"), ("two", "b"), ("four", "A a")}
     assert len(SOURCES["fiqa"].read(2, 0)) == 2

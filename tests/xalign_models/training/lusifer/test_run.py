@@ -73,9 +73,14 @@ def test_two_stages_make_a_model(train, workdir):
 
 @pytest.mark.parametrize(
     ("number", "trained"),
-    [(1, ["connector"]), (1, ["encoder", "connector"]), (2, ["connector"]), (2, ["connector", "llm"]),
-     (2, ["encoder", "connector", "llm"])],
-)  # fmt: skip
+    [
+        (1, ["connector"]),
+        (1, ["encoder", "connector"]),
+        (2, ["connector"]),
+        (2, ["connector", "llm"]),
+        (2, ["encoder", "connector", "llm"]),
+    ],
+)
 def test_frozen_weights_stay_to_the_bit(train, built, number, trained):
     train(number, stages={number: {"train": trained, "start": None, "max_steps": 2}})
     ((model, before),) = built
@@ -121,8 +126,13 @@ def test_a_frozen_encoder_keeps_no_activations(workdir, write_config, trained):
 
 @pytest.mark.parametrize("family", ["llama", "gemma3_text"])
 def test_a_trained_model_is_saved_as_it_is(train, built, family, workdir):
-    train(2, "model", family=family, stages={2: {"start": None, "max_steps": 2}},
-          parameters={"llm": {"llama": 1344, "gemma3_text": 1344}[family]})  # fmt: skip
+    train(
+        2,
+        "model",
+        family=family,
+        stages={2: {"start": None, "max_steps": 2}},
+        parameters={"llm": {"llama": 1344, "gemma3_text": 1344}[family]},
+    )
     ((model, _),) = built
     np.testing.assert_allclose(models.load("model", device="cpu").encode(TEXTS), model.encode(TEXTS), atol=1e-6)
     moved = (workdir / "model").rename(workdir / "elsewhere")
@@ -147,9 +157,10 @@ def roomy(workdir, make_bert):
     llm = write_llm(workdir / "roomy", hidden_size=64, head_dim=32, intermediate_size=128, initializer_range=0.02)
     encoder = make_bert(workdir / "reader", WORDS, hidden_size=32, intermediate_size=64, initializer_range=0.1)
     counts = {
-        "encoder": 2 * 8 * (4 * 64 + 2 * 96), "connector": 32 * 32 + 32 + 32 * 64 + 64 + 64,
+        "encoder": 2 * 8 * (4 * 64 + 2 * 96),
+        "connector": 32 * 32 + 32 + 32 * 64 + 64 + 64,
         "llm": 2 * 8 * (2 * 128 + 2 * 96 + 3 * 192),
-    }  # fmt: skip
+    }
     return {"encoder": str(encoder), "llm": str(llm), "rank": 8, "alpha": 16, "parameters": counts}
 
 

@@ -11,13 +11,23 @@ from xalign_models.training.lusifer.config import load_config
 
 # As the published checkpoints have them.
 XLM_R_LARGE = XLMRobertaConfig(
-    vocab_size=250002, hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096,
-    max_position_embeddings=514, type_vocab_size=1,
-)  # fmt: skip
+    vocab_size=250002,
+    hidden_size=1024,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    intermediate_size=4096,
+    max_position_embeddings=514,
+    type_vocab_size=1,
+)
 MISTRAL_7B = MistralConfig(
-    vocab_size=32000, hidden_size=4096, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8,
-    intermediate_size=14336, sliding_window=4096,
-)  # fmt: skip
+    vocab_size=32000,
+    hidden_size=4096,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    intermediate_size=14336,
+    sliding_window=4096,
+)
 E5_SMALL = BertConfig(
     vocab_size=250037, hidden_size=384, num_hidden_layers=12, num_attention_heads=12, intermediate_size=1536
 )
