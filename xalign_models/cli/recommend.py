@@ -21,6 +21,7 @@ def recommend(
     languages: Annotated[list[str] | None, typer.Option(help="Language codes; by default `all` of the corpus.")] = None,
     pivot: Annotated[str, typer.Option(help="Language that the others are paired with.")] = "eng-Latn",
     limit: Annotated[int | None, typer.Option(min=1, help="Rows per language and corpus.")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the folds.")] = 0,
     device: Device = None,
     json: Json = False,
 ) -> None:
@@ -33,6 +34,7 @@ def recommend(
         languages=language_codes(languages, None, all=None),
         pivot=pivot,
         limit=limit,
+        seed=seed,
         device=device,
     )
     if json:

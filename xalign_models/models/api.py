@@ -104,6 +104,7 @@ def recommend(
     limit: int | None = 1000,
     device: str | None = None,
     overrides: Mapping[str, Any] | None = None,
+    seed: int = 0,
 ) -> Recommendation:
     """Which alignment to fit to a backbone, by cross-validation on text with translations; see :mod:`.recommendation`.
 
@@ -115,6 +116,7 @@ def recommend(
         limit: Rows per language and corpus; None is all.
         device: cpu, cuda or mps; by default the best there is.
         overrides: Fields of the backbone's spec, e.g. ``{"layer": 6}``.
+        seed: Of the folds.
 
     Raises:
         XAlignError: Weights or text are missing, or the text is too short.
@@ -137,7 +139,7 @@ def recommend(
     )
     raw = raw_encoder(spec.backbone, loading.pick_device(device), open_store())
     data = fitting.fit_vectors(with_prompts(spec), encoding(spec, raw)[1])
-    return recommendation.recommend(data, pivot)
+    return recommendation.recommend(data, pivot, seed=seed)
 
 
 def fit_spec(

@@ -102,7 +102,7 @@ class Recommendation:
     reason: str
 
 
-def recommend(data: Data, pivot: str, tried: Sequence[Candidate] | None = None) -> Recommendation:
+def recommend(data: Data, pivot: str, tried: Sequence[Candidate] | None = None, seed: int = 0) -> Recommendation:
     """Cross-validate candidates and choose the best that is not worse than the plain backbone in any language.
 
     A sentence and its repetitions are in one fold. Where the languages share the pivot's rows, each is also ranked
@@ -112,13 +112,14 @@ def recommend(data: Data, pivot: str, tried: Sequence[Candidate] | None = None) 
         data: Language to row-aligned raw vectors, its own and the pivot's, (n, d) each.
         pivot: The language on the other side.
         tried: The candidates; by default :func:`candidates`.
+        seed: Of the folds.
 
     Raises:
         DataError: A language has fewer than 50 pairs.
     """
     if short := [language for language, (rows, _) in data.items() if len(rows) < LEAST]:
         raise DataError(f"{', '.join(short)}: fewer than {LEAST} pairs tell nothing; give more, or leave them out.")
-    sentences = {language: _keys(sides[1]) for language, sides in data.items()}
+    sentences = {language: _keys(sides[1], seed) for language, sides in data.items()}
     plain = _ranks(data, sentences, pivot, PLAIN)
     tried = candidates(len(data) + 1) if tried is None else tried
     verdicts = [_verdict(PLAIN, plain, plain, len(tried))]
@@ -154,9 +155,9 @@ Ranked = dict[str, tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]]
 """Language to the sentence of each rank, and the ranks."""
 
 
-def _keys(rows: Rows) -> npt.NDArray[np.uint32]:
+def _keys(rows: Rows, seed: int) -> npt.NDArray[np.uint32]:
     """A number for each row, the same for equal ones."""
-    return np.array([zlib.crc32(np.ascontiguousarray(row).tobytes()) for row in rows], dtype=np.uint32)
+    return np.array([zlib.crc32(np.ascontiguousarray(row).tobytes(), seed) for row in rows], dtype=np.uint32)
 
 
 def _ranks(data: Data, sentences: Mapping[str, npt.NDArray[np.uint32]], pivot: str, candidate: Candidate) -> Ranked:

@@ -86,9 +86,17 @@ def test_a_candidate_that_harms_one_language_is_not_chosen(monkeypatch):
 def test_repeated_sentences_are_in_one_fold():
     rng = np.random.default_rng(0)
     pivot = np.repeat(rng.standard_normal((50, 4)), 3, axis=0)
-    keys = recommendation._keys(pivot)
+    keys = recommendation._keys(pivot, 0)
     assert (keys.reshape(50, 3) == keys.reshape(50, 3)[:, :1]).all()
     assert len(set(keys)) == 50
+
+
+def test_another_seed_draws_other_folds_and_chooses_the_same():
+    data = spaces(turn=True, noise=0.1)
+    pivot = data["deu-Latn"][1]
+    first, second = (recommendation._keys(pivot, seed) % recommendation.FOLDS for seed in (0, 1))
+    assert 0.1 < (first == second).mean() < 0.4
+    assert recommend(data, PIVOT, seed=1).chosen == recommend(data, PIVOT).chosen
 
 
 def test_few_pairs_are_refused_and_a_candidate_that_cannot_be_fitted_is_named():
