@@ -139,6 +139,7 @@ for _name, _description, _place in (
         "Whether a translation beats a sentence of another meaning.",
         "discrimination:analyse",
     ),
+    ("sensitivity", "What prompt, truncation and precision change, and whose order.", "sensitivity:analyse"),
     ("rkhs", "Norms of mean input embeddings: the surrogate of the constant C of LiRA's bound.", "rkhs:analyse"),
     ("lipschitz", "How far an embedding moves when its text is edited a little.", "lipschitz:analyse"),
     ("deviation", "LiRA's similarity, loss, errors and bounds over the epochs of stage 1.", "deviation:analyse"),

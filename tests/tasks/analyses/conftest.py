@@ -73,3 +73,15 @@ def write_fit_text() -> Callable[..., None]:
 def sentences(rows: int, seed: int) -> list[str]:
     rng = np.random.default_rng(seed)
     return [" ".join(rng.choice(WORDS, rng.integers(2, 9))) for _ in range(rows)]
+
+
+@pytest.fixture
+def flores(workdir: Path) -> Path:
+    """FLORES-200's layout with random words: English, German, French."""
+    folder = workdir / "data" / "flores200_dataset" / "devtest"
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    for code in ("eng_Latn", "deu_Latn", "fra_Latn"):
+        lines = (" ".join(rng.choice(WORDS, 7)) for _ in range(30))
+        (folder / f"{code}.devtest").write_text("".join(f"{line}\n" for line in lines))
+    return workdir

@@ -13,19 +13,6 @@ from xalign_models.models.building import load_encoder
 from xalign_models.models.names import find_spec
 from xalign_models.ranking.similarity import linear_cka
 
-WORDS = [f"w{i}" for i in range(100)]
-
-
-@pytest.fixture
-def flores(workdir):
-    folder = workdir / "data" / "flores200_dataset" / "devtest"
-    folder.mkdir(parents=True)
-    rng = np.random.default_rng(0)
-    for code in ("eng_Latn", "deu_Latn", "fra_Latn"):
-        lines = (" ".join(rng.choice(WORDS, 7)) for _ in range(30))
-        (folder / f"{code}.devtest").write_text("".join(f"{line}\n" for line in lines))
-    return workdir
-
 
 def test_every_layers_measures_are_those_of_its_vectors(flores, tiny_model):
     request = Request((str(tiny_model),), flores, "cpu", rows=20, languages=("deu-Latn", "fra-Latn"))
