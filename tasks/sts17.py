@@ -16,6 +16,7 @@ from xalign_models.corpora import Corpus, file_digest, read_lines
 from xalign_models.errors import DataError
 from xalign_models.languages import from_sts17
 from xalign_models.paths import data_dir
+from xalign_models.ranking.correlation import spearman_shares
 
 # subset (mteb's name: languages of sentence1 and 2) -> track; in all of them the file's first column is sentence1
 _TRACKS = {
@@ -90,11 +91,10 @@ class STS17CrossLingual(CorpusTask, AbsTaskSTS):
         hf_split: str,
         hf_subset: str,
     ) -> None:
-        save_items(
-            Path(prediction_folder),
-            self.metadata.name,
-            {hf_subset: np.asarray(predictions["cosine_scores"], dtype=np.float32)},
-        )
+        """Keep each pair's share in Spearman's correlation of its cosine with the human score."""
+        human = self.dataset[hf_subset][hf_split]["score"]
+        shares = spearman_shares(np.asarray(predictions["cosine_scores"]), np.asarray(human))
+        save_items(Path(prediction_folder), self.metadata.name, {hf_subset: shares.astype(np.float32)})
 
 
 def _root() -> Path:

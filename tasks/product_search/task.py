@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from datasets import Dataset
+from mteb._evaluators.retrieval_metrics import calculate_retrieval_scores
 from mteb.abstasks import AbsTaskRetrieval
 from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
 from mteb.abstasks.task_metadata import TaskMetadata
@@ -86,10 +87,12 @@ class ProductSearch(StampedTask, AbsTaskRetrieval):
         hf_split: str,
         hf_subset: str,
     ) -> None:
-        """Keep each query's rank of its first relevant item, in the queries' order; 0 where none was found."""
+        """Keep each query's nDCG@10, in the queries' order."""
         relevant = self.dataset[hf_subset][hf_split]["relevant_docs"]
-        ranks = [_first_relevant(predictions.get(query, {}), grades) for query, grades in relevant.items()]
-        save_items(prediction_folder, self.metadata.name, {hf_subset: np.array(ranks, dtype=np.uint16)})
+        found = {query: scores for query, scores in predictions.items() if query in relevant}
+        by_query = calculate_retrieval_scores(found, relevant, [10]).all_scores
+        gains = [by_query[query]["ndcg_cut_10"] if query in by_query else 0.0 for query in relevant]
+        save_items(prediction_folder, self.metadata.name, {hf_subset: np.array(gains, dtype=np.float32)})
 
     def _split_data(self, name: str, locale: Locale) -> RetrievalSplitData:
         own = from_lazada(name)
@@ -99,11 +102,6 @@ class ProductSearch(StampedTask, AbsTaskRetrieval):
             relevant_docs=locale.relevant,
             top_ranked=None,
         )
-
-
-def _first_relevant(scores: dict[str, float], grades: dict[str, int]) -> int:
-    ranked = sorted(scores, key=lambda item: -scores[item])
-    return next((rank for rank, item in enumerate(ranked, 1) if grades.get(item, 0) > 0), 0)
 
 
 def _rows(texts: dict[str, str], languages: dict[str, str], default: str) -> Dataset:

@@ -1,8 +1,8 @@
 """Outcomes of single items beside the scores: what a significance test needs, in a few bits an item.
 
 A task writes all that it knows of its items, such as ranks, to ``items/full/<Task>.npz``, an array per subset.
-``items/<Task>.npz`` keeps of them only the outcomes in [0, 1] whose mean is the main score: whether an item was hit, or
-its average precision. A zip member has a checksum, so that damage is noticed; nothing is pickled.
+``items/<Task>.npz`` keeps of them only the outcomes whose mean is the main score: whether an item was hit, its average
+precision, or its share in a correlation. A zip member has a checksum, so that damage is noticed; nothing is pickled.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KS = (1, 5, 10)
 """Ranks up to one of these may be what the main score counts."""
 TOLERANCE = 1e-5
 """Between the mean of the outcomes and the score, which keeps six decimals."""
-_STEPS = 65535  # of an outcome that is not a hit or a miss
+_STEPS = 65535  # of an outcome between a miss and a hit
 DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
@@ -84,13 +84,13 @@ def outcomes_of(items: npt.NDArray[Any], score: float) -> npt.NDArray[np.bool_ |
         candidates = [ranks <= k for k in KS]
     elif items.dtype.kind == "U" and items.ndim == 2 and items.shape[1] == 2:
         candidates = [items[:, 0] == items[:, 1]]
-    elif items.dtype.kind in "bf" and items.ndim == 1 and items.min(initial=0) >= 0 and items.max(initial=0) <= 1:
+    elif items.dtype.kind in "bf" and items.ndim == 1 and np.isfinite(items).all():
         candidates = [items]
     return next((one for one in candidates if len(one) and abs(float(np.mean(one)) - score) < TOLERANCE), None)
 
 
 def write_outcomes(path: Path, outcomes: Outcomes) -> None:
-    """Write outcomes in [0, 1] by subset: hits as bits, others in 16 bits each."""
+    """Write outcomes by subset: hits as bits, others in [0, 1] in 16 bits each, any others as float32."""
     subsets = sorted(outcomes)
     arrays: dict[str, Any] = {
         "subsets": np.array(subsets),
@@ -99,8 +99,10 @@ def write_outcomes(path: Path, outcomes: Outcomes) -> None:
     flat = np.concatenate([outcomes[subset] for subset in subsets])
     if flat.dtype == np.bool_:
         arrays["hits"] = np.packbits(flat)
-    else:
+    elif flat.min(initial=0) >= 0 and flat.max(initial=0) <= 1:
         arrays["values"] = np.rint(flat * _STEPS).astype("<u2")
+    else:
+        arrays["shares"] = flat.astype("<f4")
     with atomic_file(path) as temporary, temporary.open("wb") as handle:
         np.savez_compressed(handle, **arrays)
 
@@ -112,9 +114,11 @@ def read_outcomes(path: Path) -> Outcomes:
     try:
         lengths = arrays["lengths"].astype(int)
         total = int(lengths.sum())
-        flat: npt.NDArray[Any] = (
-            np.unpackbits(arrays["hits"])[:total].astype(np.bool_) if "hits" in arrays else arrays["values"] / _STEPS
-        )
+        flat: npt.NDArray[Any]
+        if "hits" in arrays:
+            flat = np.unpackbits(arrays["hits"])[:total].astype(np.bool_)
+        else:
+            flat = arrays["shares"].astype(np.float64) if "shares" in arrays else arrays["values"] / _STEPS
         if len(flat) != total:
             raise ValueError("lengths do not add up")
         return dict(zip(arrays["subsets"].tolist(), np.split(flat, np.cumsum(lengths)[:-1]), strict=True))

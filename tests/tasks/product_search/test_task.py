@@ -95,8 +95,11 @@ def grades_of(folder: Path) -> dict[str, dict[str, int]]:
 def test_score_is_ndcg_at_10_and_languages_reach_the_encoder(root: Path, kind: type[ProductSearch]) -> None:
     task, model = kind(), cast("Any", Recorder())
     model.mteb_model_meta = META
-    result = mteb.evaluate(model, task, cache=None, show_progress_bar=False).task_results[0]
-    scores = {row["hf_subset"]: row for row in result.scores["test"]}
+    evaluated = mteb.evaluate(
+        model, task, cache=None, prediction_folder=root / "items", overwrite_strategy="always", show_progress_bar=False
+    )
+    scores = {row["hf_subset"]: row for row in evaluated.task_results[0].scores["test"]}
+    items_of = np.load(root / "items" / f"{task.metadata.name}.npz")
     assert tuple(scores) == LOCALES
     for name in LOCALES:
         folder = root / kind.folder / name
@@ -112,6 +115,7 @@ def test_score_is_ndcg_at_10_and_languages_reach_the_encoder(root: Path, kind: t
         ]
         assert scores[name]["main_score"] == scores[name]["ndcg_at_10"]
         assert scores[name]["main_score"] == pytest.approx(np.mean(values), abs=5.1e-6)  # mteb keeps five decimals
+        np.testing.assert_allclose(items_of[name], values, atol=1e-6)
         own = from_lazada(name)
         titles = own if kind is LazRetrieval else "eng-Latn"
         assert set(model.seen[name, "query"]) == {(texts["query"][query], own) for query in grades}

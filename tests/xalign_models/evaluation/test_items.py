@@ -18,17 +18,25 @@ from xalign_models.evaluation.items import (
 )
 
 
-@given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=5), seed=st.integers(0, 99), hits=st.booleans())
-def test_what_is_written_is_read(tmp_path_factory, lengths: list[int], seed: int, hits: bool) -> None:
+@given(
+    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=5),
+    seed=st.integers(0, 99),
+    kind=st.sampled_from(["hits", "values", "shares"]),
+)
+def test_what_is_written_is_read(tmp_path_factory, lengths: list[int], seed: int, kind: str) -> None:
     rng = np.random.default_rng(seed)
     values = {f"s{i}": rng.random(n) for i, n in enumerate(lengths)}
-    outcomes = {subset: array < 0.5 for subset, array in values.items()} if hits else values
+    outcomes = {subset: array < 0.5 if kind == "hits" else array for subset, array in values.items()}
+    if kind == "shares":
+        outcomes = {subset: 6 * array - 8 for subset, array in values.items()}
     path = tmp_path_factory.mktemp("items") / "T.npz"
     write_outcomes(path, outcomes)
     found = read_outcomes(path)
     assert list(found) == sorted(outcomes)
     for subset, array in outcomes.items():
-        assert np.abs(found[subset] - array.astype(float)).max() <= (0 if hits else 1 / 65535)
+        assert (
+            np.abs(found[subset] - array.astype(float)).max() <= {"hits": 0, "values": 1 / 65535, "shares": 1e-6}[kind]
+        )
     write_outcomes(path, found)  # and what is read is written the same
     assert all((read_outcomes(path)[subset] == array).all() for subset, array in found.items())
 
@@ -48,7 +56,8 @@ def test_hits_take_a_bit_each(tmp_path) -> None:
         (np.array([[9, 9, 9, 9], [1, 6, 6, 6]]), 0.25, [1, 0, 0, 0]),  # after, not before
         (np.array([["a", "a"], ["b", "a"]]), 0.5, [1, 0]),
         (np.array([0.25, 0.75]), 0.5, [0.25, 0.75]),
-        (np.array([-0.25, 0.75]), 0.25, None),  # a cosine is no outcome
+        (np.array([-0.25, 1.75]), 0.75, [-0.25, 1.75]),  # shares in a correlation
+        (np.array([-0.25, 0.75]), 0.7, None),  # cosines, whose mean is not the score
         (np.array([0.25, np.nan]), 0.25, None),
         (np.zeros((3, 4)), 0.0, None),
         (np.zeros(0), 0.0, None),
