@@ -49,7 +49,8 @@ def page() -> str:
         *(f"| {status} | {counts[status]} | {meaning} |" for status, meaning in STATUS.items()),
     ]
     for paper, group in groupby(rows, itemgetter("paper")):
-        lines += ["", f"## {papers[paper]['title']}", "", "| of the paper | shows | status | command | remark |", "|---|---|---|---|---|"]
+        head = "| of the paper | shows | status | command | remark |"
+        lines += ["", f"## {papers[paper]['title']}", "", head, "|---|---|---|---|---|"]
         lines += [_line(row) for row in group]
     return "\n".join(lines) + "\n"
 

@@ -140,7 +140,7 @@ def draw(frame: pd.DataFrame, backbone: str, text: str) -> Figure:
     axis.xaxis.get_major_locator().set_params(integer=True)
     figures.describe(
         axis,
-        f"{backbone}: {text}",
+        f"{backbone}\n{text}",
         "layer (0: the embeddings)",
         "accuracy in %, English query",
     )
