@@ -103,24 +103,37 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
 def _load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
     from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
 
-    from xalign_models.backbones.transformer import LanguageTransformer
+    from xalign_models.backbones.router import first_modules
 
     resolved = assets.resolve(spec.model, spec.revision)
     as_published = spec.layer is None and spec.pooling is Pooling.PUBLISHED
-    if as_published and _file(resolved, "modules.json"):
+    published = _file(resolved, "modules.json")
+    if not as_published and published and policy.routers(published):
+        raise ModelError(f"{spec.model} has routes for queries and documents; leave out --layer and --pooling.")
+    if as_published and published:
         modules = _published(spec, resolved, device)
     elif as_published and _is_model2vec(resolved):
-        from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+        from xalign_models.backbones.static import LanguageStatic
 
         policy.check(resolved)
-        modules = [StaticEmbedding.load(resolved.path_or_id, revision=resolved.revision)]
+        modules = [LanguageStatic.load(resolved.path_or_id, revision=resolved.revision)]
     elif spec.tuned:
         raise ModelError(f"{spec.model} was trained with its layer and pooling; they cannot be changed.")
     else:
         first = _transformer(spec, resolved)
         mode = {Pooling.PUBLISHED: "mean", Pooling.LAST: "lasttoken"}.get(spec.pooling, str(spec.pooling))
         modules = [first, PoolingModule(first.get_embedding_dimension(), pooling_mode=mode)]
-    first = modules[0]
+    for first in first_modules(modules):
+        _set(first, spec, resolved)
+    if is_upcast(spec):
+        modules = [module.float() for module in modules]
+    return tuple(module.to(device).eval() for module in modules)
+
+
+def _set(first: Any, spec: BackboneSpec, resolved: assets.ResolvedModel) -> None:
+    """Let a first module do what the spec says."""
+    from xalign_models.backbones.transformer import LanguageTransformer
+
     if spec.precision is Precision.INT8:
         if not isinstance(first, LanguageTransformer):
             raise ModelError(f"--precision int8 is for transformers; {spec.model} is none.")
@@ -140,15 +153,13 @@ def _load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
         first.max_seq_length = min(filter(None, (spec.max_tokens, first.max_seq_length)), default=512)
         if first.tokenizer.pad_token is None:  # as in many decoder-only checkpoints; masked out, so any token will do
             first.tokenizer.pad_token = first.tokenizer.eos_token or first.tokenizer.unk_token
-    if is_upcast(spec):
-        modules = [module.float() for module in modules]
-    return tuple(module.to(device).eval() for module in modules)
 
 
 def _published(spec: BackboneSpec, resolved: assets.ResolvedModel, device: str) -> list[Any]:
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     from xalign_models.alignments.module import Aligned
+    from xalign_models.backbones.router import first_modules
     from xalign_models.backbones.transformer import CheckedTransformer
 
     pipeline = open_pipeline(
@@ -157,8 +168,9 @@ def _published(spec: BackboneSpec, resolved: assets.ResolvedModel, device: str) 
     modules = [module for module in pipeline if not isinstance(module, Normalize)]
     if any(isinstance(module, Aligned) for module in modules):
         raise ModelError(f"{spec.model} is aligned already; give its backbone.")
-    if type(modules[0]) is CheckedTransformer:
-        _kind(modules[0].config).adopt(modules[0])
+    for first in first_modules(modules):
+        if type(first) is CheckedTransformer:
+            _kind(first.config).adopt(first)
     return modules
 
 
@@ -252,6 +264,23 @@ def prompts(spec: BackboneSpec) -> dict[str, str]:
     if not isinstance(published, dict) or not all(isinstance(text, str | None) for text in published.values()):
         raise ModelError(f"{spec.model}: the prompts of {file} are damaged: names and texts were expected.")
     return {**{key: text for key, text in published.items() if text}, **dict(spec.prompts)}
+
+
+def sides(spec: BackboneSpec) -> frozenset[str]:
+    """Those of ``query`` and ``document`` that the backbone encodes in another way than texts that are neither."""
+    if find_source(spec.model):
+        return frozenset()
+    resolved = assets.resolve(spec.model, spec.revision)
+    modules = _file(resolved, "modules.json")
+    if modules is None or not policy.routers(modules):
+        return frozenset()
+    from xalign_models.backbones.router import read_routes, sides_of
+
+    hub = {} if resolved.source != "hub" else {"revision": resolved.revision, "local_files_only": assets.hub_is_away()}
+    with opened(spec.model):
+        policy.check(resolved, trust=spec.trust_remote_code)  # the hub's configurations are all here now
+        routers = policy.routers(modules).items()
+        return sides_of(read_routes(resolved.path_or_id, folder, types, **hub) for folder, types in routers)
 
 
 def prompt_in(prompts: Mapping[str, str], language: str) -> str:

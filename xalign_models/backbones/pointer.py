@@ -44,7 +44,7 @@ class Pointer(InputModule):
         """Tokenise by the first module."""
         first: Any = self.inner[0]
         features: dict[str, Any] = first.preprocess(inputs, prompt=prompt, **kwargs)
-        return features
+        return {**features, **({"task": kwargs["task"]} if "task" in kwargs else {})}  # which routes look for
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """The raw vectors, ``features["sentence_embedding"]`` (n, d)."""

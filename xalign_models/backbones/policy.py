@@ -28,6 +28,8 @@ _PUBLISHED = {
     "Dense": "base.modules.dense",
     "Normalize": "base.modules.normalize",
     "Pooling": "sentence_transformer.modules.pooling",
+    "Router": "base.modules.router",
+    "Asym": "base.modules.router",
     "Dropout": "sentence_transformer.modules.dropout",
     "LayerNorm": "sentence_transformer.modules.layer_norm",
     "CNN": "sentence_transformer.modules.cnn",
@@ -35,12 +37,20 @@ _PUBLISHED = {
     "StaticEmbedding": "sentence_transformer.modules.static_embedding",
     "WeightedLayerPooling": "sentence_transformer.modules.weighted_layer_pooling",
 }
-_CHECKED = "xalign_models.backbones.transformer:CheckedTransformer"
+_ADOPTED = {
+    "Transformer": "xalign_models.backbones.transformer:CheckedTransformer",
+    "Router": "xalign_models.backbones.router:LanguageRouter",
+    "Asym": "xalign_models.backbones.router:LanguageRouter",
+    "StaticEmbedding": "xalign_models.backbones.static:LanguageStatic",
+}
+"""Ours in place of sentence-transformers' own."""
 _OURS = (
     "xalign_models.alignments.module.Aligned",
     "xalign_models.backbones.pointer.Pointer",
     "xalign_models.backbones.prompt_eol.PromptEOL",
     "xalign_models.backbones.reduced.Reduced",
+    "xalign_models.backbones.router.LanguageRouter",
+    "xalign_models.backbones.static.LanguageStatic",
     "xalign_models.backbones.transformer.LanguageTransformer",
     "xalign_models.backbones.use.USEMultilingual",
     "xalign_models.lira.module.LiRA",
@@ -62,7 +72,7 @@ def _paths(name: str, module: str) -> Iterator[str]:
 
 MODULES: dict[str, str] = {
     **{
-        path: _CHECKED if name == "Transformer" else f"sentence_transformers.{module}:{name}"
+        path: _ADOPTED.get(name, f"sentence_transformers.{module}:{name}")
         for name, module in _PUBLISHED.items()
         for path in _paths(name, module)
     },
@@ -138,7 +148,7 @@ def check_directory(directory: Path, *, trust: bool = False) -> None:
 def module_classes(resolved: ResolvedModel) -> dict[str, type]:
     """The classes for the types that ``modules.json`` names; types not on our list are left out."""
     directory = _snapshot(resolved) if resolved.source == "hub" else Path(resolved.path_or_id)
-    types = {entry["type"] for entry in _modules(directory / "modules.json")}
+    types = {entry["type"] for entry in _all_modules(directory)}
     found = {kind: pkgutil.resolve_name(MODULES[kind]) for kind in sorted(types & MODULES.keys())}
     return found | {kind: plugins.MODULES[kind] for kind in sorted(types - MODULES.keys()) if kind in plugins.MODULES}
 
@@ -148,7 +158,7 @@ def folders_of_maps(resolved: ResolvedModel) -> list[Path]:
     directory = _snapshot(resolved) if resolved.source == "hub" else Path(resolved.path_or_id)
     return [
         directory / entry["path"]
-        for entry in _modules(directory / "modules.json")
+        for entry in _all_modules(directory)
         if MODULES.get(entry["type"], "").endswith(_FLOATING)
     ]
 
@@ -165,9 +175,7 @@ def has_own_modules(directory: Path) -> bool:
 
 
 def _is_own(kind: str) -> bool:
-    return kind in plugins.MODULES or (
-        kind in MODULES and not MODULES[kind].startswith("sentence_transformers.") and MODULES[kind] != _CHECKED
-    )
+    return kind in plugins.MODULES or kind in _OURS
 
 
 def _check_directory(directory: Path, trust: bool, above: frozenset[str]) -> None:
@@ -314,11 +322,47 @@ def _modules(path: Path) -> list[dict[str, Any]]:
     return entries
 
 
+def _all_modules(directory: Path) -> Iterator[dict[str, str]]:
+    """The modules that ``modules.json`` names, and after each Router those that it names."""
+    for entry in _modules(directory / "modules.json"):
+        yield entry
+        if is_router(entry["type"]):
+            types = _types(directory / entry["path"])
+            if not types or any(map(is_router, types.values())):
+                raise ModelError(_code(str(directory), f"the routes of module {entry['name']} have no known modules"))
+            for name, kind in types.items():
+                yield {"name": name, "path": (PurePosixPath(entry["path"]) / name).as_posix(), "type": kind}
+
+
+def _types(folder: Path) -> dict[str, str]:
+    """What a Router names, where sentence-transformers looks for it: name to type."""
+    for name in ("router_config.json", "config.json"):
+        if (folder / name).is_file() and (settings := _settings(folder / name, f"{folder / name}")):
+            types = settings.get("types") if isinstance(settings, Mapping) else None
+            return types if isinstance(types, dict) and {type(kind) for kind in types.values()} == {str} else {}
+    return {}
+
+
+def is_router(kind: str) -> bool:
+    """Whether a type of ``modules.json`` is a Router."""
+    return MODULES.get(kind, "").endswith(":LanguageRouter")
+
+
+def routers(modules: Path) -> dict[str, set[str]]:
+    """Folder of each Router that a ``modules.json`` names to the types that it names; empty for most models.
+
+    Raises:
+        ModelError: The file is damaged.
+    """
+    folders = [entry["path"] for entry in _modules(modules) if is_router(entry["type"])]
+    return {folder: {*_types(modules.parent / folder).values()} for folder in folders}
+
+
 def _check_modules(directory: Path, label: str, trust: bool) -> None:
     entries = _modules(directory / "modules.json")
     if not entries or len({entry["name"] for entry in entries}) < len(entries):
         raise ModelError(f"{label}: modules.json names no module, or one twice.")
-    for entry in entries:
+    for entry in _all_modules(directory):
         path = PurePosixPath(entry["path"])
         if path.is_absolute() or ".." in path.parts or "\\" in entry["path"] or ":" in entry["path"]:
             raise ModelError(f"{label}: modules.json names a folder outside of it ({entry['path']!r}).")

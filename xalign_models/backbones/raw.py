@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from xalign_models.backbones.templates import split_side
 from xalign_models.errors import ModelError
 from xalign_models.progress import live
 
@@ -177,8 +178,15 @@ class RawEncoder:
     def _vectors(self, texts: list[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
         """Batches and their vectors; one batch is on its way to the device while the one before it is fetched."""
         from xalign_models.backbones.pipeline import batches, token_budget
+        from xalign_models.backbones.router import of_route
 
-        first: Any = self.modules[0]
+        side, prompt = split_side(prompt)
+        modules = of_route(self.modules, side)
+        if modules != list(self.modules):  # the model has routes: those of this one are a model of their own
+            one = RawEncoder(self.namespace, lambda: modules, self.device, token_budget=self.token_budget)
+            yield from one._vectors(texts, prompt)
+            return
+        first: Any = modules[0]
         if hasattr(first, "stream"):
             yield from first.stream(texts, prompt)
             return

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 SLOT = "[TEXT]"
 """Where the text goes in a prompt that surrounds it; any other prompt is put before the text."""
+_SIDE = "\x1d"
+"""Around the side in a prompt: a control character that no prompt of words has."""
 
 TEMPLATES = {
     "arb-Arab": 'هذه الجملة: "[TEXT]" تعني بكلمة واحدة:"',
@@ -57,6 +59,19 @@ ENGLISH = TEMPLATES["eng-Latn"]
 def prompted(prompt: str, text: str) -> str:
     """The text in its prompt: where the prompt has ``[TEXT]``, else after it; the text itself is not changed."""
     return prompt.replace(SLOT, text, 1) if SLOT in prompt else prompt + text
+
+
+def with_side(side: str, prompt: str) -> str:
+    """A prompt and the side, ``query`` or ``document``, whose modules encode the text; ``""`` is of none."""
+    return f"{_SIDE}{side}{_SIDE}{prompt}" if side else prompt
+
+
+def split_side(prompt: str) -> tuple[str, str]:
+    """The inverse of :func:`with_side`."""
+    if not prompt.startswith(_SIDE):
+        return "", prompt
+    _, side, plain = prompt.split(_SIDE, 2)
+    return side, plain
 
 
 def surrounds(prompts: Iterable[str]) -> bool:

@@ -36,6 +36,7 @@ class Recorder(XAlignEncoder):
         languages: Sequence[str | None],
         prompt: str | None = None,
         progress: str | None = None,
+        side: str = "",
     ) -> npt.NDArray[np.float32]:
         """Keep the texts and their languages; vectors (n, d) that differ with the texts."""
         codes = (code and canonical(code) for code in languages)

@@ -237,8 +237,10 @@ def _identity(model: SentenceTransformer) -> str:
     """40 hex digits of all that determines a model's vectors: modules, their settings, weights, tokenizer, prompts."""
     import torch
 
+    from xalign_models.backbones.router import all_modules
+
     content = hashlib.sha256(digest(model.prompts, model.default_prompt_name, model.max_seq_length).encode())
-    for module in model:
+    for module in all_modules(model):
         settings = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
         config = getattr(getattr(module, "auto_model", None), "config", None)
         content.update(digest(type(module).__qualname__, settings, config.to_dict() if config else {}).encode())

@@ -128,7 +128,8 @@ def load_encoder(
     if source and not source.normalises and spec.alignment is None:
         tail = []
     context = source.context if source else None
-    return XAlignEncoder(raw, [*reduced, *tail], loading.prompts(spec.backbone), languages, meta, context)
+    prompts, sides = loading.prompts(spec.backbone), loading.sides(spec.backbone)
+    return XAlignEncoder(raw, [*reduced, *tail], prompts, languages, meta, context, sides)
 
 
 def _fitted_tail(spec: ModelSpec, raw: RawEncoder) -> tuple[list[nn.Module], Sequence[str] | None]:
@@ -168,6 +169,7 @@ def encoder_of(
     from xalign_models.backbones.pointer import Pointer
     from xalign_models.backbones.raw import RawEncoder
     from xalign_models.backbones.reduced import Reduced
+    from xalign_models.backbones.router import sides_of
     from xalign_models.models.encoder import XAlignEncoder
 
     modules: list[Any] = list(model)
@@ -182,7 +184,7 @@ def encoder_of(
     aligned = next((module for module in tail if isinstance(module, Aligned)), None)
     languages = None if aligned is None or aligned.unknown == "unaligned" else aligned.languages
     prompts = {key: prompt for key, prompt in model.prompts.items() if prompt}
-    return XAlignEncoder(raw, tail, prompts, languages, meta)
+    return XAlignEncoder(raw, tail, prompts, languages, meta, sides=sides_of(modules[:start]))
 
 
 def raw_encoder(spec: BackboneSpec, device: str, store: EmbeddingStore | None = None) -> RawEncoder:

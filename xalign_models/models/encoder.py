@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 from mteb.models.abs_encoder import AbsEncoder
 
 from xalign_models.backbones.loading import prompt_languages
+from xalign_models.backbones.templates import with_side
 from xalign_models.errors import LanguageError
 from xalign_models.languages import canonical, is_canonical
 
@@ -33,6 +34,7 @@ class XAlignEncoder(AbsEncoder):
         languages: The languages that the alignment is fitted for; None when any will do. The model's are those of them
             that have a prompt, where prompts are by language.
         meta: Name, revision and all else that mteb records.
+        sides: Those of ``query`` and ``document`` that the backbone encodes in another way than other texts.
         context: Names what a task's texts are encoded in, where the backbone knows prompts of its own; see
             :class:`~xalign_models.backbones.sources.Source`.
     """
@@ -45,6 +47,7 @@ class XAlignEncoder(AbsEncoder):
         languages: Sequence[str] | None,
         meta: ModelMeta,
         context: Callable[[Any, Any, str, str], str] | None = None,
+        sides: Collection[str] = (),
     ) -> None:
         self.raw = raw
         self.tail = list(tail)
@@ -53,7 +56,7 @@ class XAlignEncoder(AbsEncoder):
         known = [frozenset(some) for some in (languages, prompt_languages(prompts)) if some is not None]
         self.languages = frozenset.intersection(*known) if known else None
         self._meta = meta
-        self._context = context
+        self._context, self._sides = context, sides
         self.model = None  # mteb's attribute for a wrapped model; the modules here are raw.modules and tail
 
     @property
@@ -119,7 +122,8 @@ class XAlignEncoder(AbsEncoder):
             prompt = self._context(task_metadata, prompt_type, hf_split, hf_subset)
         else:
             prompt = self.prompt_for(task_metadata, prompt_type)
-        return self.encode_texts(texts, languages, prompt, label)
+        side = str(getattr(prompt_type, "value", prompt_type or ""))
+        return self.encode_texts(texts, languages, prompt, label, side)
 
     def encode_texts(
         self,
@@ -127,27 +131,32 @@ class XAlignEncoder(AbsEncoder):
         languages: Sequence[str | None],
         prompt: str | None = None,
         progress: str | None = None,
+        side: str = "",
     ) -> npt.NDArray[np.float32]:
         """Vectors (n, d), float32, of texts in known languages (any codes; None where no alignment asks).
 
-        Without a ``prompt`` the model's default one is used; ``""`` is none.
+        Without a ``prompt`` the model's default one is used; ``""`` is none. A ``side``, ``query`` or ``document``,
+        chooses the route of a model that has routes.
 
         Raises:
             LanguageError: There is neither a prompt nor a default one in a language.
+            ModelError: The model has routes, and none for these texts.
         """
         import torch
 
         if prompt is None:
             prompt = self.prompts.get("default", "")
+        side = side if side in self._sides else ""
         asked = self.languages is not None or self._by_language
         lang = [None if one is None else canonical(one) for one in languages] if asked else None
         if lang and self._by_language:
             by_language = prompt_languages(self.prompts)  # None: there is a default for all others
             if by_language is not None and (missing := sorted({str(one) for one in lang} - by_language)):
                 raise LanguageError(f"{self.refusal(missing)}.")
-            raw = self.raw.encode(texts, [self.prompts.get(str(one), prompt) for one in lang], progress)
+            prompts = [with_side(side, self.prompts.get(str(one), prompt)) for one in lang]
+            raw = self.raw.encode(texts, prompts, progress)
         else:
-            raw = self.raw.encode(texts, prompt, progress)
+            raw = self.raw.encode(texts, with_side(side, prompt), progress)
         features: dict[str, Any] = {"sentence_embedding": torch.from_numpy(raw), "lang": lang}
         with torch.inference_mode():
             for module in self.tail:

@@ -27,6 +27,10 @@ TEXTS = [f"w{i} w{i * 7 % 100}" for i in range(20)]
 WAYS = [{"truncate_dim": 5}, {"vectors": "binary"}, {"truncate_dim": 8, "vectors": "binary"}]
 
 
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_vectors_are_sentence_transformers_own(tiny_model, workdir, way):
     spec = find_spec(str(tiny_model), **way)
@@ -34,7 +38,7 @@ def test_vectors_are_sentence_transformers_own(tiny_model, workdir, way):
     if "vectors" in way:
         bits = np.unpackbits(quantize_embeddings(theirs, "ubinary"), axis=1, count=theirs.shape[1])
         theirs = 2.0 * bits - 1
-    theirs = theirs / np.linalg.norm(theirs, axis=1, keepdims=True)
+    theirs = unit(theirs)
     ours = [load_encoder(spec, device="cpu").encode_texts(TEXTS, [None] * 20), build(spec, device="cpu").encode(TEXTS)]
     for vectors in ours:
         assert np.abs(vectors - theirs).max() < 1e-6
@@ -92,6 +96,8 @@ def test_static_models(workdir, layout):
         (folder / "config.json").write_text(json.dumps({"model_type": "model2vec", "normalize": True}))
     raw = raw_encoder(find_spec(str(folder)).backbone, "cpu", open_store())
     assert np.abs(raw.encode(TEXTS) - theirs.encode(TEXTS)).max() < 1e-6
+    inputs = [{"text": text, "lang": "deu"} for text in TEXTS]
+    assert np.abs(build(find_spec(str(folder)), device="cpu").encode(inputs) - unit(theirs.encode(TEXTS))).max() < 1e-6
     assert np.abs(raw.encode(["w3 w4"])[0] - weights[[4, 5]].mean(0).numpy()).max() < 1e-6
 
 

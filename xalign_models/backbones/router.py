@@ -1,0 +1,129 @@
+"""Models that encode queries and documents in two ways: sentence-transformers' Router, once called Asym.
+
+Raw vectors are encoded by the modules of one route, as by those of any other model. The route travels with the prompt,
+so that the store keeps the vectors of each route.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Self
+
+from sentence_transformers.base.modules.router import Router
+from torch import nn
+
+from xalign_models.backbones.inputs import split_inputs
+from xalign_models.backbones.transformer import LanguageTransformer
+from xalign_models.errors import ModelError
+
+SIDES = ("query", "document")
+
+
+class LanguageRouter(Router):
+    """sentence-transformers' Router, for inputs that carry their language.
+
+    Its import path is a file format: do not move it.
+
+    Args:
+        *args: The Router's own.
+        default_lang: Language of texts that come without one; ``auto`` identifies it.
+        **kwargs: The Router's own.
+    """
+
+    config_keys = [*Router.config_keys, "default_lang"]
+
+    def __init__(self, *args: Any, default_lang: str | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.default_lang = default_lang
+
+    def preprocess(
+        self, inputs: Sequence[Any], prompt: str | None = None, task: str | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Tokenise by the first module of the task's route; ``features["lang"]`` is there when an input has one.
+
+        Raises:
+            ModelError: There is no such route.
+        """
+        lang = kwargs.pop("lang", None) or self.default_lang
+        first = self.sub_modules[route_of(self, task)][0]
+        texts, languages = split_inputs(inputs, lang)
+        if isinstance(first, LanguageTransformer):  # it has prompts by language
+            texts, kwargs["lang"] = list(inputs), lang
+        kwargs["modality"] = "text"
+        features: dict[str, Any] = super().preprocess(texts, prompt=prompt, task=task, **kwargs)
+        return {**features, **({"lang": languages} if any(languages) else {})}
+
+
+class _Unread(nn.Identity):
+    """In place of a module whose weights do not matter."""
+
+    @classmethod
+    def load(cls, *args: Any, **kwargs: Any) -> Self:
+        """Open nothing."""
+        return cls()
+
+
+def read_routes(model: str, folder: str, types: Iterable[str], **hub: Any) -> Router:
+    """A saved Router without the weights of its modules.
+
+    Args:
+        model: Directory or hub id.
+        folder: Of the Router, below it.
+        types: Of the modules that it names.
+        **hub: Revision and the like.
+    """
+    return LanguageRouter.load(model, subfolder=folder, module_classes=dict.fromkeys(types, _Unread), **hub)
+
+
+def route_of(router: Router, side: str | None) -> str:
+    """The route of texts of a side, ``query`` or ``document``; None is of neither.
+
+    Raises:
+        ModelError: There is none.
+    """
+    try:
+        return str(router._resolve_route(side or None, "text"))
+    except ValueError:
+        routes = ", ".join(router.sub_modules)
+        which = f"no route for a {side}" if side else "no default route, which texts that are no query or document need"
+        raise ModelError(f"The model has {which}; its routes are {routes}.") from None
+
+
+def sides_of(modules: Iterable[Any]) -> frozenset[str]:
+    """The sides that modules encode in another way than texts of none."""
+    routers = [module for module in modules if isinstance(module, Router)]
+    return frozenset(side for side in SIDES if any(_known(router, side) != _known(router, None) for router in routers))
+
+
+def _known(router: Router, side: str | None) -> str | None:
+    try:
+        return route_of(router, side)
+    except ModelError:
+        return None
+
+
+def of_route(modules: Iterable[Any], side: str) -> list[Any]:
+    """The modules that a text of a side goes through; ``""`` is of none.
+
+    Raises:
+        ModelError: There is no such route.
+    """
+    return [
+        part
+        for module in modules
+        for part in (module.sub_modules[route_of(module, side)] if isinstance(module, Router) else [module])
+    ]
+
+
+def first_modules(modules: Sequence[Any]) -> list[Any]:
+    """The modules that texts may come to first, each once."""
+    first = modules[0]
+    routes: Mapping[str, Any] = first.sub_modules if isinstance(first, Router) else {"": modules}
+    return list(dict.fromkeys(route[0] for route in routes.values()))
+
+
+def all_modules(modules: Iterable[Any]) -> list[Any]:
+    """The modules, and after each Router those of its routes."""
+    routes = ((module, *chain(*getattr(module, "sub_modules", {}).values())) for module in modules)
+    return list(chain(*routes))

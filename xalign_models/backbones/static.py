@@ -1,0 +1,30 @@
+"""Static models, which average the vectors of tokens, for inputs that carry their language."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+from xalign_models.backbones.inputs import split_inputs
+
+
+class LanguageStatic(StaticEmbedding):
+    """sentence-transformers' StaticEmbedding, for texts or ``{"text": ..., "lang": "deu-Latn"}``.
+
+    Its import path is a file format: do not move it.
+    """
+
+    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
+        """Tokenise; ``features["lang"]`` is there when any input names its language."""
+        texts, languages = split_inputs(inputs, kwargs.get("lang"))
+        features: dict[str, Any] = super().preprocess(texts, prompt=prompt)
+        return {**features, **({"lang": languages} if any(languages) else {})}
+
+    @classmethod
+    def load(cls, *args: Any, **kwargs: Any) -> Self:
+        """What sentence-transformers loads, as one of ours."""
+        module = super().load(*args, **kwargs)
+        module.__class__ = cls
+        return module  # type: ignore[no-any-return]
