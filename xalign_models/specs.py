@@ -45,6 +45,8 @@ class Vectors(StrEnum):
     FLOAT32 = "float32"
     BINARY = "binary"
     """Their signs."""
+    INT8 = "int8"
+    """Whole numbers of 8 bits, by the range of each dimension over the fit text."""
 
 
 @dataclass(frozen=True)

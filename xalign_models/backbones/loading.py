@@ -78,7 +78,7 @@ def _shared_modules(spec: BackboneSpec, device: str, _: str) -> tuple[nn.Module,
 
 
 def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
-    """The modules up to, not including, any normalisation: together they give the raw vector, cut as the spec says.
+    """The modules up to, not including, any normalisation: together they give the raw vector, whole and in float32.
 
     A sentence-transformers directory keeps its own modules (pooling, dense layers) unless the spec asks for a layer or
     a pooling; any other checkpoint is pooled as the spec says. The first module is a LanguageTransformer.
@@ -88,10 +88,6 @@ def load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
         ModelError: It is no text encoder, is aligned already, has no such layer, or was trained here and its layer or
             pooling is to change.
     """
-    if spec.whole != spec:
-        from xalign_models.backbones.reduced import reduction
-
-        return (*load_modules(spec.whole, device), *reduction(spec))
     if source := find_source(spec.model):
         check_fields(source, spec)
         return source.modules(spec, device)

@@ -11,6 +11,7 @@ from sentence_transformers.base.modules.input_module import InputModule
 from torch import nn
 
 from xalign_models.backbones import loading
+from xalign_models.backbones.reduced import Reduced
 from xalign_models.errors import FileError, ModelError
 from xalign_models.files import read_json
 from xalign_models.specs import BackboneSpec, ModelSpec
@@ -73,7 +74,10 @@ class Pointer(InputModule):
         claimed = _read(directory).get("fingerprint")
         if loading.fingerprint(spec) != claimed:
             raise ModelError(f"{directory} was fitted on another {spec.model} than the one that is here; fit it again.")
-        return cls(spec, loading.load_modules(spec, "cpu"))
+        modules = loading.load_modules(spec, "cpu")
+        if spec.whole != spec:  # as earlier versions wrote it: now what cuts vectors is saved as a module of its own
+            modules = (*modules, Reduced(spec.truncate_dim, spec.vectors))
+        return cls(spec, modules)
 
 
 def pointed(directory: Path) -> BackboneSpec | None:

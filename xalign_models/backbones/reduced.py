@@ -1,34 +1,56 @@
-"""Shorter and binary vectors: what follows a backbone whose vectors are cut (Matryoshka) or kept as signs."""
+"""Shorter, binary and int8 vectors: what follows a backbone whose vectors are cut (Matryoshka) or kept in few bits."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from sentence_transformers.base.modules.module import Module
 
 from xalign_models.errors import ModelError
-from xalign_models.specs import BackboneSpec, Vectors
+from xalign_models.specs import Vectors
 
 
 class Reduced(Module):
-    """Keeps the first dimensions of ``features["sentence_embedding"]``, then their signs where that is asked for.
+    """Keeps the first dimensions of ``features["sentence_embedding"]``, then few bits of each where that is asked for.
 
     Signs are 1 and -1, so that a cosine of two vectors is one minus twice their share of differing bits: what an index
     of packed bits ranks by. They are the bits of sentence-transformers' ``quantize_embeddings(..., "ubinary")``.
+
+    Whole numbers, -128 to 127, are those of ``quantize_embeddings(..., "int8", ranges)`` for vectors of unit length.
 
     Its import path is a file format: do not move it.
 
     Args:
         truncate_dim: Dimensions that are kept; None is all.
-        vectors: ``float32`` or ``binary``.
+        vectors: ``float32``, ``binary`` or ``int8``.
+        ranges: Least and greatest value of each dimension, (2, d), for ``int8``.
+
+    Raises:
+        ModelError: ``int8`` without ranges, or with damaged ones.
     """
 
-    config_keys = ["truncate_dim", "vectors"]
+    config_keys = ["truncate_dim", "vectors", "ranges"]
 
-    def __init__(self, truncate_dim: int | None = None, vectors: str = Vectors.FLOAT32) -> None:
+    def __init__(
+        self,
+        truncate_dim: int | None = None,
+        vectors: str = Vectors.FLOAT32,
+        ranges: Sequence[Sequence[float]] | None = None,
+    ) -> None:
         super().__init__()
-        self.truncate_dim, self.vectors = truncate_dim, str(Vectors(vectors))
+        self.truncate_dim, self.vectors, self.ranges = truncate_dim, str(Vectors(vectors)), ranges
+        if self.vectors == Vectors.INT8:
+            self._ranges = np.array(ranges or [[]], dtype=np.float32)
+            if (
+                len(self._ranges) != 2
+                or not np.isfinite(self._ranges).all()
+                or (np.diff(self._ranges, axis=0) < 0).any()
+            ):
+                raise ModelError("Vectors of int8 need the range of each dimension; fit and save the model again.")
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """From (n, d) to (n, truncate_dim).
@@ -44,6 +66,11 @@ class Reduced(Module):
         if self.truncate_dim is not None and self.truncate_dim > vectors.shape[1]:
             raise ModelError(f"--truncate-dim {self.truncate_dim}: the vectors have {vectors.shape[1]} dimensions.")
         vectors = vectors[:, : self.truncate_dim]
+        if self.vectors == Vectors.INT8:
+            from sentence_transformers.util import quantize_embeddings
+
+            codes: Any = quantize_embeddings(unit(vectors), "int8", ranges=self._ranges)
+            return torch.from_numpy(codes).to(vectors)
         return torch.where(vectors > 0, 1.0, -1.0) if self.vectors == Vectors.BINARY else vectors
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
@@ -58,6 +85,18 @@ class Reduced(Module):
         return cls(**cls.load_config(model_name_or_path, **options))
 
 
-def reduction(spec: BackboneSpec) -> tuple[Reduced, ...]:
-    """The module that a spec's vectors go through; none where they are whole."""
-    return () if spec.whole == spec else (Reduced(spec.truncate_dim, spec.vectors),)
+def unit(vectors: torch.Tensor) -> torch.Tensor:
+    """Rows at unit length, in float32."""
+    return torch.nn.functional.normalize(vectors.float(), dim=1)
+
+
+def ranges_of(parts: Iterable[npt.NDArray[np.float32]], truncate_dim: int | None) -> list[list[float]]:
+    """Least and greatest value of each dimension, (2, d), over vectors that are cut and brought to unit length.
+
+    Args:
+        parts: Vectors (n, d), in any number of parts.
+        truncate_dim: Dimensions that are kept; None is all.
+    """
+    ends = [torch.aminmax(unit(torch.from_numpy(part)[:, :truncate_dim]), dim=0) for part in parts]
+    low, high = (torch.stack(side) for side in zip(*ends, strict=True))
+    return [low.amin(dim=0).tolist(), high.amax(dim=0).tolist()]

@@ -123,6 +123,11 @@ def first_modules(modules: Sequence[Any]) -> list[Any]:
     return list(dict.fromkeys(route[0] for route in routes.values()))
 
 
+def has_routes(modules: Iterable[Any]) -> bool:
+    """Whether any module is a Router."""
+    return any(isinstance(module, Router) for module in modules)
+
+
 def all_modules(modules: Iterable[Any]) -> list[Any]:
     """The modules, and after each Router those of its routes."""
     routes = ((module, *chain(*getattr(module, "sub_modules", {}).values())) for module in modules)

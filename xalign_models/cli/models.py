@@ -33,7 +33,9 @@ Products = Annotated[
 ]
 MaxTokens = Annotated[int | None, typer.Option(help="Cut texts at this many tokens.")]
 TruncateDim = Annotated[int | None, typer.Option(help="Keep this many leading dimensions (Matryoshka models).")]
-Kept = Annotated[Vectors | None, typer.Option("--vectors", help="What vectors are kept as: binary keeps their signs.")]
+Kept = Annotated[
+    Vectors | None, typer.Option("--vectors", help="What vectors are kept as: binary keeps signs, int8 eight bits.")
+]
 Prompt = Annotated[list[str] | None, typer.Option(help='KEY=TEXT put before inputs, e.g. --prompt "default=query: ".')]
 
 

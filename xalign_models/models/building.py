@@ -10,9 +10,9 @@ from xalign_models import alignments
 from xalign_models.backbones import loading
 from xalign_models.backbones.sources import find_source
 from xalign_models.models import fitting
-from xalign_models.models.identity import fit_spec, namespace
+from xalign_models.models.identity import calibration, fit_spec, namespace
 from xalign_models.models.names import Located, locate
-from xalign_models.specs import BackboneSpec, ModelSpec, digest
+from xalign_models.specs import BackboneSpec, ModelSpec, Vectors, digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from xalign_models.alignments import Alignment
     from xalign_models.backbones.raw import RawEncoder
+    from xalign_models.backbones.reduced import Reduced
     from xalign_models.models.encoder import XAlignEncoder
     from xalign_models.store import EmbeddingStore
 
@@ -63,8 +64,9 @@ def build(spec: ModelSpec, *, device: str | None = None) -> SentenceTransformer:
     from xalign_models.store import open_store
 
     device = loading.pick_device(device)
-    alignment = fitted(spec, raw_encoder(spec.backbone, device, open_store()))
-    return assemble(spec, _tail(alignment), device)
+    raw = raw_encoder(spec.backbone, device, open_store())
+    reduced = reduction(spec, raw)
+    return assemble(spec, [*reduced, *_tail(fitted(spec, raw, reduced))], device)
 
 
 def assemble(spec: ModelSpec, tail: Sequence[nn.Module], device: str) -> SentenceTransformer:
@@ -80,7 +82,7 @@ def assemble(spec: ModelSpec, tail: Sequence[nn.Module], device: str) -> Sentenc
 
     modules: list[Any] = list(loading.load_modules(spec.backbone, device))  # the caller may change them
     if find_source(spec.backbone.model):  # no weights to save: its directory points to it
-        modules = [Pointer(spec.backbone, modules)]
+        modules = [Pointer(spec.backbone.whole, modules)]
     prompts = loading.prompts(spec.backbone)
     model = SentenceTransformer(
         modules=[*modules, *tail],
@@ -107,7 +109,6 @@ def load_encoder(
         ModelError: No such model, or overrides for a saved one.
         XAlignError: Weights or fit text are missing.
     """
-    from xalign_models.backbones.reduced import reduction
     from xalign_models.models.encoder import XAlignEncoder
     from xalign_models.models.metadata import meta_of
 
@@ -119,8 +120,8 @@ def load_encoder(
     spec = located.spec
     assert spec is not None
     raw = raw_encoder(spec.backbone, device, store)
-    tail, languages = _fitted_tail(spec, raw)
-    reduced = reduction(spec.backbone)
+    reduced = reduction(spec, raw)
+    tail, languages = _fitted_tail(spec, raw, reduced)
     meta = meta_of(located)
     if languages is not None:
         meta = meta.model_copy(update={"languages": sorted(languages)})
@@ -132,7 +133,9 @@ def load_encoder(
     return XAlignEncoder(raw, [*reduced, *tail], prompts, languages, meta, context, sides)
 
 
-def _fitted_tail(spec: ModelSpec, raw: RawEncoder) -> tuple[list[nn.Module], Sequence[str] | None]:
+def _fitted_tail(
+    spec: ModelSpec, raw: RawEncoder, reduced: Sequence[Reduced]
+) -> tuple[list[nn.Module], Sequence[str] | None]:
     """What follows the raw vectors, and the languages it knows; None where any will do.
 
     Maps by language are fitted when their language is first asked for.
@@ -145,8 +148,8 @@ def _fitted_tail(spec: ModelSpec, raw: RawEncoder) -> tuple[list[nn.Module], Seq
         chosen = fit_spec(spec)
         languages = fitting.fit_languages(chosen, fitting.load_corpora(chosen))
         whole = dataclasses.replace(chosen, languages=languages)
-        return [FittedOnDemand(whole, *encoding(spec, raw)), Normalize()], languages
-    alignment = fitted(spec, raw)
+        return [FittedOnDemand(whole, *encoding(spec, raw, reduced)), Normalize()], languages
+    alignment = fitted(spec, raw, reduced)
     known = alignment.languages_ if alignment is not None and alignment.language_dependent else None
     return _tail(alignment), known
 
@@ -195,20 +198,47 @@ def raw_encoder(spec: BackboneSpec, device: str, store: EmbeddingStore | None = 
     return RawEncoder(loading.fingerprint(spec), load, device, store)
 
 
-def fitted(spec: ModelSpec, raw: RawEncoder) -> Alignment | None:
+def reduction(spec: ModelSpec, raw: RawEncoder) -> tuple[Reduced, ...]:
+    """The module that cuts raw vectors or keeps few bits of them; none where they are whole.
+
+    For int8 the fit text is encoded, whose ranges are the scale.
+
+    Raises:
+        XAlignError: Weights or fit text are missing.
+    """
+    from xalign_models.backbones.reduced import Reduced, ranges_of
+
+    backbone = spec.backbone
+    if backbone.whole == backbone:
+        return ()
+    ranges = None
+    if backbone.vectors is Vectors.INT8:
+        whole = ModelSpec(backbone.whole)
+        vectors = fitting.fit_vectors(calibration(spec), encoding(whole, raw, ())[1]).values()
+        sides = (side for part in vectors for side in (part if isinstance(part, tuple) else (part,)))
+        ranges = ranges_of(sides, backbone.truncate_dim)
+    return (Reduced(backbone.truncate_dim, backbone.vectors, ranges),)
+
+
+def fitted(spec: ModelSpec, raw: RawEncoder, reduced: Sequence[Reduced] | None = None) -> Alignment | None:
     """The alignment of a spec, fitted now or taken from the cache of fits; None for a plain backbone."""
     if spec.alignment is None:
         return None
-    return fitting.fit_cached(fit_spec(spec), *encoding(spec, raw))
+    return fitting.fit_cached(fit_spec(spec), *encoding(spec, raw, reduced))
 
 
-def encoding(spec: ModelSpec, raw: RawEncoder) -> tuple[str, fitting.Encode]:
-    """What encodes fit text, and the fingerprint of what it computes, prompts included."""
+def encoding(spec: ModelSpec, raw: RawEncoder, reduced: Sequence[Reduced] | None = None) -> tuple[str, fitting.Encode]:
+    """What encodes fit text, and the fingerprint of what it computes, prompts included.
+
+    Args:
+        spec: The model.
+        raw: Of its backbone.
+        reduced: What :func:`reduction` gives, where it is known.
+    """
     import torch
 
-    from xalign_models.backbones.reduced import reduction
-
-    prompts, reduced = loading.prompts(spec.backbone), reduction(spec.backbone)
+    prompts = loading.prompts(spec.backbone)
+    reduced = reduction(spec, raw) if reduced is None else reduced
     chosen = [prompts] if loading.prompt_languages(prompts) else [prompts.get("default", "")]
     chosen += [module.get_config_dict() for module in reduced]
 

@@ -11,7 +11,10 @@ from xalign_models.backbones import loading
 from xalign_models.models import fitting
 from xalign_models.models.card import read_card
 from xalign_models.models.names import Located, locate
-from xalign_models.specs import AlignmentSpec, ModelSpec, digest
+from xalign_models.specs import AlignmentSpec, ModelSpec, Vectors, digest
+
+CALIBRATION = AlignmentSpec("int8", "centered", corpora=("gettext:fit",), limit=100)
+"""Text for the ranges of int8 vectors that are not aligned: 100 rows of each language, from the package index."""
 
 
 def revision(spec: ModelSpec) -> str:
@@ -23,6 +26,8 @@ def revision(spec: ModelSpec) -> str:
     parts: list[Any] = [loading.fingerprint(spec.backbone), loading.prompts(spec.backbone)]
     if spec.backbone.whole != spec.backbone:
         parts.append([spec.backbone.truncate_dim, spec.backbone.vectors])
+    if spec.backbone.vectors is Vectors.INT8 and not spec.alignment:
+        parts.append(fitting.fingerprint(calibration(spec)))
     if spec.alignment:
         parts.append(fitting.fingerprint(fit_spec(spec)))
     return digest(*parts)[:40]
@@ -58,6 +63,11 @@ def fit_spec(spec: ModelSpec) -> AlignmentSpec:
         return spec.alignment
     have = fitting.fit_languages(spec.alignment, fitting.load_corpora(spec.alignment))
     return dataclasses.replace(spec.alignment, languages=tuple(code for code in have if code in languages))
+
+
+def calibration(spec: ModelSpec) -> AlignmentSpec:
+    """What the ranges of int8 vectors are measured on: the alignment's fit text, else :data:`CALIBRATION`."""
+    return fit_spec(spec if spec.alignment else dataclasses.replace(spec, alignment=CALIBRATION))
 
 
 def trained_on(spec: ModelSpec) -> set[str]:

@@ -59,9 +59,10 @@ def split(model: SentenceTransformer) -> tuple[list[Any], int, Aligned | None]:
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     from xalign_models.alignments.module import Aligned
+    from xalign_models.backbones.reduced import Reduced
 
     modules: list[Any] = list(model)
-    starts = (i for i, module in enumerate(modules) if isinstance(module, Aligned | Normalize))
+    starts = (i for i, module in enumerate(modules) if isinstance(module, Aligned | Normalize | Reduced))
     aligned = next((module for module in modules if isinstance(module, Aligned)), None)
     return modules, next(starts, len(modules)), aligned
 

@@ -80,7 +80,7 @@ def _with_pointer(model: SentenceTransformer) -> SentenceTransformer:
         raise ModelError(
             f"--adapter needs a backbone that others have too; {spec.model} is a directory of this machine."
         )
-    return _copied(model, [Pointer(spec, modules[:start]), *modules[start:]])
+    return _copied(model, [Pointer(spec.whole, modules[:start]), *modules[start:]])
 
 
 def _is_of_this_machine(model: str) -> bool:
@@ -93,6 +93,8 @@ def _without_xalign(model: SentenceTransformer, lang: str | None) -> SentenceTra
     from sentence_transformers.base.modules.dense import Dense
     from sentence_transformers.sentence_transformer.modules import Transformer
 
+    from xalign_models.backbones.router import has_routes
+
     modules, start, aligned = split(model)
     first = modules[0]
     by_language = (
@@ -100,7 +102,8 @@ def _without_xalign(model: SentenceTransformer, lang: str | None) -> SentenceTra
         or not getattr(first, "pool_special_tokens", True)
         or getattr(first, "int8", False)
     )
-    if not isinstance(first, Transformer) or by_language or model.xalign_spec.backbone.truncate_dim:
+    spec = model.xalign_spec.backbone
+    if not isinstance(first, Transformer) or by_language or has_routes(modules) or spec.whole != spec:
         raise ModelError(
             f"--standalone: {type(first).__name__} does what no stock module does; save it with --adapter."
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +16,33 @@ from sentence_transformers.util import quantize_embeddings
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import xalign_models
-from xalign_models.errors import ModelError
+from xalign_models.errors import ModelError, XAlignError
 from xalign_models.evaluation.run import run
+from xalign_models.models import identity
 from xalign_models.models.building import build, load_encoder, raw_encoder
 from xalign_models.models.identity import namespace, revision
 from xalign_models.models.names import find_spec
 from xalign_models.models.saving import save
+from xalign_models.specs import AlignmentSpec
 from xalign_models.store import open_store
 
 TEXTS = [f"w{i} w{i * 7 % 100}" for i in range(20)]
-WAYS = [{"truncate_dim": 5}, {"vectors": "binary"}, {"truncate_dim": 8, "vectors": "binary"}]
+WAYS = [
+    {"truncate_dim": 5},
+    {"vectors": "binary"},
+    {"truncate_dim": 8, "vectors": "binary"},
+    {"vectors": "int8"},
+    {"truncate_dim": 8, "vectors": "int8"},
+]
+
+
+@pytest.fixture
+def calibrated(workdir, write_text, monkeypatch):
+    """The texts that ranges of int8 vectors are measured on."""
+    folder = write_text(workdir / "calibration", 30, seed=5)
+    text = AlignmentSpec("int8", "centered", corpora=(f"own:{folder}",))
+    monkeypatch.setattr(identity, "CALIBRATION", text)
+    return [line for file in sorted(folder.iterdir()) for line in file.read_text().splitlines()]
 
 
 def unit(vectors):
@@ -32,10 +50,16 @@ def unit(vectors):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_vectors_are_sentence_transformers_own(tiny_model, workdir, way):
+def test_vectors_are_sentence_transformers_own(tiny_model, calibrated, way):
     spec = find_spec(str(tiny_model), **way)
-    theirs = SentenceTransformer(str(tiny_model), device="cpu", truncate_dim=way.get("truncate_dim")).encode(TEXTS)
-    if "vectors" in way:
+    model = SentenceTransformer(str(tiny_model), device="cpu", truncate_dim=way.get("truncate_dim"))
+    theirs = model.encode(TEXTS)
+    if way.get("vectors") == "int8":
+        theirs = quantize_embeddings(
+            unit(theirs), "int8", calibration_embeddings=unit(model.encode(calibrated))
+        ).astype(np.float32)
+        assert np.unique(theirs).size > 50
+    elif "vectors" in way:
         bits = np.unpackbits(quantize_embeddings(theirs, "ubinary"), axis=1, count=theirs.shape[1])
         theirs = 2.0 * bits - 1
     theirs = unit(theirs)
@@ -44,14 +68,16 @@ def test_vectors_are_sentence_transformers_own(tiny_model, workdir, way):
         assert np.abs(vectors - theirs).max() < 1e-6
 
 
-def test_names_and_revisions_differ_and_what_is_stored_is_shared(tiny_model, workdir):
+def test_names_and_revisions_differ_and_what_is_stored_is_shared(tiny_model, calibrated):
     plain, *reduced = (find_spec(str(tiny_model), **way) for way in ({}, *WAYS))
     assert [spec.name for spec in reduced] == [
         "xalign/plain__tiny-dim5",
         "xalign/plain__tiny-vectors-binary",
         "xalign/plain__tiny-dim8-vectors-binary",
+        "xalign/plain__tiny-vectors-int8",
+        "xalign/plain__tiny-dim8-vectors-int8",
     ]
-    assert len({revision(spec) for spec in (plain, *reduced)}) == 4
+    assert len({revision(spec) for spec in (plain, *reduced)}) == 6
     assert len({namespace(str(tiny_model), **way) for way in ({}, *WAYS)}) == 1
 
 
@@ -69,6 +95,33 @@ def test_alignments_are_fitted_on_what_is_left_and_scored(tiny_model, workdir, w
     assert outcome.error == ""
     (direct,) = run([load_encoder(spec, device="cpu")], ["OwnParallel"], Path("other"), device="cpu")
     assert direct.result.scores["test"][0]["main_score"] == outcome.result.scores["test"][0]["main_score"]
+
+
+def test_the_text_of_the_ranges_is_part_of_the_revision_and_they_are_saved(tiny_model, calibrated, workdir, write_text):
+    spec = find_spec(str(tiny_model), vectors="int8")
+    first, model = revision(spec), build(spec, device="cpu")
+    save(model, "saved")
+    write_text(workdir / "calibration", 30, seed=6)
+    assert revision(spec) != first
+    assert np.array_equal(xalign_models.load("saved", device="cpu").encode(TEXTS), model.encode(TEXTS))
+    assert not np.array_equal(build(spec, device="cpu").encode(TEXTS), model.encode(TEXTS))
+    config = next(Path("saved").glob("*_Reduced/config.json"))
+    low, high = json.loads(config.read_text())["ranges"]
+    config.write_text(json.dumps({"vectors": "int8", "truncate_dim": None, "ranges": [high, low]}))
+    with pytest.raises(XAlignError, match="the range of each dimension"):
+        xalign_models.load("saved", device="cpu")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_adapter_keeps_what_cuts_the_vectors(tiny_model, calibrated, workdir, monkeypatch, way):
+    monkeypatch.setenv("XALIGN_MODELS", str(workdir / "mirror"))
+    shutil.copytree(tiny_model, workdir / "mirror" / "org" / "tiny")
+    model = build(find_spec("org/tiny", **way), device="cpu")
+    save(model, "adapter", adapter=True)
+    assert np.array_equal(xalign_models.load("adapter", device="cpu").encode(TEXTS), model.encode(TEXTS))
+    assert namespace("adapter") == namespace("org/tiny")
+    with pytest.raises(ModelError, match="does what no stock module does"):
+        save(model, "stock", standalone=True)
 
 
 def test_more_dimensions_than_there_are_is_refused(tiny_model, workdir):
