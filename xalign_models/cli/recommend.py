@@ -17,7 +17,7 @@ def add_to(app: typer.Typer) -> None:
 
 def recommend(
     backbone: Annotated[str, typer.Option(help="Registered backbone, directory or hub id.")],
-    corpus: Annotated[list[str], typer.Option(help="Text with translations: ntrex, tatoeba_pairs, own:DIR, ...")],
+    corpus: Annotated[list[str], typer.Option(help="Text, best with translations: ntrex, tatoeba_pairs, own:DIR, ...")],
     languages: Annotated[list[str] | None, typer.Option(help="Language codes; by default `all` of the corpus.")] = None,
     pivot: Annotated[str, typer.Option(help="Language that the others are paired with.")] = "eng-Latn",
     limit: Annotated[int | None, typer.Option(min=1, help="Rows per language and corpus.")] = 1000,
@@ -25,7 +25,10 @@ def recommend(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Find by cross-validation which alignment to fit to a backbone, or that none is better than the plain one."""
+    """Find by cross-validation which alignment to fit to a backbone, or that none is better than the plain one.
+
+    Of text without translations only whether to centre each language is judged.
+    """
     from xalign_models.models.api import recommend as find
 
     found = find(
@@ -44,8 +47,8 @@ def recommend(
         [
             {
                 "alignment": verdict.candidate.label,
-                "MRR": f"{verdict.score:.4f}",
-                "P@1": f"{verdict.precision_at_1:.4f}",
+                found.measure: f"{verdict.score:.4f}",
+                **({} if verdict.precision_at_1 is None else {"P@1": f"{verdict.precision_at_1:.4f}"}),
                 "p": f"{verdict.p_gain:.1g}",
                 "least gain": f"{verdict.worst_gain:+.4f} {verdict.worst}",
                 "worse in": verdict.error or ", ".join(verdict.losses),
@@ -53,6 +56,6 @@ def recommend(
             for verdict in found.verdicts
         ],
         as_json=False,
-        right=("MRR", "P@1", "p"),
+        right=(found.measure, "P@1", "p"),
     )
     out.print(found.reason, highlight=False, markup=False)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_models import alignments
+from xalign_models import alignments, corpora
 from xalign_models.backbones import loading
 from xalign_models.errors import AlignmentError, ModelError
 from xalign_models.languages import canonical
@@ -67,7 +67,7 @@ def fit(
     """
     if method == "auto":
         if params or not corpus:
-            raise AlignmentError("auto chooses its parameters itself, on a text with translations: --corpus ntrex.")
+            raise AlignmentError("auto chooses its parameters itself, on a text that is named: --corpus ntrex.")
         found = recommend(
             backbone=backbone,
             corpus=corpus,
@@ -106,11 +106,11 @@ def recommend(
     overrides: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Recommendation:
-    """Which alignment to fit to a backbone, by cross-validation on text with translations; see :mod:`.recommendation`.
+    """Which alignment to fit to a backbone, by cross-validation on text; see :mod:`.recommendation`.
 
     Args:
         backbone: A registered backbone, a directory or a hub id.
-        corpus: Names of corpora with translations.
+        corpus: Names of corpora. Without translations in all of them, only whether to centre is judged.
         languages: Codes; by default all that the text has.
         pivot: Language that the others are paired with.
         limit: Rows per language and corpus; None is all.
@@ -127,18 +127,22 @@ def recommend(
     from xalign_models.store import open_store
 
     pivot = canonical(pivot)
+    names = [corpus] if isinstance(corpus, str) else list(corpus)
+    paired = all(corpora.load(name).kind != "monolingual" for name in names)
     spec = fit_spec(
-        "procrustes",
+        "procrustes" if paired else "centered",
         backbone=backbone,
         corpus=corpus,
         languages=languages,
         limit=limit,
         label="recommend",
         overrides=overrides,
-        pivot=pivot,
+        **({"pivot": pivot} if paired else {}),
     )
     raw = raw_encoder(spec.backbone, loading.pick_device(device), open_store())
     data = fitting.fit_vectors(with_prompts(spec), encoding(spec, raw)[1])
+    if not paired:
+        return recommendation.recommend_centring(data, seed)
     return recommendation.recommend(data, pivot, seed=seed)
 
 

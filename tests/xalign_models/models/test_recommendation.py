@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xalign_models import alignments
+from xalign_models import alignments, corpora
 from xalign_models.alignments import make
 from xalign_models.errors import DataError
 from xalign_models.models import api, recommendation
@@ -100,11 +100,27 @@ def test_another_seed_draws_other_folds_and_chooses_the_same():
 
 
 def test_few_pairs_are_refused_and_a_candidate_that_cannot_be_fitted_is_named():
-    with pytest.raises(DataError, match="deu-Latn, fra-Latn: fewer than 50 pairs"):
+    with pytest.raises(DataError, match="deu-Latn, fra-Latn: fewer than 50 rows"):
         recommend(spaces(n=40), PIVOT)
     found = recommend(spaces(n=100), PIVOT, [Candidate("lir", (("k", 99),)), Candidate("centered")])
     assert found.verdicts[-1].candidate.method == "lir"
     assert found.verdicts[-1].error
+
+
+def test_without_translations_languages_that_lie_apart_are_centred_and_others_are_not():
+    rng = np.random.default_rng(0)
+    rows = {code: rng.standard_normal((200, 16)) for code in ("deu-Latn", "eng-Latn", "fra-Latn")}
+    together = recommendation.recommend_centring(rows)
+    assert together.chosen == PLAIN
+    assert together.measure == "mixed"
+    assert together.verdicts[0].score == pytest.approx(2 / 3, abs=0.03)  # the share of other languages in the pool
+    apart = recommendation.recommend_centring({code: x + 2 * rng.standard_normal(16) for code, x in rows.items()})
+    assert apart.chosen == Candidate("centered")
+    plain, centred = apart.verdicts
+    assert plain.score < 0.2 < centred.score
+    assert centred.score == pytest.approx(2 / 3, abs=0.05)
+    with pytest.raises(DataError, match="two or more"):
+        recommendation.recommend_centring({"deu-Latn": rows["deu-Latn"]})
 
 
 def test_auto_fits_what_is_recommended(workdir, tiny_model, write_text, caplog):
@@ -114,3 +130,11 @@ def test_auto_fits_what_is_recommended(workdir, tiny_model, write_text, caplog):
     assert found.reason in caplog.text
     alignment = model.xalign_spec.alignment
     assert (alignment.method if alignment else "") == found.chosen.method
+
+
+def test_text_without_translations_is_taken_as_such(workdir, tiny_model, write_text, monkeypatch):
+    import dataclasses
+
+    text, load = write_text(workdir / "fit", 60), corpora.load
+    monkeypatch.setattr(corpora, "load", lambda name: dataclasses.replace(load(name), kind="monolingual"))
+    assert api.recommend(backbone=str(tiny_model), corpus=f"own:{text}", device="cpu").measure == "mixed"
