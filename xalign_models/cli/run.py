@@ -113,6 +113,7 @@ def run(
         members = _members(benchmark)
         names += [task.metadata.name for task in members] if languages else members
     err.print("loading mteb ...", highlight=False) if err.is_terminal else None
+    from xalign_models.evaluation.planning import announce
     from xalign_models.evaluation.run import CORE
     from xalign_models.evaluation.run import run as run_here
     from xalign_models.store import open_store
@@ -127,7 +128,10 @@ def run(
         cluster = on_ray.Cluster(address, cpus_per_task, gpus_per_task, device)
         run_all = partial(on_ray.run, cluster=cluster)
     else:
-        run_all = partial(run_here, device=device, store=open_store())
+        here: dict[str, Any] = {"device": device, "store": open_store()}
+        run_all = partial(run_here, **here)
+        given = names or list(EMBEDDED_TASKS)
+        announce(wanted, given, Path(output), languages=chosen, overrides=fields, **here)
     for outcome in run_all(wanted, names or list(EMBEDDED_TASKS), Path(output), **arguments):
         line = f"{outcome.model}  {outcome.task}: "
         if outcome.result is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from time import perf_counter
@@ -81,6 +82,28 @@ class Meter:
             return
         time = f", about {_duration(texts * self.seconds / self.texts)}" if self.texts and self.seconds else ""
         logger.warning("%s: %s texts, about %s%s.", label, f"{texts:,}", _amount(tokens * self.ratio, settings), time)
+
+    def announce_run(self, texts: int, tokens: int, settings: Settings, uncounted: Sequence[str] = ()) -> None:
+        """Say what a whole run is about to ask for.
+
+        Args:
+            texts: Distinct ones that are not stored.
+            tokens: Estimated, of all of them.
+            settings: Price and budget.
+            uncounted: Models and tasks that could not be counted.
+
+        Raises:
+            ModelError: It would exceed the budget.
+        """
+        needed = tokens * self.ratio
+        beside = f", and what could not be counted: {', '.join(uncounted)}" if uncounted else ""
+        logger.warning("The run sends %s texts, about %s%s.", f"{texts:,}", _amount(needed, settings), beside)
+        if settings.most_tokens is not None and self.spent + needed > settings.most_tokens:
+            raise ModelError(
+                f"The run needs about {_amount(needed, settings)}, and the budget is "
+                f"{_amount(settings.most_tokens - self.spent, settings)}: nothing was sent but the probe. Raise "
+                "--budget or name fewer tasks or languages."
+            )
 
     def timed(self, since: float) -> None:
         """Count a stretch of requests that began at ``since`` (``perf_counter``)."""

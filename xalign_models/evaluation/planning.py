@@ -1,0 +1,190 @@
+"""What a run will send to endpoints: counted over all of its models and tasks before the first request.
+
+Tasks say what they encode by encoding it, so each is run with noise in place of vectors. A text counts once, whatever
+number of tasks and models of one endpoint have it, and not at all if the store holds its vector.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xalign_models import alignments
+from xalign_models.backbones.endpoints.endpoint import Endpoint
+from xalign_models.backbones.endpoints.settings import Settings
+from xalign_models.backbones.endpoints.spending import METER, estimated_tokens
+from xalign_models.backbones.raw import RawEncoder
+from xalign_models.backbones.sources import find_source
+from xalign_models.backbones.templates import prompted
+from xalign_models.errors import XAlignError
+from xalign_models.evaluation.cache import SafeResultCache
+from xalign_models.evaluation.run import languages_of, make_task
+from xalign_models.models import fitting
+from xalign_models.models.building import encoding, load_encoder
+from xalign_models.models.identity import calibration
+from xalign_models.models.metadata import meta_of
+from xalign_models.models.names import Located, locate
+from xalign_models.specs import ModelSpec, Vectors
+
+if TYPE_CHECKING:
+    from mteb.abstasks import AbsTask
+    from mteb.models.model_meta import ModelMeta
+
+    from xalign_models.models.encoder import XAlignEncoder
+    from xalign_models.store import EmbeddingStore
+
+logger = logging.getLogger(__name__)
+
+
+class Counting(RawEncoder):
+    """Notes the texts that the store does not hold, and gives noise for them.
+
+    Args:
+        raw: Whose texts.
+        dimension: Of its vectors.
+        tokens: Gets the estimated tokens of each text, by its key.
+    """
+
+    def __init__(self, raw: RawEncoder, dimension: int, tokens: dict[bytes, int]) -> None:
+        super().__init__(raw.namespace, tuple, raw.device, raw.store)
+        self._dimension, self._tokens = dimension, tokens
+
+    def _encode_missing(
+        self, keys: list[bytes], texts: list[str], prompt: str, known: dict[bytes, Any], progress: str | None
+    ) -> None:
+        noise = np.random.default_rng(0).standard_normal((len(keys), self._dimension)).astype(np.float32)
+        known.update(zip(keys, noise, strict=True))
+        self._tokens.update(zip(keys, (estimated_tokens(prompted(prompt, text)) for text in texts), strict=True))
+
+
+def announce(
+    models: Sequence[str],
+    tasks: Sequence[str | AbsTask],
+    output: Path,
+    *,
+    languages: Collection[str] | None,
+    device: str | None = None,
+    store: EmbeddingStore | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> None:
+    """Say what a run will send and what that costs, where a price or a budget is given; the probe alone is sent.
+
+    Args:
+        models: Names, directories or hub ids; those that are behind no endpoint are left out.
+        tasks: Names, or tasks with their subsets chosen.
+        output: Root of the results; what is scored there is not counted.
+        languages: Codes that narrow the tasks; None is all.
+        device: cpu, cuda or mps.
+        store: Where raw vectors are kept.
+        overrides: Fields of the backbones' specs.
+
+    Raises:
+        ModelError: The run would exceed the budget.
+        XAlignError: A model or a task does not exist.
+    """
+    settings = Settings.from_environment()
+    if settings.price is None and settings.most_tokens is None:
+        return
+    located = [(model, locate(model, **(overrides or {}))) for model in models]
+    served = [(model, found, source) for model, found in located if (source := _endpoint(found))]
+    if not served:
+        return
+    cache = SafeResultCache(output)
+    chosen = [make_task(task, languages) if isinstance(task, str) else task for task in tasks]
+    wanted = {code for task in chosen for subset in task.hf_subsets for code in languages_of(task)[subset]}
+    tokens: dict[str, dict[bytes, int]] = {}
+    uncounted: list[str] = []
+    for model, found, source in served:
+        try:
+            encoder = _encoder(model, found, device, store)
+            counts = tokens.setdefault(encoder.raw.namespace, {})
+            encoder.raw, encoder.tail = Counting(encoder.raw, source.probe.dimension, counts), []
+            if not found.saved:
+                _count_fit(encoder, found, wanted)
+        except XAlignError as error:  # the run says so too
+            logger.debug("%s: %s", model, error)
+            uncounted.append(model)
+            continue
+        meta = meta_of(found)
+        uncounted += [task.metadata.name for task in chosen if not _count(encoder, task, cache, meta)]
+    each = [count for counts in tokens.values() for count in counts.values()]
+    METER.announce_run(len(each), sum(each), settings, tuple(dict.fromkeys(uncounted)))
+
+
+def _endpoint(located: Located) -> Endpoint | None:
+    """The endpoint of a model; None where it has none."""
+    from xalign_models.backbones.pointer import pointed
+
+    if located.saved and located.card is not None:
+        spec = pointed(located.card.directory)
+    else:
+        spec = located.spec.backbone if located.spec else None
+    source = find_source(spec.model) if spec else None
+    return source if isinstance(source, Endpoint) else None
+
+
+def _encoder(model: str, located: Located, device: str | None, store: EmbeddingStore | None) -> XAlignEncoder:
+    """The model without what is fitted: that would encode the fit text."""
+    if located.saved or located.spec is None:
+        return load_encoder(model, device=device, store=store)
+    return load_encoder(ModelSpec(located.spec.backbone.whole), device=device, store=store)
+
+
+def _count_fit(encoder: XAlignEncoder, located: Located, wanted: Collection[str]) -> None:
+    """Note the text that an alignment and the ranges of int8 vectors are fitted on.
+
+    Args:
+        encoder: Whose raw encoder counts; learns for which languages the alignment is.
+        located: The model.
+        wanted: Languages of the tasks: maps by language are fitted for those alone.
+    """
+    spec = located.spec
+    int8 = spec is not None and spec.backbone.vectors is Vectors.INT8
+    if spec is None or not (spec.alignment or int8):
+        return
+    text = calibration(spec)
+    if spec.alignment and alignments.find_method(spec.alignment.method).by_language:
+        have = fitting.fit_languages(text, fitting.load_corpora(text))
+        encoder.languages = frozenset(have)
+        if not int8:
+            chosen = {*wanted, fitting.pivot_of(text)} & {*have}
+            text = dataclasses.replace(text, languages=tuple(sorted(chosen)))
+    fitting.fit_vectors(text, encoding(ModelSpec(spec.backbone.whole), encoder.raw, ())[1])
+
+
+def _count(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, meta: ModelMeta) -> bool:
+    """Let a task encode what is not scored yet; False if it cannot be run without vectors."""
+    import mteb
+
+    everything, by_subset = list(task.hf_subsets), languages_of(task)
+    scored = _scored(cache.path_of(task.metadata.name, meta), task)
+    task.hf_subsets = [one for one in everything if one not in scored and not encoder.unfitted(by_subset[one])]
+    try:
+        if task.hf_subsets:
+            result = mteb.evaluate(encoder, task, cache=None, show_progress_bar=False, co2_tracker=False)
+            return not result.exceptions
+    except Exception:  # of a task's own, which the run says too
+        logger.debug("%s cannot be counted", task.metadata.name, exc_info=True)
+        return False
+    finally:
+        task.hf_subsets = everything
+        if task.data_loaded:
+            task.unload_data()
+    return True
+
+
+def _scored(path: Path, task: AbsTask) -> set[str]:
+    """The subsets that an earlier run scored on the same text."""
+    from mteb.results import TaskResult
+
+    try:
+        result = TaskResult.from_disk(path)
+    except Exception:  # there is none, or the run sets it aside
+        return set()
+    by_split = [{entry["hf_subset"] for entry in result.scores.get(split, ())} for split in task.eval_splits]
+    return set.intersection(*by_split) if by_split and result.dataset_revision == task.metadata.revision else set()
