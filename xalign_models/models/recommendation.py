@@ -25,6 +25,8 @@ from xalign_models.ranking.ranks import gold_ranks, normalise
 FOLDS = 5
 LEVEL = 0.05
 """Of the tests, divided by the number of candidates or languages that are tested at once."""
+LEAST_P = 1e-99
+"""What is below it is not said exactly."""
 LEAST = 50
 """Rows that a language needs: fewer in a fold tell nothing."""
 NEIGHBOURS = 10
@@ -181,7 +183,7 @@ def recommend_centring(data: Mapping[str, Rows], seed: int = 0) -> Recommendatio
     said = (
         f"Without translations only centring is judged: of a sentence's {NEIGHBOURS} nearest neighbours "
         f"{plain.score:.0%} are of another language, {verdict.score:.0%} with each language centred "
-        f"(p = {verdict.p_gain:.1g})"
+        f"({_chance(verdict)})"
     )
     return Recommendation(
         CENTRED if apart else PLAIN,
@@ -228,7 +230,7 @@ def _reason(best: Verdict, ordered: Sequence[Verdict], plain: Verdict) -> str:
     if best.candidate != PLAIN:
         return (
             f"{best.candidate.label} raises the mean reciprocal rank of held-out translations from {plain.score:.3f} "
-            f"to {best.score:.3f} (p = {best.p_gain:.1g}) and is worse beyond chance in no language; the least gain is "
+            f"to {best.score:.3f} ({_chance(best)}) and is worse beyond chance in no language; the least gain is "
             f"{best.worst_gain:+.3f}, in {best.worst}."
         )
     first = next((verdict for verdict in ordered if not verdict.error), plain)
@@ -237,6 +239,10 @@ def _reason(best: Verdict, ordered: Sequence[Verdict], plain: Verdict) -> str:
         f"The plain backbone, with a mean reciprocal rank of {plain.score:.3f} on held-out translations: the best "
         f"alignment, {first.candidate.label}, has {first.score:.3f}, and {why}."
     )
+
+
+def _chance(verdict: Verdict) -> str:
+    return f"p = {verdict.p_gain:.1g}" if verdict.p_gain > LEAST_P else f"p < {LEAST_P:g}"
 
 
 Ranked = dict[str, tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]]
