@@ -13,10 +13,11 @@ import torch
 
 from benchmarks.shapes import SMALL, mixed_texts, write_checkpoint
 from xalign_models import onednn
+from xalign_models.languages import TaggedText
 from xalign_models.training.lira.arca import Arca, Examples
 from xalign_models.training.lira.candidates import Candidates
 from xalign_models.training.lira.config import ArcaConfig, Design, LasrConfig
-from xalign_models.training.lira.data import Rated, Search, Split, Text
+from xalign_models.training.lira.data import Rated, Search, Split
 from xalign_models.training.lira.lasr import Lasr, Streams
 from xalign_models.training.lira.module import LiRA
 
@@ -67,7 +68,7 @@ def test_arca(shape, module, compare, note, say):
 
 
 def test_lasr(shape, module, compare, note, say):
-    texts = [Text(one, "deu-Latn") for one in mixed_texts(4 * BATCH)]
+    texts = [TaggedText(one, "deu-Latn") for one in mixed_texts(4 * BATCH)]
     rated = [Rated(a, b, i % 6) for i, (a, b) in enumerate(zip(texts[:BATCH], texts[BATCH : 2 * BATCH], strict=True))]
     asked = [Search(a, b) for a, b in zip(texts[2 * BATCH : 3 * BATCH], texts[3 * BATCH :], strict=True)]
     ranking, retrieval = (Split(rows, [], {}, frozenset()) for rows in (rated, asked))

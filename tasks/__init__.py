@@ -6,7 +6,7 @@ from __future__ import annotations
 def register_with_mteb() -> None:
     """Make every registered task, benchmark and model known to mteb's own functions by name.
 
-    Nothing is opened: no text, no weights, no network.
+    Opens no text, no weights and no network connection.
     """
     from xalign_models.models.mteb import register_with_mteb as register  # the lists do without
 

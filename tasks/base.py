@@ -1,4 +1,4 @@
-"""What all tasks share: a corpus whose fingerprint is the revision, languages beside texts, outcomes item by item."""
+"""Shared code of the tasks: a corpus whose fingerprint is the revision, tagged texts, outcomes by item."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["CorpusTask", "StampedTask", "fill_scores", "save_items", "without_no
 class StampedTask(AbsTask):
     """A task whose data set's revision, in the metadata and so in every result, is the fingerprint of its text.
 
-    Making a task opens no text: :meth:`identify` does, before results are compared, and so does ``load_data``.
+    Creating a task opens no text; :meth:`identify`, before results are compared, and ``load_data`` do.
     """
 
     metadata: Any
@@ -43,17 +43,17 @@ class StampedTask(AbsTask):
         self.metadata = self.metadata.model_copy(update={"dataset": dataset})
 
     def identify(self) -> None:
-        """Stamp the text's fingerprint if the text is at hand; ``load_data`` says what is missing."""
+        """Stamp the text's fingerprint if the text is available; ``load_data`` reports what is missing."""
         try:
             self.stamp(self.fingerprint())
         except XAlignError as error:
             logger.debug("%s", error)
 
     def fingerprint(self) -> str:
-        """Sha256 (hex) of the text at hand.
+        """Sha256 (hex) of the local text.
 
         Raises:
-            DataError: It is not at hand.
+            DataError: The text is missing.
         """
         raise NotImplementedError
 
@@ -65,12 +65,12 @@ class StampedTask(AbsTask):
 
 
 class CorpusTask(StampedTask):
-    """A task on a corpus of ours: local, on the hub, or embedded, all by the corpus' name.
+    """A task on a corpus of ours, by name: local, on the hub, or embedded.
 
-    A result of other text is never taken for one of this.
+    Results of other text never count as results of this one.
 
     Attributes:
-        corpus_name: For ``xalign_models.corpora.load``.
+        corpus_name: Name for ``xalign_models.corpora.load``.
         narrows: Whether a run's default languages leave out subsets; False where the published protocol fixes them.
         needs: Languages that a model must be fitted for beside a subset's own, e.g. those of a shared pool.
     """
@@ -85,25 +85,25 @@ class CorpusTask(StampedTask):
         """The text, opened once.
 
         Raises:
-            DataError: It is not there; the message names the variable and the publisher.
+            DataError: The text is missing; the message names the variable and the publisher.
         """
         if self._corpus is None:
             self._corpus = corpora.load(self.corpus_name)
         return self._corpus
 
     def fingerprint(self) -> str:
-        """Sha256 (hex) of the corpus that is at hand.
+        """Sha256 (hex) of the local corpus.
 
         Raises:
-            DataError: It is not.
+            DataError: The corpus is missing.
         """
         return self.local_corpus().fingerprint()
 
     def local_corpus(self) -> Corpus:
-        """The corpus if it can be opened without a download.
+        """The corpus, opened without a download.
 
         Raises:
-            DataError: It cannot.
+            DataError: The corpus is not on this machine.
         """
         self._corpus = corpora.load(self.corpus_name, local=True)
         return self._corpus
@@ -134,7 +134,7 @@ class CorpusTask(StampedTask):
         encode_kwargs: EncodeKwargs,
         prompt_type: PromptType | None = None,
     ) -> npt.NDArray[np.float32]:
-        """Vectors (n, d) of texts whose language, one or one each, is handed to the model beside them.
+        """Vectors (n, d) of texts; the model also gets the language, one for all texts or one per text.
 
         Raises:
             ModelError: A vector is not finite; comparisons with it are false, which would read as a perfect rank.
@@ -149,10 +149,10 @@ class CorpusTask(StampedTask):
             prompt_type=prompt_type,
             **encode_kwargs,
         )
-        found = np.asarray(vectors, dtype=np.float32)
-        if len(bad := np.flatnonzero(~np.isfinite(found).all(axis=1))):
+        embedded = np.asarray(vectors, dtype=np.float32)
+        if len(bad := np.flatnonzero(~np.isfinite(embedded).all(axis=1))):
             raise ModelError(f"The model's vector of {texts[bad[0]][:80]!r} is not finite; load it in float32.")
-        return found
+        return embedded
 
     def _calculate_descriptive_statistics_from_split(self, *args: Any, **kwargs: Any) -> dict[str, int]:
         return {"num_samples": 0}  # mteb's statistics are of data sets on the hub
@@ -162,7 +162,7 @@ class CorpusTask(StampedTask):
 
 
 def without_normalisation(model: EncoderProtocol) -> EncoderProtocol:
-    """A model of ours without its final Normalize; any other model as it is."""
+    """A model of ours without its final Normalize; any other model unchanged."""
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     unscaled = copy.copy(model)

@@ -1,4 +1,4 @@
-"""Tasks on a published set that lies in files by language, or on the hub, and is no corpus to fit on."""
+"""Tasks on a published set in files by language, or on the hub, that is no corpus to fit on."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Scored = tuple[Mapping[str, dict[str, float]], Mapping[str, npt.NDArray[Any]]]
 
 
 class FilesTask(CorpusTask, AbsTaskBitextMining):
-    """A task that says which files under XALIGN_DATA are a language's and how they are read.
+    """A task that defines the files of a language under XALIGN_DATA and how to read them.
 
-    Its subsets have text in common, so that they are scored together: mteb hands over all at once to tasks of its
-    bitext class alone, which is why this is one.
+    Its subsets share text and are scored together. mteb passes all subsets at once to tasks of its bitext class only,
+    therefore this is one.
     """
 
     abstask_prompt = ""
@@ -36,27 +36,27 @@ class FilesTask(CorpusTask, AbsTaskBitextMining):
         """Canonical code -> the language's files.
 
         Raises:
-            DataError: They are not there; the message names the folder and the publisher.
+            DataError: The files are missing; the message names the folder and the publisher.
         """
         raise NotImplementedError
 
     def read(self, files: tuple[Path, ...]) -> Any:
-        """What is in a language's files.
+        """Read a language's files.
 
         Raises:
-            DataError: They are malformed.
+            DataError: A file is malformed.
         """
         raise NotImplementedError
 
     def reading(self) -> str:
-        """How the files are read, as far as it may change: a part of the text's fingerprint."""
+        """Settings of the reading that may change, as a part of the text's fingerprint."""
         return ""
 
     def local_corpus(self) -> Corpus:
-        """The files; a language's rows are what :meth:`read` makes of its own.
+        """The files as a corpus, each language read by :meth:`read`.
 
         Raises:
-            DataError: They are not under XALIGN_DATA.
+            DataError: The files are not under XALIGN_DATA.
         """
         name, files = self.metadata.name, self.files()
 
@@ -71,10 +71,10 @@ class FilesTask(CorpusTask, AbsTaskBitextMining):
         return Corpus(name, "files", (name,), tuple(files), rows, identity)
 
     def hub_corpus(self, missing: DataError) -> Corpus:
-        """The same from the hub; a task whose set is not there has none.
+        """The corpus from the hub; by default there is none.
 
         Raises:
-            DataError: It is not there; ``missing`` says what is lacking under XALIGN_DATA.
+            DataError: The hub has no copy; ``missing`` says what XALIGN_DATA lacks.
         """
         raise missing
 
@@ -82,7 +82,7 @@ class FilesTask(CorpusTask, AbsTaskBitextMining):
         """The files, whose fingerprint becomes the revision, or else the hub's copy.
 
         Raises:
-            DataError: It is in neither.
+            DataError: The text is in neither place.
         """
         try:
             corpus = self.local_corpus()
@@ -95,15 +95,15 @@ class FilesTask(CorpusTask, AbsTaskBitextMining):
         """A table of the data set in the metadata.
 
         Raises:
-            DataError: The hub does not give it.
+            DataError: The hub's copy is unavailable.
         """
         try:
             return load_dataset(**self.metadata.dataset, name=config, split=split)
         except (OSError, ValueError) as error:
-            raise DataError(f"{missing} The hub's copy cannot be had either ({type(error).__name__}).") from None
+            raise DataError(f"{missing} The hub's copy is unavailable too ({type(error).__name__}).") from None
 
     def score(self, model: EncoderProtocol, subsets: set[str], split: str, encode_kwargs: EncodeKwargs) -> Scored:
-        """Score subsets; those that are not asked for may be there too."""
+        """Score subsets; the result may include others."""
         raise NotImplementedError
 
     def evaluate(
@@ -121,10 +121,10 @@ class FilesTask(CorpusTask, AbsTaskBitextMining):
         """Scores of the chosen subsets; with ``prediction_folder`` the outcomes item by item are kept there."""
         if not self.data_loaded:
             self.load_data(num_proc=num_proc)
-        wanted = set(self.hf_subsets) & set(self.hf_subsets if subsets_to_run is None else subsets_to_run)
-        scores, items = self.score(model, wanted, split, encode_kwargs)
+        subsets = set(self.hf_subsets) & set(self.hf_subsets if subsets_to_run is None else subsets_to_run)
+        scores, items = self.score(model, subsets, split, encode_kwargs)
         if prediction_folder is not None:
             save_items(
-                Path(prediction_folder), self.metadata.name, {subset: items[subset] for subset in sorted(wanted)}
+                Path(prediction_folder), self.metadata.name, {subset: items[subset] for subset in sorted(subsets)}
             )
-        return {subset: scores[subset] for subset in sorted(wanted)}
+        return {subset: scores[subset] for subset in sorted(subsets)}

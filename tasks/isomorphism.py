@@ -30,10 +30,10 @@ Vectors = npt.NDArray[np.float32]
 
 
 class IsomorphismStudy(RankedTask):
-    """How far two languages' vectors are one shape: P@k by cosine, before and after a rotation of one onto the other.
+    """How alike the shapes of two languages' vectors are: P@k by cosine, before and after rotating one onto the other.
 
     Per ordered pair A-B, the rotation min ||A W - B||_F, W^T W = I is fitted on NTREX-128 (1,997 sentences), and each
-    A-sentence of FLORES-200 looks for its translation among all B-sentences, as it is and turned by W. FLORES-200 is
+    A-sentence of FLORES-200 looks for its translation among all B-sentences, unchanged and rotated by W. FLORES-200 is
     dev and devtest (2,009 sentences) where dev is at hand, else devtest (1,012). Ties count against the model: rank =
     1 + number of strictly greater scores + number of equal other scores. With fewer sentences than dimensions W is free
     where no fitted row reaches; there it is the rotation nearest the identity.
@@ -41,7 +41,7 @@ class IsomorphismStudy(RankedTask):
     The rotation of B-A is the transpose of A-B's, and so are its scores: a fit and two score matrices, before and
     after, serve both directions. Peak memory, for L languages, n + m sentences and dimension d: 4 L (n + m) d bytes of
     vectors (beyond a gigabyte in a temporary file), and for a pair at most 12 float64 matrices with max(n, d) rows and
-    columns. On a GPU the pairs are done in batches. An interrupted run goes on at the next pair.
+    columns. On a GPU the pairs are done in batches. An interrupted run resumes at the next pair.
 
     Attributes:
         normalised: Whether the rows of the fit have unit length; the paper does not say whether its had.
@@ -69,9 +69,9 @@ class IsomorphismStudy(RankedTask):
         super().stamp(hashlib.sha256(f"{fingerprint} {fit}".encode()).hexdigest())
 
     def scores(self, ranks: AnyRanks) -> dict[str, float]:
-        """P@k before and after of ranks (2, n), and how many sentences they are of."""
+        """P@k of ranks (2, n) before and after, and the number of sentences."""
         precisions = {stage: precision_at(row) for stage, row in zip(STAGES, ranks, strict=True)}
-        scores = {f"{stage}_{name}": value for stage, found in precisions.items() for name, value in found.items()}
+        scores = {f"{stage}_{name}": value for stage, values in precisions.items() for name, value in values.items()}
         return {**scores, "sentences": float(ranks.shape[1])}
 
     def ranks(
@@ -83,7 +83,7 @@ class IsomorphismStudy(RankedTask):
         encode_kwargs: EncodeKwargs,
         log: Path | None = None,
     ) -> Iterator[RankedSubset]:
-        """Each subset with its ranks (2, n) before and after; those that ``log`` has are not computed."""
+        """Each subset with its ranks (2, n) before and after; pairs in ``log`` are not computed again."""
         languages = {
             code: canonical(code) for code in sorted({code for subset in subsets for code in subset.split("-")})
         }
@@ -91,18 +91,18 @@ class IsomorphismStudy(RankedTask):
         test = self.corpus.parallel(languages.values())
 
         def sides(code: str) -> Sides:
-            one = languages[code]
-            texts = [*fit[one], *test[one]]
-            vectors = self.embed(model, texts, one, split=split, subset=code, encode_kwargs=encode_kwargs)
-            rows = vectors[: len(fit[one])]
-            return Sides(normalise(vectors[len(fit[one]) :]), normalise(rows) if self.normalised else rows.copy())
+            language = languages[code]
+            texts = [*fit[language], *test[language]]
+            vectors = self.embed(model, texts, language, split=split, subset=code, encode_kwargs=encode_kwargs)
+            rows = vectors[: len(fit[language])]
+            return Sides(normalise(vectors[len(fit[language]) :]), normalise(rows) if self.normalised else rows.copy())
 
         shape = (2, len(next(iter(test.values()))))
         return scored_pairs(self, model, subsets, sides, shape, log)
 
 
 class IsomorphismStudyRaw(IsomorphismStudy):
-    """The same with the rotation fitted on rows as long as the backbone makes them: its final Normalize is left out."""
+    """The study with the rotation fitted on the backbone's rows before its final Normalize."""
 
     normalised = False
     metadata = IsomorphismStudy.metadata.model_copy(

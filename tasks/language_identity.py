@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from mteb.types import EncodeKwargs
 
 SENTENCES = 200
-"""Per language, from the top of its file, so that languages weigh the same."""
+"""Sentences per language, from the top of its file, so that languages have equal weight."""
 N_INIT, SEED = 10, 0
 COMMON = tuple(from_iso639_1(code) for code in "ar bn de es fr hi id it ja pt ru th tl tr ur vi zh".split())
-"""Languages that all the usual fit corpora cover, so that every alignment can be scored."""
+"""Languages of all usual fit corpora, so that every alignment can be scored."""
 
 
 class LanguageIdentity(CorpusTask):

@@ -34,12 +34,12 @@ class DataSet:
     """A data set of a language.
 
     Attributes:
-        name: As the paper calls it.
-        category: Sort of task, as the paper's figures 3 to 5 have them.
-        task: As mteb does.
-        split: Of mteb's task.
-        metric: Its main score.
-        subsets: Those that are scored; the data set's score is their mean.
+        name: Name in the paper.
+        category: Type of task in the paper's figures 3 to 5.
+        task: Name of the task in mteb.
+        split: Split of mteb's task.
+        metric: Main score of the task.
+        subsets: Scored subsets; the data set's score is their mean.
         published: (column, percent).
     """
 
@@ -52,76 +52,76 @@ class DataSet:
     published: tuple[tuple[str, float], ...]
 
     def score(self, table: TaskScores, metric: str) -> tuple[float, int] | None:
-        """(mean over the subsets that there are, in percent; how many there are); None if there are none."""
-        found = [
+        """(mean over the scored subsets in percent, their number); None without scored subsets."""
+        values = [
             scores[metric]
             for split, subset, _, scores in table.entries
             if split == self.split and subset in self.subsets and metric in scores
         ]
-        return (100 * fmean(found), len(found)) if found else None
+        return (100 * fmean(values), len(values)) if values else None
 
 
 @cache
 def data_sets() -> dict[str, tuple[DataSet, ...]]:
     """The data sets of each benchmark by its name, ``XAlign(LUSIFER, te)`` and the like."""
-    found: dict[str, list[DataSet]] = {}
+    by_benchmark: dict[str, list[DataSet]] = {}
     with files(__package__).joinpath("lusifer_benchmark.tsv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file, delimiter="\t"):
             published = tuple((column, float(row[column])) for column in PUBLISHED)
             subsets = tuple(row["subsets"].split(","))
-            one = DataSet(row["name"], row["category"], row["task"], row["split"], row["metric"], subsets, published)
-            found.setdefault(f"XAlign(LUSIFER, {row['language']})", []).append(one)
-    return {name: tuple(members) for name, members in found.items()}
+            data = DataSet(row["name"], row["category"], row["task"], row["split"], row["metric"], subsets, published)
+            by_benchmark.setdefault(f"XAlign(LUSIFER, {row['language']})", []).append(data)
+    return {name: tuple(members) for name, members in by_benchmark.items()}
 
 
 def board(results: Results, benchmark: str, models: Collection[str] | None = None) -> Board:
-    """A benchmark's data sets x models, with the published scores beside.
+    """A benchmark's data sets x models, next to the published scores.
 
-    Similarity tasks have two rows: mteb's main score is Spearman's correlation, the paper says that its are Pearson's.
+    Similarity tasks have two rows: mteb's main score is Spearman's correlation, the paper reports Pearson's.
 
     Args:
         results: From :func:`xalign_models.evaluation.results.read_results`.
-        benchmark: Its name.
-        models: Names, with or without ``xalign/``, directories or hub ids; None is all that have any of it.
+        benchmark: Name of the benchmark.
+        models: Names, with or without ``xalign/``, directories or hub ids; None for all with any of its results.
 
     Raises:
-        ResultsError: There is no such benchmark, or no result of it.
+        ResultsError: The benchmark is unknown or has no results.
     """
     if benchmark not in data_sets():
         raise ResultsError(f"Unknown benchmark {benchmark!r}; there are {', '.join(data_sets())}.")
     members = data_sets()[benchmark]
     chosen = _models(results, benchmark, members, models)
-    rows = {one: dict(_rows(results, one, chosen)) for one in members}
-    mean = Row("", "mean", "mean", _mean([rows[one][one.metric].cells for one in members], chosen, members))
-    shown = [mean, *(row for one in members for row in rows[one].values())]
+    rows = {data: dict(_rows(results, data, chosen)) for data in members}
+    mean = Row("", "mean", "mean", _mean([rows[data][data.metric].cells for data in members], chosen, members))
+    shown = [mean, *(row for data in members for row in rows[data].values())]
     return Board("data set", [*chosen, *map(_printed, PUBLISHED)], shown, _legend(shown))
 
 
 def overview(results: Results, benchmark: str, models: Collection[str] | None = None) -> Board:
-    """Fourteen languages x models: over all data sets (the paper's table 1), then by sort of task (figures 3 to 5).
+    """Fourteen languages x models: over all data sets (the paper's table 1), then by type of task (figures 3 to 5).
 
     Args:
         results: From :func:`xalign_models.evaluation.results.read_results`.
         benchmark: :data:`ALL`.
-        models: Names, with or without ``xalign/``, directories or hub ids; None is all that have any of it.
+        models: Names, with or without ``xalign/``, directories or hub ids; None for all with any of its results.
 
     Raises:
-        ResultsError: There is no result of it.
+        ResultsError: The benchmark has no results.
     """
     languages = fourteen()
-    chosen = _models(results, benchmark, [one for members in languages.values() for one in members], models)
+    chosen = _models(results, benchmark, [data for members in languages.values() for data in members], models)
     columns, shown = [*chosen, *map(_printed, PUBLISHED)], list[Row]()
-    for category in (ANY, *sorted({one.category for members in languages.values() for one in members})):
+    for category in (ANY, *sorted({data.category for members in languages.values() for data in members})):
         of_category = list[Row]()
         for language, members in languages.items():
-            if own := [one for one in members if category in (ANY, one.category)]:
-                scored = [dict(_rows(results, one, chosen))[one.metric].cells for one in own]
-                of_category.append(Row(category, language, f"{category} {language}", _mean(scored, chosen, own)))
+            if shared := [data for data in members if category in (ANY, data.category)]:
+                scored = [dict(_rows(results, data, chosen))[data.metric].cells for data in shared]
+                of_category.append(Row(category, language, f"{category} {language}", _mean(scored, chosen, shared)))
         mean = dict[str, Cell]()
         for column in columns:
             if cells := [row.cells[column] for row in of_category if column in row.cells]:
-                whole = len(cells) == len(of_category) and all(cell.covered is None for cell in cells)
-                covered = None if whole else (len(cells), len(of_category))
+                complete = len(cells) == len(of_category) and all(cell.covered is None for cell in cells)
+                covered = None if complete else (len(cells), len(of_category))
                 mean[column] = _cell(fmean(cell.score for cell in cells), covered)
         shown += [Row(category, "mean", f"{category} mean", mean), *of_category]
     return Board("language", columns, shown, _legend(shown))
@@ -138,7 +138,7 @@ def _models(
 ) -> list[str]:
     from xalign_models.evaluation.leaderboard import choose_models  # slow to import, for the lists
 
-    tasks = {one.task for one in members}
+    tasks = {data.task for data in members}
     having = sorted({model for model, task in results.tables if task in tasks})
     if not having:
         raise ResultsError(f'No results of {benchmark}; `xalign run --benchmark "{benchmark}" -m MODEL` makes them.')
@@ -148,14 +148,16 @@ def _models(
 def _mean(
     scored: Collection[dict[str, Cell]], models: Collection[str], members: Collection[DataSet]
 ) -> dict[str, Cell]:
-    """By column, the mean over data sets, with how many a model lacks; of the paper's columns as printed."""
+    """By column, the mean over data sets and how many it covers; the paper's columns are as printed."""
     mean: dict[str, Cell] = {}
     for model in models:
-        if found := [cells[model] for cells in scored if model in cells]:
-            whole = len(found) == len(members) and all(cell.covered is None for cell in found)
-            mean[model] = _cell(fmean(cell.score for cell in found), None if whole else (len(found), len(members)))
+        if covered := [cells[model] for cells in scored if model in cells]:
+            complete = len(covered) == len(members) and all(cell.covered is None for cell in covered)
+            mean[model] = _cell(
+                fmean(cell.score for cell in covered), None if complete else (len(covered), len(members))
+            )
     for column in PUBLISHED:
-        mean[_printed(column)] = Cell(fmean(dict(one.published)[column] for one in members))
+        mean[_printed(column)] = Cell(fmean(dict(data.published)[column] for data in members))
     return mean
 
 
@@ -167,20 +169,20 @@ def _printed(column: str) -> str:
     return f"{column} [lusifer]"
 
 
-def _rows(results: Results, one: DataSet, models: Collection[str]) -> Iterator[tuple[str, Row]]:
-    """By metric, a data set's rows: its main score, and for similarity Pearson's correlation too."""
-    last = _PEARSON.get(one.metric, one.metric)
-    for metric in dict.fromkeys((one.metric, last)):
+def _rows(results: Results, data: DataSet, models: Collection[str]) -> Iterator[tuple[str, Row]]:
+    """A data set's rows by metric: its main score and, for similarity tasks, Pearson's correlation."""
+    last = _PEARSON.get(data.metric, data.metric)
+    for metric in dict.fromkeys((data.metric, last)):
         cells = {}
         for model in models:
-            table = results.tables.get((model, one.task))
-            scored = one.score(table, metric) if table else None
+            table = results.tables.get((model, data.task))
+            scored = data.score(table, metric) if table else None
             if table and scored:
-                whole = scored[1] == len(one.subsets)
-                cells[model] = _cell(scored[0], None if whole else (scored[1], len(one.subsets)), table.trained_on)
+                complete = scored[1] == len(data.subsets)
+                cells[model] = _cell(scored[0], None if complete else (scored[1], len(data.subsets)), table.trained_on)
         if metric == last:
-            cells |= {_printed(column): Cell(value) for column, value in one.published}
-        name = f"{one.name} ({metric.removeprefix('cosine_').title()})" if one.metric in _PEARSON else one.name
+            cells |= {_printed(column): Cell(value) for column, value in data.published}
+        name = f"{data.name} ({metric.removeprefix('cosine_').title()})" if data.metric in _PEARSON else data.name
         yield metric, Row("", name, name, cells)
 
 

@@ -1,7 +1,7 @@
-"""mteb's own bitext mining on the publisher's text, so that our rows stand beside published ones.
+"""mteb's own bitext mining on the publisher's text, so that our rows compare with published ones.
 
-Name, subsets and main score (F1) are mteb's. A language is encoded once instead of once for each of its pairs, and the
-model is told the language, so that aligned models can be scored.
+Name, subsets and main score (F1) are mteb's. A language is encoded once instead of once per pair, and the model gets
+the language, so that aligned models can be scored.
 """
 
 from __future__ import annotations
@@ -22,6 +22,6 @@ class NTREXBitextMining(PrecisionTask):
     metadata = mteb.get_task("NTREXBitextMining").metadata
 
     def language(self, code: str) -> str:
-        """NTREX's language; mteb gives some a script that their text is not in, e.g. ``mon_Mong``."""
+        """NTREX's language; for some, mteb names a script other than the text's, e.g. ``mon_Mong``."""
         language = canonical(code)
         return language if language in LANGUAGES else _BY_LANGUAGE[language[:3]]

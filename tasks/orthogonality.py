@@ -34,11 +34,11 @@ LANGUAGES = tuple(
     "mar mkd msa nld nor pol por ron rus slv spa swe tgl tur ukr vie zho".split()
 )
 PAIRS = 1500
-"""Pairs of every language that are used, from the top of its file, or 2.5 for each dimension if that is more: equal
-numbers, as the fit's quality depends on them. The last fifth is held out."""
+"""Pairs per language, from the top of its file, or 2.5 per dimension if that is more: equal numbers, as the fit's
+quality depends on them. The last fifth is held out."""
 MAIN = "rotation"
 RIDGE = 1e-4
-"""Of the map whose shape was the main score before, ``orthogonality``."""
+"""Ridge of the map of ``orthogonality``, the main score of earlier versions."""
 
 
 class Orthogonality(CorpusTask):
@@ -67,7 +67,7 @@ class Orthogonality(CorpusTask):
         category="t2t",
         dataset={"path": "local/tatoeba_pairs", "revision": "local"},
         eval_splits=["test"],
-        eval_langs={f"{to_flores(ENGLISH)}-{to_flores(one)}": [ENGLISH, one] for one in LANGUAGES},
+        eval_langs={f"{to_flores(ENGLISH)}-{to_flores(code)}": [ENGLISH, code] for code in LANGUAGES},
         main_score=MAIN,
         reference="https://tatoeba.org",
         license="cc-by-2.0",
@@ -83,14 +83,14 @@ class Orthogonality(CorpusTask):
         encode_kwargs: EncodeKwargs,
         **kwargs: Any,
     ) -> dict[str, dict[str, float]]:
-        """Scores of the chosen subsets; those with too few pairs for the model's dimension are left out with a warning.
+        """Scores of the chosen subsets; subsets with too few pairs for the dimension are skipped with a warning.
 
         Raises:
-            DataError: None of the task's subsets has enough.
+            DataError: No subset of the task has enough pairs.
         """
         if not self.data_loaded:
             self.load_data()
-        asked = [one for one in self.hf_subsets if subsets_to_run is None or one in subsets_to_run]
+        requested = [subset for subset in self.hf_subsets if subsets_to_run is None or subset in subsets_to_run]
         first = self.hf_subsets[0]
         one_text = self._sides(first)[1][:1]
         probe = self.embed(model, one_text, ENGLISH, split=split, subset=first, encode_kwargs=encode_kwargs)
@@ -99,18 +99,18 @@ class Orthogonality(CorpusTask):
         def short(subset: str) -> bool:
             return len(self._sides(subset)[0]) < pairs
 
-        left_out = [one for one in asked if short(one)]
+        left_out = [subset for subset in requested if short(subset)]
         if left_out:
-            why = f"Orthogonality: {pairs} pairs are compared in every language, which %s lack"
+            reason = f"Orthogonality: {pairs} pairs are compared in every language, which %s lack"
             if all(map(short, self.hf_subsets)):
-                raise DataError(f"{why % ', '.join(self.hf_subsets)}; choose other languages (--languages).")
-            logger.warning("%s; left out.", why % ", ".join(left_out))
-        chosen = [one for one in asked if one not in left_out]
+                raise DataError(f"{reason % ', '.join(self.hf_subsets)}; choose other languages (--languages).")
+            logger.warning("%s; left out.", reason % ", ".join(left_out))
+        chosen = [subset for subset in requested if subset not in left_out]
         scores = super().evaluate(model, split, chosen, encode_kwargs=encode_kwargs, pairs=pairs, **kwargs)
         return dict(scores)
 
     def stamp(self, fingerprint: str) -> None:
-        """Put the fingerprint of the text and of what is measured into this instance's metadata."""
+        """Put the fingerprint of the text and of the main score into this instance's metadata."""
         super().stamp(hashlib.sha256(f"{fingerprint} {MAIN}".encode()).hexdigest())
 
     def _sides(self, subset: str) -> tuple[list[str], list[str]]:
@@ -143,14 +143,14 @@ class Orthogonality(CorpusTask):
 def compared(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> tuple[dict[str, float], Items]:
     """All scores of row-aligned unit vectors x and y, (n, d) each, the last fifth held out; items as in map_gains."""
     train = len(x) * 4 // 5
-    fit, held = (x[:train], y[:train]), (x[train:], y[train:])
-    there, back = explained(fit, held), explained(fit[::-1], held[::-1])
-    gains, items = map_gains(*held, held[0] @ there.weight + there.shift)
+    fit, held_out = (x[:train], y[:train]), (x[train:], y[train:])
+    onward, backward = explained(fit, held_out), explained(fit[::-1], held_out[::-1])
+    gains, items = map_gains(*held_out, held_out[0] @ onward.weight + onward.shift)
     shuffled = np.random.default_rng(0).permutation(train)
     scores = {
-        "rotation": min(there.share, back.share),
-        "r2_rotation": there.rotation,
-        "r2_affine": there.affine,
+        "rotation": min(onward.share, backward.share),
+        "r2_rotation": onward.rotation,
+        "r2_affine": onward.affine,
         **map_shape(determined_map(*fit)),
         "p_mean_abs_shuffled": orthogonality(determined_map(fit[0], fit[1][shuffled])).mean_abs,
         "orthogonality": 1 - orthogonality(affine_lsq(*fit, RIDGE)[0]).mean_abs,
@@ -161,7 +161,7 @@ def compared(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> tuple[di
 
 
 def map_shape(weight: npt.NDArray[np.float64]) -> dict[str, float]:
-    """Orthogonality and dilation of a map ``y = x W``, (d, d), by the names they are reported under."""
+    """Orthogonality and dilation of a map ``y = x W``, (d, d), by their names in results."""
     p, alpha = orthogonality(weight), dilation(weight)
     return {
         "p_mean_abs": p.mean_abs,

@@ -22,16 +22,16 @@ ALLOW = "XALIGN_SCORE_FITTED"
 class OwnParallel(PrecisionTask):
     """P@k between the languages of ``path``, by default the text that ``--data`` or ``$XALIGN_OWN`` calls ``own``.
 
-    Its subsets are those of the text: known with a ``path``, else when :meth:`identify` or ``load_data`` has read it.
+    The subsets are those of the text: known with a ``path``, else after :meth:`identify` or ``load_data``.
 
-    A model that was fitted on rows of it is refused, unless ``$XALIGN_SCORE_FITTED`` is set: fit on ``own:fit:DIR`` and
-    score ``--data own=test:DIR``, which are its halves.
+    Models fitted on rows of the text are refused, unless ``$XALIGN_SCORE_FITTED`` is set: fit on ``own:fit:DIR`` and
+    score ``--data own=test:DIR``, the two halves of the text.
 
     Args:
-        seed: mteb's.
+        seed: mteb's seed.
         path: A directory with ``deu.txt``, ``eng.txt``, ... or a ``.tsv``, ``.csv``, ``.jsonl`` or ``.parquet`` table;
             with ``fit:`` or ``test:`` before it, half of it.
-        **kwargs: mteb's.
+        **kwargs: mteb's options.
     """
 
     corpus_name = "own"
@@ -56,7 +56,7 @@ class OwnParallel(PrecisionTask):
         """The user's text.
 
         Raises:
-            DataError: No path was given, or what is there is no parallel text.
+            DataError: No path was given, or the path holds no parallel text.
         """
         place = self._place or own_paths().get(self.text_name)
         if place is None:
@@ -91,7 +91,7 @@ class OwnParallel(PrecisionTask):
 
 
 def fitted_rows(model: Any, corpus: Corpus) -> int:
-    """How many rows of a corpus an alignment was fitted on, as far as its fit text is own text that is still there."""
+    """Number of a corpus' rows that an alignment was fitted on, if its fit text is existing own text."""
     plain = getattr(getattr(model, "mteb_model_meta", None), "loader_kwargs", None) or {}
     alignment = ModelSpec.from_dict(plain["spec"]).alignment if "spec" in plain else None
     if alignment is None:
@@ -101,13 +101,13 @@ def fitted_rows(model: Any, corpus: Corpus) -> int:
         if not name.startswith("own:"):
             continue
         try:
-            other = load(name)
-            shared = sorted(set(other.languages) & set(corpus.languages))
-            sides = [zip(*text.parallel(shared).values(), strict=True) for text in (other, corpus)]
+            fitted_corpus = load(name)
+            shared = sorted(set(fitted_corpus.languages) & set(corpus.languages))
+            sides = [zip(*text.parallel(shared).values(), strict=True) for text in (fitted_corpus, corpus)]
         except DataError:
             continue
-        known = set(islice(sides[0], alignment.limit))
-        fitted += sum(row in known for row in sides[1])
+        fitted_on = set(islice(sides[0], alignment.limit))
+        fitted += sum(row in fitted_on for row in sides[1])
     return fitted
 
 

@@ -1,4 +1,4 @@
-"""What tasks over all pairs of languages share: languages encoded once, pairs in turn, going on after a stop."""
+"""Shared code of tasks over all pairs of languages: encode each language once, score pairs, resume."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RankedSubset = tuple[str, AnyRanks, Measures]
 
 
 def log_path(folder: Path | None, task: str, remove: bool = False) -> Path | None:
-    """The file of the ranks of an unfinished run, beside the items; None where no items are kept."""
+    """The file of the ranks of an unfinished run, next to the items; None without a folder."""
     path = None if folder is None else Path(folder) / f".{task}.ranks"
     if remove and path is not None:
         for name in (path, path.with_name(f"{path.name}.lock")):
@@ -42,16 +42,16 @@ def scored_pairs(
     log: Path | None,
     budget: int = BUDGET,
 ) -> Iterator[RankedSubset]:
-    """Ranks of ordered pairs ``a-b``: a score matrix serves both directions, on the GPU if the model is on one.
+    """Ranks of ordered pairs ``a-b``: one score matrix serves both directions, on the GPU if the model is there.
 
     Args:
-        task: For its name and the revision of its text.
-        model: For its revision and its device.
+        task: The task, for its name and the revision of its text.
+        model: The model, for its revision and its device.
         subsets: Ordered pairs, ``deu_Latn-eng_Latn``.
-        sides: Encodes a language; asked once for each that is needed.
+        sides: Encodes a language; called once per needed language.
         shape: (s, n) of the ranks of a direction.
-        log: Where ranks are kept until all are there; those that are there are not computed again. None keeps none.
-        budget: Bytes of vectors in memory; what is beyond it lies in a temporary file.
+        log: File of the ranks until all pairs are done, to resume from; None for no file.
+        budget: Bytes of vectors in memory; the rest is in a temporary file.
 
     Yields:
         Subset, ranks (s, n) where 1 is best, and the measures of its neighbourhoods (6,) where s = 1.
@@ -59,28 +59,28 @@ def scored_pairs(
     pairs = sorted({(min(pair), max(pair)) for pair in (subset.split("-") for subset in subsets)})
     meta: Any = getattr(model, "mteb_model_meta", None)
     identity = f"{task.metadata.dataset} {getattr(meta, 'name', '')} {getattr(meta, 'revision', '')}"
-    kept = RankLog(log, identity, shape, len(NAMES) if shape[0] == 1 else 0)
-    done = kept.read()
-    left = [pair for pair in pairs if pair not in done]
+    log_file = RankLog(log, identity, shape, len(NAMES) if shape[0] == 1 else 0)
+    finished = log_file.read()
+    remaining = [pair for pair in pairs if pair not in finished]
     vectors = Vectors(budget)
     name = task.metadata.name
-    for code in live(sorted({code for pair in left for code in pair}), desc=f"{name}: encode"):
+    for code in live(sorted({code for pair in remaining for code in pair}), desc=f"{name}: encode"):
         vectors[code] = sides(code)
     device = str(getattr(getattr(model, "raw", None), "device", "cpu"))
-    ranked = all_pairs(vectors.__getitem__, left, device=device if device.startswith("cuda") else "cpu")
+    ranked = all_pairs(vectors.__getitem__, remaining, device=device if device.startswith("cuda") else "cpu")
     small = np.min_scalar_type(shape[1])
-    for pair, (forward, backward, measures) in done.items():
+    for pair, (forward, backward, measures) in finished.items():
         yield from directions(pair, (forward, backward), measures, subsets)
-    for pair, forward, backward, measures in live(ranked, desc=f"{name}: score", total=len(left)):
-        both = forward.astype(small), backward.astype(small)
-        kept.append(pair, *both, measures)
-        yield from directions(pair, both, measures, subsets)
+    for pair, forward, backward, measures in live(ranked, desc=f"{name}: score", total=len(remaining)):
+        ranks = forward.astype(small), backward.astype(small)
+        log_file.append(pair, *ranks, measures)
+        yield from directions(pair, ranks, measures, subsets)
 
 
 def directions(
-    pair: tuple[str, str], both: tuple[AnyRanks, AnyRanks], measures: Measures, subsets: set[str]
+    pair: tuple[str, str], ranks_of: tuple[AnyRanks, AnyRanks], measures: Measures, subsets: set[str]
 ) -> Iterator[RankedSubset]:
-    """Those of a pair's two directions that are among the subsets."""
-    for subset, ranks, found in zip(("-".join(pair), "-".join(reversed(pair))), both, measures, strict=True):
+    """Results of those of a pair's two directions that are among the subsets."""
+    for subset, ranks, values in zip(("-".join(pair), "-".join(reversed(pair))), ranks_of, measures, strict=True):
         if subset in subsets:
-            yield subset, ranks, found
+            yield subset, ranks, values

@@ -1,4 +1,4 @@
-"""English sentences that no longer mean the same: numbers, negation, names, order, a dropped clause."""
+"""English sentences with a changed meaning: numbers, negation, names, order, a dropped clause."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Texts = Sequence[str]
 
 
 def _numbers(text: str, _: Texts, rng: np.random.Generator) -> str | None:
-    """Another number of as many digits, or another number word."""
+    """The text with another number of as many digits, or another number word."""
     if match := _NUMBER.search(text):
-        changed = "".join(str(rng.integers(1, 10)) if one.isdigit() else one for one in match[0])
+        changed = "".join(str(rng.integers(1, 10)) if char.isdigit() else char for char in match[0])
         if changed == match[0]:
             changed = f"{int(changed[0]) % 9 + 1}{changed[1:]}"
         return text[: match.start()] + changed + text[match.end() :]
@@ -35,7 +35,7 @@ def _numbers(text: str, _: Texts, rng: np.random.Generator) -> str | None:
 
 
 def _negation(text: str, _: Texts, rng: np.random.Generator) -> str | None:
-    """Without its first negation, or with one after the first auxiliary."""
+    """The text without its first negation, or with a negation after the first auxiliary."""
     if match := _NEGATION.search(text):
         stem = text[: match.start()]
         return re.sub(r"\b(ca|wo)$", lambda m: {"ca": "can", "wo": "will"}[m[0]], stem) + text[match.end() :]
@@ -45,16 +45,16 @@ def _negation(text: str, _: Texts, rng: np.random.Generator) -> str | None:
 
 
 def _names(text: str, others: Texts, rng: np.random.Generator) -> str | None:
-    """With a name of another sentence in the place of its own."""
+    """The text with its name replaced by one of another sentence."""
     match = _NAME.search(text)
-    found = [name for other in others for name in _NAME.findall(other) if match and name not in text]
-    if match is None or not found:
+    candidates = [name for sentence in others for name in _NAME.findall(sentence) if match and name not in text]
+    if match is None or not candidates:
         return None
-    return text[: match.start()] + str(rng.choice(found)) + text[match.end() :]
+    return text[: match.start()] + str(rng.choice(candidates)) + text[match.end() :]
 
 
 def _order(text: str, _: Texts, rng: np.random.Generator) -> str | None:
-    """With two of its words in each other's place."""
+    """The text with two of its words swapped."""
     words = list({match[0]: match for match in _WORD.finditer(text)}.values())
     if len(words) < 2:
         return None
@@ -64,7 +64,7 @@ def _order(text: str, _: Texts, rng: np.random.Generator) -> str | None:
 
 
 def _clause(text: str, _: Texts, rng: np.random.Generator) -> str | None:
-    """Without what follows its last comma, if that is a fifth of it or more."""
+    """The text up to its last comma, if that drops a fifth or more."""
     cuts = [match.start() for match in _CLAUSE.finditer(text) if 0.2 * len(text) < match.start() < 0.8 * len(text)]
     return text[: cuts[-1]].rstrip() + "." if cuts else None
 
@@ -78,16 +78,16 @@ _KINDS: dict[str, _Change] = {
     "dropped_clause": _clause,
 }
 KINDS = tuple(_KINDS)
-"""What is changed."""
+"""Kinds of changes."""
 
 
 def perturbed(texts: Texts, kind: str, seed: int = 0) -> list[str | None]:
     """Each English sentence with one change of its meaning; None where there is nothing of the kind to change."""
     rng = np.random.default_rng(seed)
     change = _KINDS[kind]
-    found = []
+    changed = []
     for i, text in enumerate(texts):
         others = [texts[(i + step) % len(texts)] for step in (1, 2, 3) if step < len(texts)]
         result = change(text, others, rng)
-        found.append(result if result != text else None)
-    return found
+        changed.append(result if result != text else None)
+    return changed

@@ -48,9 +48,9 @@ def precision_metadata(name: str, languages: Iterable[str], description: str, **
 
 
 class RankedTask(CorpusTask, AbsTaskBitextMining):
-    """A search among the sides of a parallel corpus, kept as each sentence's rank; scores are made of the ranks alone.
+    """A search among the sides of a parallel corpus; scores are computed from each sentence's rank alone.
 
-    Ties count against the model; an interrupted run goes on at the next pair.
+    Ties count against the model; an interrupted run resumes at the next pair.
     """
 
     parallel_subsets = True
@@ -70,17 +70,17 @@ class RankedTask(CorpusTask, AbsTaskBitextMining):
         """Scores of the chosen subsets; with ``prediction_folder`` each sentence's ranks are kept there too."""
         if not self.data_loaded:
             self.load_data(num_proc=num_proc)
-        wanted = set(self.hf_subsets) & set(self.hf_subsets if subsets_to_run is None else subsets_to_run)
+        chosen = set(self.hf_subsets) & set(self.hf_subsets if subsets_to_run is None else subsets_to_run)
         log = log_path(prediction_folder, self.metadata.name)
         ranks, scores, main = {}, {}, self.metadata.main_score
-        for subset, rows, measures in self.ranks(model, wanted, split=split, encode_kwargs=encode_kwargs, log=log):
+        for subset, rows, measures in self.ranks(model, chosen, split=split, encode_kwargs=encode_kwargs, log=log):
             ranks[subset] = rows
             further = {name: float(value) for name, value in zip(NAMES, measures, strict=False) if np.isfinite(value)}
             scores[subset] = fill_scores({**self.scores(rows), **further}, main)
         if prediction_folder is not None:
             save_items(Path(prediction_folder), self.metadata.name, ranks)
             log_path(prediction_folder, self.metadata.name, remove=True)
-        return {subset: scores[subset] for subset in sorted(wanted)}
+        return {subset: scores[subset] for subset in sorted(chosen)}
 
     @abstractmethod
     def ranks(
@@ -92,19 +92,19 @@ class RankedTask(CorpusTask, AbsTaskBitextMining):
         encode_kwargs: EncodeKwargs,
         log: Path | None = None,
     ) -> Iterator[RankedSubset]:
-        """Each subset with the ranks (..., n) of its queries' counterparts; those that ``log`` has are not computed."""
+        """Each subset with the ranks (..., n) of its queries' counterparts; pairs in ``log`` are not computed again."""
 
     @abstractmethod
     def scores(self, ranks: AnyRanks) -> dict[str, float]:
-        """A subset's scores by name, of its ranks (..., n)."""
+        """A subset's scores by name, from its ranks (..., n)."""
 
 
 class PrecisionTask(RankedTask):
     """P@1, P@5 and P@10 by cosine between the sides of a parallel corpus, for ordered pairs of languages.
 
     A subset ``deu_Latn-eng_Latn`` looks for the English counterpart of each German sentence among all English ones.
-    ``Into X`` is the mean over the pairs
-    that end in X, ``From X`` over those that start there: :func:`xalign_models.evaluation.results.into_and_from`.
+    ``Into X`` is the mean over the pairs that end in X, ``From X`` over those that start there:
+    :func:`xalign_models.evaluation.results.into_and_from`.
     The same scores also give the measures of neighbourhoods in :data:`xalign_models.ranking.neighbours.NAMES`.
     """
 
@@ -125,7 +125,7 @@ class PrecisionTask(RankedTask):
         encode_kwargs: EncodeKwargs,
         log: Path | None = None,
     ) -> Iterator[RankedSubset]:
-        """Each subset with the ranks (n,) of its queries' counterparts; those that ``log`` has are not computed."""
+        """Each subset with the ranks (n,) of its queries' counterparts; pairs in ``log`` are not computed again."""
         codes = sorted({code for subset in subsets for code in subset.split("-")})
         texts = self.corpus.parallel([self.language(code) for code in codes])
 

@@ -1,6 +1,6 @@
-"""What this package registers: tasks, benchmarks and analyses, each by its place, so that lists import none of them.
+"""Registers the tasks, benchmarks and analyses of this package by their import paths, so that lists import none.
 
-What lists show of a task stands here and in the task's own metadata; a test compares the two.
+The facts for lists are here and in each task's own metadata; a test compares the two.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ for _place, _name, _score, _languages, _subsets, _description in (
 
 
 def _own_tasks() -> None:
-    """Register a task for each text of the user's own that has another name than ``own``."""
+    """Register a task for each of the user's own texts whose name is not ``own``."""
     names: Iterable[str] = ()
-    with suppress(DataError):  # a run that asks for them says what is wrong
+    with suppress(DataError):  # a run that needs them reports the error
         names = own_paths()
     for name in names:
         if own_task(name) not in TASKS.known():
@@ -102,22 +102,22 @@ register.benchmark("XAlign(embedded)", ("GettextPrecision",))
 for _name, _members in data_sets().items():
     register.benchmark(
         _name,
-        [Part(one.task, one.subsets, (one.split,)) for one in _members],
+        [Part(data.task, data.subsets, (data.split,)) for data in _members],
         f"{len(_members)} data sets of the LUSIFER paper",
         "tasks.lusifer_benchmark:board",
     )
-_every = [one for _members in fourteen().values() for one in _members]
+_all_data = [data for _members in fourteen().values() for data in _members]
 register.benchmark(
     ALL,
     [
         Part(
             _task,
-            tuple(dict.fromkeys(subset for one in _every if one.task == _task for subset in one.subsets)),
-            tuple(dict.fromkeys(one.split for one in _every if one.task == _task)),
+            tuple(dict.fromkeys(subset for data in _all_data if data.task == _task for subset in data.subsets)),
+            tuple(dict.fromkeys(data.split for data in _all_data if data.task == _task)),
         )
-        for _task in dict.fromkeys(one.task for one in _every)
+        for _task in dict.fromkeys(data.task for data in _all_data)
     ],
-    f"{len({one.name for one in _every})} data sets of the LUSIFER paper in {len(fourteen())} languages",
+    f"{len({data.name for data in _all_data})} data sets of the LUSIFER paper in {len(fourteen())} languages",
     "tasks.lusifer_benchmark:overview",
 )
 

@@ -1,4 +1,4 @@
-"""STS17: the six tracks that the papers report, with the language of each side known."""
+"""STS17: the six tracks of the papers, with the language of each side."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class STS17CrossLingual(CorpusTask, AbsTaskSTS):
         """Read the chosen tracks, from XALIGN_DATA or else from the hub.
 
         Raises:
-            DataError: They are in neither, or a file is malformed.
+            DataError: The tracks are in neither place, or a file is malformed.
         """
         if self.data_loaded:
             return
@@ -80,7 +80,7 @@ class STS17CrossLingual(CorpusTask, AbsTaskSTS):
         try:
             rows = load_dataset(**self.metadata.dataset, name=track, split="test")
         except (OSError, ValueError) as error:
-            raise DataError(f"{missing} The hub's copy cannot be had either ({type(error).__name__}).") from None
+            raise DataError(f"{missing} The hub's copy is unavailable too ({type(error).__name__}).") from None
         return _with_languages(track, rows["sentence1"], rows["sentence2"], rows["score"])
 
     def _save_task_predictions(

@@ -30,7 +30,7 @@ LANGUAGES = tuple(
 
 
 class Tatoeba36(PrecisionTask):
-    """Accuracy of the nearest neighbour by cosine, per language and direction, with P@5 and P@10 beside it.
+    """Accuracy of the nearest neighbour by cosine, per language and direction, with with P@5 and P@10.
 
     ``eng_Latn-deu_Latn`` has English queries and German candidates: the LSAR paper's direction. Accuracy is P@1. Every
     language has its own English side, so English differs between subsets.
@@ -67,8 +67,8 @@ class Tatoeba36(PrecisionTask):
     ) -> Iterator[RankedSubset]:
         """Each subset with the ranks (n,) of its queries' counterparts, both directions of a language together."""
         english = to_flores(ENGLISH)
-        others = sorted({code for subset in subsets for code in subset.split("-")} - {english})
-        for code in live(others, desc=self.metadata.name):
+        codes = sorted({code for subset in subsets for code in subset.split("-")} - {english})
+        for code in live(codes, desc=self.metadata.name):
             language = canonical(code)
             a, b = (
                 normalise(

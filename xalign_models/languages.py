@@ -12,10 +12,22 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
+from typing import NamedTuple
 
 import langcodes
 
 from xalign_models.errors import LanguageError
+
+LanguageText = tuple[str, str | None]
+"""A text and the canonical code of its language, None where it is unknown."""
+
+
+class TaggedText(NamedTuple):
+    """A text and the canonical code of its language; the fields are named like the keys of a model's input."""
+
+    text: str
+    lang: str
+
 
 FLORES_200 = tuple(
     """ace-Arab ace-Latn acm-Arab acq-Arab aeb-Arab afr-Latn ajp-Arab aka-Latn als-Latn amh-Ethi apc-Arab arb-Arab
@@ -45,7 +57,7 @@ BEYOND_FLORES = tuple(
     nds-Latn nov-Latn orv-Latn pam-Latn pms-Latn shi-Tfng srp-Latn swg-Latn tah-Latn ton-Latn tzl-Latn ven-Latn
     wuu-Hans""".split()
 )
-"""Those of the other languages of NTREX-128 and of LASER's Tatoeba test."""
+"""The canonical codes of the other languages of NTREX-128 and of LASER's Tatoeba test."""
 
 # Macrolanguage and alternative codes, to the individual language that FLORES-200 (and a reader) means by them. fuc,
 # NTREX-128's Pulaar, is no fuv: it stays because the revision of that corpus, and so of every result on it, has it so.

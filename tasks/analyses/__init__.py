@@ -1,1 +1,1 @@
-"""Analyses: what tables and figures show that one score cannot. One analysis, one file, registered in one place."""
+"""Analyses: tables and figures beyond single scores. One analysis is one file, registered in one place."""

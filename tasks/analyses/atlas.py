@@ -1,4 +1,4 @@
-"""How even the languages of published models are: the packaged table of mteb's public results, read as statistics."""
+"""How evenly published models treat languages: statistics of the packaged table of mteb's public results."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ FEWEST = 10
 
 
 def analyse(request: Request) -> Findings:
-    """Statistics of evenness, how they go with size, dimension and date, rank groups, and findings.
+    """Statistics of evenness, their correlations with size, dimension and date, rank groups, and findings.
 
     Raises:
-        XAlignError: The families of languages cannot be had.
+        XAlignError: The families of languages are unavailable.
     """
     import pandas as pd
 
@@ -91,13 +91,13 @@ def _associations(atlas: Atlas, column: Column, of: Levels) -> Iterator[dict[str
     for whom, chosen in (("all", np.full(len(of.models), True)), ("multilingual", multilingual(of))):
         for name in STATISTICS:
             for about in PROPERTIES:
-                found = association(properties(atlas, of, about)[chosen], statistics[name][chosen])
-                if found is not None:
+                result = association(properties(atlas, of, about)[chosen], statistics[name][chosen])
+                if result is not None:
                     yield {"column": column.label, "models": whom, "statistic": name, "property": about} | {
-                        "rho": found.rho,
-                        "low": found.low,
-                        "high": found.high,
-                        "count": found.models,
+                        "rho": result.rho,
+                        "low": result.low,
+                        "high": result.high,
+                        "count": result.models,
                     }
 
 
@@ -110,7 +110,7 @@ def findings() -> dict[str, float]:
 
 
 def _english(atlas: Atlas) -> dict[str, float]:
-    """What is lost without English, on a text where every language is paired with every other."""
+    """Loss without English, on a text in which every language is paired with every other."""
     of = levels(atlas, atlas.column("IN22GenBitextMining"))
     lost = 100 * summarise(of)["english_centricity"][multilingual(of)]
     return {
@@ -123,7 +123,7 @@ def _english(atlas: Atlas) -> dict[str, float]:
 
 
 def _directions(atlas: Atlas) -> dict[str, float]:
-    """English questions with passages in a language, less the opposite."""
+    """Score of English questions with passages in a language, minus that of the opposite direction."""
     of = levels(atlas, atlas.column("BelebeleRetrieval"))
     gain = 100 * summarise(of)["asymmetry"][multilingual(of)]
     return {
@@ -149,7 +149,7 @@ def _size(atlas: Atlas) -> dict[str, float]:
 
 
 def _rare(atlas: Atlas) -> dict[str, float]:
-    """What languages cost that few models name, and whether size helps."""
+    """Loss in languages that few models name, and whether size helps."""
     of = levels(atlas, atlas.column("NTREXBitextMining"))
     chosen = multilingual(of)
     gap = 100 * summarise(of)["low_resource_gap"][chosen]
@@ -164,35 +164,33 @@ def _rare(atlas: Atlas) -> dict[str, float]:
 
 
 def _small(atlas: Atlas, name: str = "intfloat/multilingual-e5-small") -> dict[str, float]:
-    """How a small model of 2023 stands among models fifty times its size."""
+    """Compare a small model of 2023 with models fifty times its size."""
     of = levels(atlas, atlas.column("NTREXBitextMining"))
     size, level = properties(atlas, of, "parameters"), 100 * summarise(of)["level"]
-    own = level[of.models.index(name)]
+    reference = level[of.models.index(name)]
     large = level[size >= 7e9]
     return {
-        "small.level": float(own),
+        "small.level": float(reference),
         "small.large_models": len(large),
-        "small.beaten": int((large < own).sum()),
+        "small.beaten": int((large < reference).sum()),
         "small.parameters": size[of.models.index(name)] / 1e6,
     }
 
 
 def _breadth(atlas: Atlas) -> dict[str, float]:
-    """Whether evenness goes with the number of languages that a model names, or with its date or size."""
+    """Whether evenness correlates with the number of named languages, or with a model's date or size."""
     of = levels(atlas, atlas.column("NTREXBitextMining"))
     chosen = multilingual(of)
     evenness = summarise(of)["evenness"][chosen]
-    found: dict[str, float] = {}
+    correlations: dict[str, float] = {}
     for about in ("languages", "parameters", "release_year", "dimension"):
-        found |= _correlation(f"breadth.{about}", properties(atlas, of, about)[chosen], evenness)
-    return found
+        correlations |= _correlation(f"breadth.{about}", properties(atlas, of, about)[chosen], evenness)
+    return correlations
 
 
 def _training(atlas: Atlas) -> dict[str, float]:
-    """Whether rarely named languages lag less in models that were trained on data of multilingual tasks."""
-    found: dict[str, float] = {
-        "training.declared": sum(model.trained_on is not None for model in atlas.models.values())
-    }
+    """Whether rarely named languages lag less in models trained on data of multilingual tasks."""
+    gaps: dict[str, float] = {"training.declared": sum(model.trained_on is not None for model in atlas.models.values())}
     for name, task in (
         ("ntrex", "NTREXBitextMining"),
         ("in22", "IN22GenBitextMining"),
@@ -201,16 +199,17 @@ def _training(atlas: Atlas) -> dict[str, float]:
         of = levels(atlas, atlas.column(task))
         chosen = multilingual(of)
         tasks, gap = properties(atlas, of, "training_tasks")[chosen], 100 * summarise(of)["low_resource_gap"][chosen]
-        found |= _correlation(f"training.{name}", tasks, gap)
-        found |= {
+        gaps |= _correlation(f"training.{name}", tasks, gap)
+        gaps |= {
             f"training.{name}.none": float(np.median(gap[tasks == 0])),
             f"training.{name}.some": float(np.median(gap[tasks > 0])),
         }
-    return found
+    return gaps
 
 
 def _correlation(name: str, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> dict[str, float]:
-    found = association(x, y)
-    if found is None:
+    result = association(x, y)
+    if result is None:
         return {}
-    return {f"{name}.rho": found.rho, f"{name}.low": found.low, f"{name}.high": found.high, f"{name}.n": found.models}
+    fields = {"rho": result.rho, "low": result.low, "high": result.high, "n": result.models}
+    return {f"{name}.{field}": value for field, value in fields.items()}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 
 MODELS, GROUPS, RANKED = 14, 12, 25
-"""Rows of a heat map, its most columns, and models whose ranks are drawn."""
+"""Rows and columns of a heat map at most, and the number of models whose ranks are drawn."""
 NTREX, IN22, BELEBELE = "NTREXBitextMining", "IN22GenBitextMining", "BelebeleRetrieval"
 
 
@@ -38,7 +38,7 @@ def draw(atlas: Atlas) -> dict[str, Figure]:
     """All figures, by name.
 
     Raises:
-        AssetError: The families of languages cannot be had.
+        AssetError: The families of languages are unavailable.
     """
     with figures.styled():
         return {

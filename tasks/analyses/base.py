@@ -1,4 +1,4 @@
-"""What the analyses share: labels on tables."""
+"""Shared code of the analyses: labels on tables."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ if TYPE_CHECKING:
 
 
 def labelled(frame: pd.DataFrame, **labels: object) -> pd.DataFrame:
-    """The table with further columns, each of one value, before its own."""
+    """The table with constant columns added before its own."""
     return frame.assign(**labels)[[*labels, *frame.columns]]

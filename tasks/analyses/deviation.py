@@ -28,7 +28,7 @@ def analyse(request: Request) -> Findings:
     """The epochs of stage 1 of trained LiRAs, with eq. 10 as printed and as it holds.
 
     Raises:
-        ModelError: No model is named, or one is no LiRA that was trained.
+        ModelError: No model is named, or a model is no trained LiRA.
         DataError: There is no text to estimate C on.
     """
     from xalign_models.training.lira.run import open_lira
@@ -64,12 +64,12 @@ def analyse(request: Request) -> Findings:
 
 def bounded(history: pd.DataFrame, c: float) -> pd.DataFrame:
     """The measured epochs with C and both bounds."""
-    frame = history[[one for one in COLUMNS if one in history]].copy()
+    frame = history[[column for column in COLUMNS if column in history]].copy()
     if {"epsilon_1", "epsilon_2"} <= set(frame):
         errors = list(zip(frame["epsilon_1"], frame["epsilon_2"].clip(lower=0), strict=True))
         frame["C"] = c
-        frame["bound_printed"] = [bound_printed(one, other, c) for one, other in errors]
-        frame["bound_safe"] = [bound_safe(one, other, c) for one, other in errors]
+        frame["bound_printed"] = [bound_printed(epsilon_1, epsilon_2, c) for epsilon_1, epsilon_2 in errors]
+        frame["bound_safe"] = [bound_safe(epsilon_1, epsilon_2, c) for epsilon_1, epsilon_2 in errors]
     return frame
 
 
@@ -83,7 +83,7 @@ def draw(frame: pd.DataFrame, title: str) -> Figure:
         ("bounds on the deviation (indicative)", "distance", ("bound_printed", "bound_safe")),
     )
     for axis, (heading, unit, columns) in zip(axes, panels, strict=True):
-        for index, column in enumerate(one for one in columns if one in frame):
+        for index, column in enumerate(column for column in columns if column in frame):
             axis.plot(frame["epoch"], frame[column], label=column, **figures.look(index))
         figures.from_zero(axis)
         axis.legend()

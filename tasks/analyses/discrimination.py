@@ -1,4 +1,4 @@
-"""Whether a sentence is nearer its English translation than the same with a changed number, name, negation or order."""
+"""Whether a sentence is nearer to its translation than to a form with another number, name, negation or order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def analyse(request: Request) -> Findings:
     """The share of sentences of FLORES-200 whose true translation beats a changed one, by language and kind of change.
 
     Raises:
-        XAlignError: A model or the text cannot be had.
+        XAlignError: A model or the text is unavailable.
     """
     languages = tuple(code for code in request.languages or LANGUAGES if code != ENGLISH)
     corpus = corpora.load("flores")
@@ -60,7 +60,7 @@ def discriminated(encoder: XAlignEncoder, texts: dict[str, list[str]]) -> pd.Dat
 
     Args:
         encoder: The model.
-        texts: Language to sentences, row by row; English is the side that is changed.
+        texts: Language to sentences, row by row; the English side gets changed.
     """
     english = texts[ENGLISH]
 
@@ -73,21 +73,23 @@ def discriminated(encoder: XAlignEncoder, texts: dict[str, list[str]]) -> pd.Dat
         forms = perturbed(english, kind)
         rows = np.array([i for i, form in enumerate(forms) if form is not None], dtype=np.int64)
         changed[kind] = rows, vectors([form for form in forms if form is not None], ENGLISH) if len(rows) else true[:0]
-    found = []
+    table = []
     for language, sentences in texts.items():
         if language == ENGLISH:
             continue
-        own = vectors(sentences, language)
-        gold = np.einsum("ij,ij->i", own, true)
-        everywhere = np.ones(len(own), dtype=bool)
-        for kind, (rows, others) in changed.items():
-            beaten = np.einsum("ij,ij->i", own[rows], others) < gold[rows] - TIE
+        side = vectors(sentences, language)
+        gold = np.einsum("ij,ij->i", side, true)
+        everywhere = np.ones(len(side), dtype=bool)
+        for kind, (rows, changed_vectors) in changed.items():
+            beaten = np.einsum("ij,ij->i", side[rows], changed_vectors) < gold[rows] - TIE
             everywhere[rows] &= beaten
             if len(rows):
-                found.append({"language": language, "change": kind, "accuracy": beaten.mean(), "sentences": len(rows)})
-        some = np.unique(np.concatenate([rows for rows, _ in changed.values()]))
-        found.append({"language": language, "change": ALL, "accuracy": everywhere[some].mean(), "sentences": len(some)})
-    return pd.DataFrame(found)
+                table.append({"language": language, "change": kind, "accuracy": beaten.mean(), "sentences": len(rows)})
+        tested = np.unique(np.concatenate([rows for rows, _ in changed.values()]))
+        table.append(
+            {"language": language, "change": ALL, "accuracy": everywhere[tested].mean(), "sentences": len(tested)}
+        )
+    return pd.DataFrame(table)
 
 
 @figures.styled()

@@ -1,4 +1,4 @@
-"""The matrices of the isomorphism paper: P@k of every pair before and after a rotation, beside the published ones."""
+"""The matrices of the isomorphism paper: P@k of every pair before and after a rotation, next to the published ones."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ PAPER_SENTENCES = 2009
 ALL = "*"
 
 Scores = dict[tuple[str, str, str], float]
-"""By language of the queries, language that is searched, and metric; ``*`` is the mean over a side's languages."""
+"""Scores by query language, searched language and metric; ``*`` is the mean over a side's languages."""
 
 
 def analyse(request: Request) -> Findings:
     """Matrices, means and heat maps of models that ``xalign run`` has scored on IsomorphismStudy in the languages.
 
-    By default those of all such models.
+    The default is all such models.
 
     Raises:
         LanguageError: Fewer than two languages.
-        ResultsError: A model has no such results in the languages; the message is the command that makes them.
-        ModelError: No such model.
+        ResultsError: A model lacks results in the languages; the message has the command that makes them.
+        ModelError: A model is unknown.
     """
     languages = request.languages or SEVEN
     if len(languages) < 2:
@@ -55,22 +55,23 @@ def analyse(request: Request) -> Findings:
     names = {_name(model, scored): model for model in request.models or having}
     _require(names, results, languages, request.results)
     tables = {name.removeprefix("xalign/"): results[name, TASK] for name in names}
-    ours = {label: _scores(table, languages) for label, table in tables.items()}
-    theirs = _published() if set(languages) == set(SEVEN) else {}
+    measured = {label: _scores(table, languages) for label, table in tables.items()}
+    printed = _published() if set(languages) == set(SEVEN) else {}
     raw = {
         label: _scores(results[name, RAW], languages)
         for label, name in zip(tables, names, strict=True)
         if _has(results, (name, RAW), languages)
     }
-    shown = ours | {label: one for label, one in theirs.items() if any(_mode(label) == _mode(name) for name in names)}
+    modes = set(map(_mode, names))
+    shown = measured | {label: scores for label, scores in printed.items() if _mode(label) in modes}
     return Findings(
         tables={
-            "summary": _summary({"unit length": ours, "own length": raw, "": theirs}),
+            "summary": _summary({"unit length": measured, "own length": raw, "": printed}),
             **{f"precision-at-{k}": _matrices(shown, k, languages) for k in KS},
             "directions": _directions(shown, languages),
         },
-        figures={label.replace("/", "__"): _heat_maps(label, one, languages) for label, one in ours.items()},
-        notes=(*_notes(tables, raw, theirs), *_left_out([] if request.models else scored, names)),
+        figures={label.replace("/", "__"): _heat_maps(label, scores, languages) for label, scores in measured.items()},
+        notes=(*_notes(tables, raw, printed), *_left_out([] if request.models else scored, names)),
         data={f"{TASK} {label}": str(table.dataset_revision) for label, table in tables.items()},
     )
 
@@ -78,7 +79,7 @@ def analyse(request: Request) -> Findings:
 def _read(root: Path) -> Mapping[tuple[str, str], TaskScores]:
     try:
         return read_results(root, tasks=(TASK, RAW)).tables
-    except ResultsError:  # none at all: what is missing is said with the command that makes it
+    except ResultsError:  # no results at all: the caller's message has the command that makes them
         return {}
 
 
@@ -93,9 +94,9 @@ def _has(results: Mapping[tuple[str, str], TaskScores], key: tuple[str, str], la
 def _require(
     names: Mapping[str, str], results: Mapping[tuple[str, str], TaskScores], languages: Sequence[str], root: Path
 ) -> None:
-    lacking = [asked for name, asked in names.items() if not _has(results, (name, TASK), languages)]
+    lacking = [model for name, model in names.items() if not _has(results, (name, TASK), languages)]
     if lacking or not names:
-        models = " ".join(f"-m {asked}" for asked in lacking or ["MODEL"])
+        models = " ".join(f"-m {model}" for model in lacking or ["MODEL"])
         raise ResultsError(
             f"There are no results of {TASK} for {', '.join(lacking) or 'any model'} under {root}; make them with "
             f"`xalign run {models} -t {TASK} --languages {','.join(languages)} -o {root}`."
@@ -111,27 +112,27 @@ def _metric(stage: str, k: int) -> str:
 
 
 def _scores(table: TaskScores, languages: Sequence[str]) -> Scores:
-    found: Scores = {}
+    scores: Scores = {}
     for metric in (_metric(stage, k) for k in KS for stage in STAGES):
         values = table.values(metric)
         cells = {pair: values[_subset(*pair)] for pair in permutations(languages, 2)}
-        for one in languages:
-            found[one, ALL, metric] = fmean(value for (query, _), value in cells.items() if query == one)
-            found[ALL, one, metric] = fmean(value for (_, searched), value in cells.items() if searched == one)
-        found |= {(*pair, metric): value for pair, value in cells.items()}
-        found[ALL, ALL, metric] = fmean(cells.values())
-    return found
+        for language in languages:
+            scores[language, ALL, metric] = fmean(value for (query, _), value in cells.items() if query == language)
+            scores[ALL, language, metric] = fmean(value for (_, pool), value in cells.items() if pool == language)
+        scores |= {(*pair, metric): value for pair, value in cells.items()}
+        scores[ALL, ALL, metric] = fmean(cells.values())
+    return scores
 
 
 def _published() -> dict[str, Scores]:
     """The paper's matrices with their means as printed, by model and mode."""
-    found: dict[str, Scores] = {}
+    by_model: dict[str, Scores] = {}
     for number in PAPER_TABLES:
         for row in published_table(f"isomorphism-table-{number:02}.csv").to_dict("records"):
-            scores = found.setdefault(f"{row['model']} {row['mode']} (paper)", {})
+            scores = by_model.setdefault(f"{row['model']} {row['mode']} (paper)", {})
             query, searched = row["subset"].split("->")
             scores[query, searched, f"{row['projection']}_{row['metric']}"] = row["value"]
-    return found
+    return by_model
 
 
 def _mode(name: str) -> str:
@@ -191,16 +192,16 @@ def _directions(models: Mapping[str, Scores], languages: Sequence[str]) -> pd.Da
 
 
 def _codes(languages: Sequence[str]) -> dict[str, str]:
-    """Short codes, ``DE``; canonical ones where two languages share a short one or one has none."""
-    short = {one: (to_iso639_1(one) or "").upper() for one in languages}
-    return short if len(set(short.values()) - {""}) == len(short) else {one: one for one in languages}
+    """Short codes, ``DE``; canonical codes if a short code is missing or shared."""
+    short = {code: (to_iso639_1(code) or "").upper() for code in languages}
+    return short if len(set(short.values()) - {""}) == len(short) else {code: code for code in languages}
 
 
 def _heat_maps(label: str, scores: Scores, languages: Sequence[str]) -> Figure:
-    few = len(languages) <= 12  # else there is no room for names and numbers
-    names = [display_name(one) for one in languages] if few else list(_codes(languages).values())
-    side = max(4.0, 0.53 * len(languages)) if few else max(6.0, 0.12 * len(languages))
-    tilt: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if few else {"rotation": 90}
+    legible = len(languages) <= 12  # otherwise names and numbers do not fit
+    names = [display_name(code) for code in languages] if legible else list(_codes(languages).values())
+    side = max(4.0, 0.53 * len(languages)) if legible else max(6.0, 0.12 * len(languages))
+    tilt: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if legible else {"rotation": 90}
     with figures.styled():
         figure, axes = figures.canvas(1, 2, width=2 * side + 1.2, height=side + 0.9, sharey=True)
         figure.suptitle(label)
@@ -210,11 +211,11 @@ def _heat_maps(label: str, scores: Scores, languages: Sequence[str]) -> Figure:
             image = axis.imshow(values, vmin=0, vmax=1, cmap=figures.SEQUENTIAL)
             title = f"{stage} the rotation, mean {scores[ALL, ALL, metric]:.2f}"
             figures.describe(axis, title, "language searched", "language of the queries" if stage == "before" else "")
-            axis.set_xticks(range(len(names)), names, fontsize=9 if few else 5, **tilt)
-            axis.set_yticks(range(len(names)), names, fontsize=9 if few else 5)
+            axis.set_xticks(range(len(names)), names, fontsize=9 if legible else 5, **tilt)
+            axis.set_yticks(range(len(names)), names, fontsize=9 if legible else 5)
             axis.grid(visible=False)
             for (row, column), value in np.ndenumerate(values):
-                if few and row != column:
+                if legible and row != column:
                     colour = "white" if value < 0.55 else "black"
                     axis.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=8, color=colour)
         figure.colorbar(image, ax=axes, label=f"precision at {KS[0]} (share of queries)", shrink=0.85)
@@ -222,12 +223,12 @@ def _heat_maps(label: str, scores: Scores, languages: Sequence[str]) -> Figure:
 
 
 def _left_out(scored: Sequence[str], names: Mapping[str, str]) -> Iterator[str]:
-    if left := [name.removeprefix("xalign/") for name in scored if name not in names]:
-        yield f"Left out, not scored in all of these languages: {', '.join(left)}."
+    if omitted := [name.removeprefix("xalign/") for name in scored if name not in names]:
+        yield f"Left out, not scored in all of these languages: {', '.join(omitted)}."
 
 
 def _notes(
-    tables: Mapping[str, TaskScores], raw: Mapping[str, Scores], theirs: Mapping[str, Scores]
+    tables: Mapping[str, TaskScores], raw: Mapping[str, Scores], printed: Mapping[str, Scores]
 ) -> tuple[str, ...]:
     sentences = sorted({int(value) for table in tables.values() for value in table.values("sentences").values()})
     notes = [
@@ -240,6 +241,6 @@ def _notes(
         notes.append("The models were scored on different revisions of the text and do not compare.")
     if len(raw) < len(tables):
         notes.append(f"`xalign run -t {RAW}` fits on rows of their own lengths; the summary then has both.")
-    if not theirs:
+    if not printed:
         notes.append("The published matrices are of the paper's seven languages.")
     return tuple(notes)

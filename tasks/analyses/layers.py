@@ -1,4 +1,4 @@
-"""The vectors of all layers of a backbone by one forward pass instead of one per layer."""
+"""Vectors of all layers of a backbone from a single forward pass."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from xalign_models.specs import BackboneSpec
 from xalign_models.store import EmbeddingStore
 
 BATCH = 2048
-"""Texts whose vectors are handed to the store at a time."""
+"""Number of texts whose vectors are stored at a time."""
 
 
 def at_every_layer(spec: BackboneSpec) -> tuple[BackboneSpec, ...]:
     """The same backbone at layer 0 (the embeddings), 1, ..., the last.
 
     Raises:
-        ModelError: It is no transformer.
-        AssetError: The checkpoint cannot be had.
+        ModelError: The backbone is no transformer.
+        AssetError: The checkpoint is unavailable.
     """
     resolved = assets.resolve(spec.model, spec.revision)
     try:
@@ -41,7 +41,7 @@ class EveryLayer(nn.Module):
     """Pools each layer's token vectors; ``sentence_embedding`` is (b, (layers + 1) d), the embeddings first.
 
     Args:
-        pooling: What makes (b, d) of one layer's (b, s, d).
+        pooling: Pools one layer's (b, s, d) to (b, d).
     """
 
     def __init__(self, pooling: nn.Module) -> None:
@@ -51,34 +51,34 @@ class EveryLayer(nn.Module):
     def forward(self, features: dict[str, Any]) -> dict[str, Any]:
         """Pool ``features["all_layer_embeddings"]``."""
         layers = features["all_layer_embeddings"]
-        pooled = [self.pooling({**features, "token_embeddings": one})["sentence_embedding"] for one in layers]
+        pooled = [self.pooling({**features, "token_embeddings": layer})["sentence_embedding"] for layer in layers]
         return {**features, "sentence_embedding": torch.cat(pooled, dim=1)}
 
 
 def fill(
     layers: Sequence[BackboneSpec], texts: Sequence[str], prompt: str, device: str, store: EmbeddingStore, label: str
 ) -> int:
-    """Put the vectors of texts at every layer into the store, where each layer's own RawEncoder finds them.
+    """Store the vectors of texts at every layer, for each layer's own RawEncoder.
 
     Args:
-        layers: Of :func:`at_every_layer`.
-        texts: Any strings; those that the store has at every layer are not encoded.
-        prompt: Put before each text or around it.
+        layers: The backbones of :func:`at_every_layer`.
+        texts: Any strings; texts that the store has at every layer are skipped.
+        prompt: Prefix or template of each text.
         device: cpu, cuda or mps.
-        store: What is filled.
-        label: Of the progress bar.
+        store: The store to fill.
+        label: Label of the progress bar.
 
     Returns:
-        How many texts were encoded.
+        Number of encoded texts.
     """
-    namespaces = [loading.fingerprint(one) for one in layers]
+    namespaces = [loading.fingerprint(layer) for layer in layers]
     distinct = {key(prompt, text): text for text in texts}
-    known = [store.get(namespace, list(distinct)) for namespace in namespaces]
-    missing = [one for one, *vectors in zip(distinct, *known, strict=True) if any(v is None for v in vectors)]
+    stored = [store.get(namespace, list(distinct)) for namespace in namespaces]
+    missing = [hash_ for hash_, *vectors in zip(distinct, *stored, strict=True) if any(v is None for v in vectors)]
     raw = RawEncoder("", lambda: _modules(layers[-1], device), device)
     for start in range(0, len(missing), BATCH):
         keys = missing[start : start + BATCH]
-        rows = raw.encode([distinct[one] for one in keys], prompt, label)
+        rows = raw.encode([distinct[hash_] for hash_ in keys], prompt, label)
         for namespace, vectors in zip(namespaces, np.split(rows, len(layers), axis=1), strict=True):
             store.put(namespace, keys, vectors)
     return len(missing)

@@ -1,7 +1,7 @@
-"""Linear maps between English and each language: what they gain, and how far they are from rotations.
+"""Linear maps between English and each language: their gains, and their distance from rotations.
 
-Vasilyev et al., 2023 (arXiv:2305.14256). Their tables were images and are lost; what their text says of them stands
-beside our numbers.
+Vasilyev et al., 2023 (arXiv:2305.14256). Their tables are images without text; the statements of their text about the
+tables are compared with our numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tasks.analyses import mapping_figures
-from tasks.analyses.mapping_texts import Text, open_texts
+from tasks.analyses.mapping_texts import MappingText, open_texts
 from tasks.orthogonality import RIDGE, map_gains, unit
 from xalign_models.alignments import dilation, orthogonality
 from xalign_models.alignments.solvers import affine_distance, affine_lsq
@@ -34,24 +34,24 @@ Array = npt.NDArray[np.float64]
 Fit = Callable[[Array, Array], tuple[Array, Array]]
 
 PAIRS = 3000
-"""Most pairs of a language that are used, from the top of its file."""
+"""Maximum number of pairs per language, from the top of its file."""
 GAINED = tuple(canonical(code) for code in "de es fr it pt ru".split())
 """The languages of the paper's Table 1."""
 FROM_ENGLISH, TO_ENGLISH = "English -> other", "other -> English"
 MEASURES = ("dD", "dC", "fD", "fC")
 WORST = ["ber-Latn", "epo-Latn"]
-"""Whose maps the paper found furthest from rotations."""
+"""Languages whose maps the paper found furthest from rotations."""
 
 
 def analyse(request: Request) -> Findings:
     """Gains of the maps of the paper's languages, and shapes of the maps of all that have enough pairs.
 
     Gains: both fits and both directions, on every text. Shapes: also the least-squares maps from English to every other
-    language. Languages that are asked for are all studied in full.
+    language. Requested languages are all studied in full.
 
     Raises:
         DataError: Tatoeba's pairs are missing, or too few for a map in any language.
-        XAlignError: A model cannot be had.
+        XAlignError: A model is unavailable.
     """
     texts, notes = open_texts()
     rows = request.rows or PAIRS
@@ -64,17 +64,17 @@ def analyse(request: Request) -> Findings:
     shapes: list[dict[str, Any]] = []
     for name in request.named():
         encoder = request.load(name)
-        model, few = str(encoder.mteb_model_meta.name), set()
-        for text in (one for one in texts if one.fitted_on):
+        model, sparse = str(encoder.mteb_model_meta.name), set()
+        for text in (text for text in texts if text.fitted_on):
             for language in _languages(encoder, text, request, rows):
                 full = language in (request.languages or GAINED)
-                found = study(encoder, language, text, texts, rows, fits if full else {"lsq": fits["lsq"]}, full)
-                if not found[1]:
-                    few.add(f"{display_name(language)} ({text.name})")
-                for into, part in zip((gains, shapes), found, strict=True):
+                rows_found = study(encoder, language, text, texts, rows, fits if full else {"lsq": fits["lsq"]}, full)
+                if not rows_found[1]:
+                    sparse.add(f"{display_name(language)} ({text.name})")
+                for into, part in zip((gains, shapes), rows_found, strict=True):
                     into += [{"model": model, **row} for row in part]
-        if few:
-            notes.append(f"{model}: too few pairs for its dimension, left out: {', '.join(sorted(few))}.")
+        if sparse:
+            notes.append(f"{model}: too few pairs for its dimension, left out: {', '.join(sorted(sparse))}.")
     if not shapes:
         raise DataError(
             f"No language has enough of its first {rows} pairs for a map; raise --rows or choose other --languages."
@@ -89,32 +89,38 @@ def analyse(request: Request) -> Findings:
         "pairs that came closer. Unit vectors.",
         "The paper's tables are lost but for one value (published); directions holds what its text says of them.",
     ]
-    return Findings(tables, mapping_figures.draw(tables), tuple(notes), {one.name: one.fingerprint for one in texts})
+    return Findings(tables, mapping_figures.draw(tables), tuple(notes), {text.name: text.fingerprint for text in texts})
 
 
-def _languages(encoder: XAlignEncoder, text: Text, request: Request, rows: int) -> list[str]:
-    """Which languages of a text are studied: those asked for, else those that have as many pairs as are used."""
+def _languages(encoder: XAlignEncoder, text: MappingText, request: Request, rows: int) -> list[str]:
+    """Languages of a text to study: the requested ones, else those with at least ``rows`` pairs."""
     if request.languages:
-        chosen = [one for one in request.languages if one in text.languages]
+        chosen = [code for code in request.languages if code in text.languages]
     else:
-        chosen = sorted(one for one in text.languages if len(text.read(one)[0]) >= rows)
+        chosen = sorted(code for code in text.languages if len(text.read(code)[0]) >= rows)
     unknown = encoder.unfitted([*chosen, ENGLISH])
-    return [] if ENGLISH in unknown else [one for one in chosen if one not in unknown]
+    return [] if ENGLISH in unknown else [code for code in chosen if code not in unknown]
 
 
 def study(
-    encoder: XAlignEncoder, language: str, text: Text, texts: list[Text], rows: int, fits: Mapping[str, Fit], full: bool
+    encoder: XAlignEncoder,
+    language: str,
+    text: MappingText,
+    texts: list[MappingText],
+    rows: int,
+    fits: Mapping[str, Fit],
+    full: bool,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Fit the maps of a language on a text and measure them.
 
     Args:
-        encoder: Gives the vectors.
+        encoder: The encoder.
         language: Canonical code.
-        text: What the maps are fitted on.
-        texts: What they are tested on, if ``full``.
-        rows: Most pairs of each text.
-        fits: By name.
-        full: Both directions, and tests; else the shape of the map from English alone.
+        text: The text to fit the maps on.
+        texts: The texts to test on, if ``full``.
+        rows: Maximum number of pairs per text.
+        fits: Fitting functions, by name.
+        full: Study both directions with tests, instead of only the shape of the map from English.
 
     Returns:
         Rows of the tables of gains and of shapes; none if the pairs do not determine a map.
@@ -123,9 +129,9 @@ def study(
     if len(x) <= x.shape[1]:
         return [], []
     tests = {}
-    for one in texts if full else ():
-        if language in one.languages and (sides := one.sides(language, rows)[1])[0]:
-            tests[one.name] = _embed(encoder, sides, language)
+    for tested in texts if full else ():
+        if language in tested.languages and (sides := tested.sides(language, rows)[1])[0]:
+            tests[tested.name] = _embed(encoder, sides, language)
     gains, shapes = [], []
     for direction in (FROM_ENGLISH, TO_ENGLISH) if full else (FROM_ENGLISH,):
         source, target = (x, y) if direction == FROM_ENGLISH else (y, x)
@@ -140,8 +146,8 @@ def study(
                 "fit_pairs": len(x),
             }
             shapes.append({**key, **shape(weight)})
-            for test, (other, english) in tests.items():
-                a, b = (english, other) if direction == FROM_ENGLISH else (other, english)
+            for test, (foreign, english) in tests.items():
+                a, b = (english, foreign) if direction == FROM_ENGLISH else (foreign, english)
                 measured, _ = map_gains(a, b, a @ weight + shift)
                 gains.append({**key, "test": test, "test_pairs": len(a), **measured})
     return gains, shapes
@@ -149,11 +155,11 @@ def study(
 
 def _embed(encoder: XAlignEncoder, sides: tuple[list[str], list[str]], language: str) -> tuple[Array, Array]:
     """Unit vectors (n, d) of texts of a language, and of their English counterparts."""
-    other, english = (
+    foreign, english = (
         unit(encoder.encode_texts(texts, [code] * len(texts), progress=code))
         for texts, code in zip(sides, (language, ENGLISH), strict=True)
     )
-    return other, english
+    return foreign, english
 
 
 def shape(weight: Array) -> dict[str, float | bool]:
@@ -167,11 +173,11 @@ def shape(weight: Array) -> dict[str, float | bool]:
 
 
 def directions(gains: pd.DataFrame, shapes: pd.DataFrame) -> pd.DataFrame:
-    """What the paper's text says of its tables, and in how many of our cases it holds, by model and fit."""
+    """Statements of the paper's text about its tables, and how many of our cases support them, by model and fit."""
     rows = []
     for (model, fit), part in shapes[shapes["direction"] == FROM_ENGLISH].groupby(["model", "fit"], sort=False):
-        own = gains[(gains["model"] == model) & (gains["fit"] == fit)] if len(gains) else gains
-        for statement, cases in [*_of_gains(own), *_of_shapes(part)]:
+        fitted = gains[(gains["model"] == model) & (gains["fit"] == fit)] if len(gains) else gains
+        for statement, cases in [*_of_gains(fitted), *_of_shapes(part)]:
             rows.append(
                 {"model": model, "fit": fit, "the_paper_says": statement, "holds": cases.sum(), "of": len(cases)}
             )
@@ -189,11 +195,11 @@ def _of_gains(gains: pd.DataFrame) -> Iterator[tuple[str, pd.Series]]:
 
 def _of_shapes(shapes: pd.DataFrame) -> Iterator[tuple[str, pd.Series]]:
     tatoeba, news = (shapes[shapes["fit_text"] == text].set_index("language") for text in ("Tatoeba", "newstest"))
-    rest = tatoeba.drop(WORST, errors="ignore")
+    others = tatoeba.drop(WORST, errors="ignore")
     for language in tatoeba.index.intersection(WORST):
-        for column, what in (("p_mean_abs", "mean |p|"), ("alpha_std", "sigma(alpha) / mean")):
-            yield f"{display_name(language)}: {what} above others'", tatoeba.loc[language, column] > rest[column]
-    both = tatoeba.index.intersection(news.index)
-    if len(both):
-        closer = tatoeba.loc[both, "p_mean_abs"] < news.loc[both, "p_mean_abs"]
+        for column, label in (("p_mean_abs", "mean |p|"), ("alpha_std", "sigma(alpha) / mean")):
+            yield f"{display_name(language)}: {label} above others'", tatoeba.loc[language, column] > others[column]
+    shared = tatoeba.index.intersection(news.index)
+    if len(shared):
+        closer = tatoeba.loc[shared, "p_mean_abs"] < news.loc[shared, "p_mean_abs"]
         yield "mean |p| lower if fitted on Tatoeba than on formal text (theirs UN, ours newstest)", closer

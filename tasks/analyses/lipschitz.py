@@ -1,4 +1,4 @@
-"""How far an embedding moves when its text is edited a little: data-local Lipschitz ratios (LiRA's Table 7)."""
+"""How far small edits of a text move its embedding: data-local Lipschitz ratios (LiRA's Table 7)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ROWS = 200
 DELTAS = (1, 2, 3, 5, 8, 10)
-"""The paper's: most edits."""
+"""Maximum numbers of edits, as in the paper."""
 SEED = 0
 KINDS = ("token", "character")
 
@@ -40,7 +40,7 @@ def analyse(request: Request) -> Findings:
     for name in request.named():
         from xalign_models.models.building import load_encoder
 
-        encoder = load_encoder(name, device=request.device)  # not into the store: no one asks for these texts again
+        encoder = load_encoder(name, device=request.device)  # without the store: these texts are not needed again
         model = str(encoder.mteb_model_meta.name).removeprefix("xalign/").removeprefix("plain__")
         frame = ratios(encoder, sentences)
         rows = [
@@ -64,7 +64,7 @@ def ratios(encoder: XAlignEncoder, sentences: Sentences) -> pd.DataFrame:
     """A row per edited text: edits (token or character), delta, distance, ratio."""
     tokenizer = getattr(encoder.raw.modules[0], "tokenizer", None)
     original = encoder.encode_texts(sentences.texts, sentences.languages, progress="lipschitz")
-    found = []
+    rows = []
     for kind, (split, join) in zip(KINDS, (_tokens(tokenizer), (list, "".join)), strict=True):
         units = [split(text) for text in sentences.texts]
         alphabet = sorted({unit for row in units for unit in row})
@@ -79,15 +79,15 @@ def ratios(encoder: XAlignEncoder, sentences: Sentences) -> pd.DataFrame:
                 [edited[i] for i in moved], [sentences.languages[i] for i in moved], progress=f"{kind} edits"
             )
             gaps = np.linalg.norm(original[moved] - vectors, axis=1)
-            found += [
+            rows += [
                 {"edits": kind, "delta": delta, "distance": distances[i], "ratio": float(gap) / distances[i]}
                 for i, gap in zip(moved, gaps, strict=True)
             ]
-    return pd.DataFrame(found)
+    return pd.DataFrame(rows)
 
 
 def _tokens(tokenizer: Any) -> tuple[Callable[[str], list[Any]], Callable[[Sequence[Any]], str]]:
-    """How a text becomes tokens and tokens a text: the model's own, or words where it has no such tokenizer."""
+    """Functions that split a text into tokens and join them: the model's tokenizer, or words if it has none."""
     if not callable(tokenizer) or not hasattr(tokenizer, "decode"):
         return str.split, " ".join
     return (

@@ -29,7 +29,7 @@ def analyse(request: Request) -> Findings:
     """Components of Tatoeba's sentences along the first two directions that LSAR removes, grouped by family.
 
     Raises:
-        XAlignError: A model or text cannot be had.
+        XAlignError: A model or text is unavailable.
     """
     tables, drawn, notes = [], {}, []
     data: dict[str, str] = {}
@@ -54,9 +54,9 @@ def components(
     vectors: Mapping[str, npt.NDArray[np.floating]], basis: npt.NDArray[np.float64]
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Components (n, k) of each language's rows (n, d) along ``basis`` (d, k); English's are positive on average."""
-    found = {language: rows.astype(np.float64) @ basis for language, rows in vectors.items()}
-    sign = np.where(found[ENGLISH].mean(axis=0) < 0, -1.0, 1.0) if ENGLISH in found else 1.0
-    return {language: rows * sign for language, rows in found.items()}
+    along = {language: rows.astype(np.float64) @ basis for language, rows in vectors.items()}
+    sign = np.where(along[ENGLISH].mean(axis=0) < 0, -1.0, 1.0) if ENGLISH in along else 1.0
+    return {language: rows * sign for language, rows in along.items()}
 
 
 def eta_squared(groups: list[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
@@ -75,17 +75,17 @@ def by_family(removed: Mapping[str, npt.NDArray[np.float64]]) -> dict[str, list[
         groups.setdefault(family(language), []).append(language)
 
     def mean(name: str) -> float:
-        return float(np.mean([removed[one][:, 0].mean() for one in groups[name]]))
+        return float(np.mean([removed[code][:, 0].mean() for code in groups[name]]))
 
     return {name: groups[name] for name in sorted(groups, key=mean, reverse=True)}
 
 
 def separation(removed: Mapping[str, npt.NDArray[np.float64]], singular: npt.NDArray[np.float64]) -> pd.DataFrame:
-    """Per direction: its share of what sets the language means apart, and how well it separates the groups."""
+    """Per direction: its share of the differences of language means, and how well it separates the groups."""
     families = by_family(removed).values()
     share = singular**2 / (singular**2).sum()
     languages = eta_squared(list(removed.values()))
-    grouped = eta_squared([np.concatenate([removed[one] for one in members]) for members in families])
+    grouped = eta_squared([np.concatenate([removed[code] for code in members]) for members in families])
     return pd.DataFrame([
         {"direction": k + 1, "share_of_mean_differences": share[k], "eta_squared_families": grouped[k],
          "eta_squared_languages": languages[k], "families": len(families), "languages": len(removed)}
@@ -99,8 +99,8 @@ def summary(removed: Mapping[str, npt.NDArray[np.float64]]) -> pd.DataFrame:
         [
             {"language": language, "name": display_name(language), "family": family(language), "sentences": len(rows)}
             | {
-                f"{what}_{k + 1}": value[k]
-                for what, value in (("mean", rows.mean(axis=0)), ("std", rows.std(axis=0)))
+                f"{statistic}_{k + 1}": value[k]
+                for statistic, value in (("mean", rows.mean(axis=0)), ("std", rows.std(axis=0)))
                 for k in range(rows.shape[1])
             }
             for language, rows in removed.items()
@@ -117,12 +117,12 @@ def draw(removed: Mapping[str, npt.NDArray[np.float64]], backbone: str) -> Figur
         len(groups), columns, width=8, height=1.2 + 0.36 * len(groups), sharex="col", sharey=True
     )
     for k in range(columns):
-        every = np.concatenate([rows[:, k] for rows in removed.values()])
-        low, high = np.quantile(every, [0.001, 0.999])
+        pooled = np.concatenate([rows[:, k] for rows in removed.values()])
+        low, high = np.quantile(pooled, [0.001, 0.999])
         edges = np.linspace(low, high, BINS)
         for row, (name, members) in enumerate(groups.items()):
             axis = axes[row, k]
-            values = np.concatenate([removed[one][:, k] for one in members])
+            values = np.concatenate([removed[code][:, k] for code in members])
             counts, _ = np.histogram(values.clip(low, high), edges)
             axis.stairs(counts / counts.max(), edges, fill=True, color=figures.COLOURS[0], alpha=0.75)
             axis.axvline(values.mean(), color=figures.COLOURS[1], linewidth=1.2)

@@ -1,4 +1,4 @@
-"""Which layer to take: Tatoeba accuracy by layer, before and after each unpaired alignment (the paper's Figure 6)."""
+"""Choice of the layer: Tatoeba accuracy by layer, before and after each unpaired alignment (the paper's Figure 6)."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ METHODS = {"original": "Original", "centered": "Centered", "lir-1": "LIR(k=1)", 
 
 
 def analyse(request: Request) -> Findings:
-    """Accuracy at every layer; all layers' vectors come of one forward pass.
+    """Accuracy at every layer; the vectors of all layers come from one forward pass.
 
-    The alignments are fitted on the languages that are scored, and on at most ``rows`` rows of each.
+    The alignments are fitted on the scored languages, with at most ``rows`` rows of each.
 
     Raises:
         LanguageError: The fit text has none of the languages, or no English.
-        XAlignError: A model or text cannot be had.
+        XAlignError: A model or text is unavailable.
     """
     tables, best, drawn, notes = [], [], {}, []
     data: dict[str, str] = {}
@@ -65,14 +65,14 @@ def analyse(request: Request) -> Findings:
 
 
 def _common(tatoeba: Tatoeba, alignment: AlignmentSpec, rows: int | None) -> tuple[Tatoeba, AlignmentSpec, list[str]]:
-    """Test text and alignment in the languages that both have; and those of the test text that are left out."""
+    """Test text and alignment restricted to common languages, and the test languages that are left out."""
     have = {language for name in alignment.corpora for language in corpora.load(name).languages}
-    kept = tuple(one for one in tatoeba.languages if one in have)
-    if not kept or ENGLISH not in have:
+    shared = tuple(code for code in tatoeba.languages if code in have)
+    if not shared or ENGLISH not in have:
         raise LanguageError(f"{', '.join(alignment.corpora)} have {', '.join(sorted(have))}; choose of these.")
     limit = min(filter(None, (rows, alignment.limit)), default=None)
-    narrowed = dataclasses.replace(alignment, languages=(ENGLISH, *kept), limit=limit)
-    return dataclasses.replace(tatoeba, languages=kept), narrowed, sorted(set(tatoeba.languages) - set(kept))
+    narrowed = dataclasses.replace(alignment, languages=(ENGLISH, *shared), limit=limit)
+    return dataclasses.replace(tatoeba, languages=shared), narrowed, sorted(set(tatoeba.languages) - set(shared))
 
 
 def sweep(request: Request, backbone: BackboneSpec, alignment: AlignmentSpec, tatoeba: Tatoeba) -> pd.DataFrame:
@@ -111,7 +111,7 @@ def sweep(request: Request, backbone: BackboneSpec, alignment: AlignmentSpec, ta
 
 
 def _texts(alignment: AlignmentSpec, tatoeba: Tatoeba) -> dict[str, list[str]]:
-    """All that is encoded, scored text and fit text, by language."""
+    """All texts to encode, for scoring and for fitting, by language."""
     texts: dict[str, list[str]] = {ENGLISH: []}
     for language, side, english in tatoeba.pairs():
         texts[language] = side
@@ -124,7 +124,7 @@ def _texts(alignment: AlignmentSpec, tatoeba: Tatoeba) -> dict[str, list[str]]:
 
 
 def _like(lsar: AlignmentSpec, label: str) -> AlignmentSpec:
-    """The alignment of that label, fitted on what ``lsar`` is fitted on."""
+    """The alignment of a label, fitted on the text of ``lsar``."""
     fields = {field: getattr(lsar, field) for field in ("corpora", "limit", "languages")}
     return dataclasses.replace(ALIGNMENTS[""][label], **fields)
 

@@ -1,4 +1,4 @@
-"""How many directions to remove: Tatoeba accuracy by the rank of LSAR and the k of LIR (the paper's Figure 7)."""
+"""Number of directions to remove: Tatoeba accuracy by the rank of LSAR and the k of LIR (the paper's Figure 7)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def analyse(request: Request) -> Findings:
 
     Raises:
         LanguageError: The methods are fitted on none of the languages.
-        XAlignError: A model or text cannot be had.
+        XAlignError: A model or text is unavailable.
     """
     tables, best, drawn, notes = [], [], {}, []
     data: dict[str, str] = {}
@@ -55,30 +55,30 @@ def analyse(request: Request) -> Findings:
 
 
 def _fitted_only(space: Space, tatoeba: Tatoeba) -> tuple[Tatoeba, list[str]]:
-    kept = tuple(one for one in tatoeba.languages if one in space.lsar.languages_)
-    if not kept or ENGLISH not in space.lsar.languages_:
+    shared = tuple(code for code in tatoeba.languages if code in space.lsar.languages_)
+    if not shared or ENGLISH not in space.lsar.languages_:
         raise LanguageError(
             f"LIR and LSAR are fitted on {', '.join(space.lsar.languages_)}; choose of these with --languages."
         )
-    return dataclasses.replace(tatoeba, languages=kept), sorted(set(tatoeba.languages) - set(kept))
+    return dataclasses.replace(tatoeba, languages=shared), sorted(set(tatoeba.languages) - set(shared))
 
 
 def sweep(space: Space, tatoeba: Tatoeba) -> pd.DataFrame:
     """Mean accuracy in percent over the languages, by method and number of removed directions."""
     rank = space.lsar.rank_
-    most = min(MOST_LIR, space.lsar.dim_)
-    spec = AlignmentSpec(f"lir-{most}", "lir", (("k", most),), space.alignment.corpora, space.alignment.limit)
+    largest = min(MOST_LIR, space.lsar.dim_)
+    spec = AlignmentSpec(f"lir-{largest}", "lir", (("k", largest),), space.alignment.corpora, space.alignment.limit)
     lir = fitted(ModelSpec(space.backbone, spec), space.raw)
     assert isinstance(lir, LIR)
-    own = dict(zip(lir.languages_, lir.directions_, strict=True))
-    found: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    directions = dict(zip(lir.languages_, lir.directions_, strict=True))
+    accuracies: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for language, texts, translations in tatoeba.pairs():
         side, english = space.embed(texts, language), space.embed(translations, ENGLISH)
-        bases = {"lsar": (space.lsar.basis_[:, :rank],) * 2, "lir": (own[language], own[ENGLISH])}
+        bases = {"lsar": (space.lsar.basis_[:, :rank],) * 2, "lir": (directions[language], directions[ENGLISH])}
         for method, (basis, english_basis) in bases.items():
             steps = zip(peel(side, basis), peel(english, english_basis), strict=True)
             for k, (a, b) in enumerate(steps):
-                found.setdefault((method, k), []).append(spaces.accuracy(a, b))
+                accuracies.setdefault((method, k), []).append(spaces.accuracy(a, b))
     rows = [
         {
             "method": method,
@@ -87,7 +87,7 @@ def sweep(space: Space, tatoeba: Tatoeba) -> pd.DataFrame:
             "accuracy_other_to_english": backward,
             "languages": len(scores),
         }
-        for (method, k), scores in found.items()
+        for (method, k), scores in accuracies.items()
         for forward, backward in [np.mean(scores, axis=0)]
     ]
     return pd.DataFrame(rows)
@@ -95,16 +95,16 @@ def sweep(space: Space, tatoeba: Tatoeba) -> pd.DataFrame:
 
 def peel(x: Vectors, basis: npt.NDArray[np.float64]) -> Iterator[Vectors]:
     """Rows (n, d) with the first 0, 1, ..., k columns of an orthonormal ``basis`` (d, k) projected away."""
-    rest = x.astype(np.float64)
-    coordinates = rest @ basis
-    yield rest.astype(np.float32)
+    remaining = x.astype(np.float64)
+    coordinates = remaining @ basis
+    yield remaining.astype(np.float32)
     for component, direction in zip(coordinates.T, basis.T, strict=True):
-        rest -= np.outer(component, direction)
-        yield rest.astype(np.float32)
+        remaining -= np.outer(component, direction)
+        yield remaining.astype(np.float32)
 
 
 def chosen(frame: pd.DataFrame) -> pd.DataFrame:
-    """The paper's rows: nothing removed, LIR(1), LIR(15) and its best, LSAR at its full rank and at its best."""
+    """The rows of the paper: nothing removed, LIR(1), LIR(15) and the best LIR, LSAR at full rank and the best LSAR."""
     lsar, lir = (frame[frame["method"] == method].set_index("rank") for method in ("lsar", "lir"))
     rows = {"Original": lsar.loc[0]}
     rows |= {f"LIR(k={k})": lir.loc[k] for k in (1, 15) if k in lir.index}

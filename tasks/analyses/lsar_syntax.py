@@ -33,7 +33,7 @@ def analyse(request: Request) -> Findings:
 
     Raises:
         DataError: Fewer than three languages besides English.
-        XAlignError: A model, text or URIEL cannot be had.
+        XAlignError: A model, a text or URIEL is unavailable.
     """
     correlations, languages, drawn, notes = [], [], {}, []
     data: dict[str, str] = {}
@@ -41,7 +41,8 @@ def analyse(request: Request) -> Findings:
         space, tatoeba = spaces.open_space(request, name), spaces.open_tatoeba(request)
         if len(tatoeba.languages) < 3:
             raise DataError("--languages: a correlation needs at least three languages besides English.")
-        means = {one: rows.mean(axis=0, dtype=np.float64) for one, rows in spaces.by_language(space, tatoeba).items()}
+        vectors = spaces.by_language(space, tatoeba)
+        means = {language: rows.mean(axis=0, dtype=np.float64) for language, rows in vectors.items()}
         frame = similarities(means, space.lsar.basis_)
         backbone = space.backbone.name
         correlations.append(labelled(correlate(frame), model=backbone, source="this run"))
@@ -59,7 +60,7 @@ def analyse(request: Request) -> Findings:
 
 
 def similarities(means: Mapping[str, npt.NDArray[np.float64]], basis: npt.NDArray[np.float64]) -> pd.DataFrame:
-    """Similarity of every language to English: in syntax, and of the removed and the kept part of its mean (cosine).
+    """Similarity of every language to English: in syntax, and by the cosine of the removed and kept parts of its mean.
 
     Args:
         means: Language to the mean (d,) of its raw vectors, English among them.
@@ -72,8 +73,8 @@ def similarities(means: Mapping[str, npt.NDArray[np.float64]], basis: npt.NDArra
     return pd.DataFrame(
         {
             "language": others,
-            "name": [display_name(one) for one in others],
-            "family": [family(one) for one in others],
+            "name": [display_name(language) for language in others],
+            "family": [family(language) for language in others],
             "syntax": _cosines(features),
             "removed": _cosines(removed),
             "kept": _cosines(rows - removed),

@@ -26,8 +26,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> dict[str, Figure]:
     """Gains per model and direction for maps fitted on Tatoeba, and shapes per model."""
     drawn = {}
     if not tables["gains"].empty:
-        own = tables["gains"][tables["gains"]["fit_text"] == "Tatoeba"]
-        for (model, direction), part in own.groupby(["model", "direction"], sort=False):
+        gains = tables["gains"][tables["gains"]["fit_text"] == "Tatoeba"]
+        for (model, direction), part in gains.groupby(["model", "direction"], sort=False):
             suffix = "from-english" if direction.startswith("English") else "to-english"
             drawn[f"gains-{suffix}-{_slug(model)}"] = draw_gains(part, model, direction)
     for model, part in tables["shapes"].groupby("model", sort=False):
@@ -50,10 +50,10 @@ def draw_gains(gains: pd.DataFrame, model: str, direction: str) -> Figure:
             look = {**figures.look(index), "linestyle": ""}
             for fit, fill in _FITS.items():
                 part = gains[(gains["test"] == test) & (gains["fit"] == fit)]
-                places = [languages.index(one) + 0.12 * (index - (len(tests) - 1) / 2) for one in part["language"]]
+                places = [languages.index(code) + 0.12 * (index - (len(tests) - 1) / 2) for code in part["language"]]
                 axis.plot(places, part[measure], fillstyle=fill, label=f"{test}, {fit}", **look)
         axis.axhline(neutral, color="#555555", linewidth=1)
-        axis.set_xticks(range(len(languages)), [display_name(one) for one in languages], rotation=30, ha="right")
+        axis.set_xticks(range(len(languages)), [display_name(code) for code in languages], rotation=30, ha="right")
         axis.set_title(label)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(tests), title="tested on, fit")

@@ -16,21 +16,21 @@ from xalign_models.errors import DataError
 from xalign_models.paths import data_dir
 
 PARTS = 5
-"""One in this many pairs of a text that maps are fitted on is held out."""
+"""One in ``PARTS`` pairs of a text for fitting is held out."""
 
 Sides = tuple[list[str], list[str]]
 
 
 @dataclass(frozen=True)
-class Text:
+class MappingText:
     """Pairs of English and other languages.
 
     Attributes:
-        name: As tables show it.
-        languages: Canonical codes of the others.
-        read: A language to its texts and their English counterparts.
+        name: Name in tables.
+        languages: Canonical codes of the other languages.
+        read: Maps a language to its texts and their English counterparts.
         fitted_on: Whether maps are fitted on it; a part is then held out.
-        fingerprint: Of the text.
+        fingerprint: Fingerprint of the text.
     """
 
     name: str
@@ -42,8 +42,7 @@ class Text:
     def sides(self, language: str, rows: int | None) -> tuple[Sides, Sides]:
         """(texts, English) to fit on and to test on, of the first ``rows`` pairs.
 
-        What is held out goes by the hash of the English side, so that a sentence with several translations is on one
-        side of the split only.
+        The split depends on the hash of the English side, so that all translations of a sentence are on the same side.
         """
         pairs = list(zip(*self.read(language), strict=True))[:rows]
         fit = [pair for pair in pairs if self.fitted_on and not held_out(pair[1])]
@@ -60,8 +59,8 @@ def held_out(english: str) -> bool:
     return hashlib.sha256(english.encode()).digest()[0] % PARTS == 0
 
 
-def open_texts() -> tuple[list[Text], list[str]]:
-    """The texts that are at hand, those that maps are fitted on first; and a note on each that is not.
+def open_texts() -> tuple[list[MappingText], list[str]]:
+    """The available texts, those for fitting first, and a note on each missing text.
 
     Raises:
         DataError: Tatoeba's pairs, which the study is about, are missing.
@@ -78,22 +77,22 @@ def open_texts() -> tuple[list[Text], list[str]]:
     try:
         news = open_wikinews()
         languages = frozenset(code for by_code in news.articles.values() for code in by_code) - {ENGLISH}
-        texts.append(Text("WN", languages, news.titles, False, news.fingerprint))
-        texts.append(Text("WN-text", languages, news.halves, False, news.fingerprint))
+        texts.append(MappingText("WN", languages, news.titles, False, news.fingerprint))
+        texts.append(MappingText("WN-text", languages, news.halves, False, news.fingerprint))
     except DataError as error:
         notes.append(f"Left out: {error}")
     return texts, notes
 
 
-def _of_corpus(name: str, corpus: Corpus, *, fitted_on: bool) -> Text:
-    return Text(name, frozenset(corpus.languages) - {ENGLISH}, corpus.pair, fitted_on, corpus.fingerprint())
+def _of_corpus(name: str, corpus: Corpus, *, fitted_on: bool) -> MappingText:
+    return MappingText(name, frozenset(corpus.languages) - {ENGLISH}, corpus.pair, fitted_on, corpus.fingerprint())
 
 
 def newstest_pairs() -> Corpus:
-    """WMT's news tests as pairs: each language's files that have an English one beside them.
+    """WMT's news tests as pairs: each language's files with an English counterpart.
 
     Raises:
-        DataError: There are none.
+        DataError: There are no such files.
     """
     publisher = PUBLISHERS["newstest"]
     root = data_dir()
@@ -103,7 +102,7 @@ def newstest_pairs() -> Corpus:
         for language, paths in files.items()
         if language != ENGLISH
     }
-    paired = {language: found for language, found in paired.items() if found}
+    paired = {language: paths for language, paths in paired.items() if paths}
     if not paired:
         raise DataError(f"newstest needs {publisher.folder}/ under XALIGN_DATA, in the layout of {publisher.where}.")
     return from_files("newstest_pairs", "pairs", publisher.trains, paired, _read_pairs)

@@ -1,4 +1,4 @@
-"""What a new model's queries keep of its retrieval when an old model's index stays, by language and number of pairs."""
+"""How much of its retrieval a new model keeps on an old model's index, by language and number of pairs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from xalign_models.ranking.ranks import gold_ranks, normalise
 
 CORPUS = "ntrex"
 HELD = 500
-"""Sentences that no map is fitted on: the index has their English ones."""
+"""Number of held-out sentences; the index has their English side."""
 PAIR_CORPUS, PAIR_ROWS = "tatoeba_pairs", 1_500
-"""More English text to fit on: the English sides of so many rows of each language."""
+"""Additional English text to fit on: the English sides of this many rows of each language."""
 EVERY, ALONE = "all languages", "English"
-"""What maps are fitted on: texts of all languages of NTREX, or English ones, which the index has."""
+"""Texts to fit maps on: those of all languages of NTREX, or English texts only, as in the index."""
 PAIRS = (500, 2_000, 8_000, 50_000)
-"""Texts that both models encode; the last is all that there are, where they are fewer."""
+"""Numbers of texts that both models encode, capped at the available ones."""
 LANGUAGES = (
     "afr-Latn", "arb-Arab", "ben-Beng", "bul-Cyrl", "deu-Latn", "ell-Grek", "eng-Latn", "est-Latn", "eus-Latn",
     "fin-Latn", "fra-Latn", "heb-Hebr", "hin-Deva", "hun-Latn", "ind-Latn", "ita-Latn", "jpn-Jpan", "kat-Geor",
@@ -69,7 +69,7 @@ def analyse(request: Request) -> Findings:
 
 
 def _more_english(held: set[str]) -> list[str]:
-    """Distinct English texts of pairs, none of which is scored on."""
+    """Distinct English texts of pairs, without held-out ones."""
     pairs = corpora.load(PAIR_CORPUS)
     sides = [pairs.pair(language)[1][:PAIR_ROWS] for language in LANGUAGES if language in pairs.languages]
     return [text for text in dict.fromkeys(chain.from_iterable(sides)) if text not in held]
@@ -89,8 +89,8 @@ def kept(old: Vectors, new: Vectors, languages: tuple[str, ...], facts: dict[str
 
     Args:
         old: Language to unit vectors of the index's model, row-parallel, and those of more English texts.
-        new: The same of the queries' model.
-        languages: Of the queries.
+        new: The vectors of the queries' model, likewise.
+        languages: Languages of the queries.
         facts: Columns of every row.
     """
     sides = (("old", old), ("new", new))
@@ -99,7 +99,7 @@ def kept(old: Vectors, new: Vectors, languages: tuple[str, ...], facts: dict[str
         ALONE: {name: np.concatenate([side[ENGLISH][:-HELD], side[MORE]]) for name, side in sides},
     }
     index = {name: side[ENGLISH][-HELD:] for name, side in sides}
-    alone = {
+    unmapped = {
         language: {"old": _p1(old[language][-HELD:], index["old"]), "new": _p1(new[language][-HELD:], index["new"])}
         for language in languages
     }
@@ -111,10 +111,10 @@ def kept(old: Vectors, new: Vectors, languages: tuple[str, ...], facts: dict[str
             weight, shift = fit_map(method, text["new"][chosen], text["old"][chosen])
             for language in languages:
                 score = _p1(normalise(new[language][-HELD:] @ weight + shift), index["old"])
-                both = alone[language]
-                share = 100 * score / both["new"] if both["new"] else None
+                scores = unmapped[language]
+                share = 100 * score / scores["new"] if scores["new"] else None
                 columns = {"method": method, "fitted_on": fitted_on, "pairs": count, "language": language}
-                rows.append({**facts, **columns, **both, "mapped": score, "kept": share})
+                rows.append({**facts, **columns, **scores, "mapped": score, "kept": share})
     return rows
 
 

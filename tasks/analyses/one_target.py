@@ -32,7 +32,7 @@ def analyse(request: Request) -> Findings:
     """Heat maps and their means of models that ``xalign run`` has scored on XQuAD-R; all by default.
 
     Raises:
-        ResultsError: A model has no such result; the message is the command that makes it.
+        ResultsError: A model has no such result; the message has the command that makes it.
     """
     tables = _results(request)
     maps = {name.removeprefix("xalign/"): heat_map(table) for name, table in tables.items()}
@@ -89,7 +89,7 @@ def draw(frame: pd.DataFrame, name: str) -> Figure:
         side = 1.8 + 0.48 * len(frame)
         figure, ((axis,),) = figures.canvas(width=side + 1.2, height=side)
         image = axis.imshow(frame, vmin=0, vmax=100, cmap=figures.SEQUENTIAL)
-        names = [display_name(one) for one in frame.index]
+        names = [display_name(code) for code in frame.index]
         axis.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
         axis.set_yticks(range(len(names)), names)
         axis.grid(visible=False)

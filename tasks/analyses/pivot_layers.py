@@ -36,7 +36,7 @@ def analyse(request: Request) -> Findings:
 
     Raises:
         LanguageError: No language besides English.
-        XAlignError: A model or the text cannot be had.
+        XAlignError: A model or the text is unavailable.
     """
     languages = tuple(code for code in request.languages or LANGUAGES if code != ENGLISH)
     if not languages:
@@ -65,22 +65,22 @@ def analyse(request: Request) -> Findings:
 
 
 def sweep(request: Request, backbone: BackboneSpec, texts: dict[str, list[str]]) -> pd.DataFrame:
-    """The measures by layer and language; all layers' vectors come of one forward pass."""
+    """The measures by layer and language; the vectors of all layers come from one forward pass."""
     device, prompts = loading.pick_device(request.device), loading.prompts(backbone)
     layers = at_every_layer(backbone)
     for language, rows in texts.items():
         prompt = loading.prompt_in(prompts, language)
         fill(layers, rows, prompt, device, request.store, f"{backbone.name} {language}, all layers")
-    found = []
+    rows_out = []
     for layer in layers:
         raw = raw_encoder(layer, device, request.store)
         vectors = {code: raw.encode(rows, loading.prompt_in(prompts, code)) for code, rows in texts.items()}
-        found += [
+        rows_out += [
             {"layer": layer.layer, "language": language, **compared(rows, vectors[ENGLISH])}
             for language, rows in sorted(vectors.items())
             if language != ENGLISH
         ]
-    return pd.DataFrame(found)
+    return pd.DataFrame(rows_out)
 
 
 def compared(x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) -> dict[str, float]:

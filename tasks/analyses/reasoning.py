@@ -1,4 +1,4 @@
-"""Accuracy of models that write on MGSM and X-CSQA, with LiRA's Tables 3 and 4 beside."""
+"""Accuracy of generative models on MGSM and X-CSQA, next to LiRA's Tables 3 and 4."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def analyse_mgsm(request: Request) -> Findings:
     """Share of problems whose answer ends with the right number, by language.
 
     Raises:
-        ModelError: No model is named, or one does not write.
+        ModelError: No model is named, or a model does not generate text.
         DataError: There is no text.
     """
     return _analyse(request, "MGSM", mgsm, Solver.solve, "lira-table-03.csv")
@@ -32,7 +32,7 @@ def analyse_xcsqa(request: Request) -> Findings:
     """Share of questions whose likeliest letter is the right one, by language.
 
     Raises:
-        ModelError: No model is named, or one does not write.
+        ModelError: No model is named, or a model does not generate text.
         DataError: There is no text.
     """
     return _analyse(request, "X-CSQA", xcsqa, Solver.choose, "lira-table-04.csv")
@@ -42,7 +42,9 @@ def _analyse(
     request: Request, task: str, data: Any, answer: Callable[[Solver, list[Any], str], list[bool]], published: str
 ) -> Findings:
     files: dict[str, Path] = data.languages()
-    chosen = {one: path for one, path in files.items() if request.languages is None or one in request.languages}
+    chosen = {
+        language: path for language, path in files.items() if request.languages is None or language in request.languages
+    }
     if not chosen:
         raise LanguageError(f"{task} has {', '.join(files)}; choose of these with --languages.")
     rows = []
@@ -58,33 +60,33 @@ def _analyse(
                     "questions": len(right),
                 }
             )
-    ours = pd.DataFrame(rows)
-    means = ours.groupby("model", sort=False).agg(accuracy=("accuracy", "mean"), questions=("questions", "sum"))
-    ours = pd.concat([ours, means.reset_index().assign(language="average")], ignore_index=True)
+    scored = pd.DataFrame(rows)
+    means = scored.groupby("model", sort=False).agg(accuracy=("accuracy", "mean"), questions=("questions", "sum"))
+    scored = pd.concat([scored, means.reset_index().assign(language="average")], ignore_index=True)
     paper = published_table(published)
     paper = paper.assign(model=paper["model"] + " [paper]", language=paper["subset"], accuracy=paper["value"])
-    table = pd.concat([ours, paper[["model", "language", "accuracy"]]], ignore_index=True)
+    table = pd.concat([scored, paper[["model", "language", "accuracy"]]], ignore_index=True)
     wide = table.pivot_table(index="language", columns="model", values="accuracy", sort=False).reset_index()
     notes = (
         "A LiRA answers with its English model, which reads the translation that the actor chooses under the question.",
         "The papers' averages are as printed, over their own languages.",
     )
     return Findings(
-        {"accuracy": ours, "beside the paper": wide},
-        {"accuracy": draw(ours, task)},
+        {"accuracy": scored, "beside the paper": wide},
+        {"accuracy": draw(scored, task)},
         notes,
-        {f"{task} {one}": data.revision(path) for one, path in chosen.items()},
+        {f"{task} {language}": data.revision(path) for language, path in chosen.items()},
     )
 
 
 @figures.styled()
 def draw(table: pd.DataFrame, task: str) -> Any:
     """A line of dots per model over the languages."""
-    codes = [one for one in dict.fromkeys(table["language"]) if one != "average"]
+    codes = [code for code in dict.fromkeys(table["language"]) if code != "average"]
     figure, ((axis,),) = figures.canvas(width=max(6.0, 0.8 * len(codes) + 2))
     for index, (model, part) in enumerate(table[table["language"] != "average"].groupby("model", sort=False)):
         axis.plot(
-            [display_name(one) for one in part["language"]],
+            [display_name(code) for code in part["language"]],
             part["accuracy"],
             label=model,
             **{**figures.look(index), "linestyle": ""},

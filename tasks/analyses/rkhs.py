@@ -1,4 +1,4 @@
-"""How long the unnormalised mean of a text's input embeddings is: the surrogate of LiRA's constant C (its Table 6)."""
+"""Norm of the unnormalised mean of a text's input embeddings, the surrogate of LiRA's constant C (its Table 6)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ROWS = 4000
 MOST_TOKENS = 8192
-"""The paper's; no model limits the length of a mean of embeddings."""
+"""The paper's maximum; no model limits the length of a mean of embeddings."""
 POLICIES = {"with special tokens": True, "without special tokens": False}
 Floats = npt.NDArray[np.float64]
 
@@ -33,15 +33,15 @@ def analyse(request: Request) -> Findings:
     """Norms of eq. 19 and their statistics of eq. 20, with and without special tokens, beside their lengths.
 
     Raises:
-        ModelError: No model is named, or one has no input embeddings.
+        ModelError: No model is named, or a model has no input embeddings.
         DataError: There is no text.
     """
     sentences = load_sentences(request, ROWS)
     tables, lengths, drawn = [], [], {}
     for name in request.named():
         spec = find_spec(name)
-        found = sentence_norms(name, sentences.texts)
-        for policy, frame in found.items():
+        norms_by_policy = sentence_norms(name, sentences.texts)
+        for policy, frame in norms_by_policy.items():
             norms = frame["norm"].to_numpy()
             labels = {
                 "model": spec.name.removeprefix("xalign/").removeprefix("plain__"),
@@ -50,7 +50,7 @@ def analyse(request: Request) -> Findings:
             }
             tables.append(labelled(pd.DataFrame([statistics(norms)]), **labels))
             lengths.append(labelled(by_length(frame), **labels))
-        drawn[f"norms-{spec.backbone.name}"] = draw(found, spec.backbone.name, sentences.name)
+        drawn[f"norms-{spec.backbone.name}"] = draw(norms_by_policy, spec.backbone.name, sentences.name)
     wide = published_table("lira-table-06.csv").pivot_table(index="model", columns="metric", values="value")
     wide = wide.reset_index().rename(columns=lambda column: column.removeprefix("norm_"))
     names = wide.pop("model") + " [paper]"
@@ -82,13 +82,13 @@ def sentence_norms(name: str, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
         raise ModelError(f"--model {name}: it has no input embeddings; name a transformer.")
     embedding, special = first.model.get_input_embeddings(), set(first._special_ids())
     ids = first.tokenizer(list(texts), truncation=True, max_length=MOST_TOKENS)["input_ids"]
-    found: dict[str, pd.DataFrame] = {}
+    frames: dict[str, pd.DataFrame] = {}
     with torch.inference_mode():
-        for policy, whole in POLICIES.items():
-            kept = [[one for one in row if whole or one not in special] or row for row in ids]
-            norms = [float(embedding(torch.tensor(row)).double().mean(dim=0).norm()) for row in kept]
-            found[policy] = pd.DataFrame({"norm": norms, "length": [len(row) for row in kept]})
-    return found
+        for policy, with_special in POLICIES.items():
+            tokens = [[token for token in row if with_special or token not in special] or row for row in ids]
+            norms = [float(embedding(torch.tensor(row)).double().mean(dim=0).norm()) for row in tokens]
+            frames[policy] = pd.DataFrame({"norm": norms, "length": [len(row) for row in tokens]})
+    return frames
 
 
 def statistics(values: Floats) -> dict[str, float]:
@@ -128,10 +128,10 @@ def by_length(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 @figures.styled()
-def draw(found: dict[str, pd.DataFrame], backbone: str, text: str) -> Figure:
+def draw(norms_by_policy: dict[str, pd.DataFrame], backbone: str, text: str) -> Figure:
     """Histograms of norms, and norms by length."""
     figure, ((left, right),) = figures.canvas(1, 2, width=10.0)
-    for index, (policy, frame) in enumerate(found.items()):
+    for index, (policy, frame) in enumerate(norms_by_policy.items()):
         colour = figures.look(index)["color"]
         left.hist(frame["norm"], bins=40, histtype="step", linewidth=1.8, color=colour, label=policy,
                   linestyle="-" if index == 0 else "--")  # fmt: skip

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from xalign_models.models.encoder import XAlignEncoder
 
 LANGUAGES = tuple(canonical(code) for code in "en th zh".split())
-"""Those of LSAR's Figure 2."""
+"""The languages of LSAR's Figure 2."""
 ROWS = 200
 SEED = 0
 PERPLEXITY = 30.0
@@ -40,11 +40,11 @@ Mask = npt.NDArray[np.bool_]
 def analyse(request: Request) -> Findings:
     """The first sentences of FLORES-200 in a few languages, in one plane per model.
 
-    Of a single model, the unaligned backbone is shown beside it; of a single plain backbone, its LSAR.
+    A single model is shown next to its unaligned backbone, a single plain backbone next to its LSAR.
 
     Raises:
         DataError: The text is missing, or fewer than 2 languages or 2 rows are asked for.
-        XAlignError: A model cannot be had.
+        XAlignError: A model is unavailable.
     """
     languages = request.languages or LANGUAGES
     corpus = corpora.load("flores")
@@ -52,7 +52,7 @@ def analyse(request: Request) -> Findings:
         raise LanguageError(f"FLORES-200 has no {', '.join(missing)}.")
     if len(languages) < 2 or (request.rows or ROWS) < 2:
         raise DataError("--languages, --rows: a mixed pool needs at least 2 languages and 2 rows.")
-    texts = {one: side[: request.rows or ROWS] for one, side in corpus.parallel(languages).items()}
+    texts = {language: side[: request.rows or ROWS] for language, side in corpus.parallel(languages).items()}
     labels = [language for language, side in texts.items() for _ in side]
     meanings = [row for side in texts.values() for row in range(len(side))]
     panels, rows, points = {}, [], []
@@ -68,7 +68,7 @@ def analyse(request: Request) -> Findings:
         ]
     notes = (
         f"{len(next(iter(texts.values())))} sentences of FLORES-200's devtest in each of "
-        f"{', '.join(display_name(one) for one in languages)}; unit vectors.",
+        f"{', '.join(display_name(language) for language in languages)}; unit vectors.",
         "silhouette: of the languages, by cosine; 1 is apart, 0 is mixed. neighbour_*: percent of texts whose nearest "
         "neighbour in the pool is in the same language, or is a translation.",
         f"t-SNE: perplexity {PERPLEXITY:g} or fewer, from PCA, seed {SEED}; its axes and distances have no unit.",
@@ -79,7 +79,7 @@ def analyse(request: Request) -> Findings:
 
 
 def before_and_after(models: Sequence[str]) -> list[str | ModelSpec]:
-    """The models; one alone with its unaligned backbone before it, a plain one alone with its LSAR after it."""
+    """The models; a single model comes after its unaligned backbone, a single plain backbone before its LSAR."""
     if len(models) > 1:
         return list(models)
     (model,) = models
@@ -90,7 +90,7 @@ def before_and_after(models: Sequence[str]) -> list[str | ModelSpec]:
 
 
 def _pool(encoder: XAlignEncoder, texts: Mapping[str, Sequence[str]]) -> Vectors:
-    sides = [encoder.encode_texts(side, [one] * len(side), progress=one) for one, side in texts.items()]
+    sides = [encoder.encode_texts(side, [language] * len(side), progress=language) for language, side in texts.items()]
     return normalise(np.concatenate(sides))
 
 
@@ -102,12 +102,12 @@ def project(vectors: Vectors, seed: int = SEED) -> dict[str, npt.NDArray[np.floa
 
 
 def mixing(vectors: Vectors, labels: Sequence[str], meanings: Sequence[int]) -> dict[str, float]:
-    """How mixed a pool of unit rows (n, d) is.
+    """Measures of how mixed a pool of unit rows (n, d) is.
 
     Args:
         vectors: Unit rows (n, d).
-        labels: Language of each.
-        meanings: What each means: translations have the same number.
+        labels: Language of each row.
+        meanings: Meaning of each row; translations have the same number.
 
     Returns:
         The silhouette of the languages by cosine; percent of rows whose nearest neighbour has the same language, and
@@ -136,7 +136,7 @@ def draw(
 
     Args:
         panels: Model to projection to (n, 2), as :func:`project` gives them.
-        labels: (n,) a canonical code, or any other text that the legend shows as it is.
+        labels: (n,) canonical codes, or any other text for the legend.
         meanings: (n,).
         highlighted: The meaning that is drawn large.
     """

@@ -31,16 +31,16 @@ LANGUAGES = ("deu-Latn", "spa-Latn", "arb-Arab", "tha-Thai", "ind-Latn", "tur-La
 
 
 def analyse(request: Request) -> Findings:
-    """How often the embedding critic alone picks a Flores reference, and how its choice goes with chrF.
+    """How often the embedding critic alone picks a Flores reference, and how its choice correlates with chrF.
 
     Raises:
-        ModelError: No model is named, or one is no LiRA.
+        ModelError: No model is named, or a model is no LiRA.
         DataError: There is no text.
     """
     from xalign_models.training.lira.run import open_lira
 
     corpus = corpora.load(CORPUS)
-    languages = request.languages or tuple(one for one in LANGUAGES if one in corpus.languages)
+    languages = request.languages or tuple(language for language in LANGUAGES if language in corpus.languages)
     rows = request.rows or ROWS
     picked, graded, notes = [], [], []
     for name in request.named():
@@ -59,7 +59,9 @@ def analyse(request: Request) -> Findings:
             notes.append(f"{title}: its translators are not compared. {error}")
             continue
         graded += [
-            labelled(one, model=title, language=code) for one, code in zip(frames, languages, strict=True) if len(one)
+            labelled(frame, model=title, language=code)
+            for frame, code in zip(frames, languages, strict=True)
+            if len(frame)
         ]
     table = pd.concat(picked, ignore_index=True)
     notes += [
@@ -76,16 +78,19 @@ def against_corruptions(module: LiRA, texts: list[str], english: list[str]) -> p
     """Share of texts whose reference has the highest probability, among all corruptions and against each."""
     draw_ = random.Random(SEED)
     rows = [
-        [one, *(corrupt(one, how, english[(i + 1) % len(english)], draw_) for how in Corruption)]
-        for i, one in enumerate(english)
+        [translation, *(corrupt(translation, how, english[(i + 1) % len(english)], draw_) for how in Corruption)]
+        for i, translation in enumerate(english)
     ]
     shape = len(rows), 1 + len(Corruption)
-    given = Candidates(rows, torch.ones(shape, dtype=torch.bool), torch.zeros(*shape, 3))
-    liked = module.actor_choice(texts, given).log_probabilities
-    shares = {"all": (liked[:, 0] > liked[:, 1:].amax(dim=1)).double().mean()}
-    shares |= {str(how): (liked[:, 0] > liked[:, 1 + i]).double().mean() for i, how in enumerate(Corruption)}
+    candidates = Candidates(rows, torch.ones(shape, dtype=torch.bool), torch.zeros(*shape, 3))
+    odds = module.actor_choice(texts, candidates).log_probabilities
+    shares = {"all": (odds[:, 0] > odds[:, 1:].amax(dim=1)).double().mean()}
+    shares |= {str(how): (odds[:, 0] > odds[:, 1 + i]).double().mean() for i, how in enumerate(Corruption)}
     return pd.DataFrame(
-        [{"against": name, "reference picked": 100 * float(one), "texts": len(rows)} for name, one in shares.items()]
+        [
+            {"against": name, "reference picked": 100 * float(share), "texts": len(rows)}
+            for name, share in shares.items()
+        ]
     )
 
 
@@ -100,25 +105,25 @@ def against_each_other(module: LiRA, texts: list[str], english: list[str], langu
     source = CandidateSource(module.source.translations, online=False)
     if source.width < 2:
         return pd.DataFrame()
-    found = source(texts, [language] * len(texts))
-    liked = module.actor_choice(texts, found).log_probabilities
+    candidates = source(texts, [language] * len(texts))
+    log_probabilities = module.actor_choice(texts, candidates).log_probabilities
     try:
         from sacrebleu.metrics.chrf import CHRF
     except ImportError:
         raise DataError("chrF is sacrebleu's: pip install 'xalign[train]'.") from None
     chrf = CHRF()
     rows = []
-    for row in (found.mask.sum(dim=1) > 1).nonzero()[:, 0].tolist():
-        places = found.mask[row].nonzero()[:, 0].tolist()
-        quality = np.array([chrf.sentence_score(found.texts[row][k], [english[row]]).score for k in places])
-        opinion = liked[row, places].numpy()
-        varies = np.ptp(quality) > 0 and np.ptp(opinion) > 0
+    for row in (candidates.mask.sum(dim=1) > 1).nonzero()[:, 0].tolist():
+        places = candidates.mask[row].nonzero()[:, 0].tolist()
+        quality = np.array([chrf.sentence_score(candidates.texts[row][k], [english[row]]).score for k in places])
+        preference = log_probabilities[row, places].numpy()
+        varies = np.ptp(quality) > 0 and np.ptp(preference) > 0
         rows.append(
             {
-                "chosen": quality[opinion.argmax()],
+                "chosen": quality[preference.argmax()],
                 "mean": quality.mean(),
                 "best": quality.max(),
-                "correlation": float(spearmanr(opinion, quality).statistic) if varies else np.nan,
+                "correlation": float(spearmanr(preference, quality).statistic) if varies else np.nan,
             }
         )
     if not rows:
@@ -139,11 +144,11 @@ def draw(table: pd.DataFrame) -> Figure:
     for index, model in enumerate(means.columns):
         places = np.arange(len(means)) + (index - (len(means.columns) - 1) / 2) * width
         axis.bar(places, means[model], width, label=model, color=figures.look(index)["color"])
-    axis.set_xticks(np.arange(len(means)), [str(one) for one in means.index])
+    axis.set_xticks(np.arange(len(means)), [str(name) for name in means.index])
     axis.axhline(90, color="#555555", linewidth=1, linestyle=":")
     axis.set_ylim(0, 100)
     axis.legend()
-    names = [display_name(one) for one in dict.fromkeys(table["language"])]
+    names = [display_name(language) for language in dict.fromkeys(table["language"])]
     title = f"The reference against corruptions of it, mean of {len(names)} languages\n{fill(', '.join(names), 90)}"
     figures.describe(axis, title, "corruption", "reference picked, in % of texts")
     return figure

@@ -1,4 +1,4 @@
-"""The sentences that the diagnostics of LiRA's theory are measured on."""
+"""The sentences for the diagnostics of LiRA's theory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xalign_models.errors import DataError
 from xalign_models.languages import canonical
 
 PUBLISHED = "STS22 sentence1"
-"""What the paper measures."""
+"""The text of the paper."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,11 @@ class Sentences:
     """Texts with their languages.
 
     Attributes:
-        name: Where they are from.
-        texts: One sentence each.
-        languages: A canonical code each.
-        revision: What identifies the text.
-        note: What a reader must know of the choice.
+        name: Origin of the texts.
+        texts: Sentences.
+        languages: Canonical code of each sentence.
+        revision: Revision of the text.
+        note: A remark on the choice for readers.
     """
 
     name: str
@@ -36,32 +36,32 @@ class Sentences:
 
 
 def load_sentences(request: Request, rows: int) -> Sentences:
-    """STS22's first sentences, as in the paper, where the hub gives them, else STS17's.
+    """STS22's first sentences, as in the paper, if the hub is available, else STS17's.
 
     Args:
-        request: Its rows, if given, go before ``rows``; its languages choose.
-        rows: Most sentences in all.
+        request: Its languages filter; its rows, if given, override ``rows``.
+        rows: Maximum number of sentences in total.
 
     Raises:
-        DataError: There is neither, or nothing in these languages.
+        DataError: Neither is available, or nothing in these languages.
     """
     note = ""
     try:
-        found = _sts22()
+        sentences = _sts22()
     except (OSError, ValueError, DataError):
-        found = _sts17()
-        note = f"{PUBLISHED}, the paper's text, cannot be had here; {found.name} is used, so that norms differ."
-    kept = [
+        sentences = _sts17()
+        note = f"{PUBLISHED}, the paper's text, cannot be had here; {sentences.name} is used, so that norms differ."
+    pairs = [
         (text, language)
-        for text, language in dict.fromkeys(zip(found.texts, found.languages, strict=True))
+        for text, language in dict.fromkeys(zip(sentences.texts, sentences.languages, strict=True))
         if text.strip() and (request.languages is None or language in request.languages)
     ]
-    if not kept:
-        raise DataError(f"{found.name} has nothing in these languages; choose others with --languages.")
-    wanted = request.rows or rows
-    step = max(1, len(kept) // wanted)
-    texts, languages = zip(*kept[::step][:wanted], strict=True)
-    return Sentences(found.name, list(texts), list(languages), found.revision, note)
+    if not pairs:
+        raise DataError(f"{sentences.name} has nothing in these languages; choose others with --languages.")
+    count = request.rows or rows
+    step = max(1, len(pairs) // count)
+    texts, languages = zip(*pairs[::step][:count], strict=True)
+    return Sentences(sentences.name, list(texts), list(languages), sentences.revision, note)
 
 
 def _sts22() -> Sentences:

@@ -1,4 +1,4 @@
-"""What the analyses of LSAR share: raw vectors of Tatoeba's test sentences, and the subspace that is removed."""
+"""Shared code of the analyses of LSAR: raw vectors of Tatoeba's test sentences, and the removed subspace."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Space:
     """A backbone's raw vectors and the LSAR fitted on them.
 
     Attributes:
-        backbone: What makes the vectors.
-        alignment: What LSAR is fitted on and how.
-        raw: Gives the vectors.
+        backbone: The backbone of the vectors.
+        alignment: Text and settings of LSAR's fit.
+        raw: The encoder of the vectors.
         lsar: The fitted alignment.
     """
 
@@ -45,7 +45,7 @@ class Space:
     lsar: LSAR
 
     def embed(self, texts: Sequence[str], language: str) -> Vectors:
-        """Raw vectors (n, d) of texts of one language, with the prompt that the fit text had."""
+        """Raw vectors (n, d) of texts of one language, with the prompt of the fit text."""
         prompt = loading.prompt_in(loading.prompts(self.backbone), language)
         return self.raw.encode(texts, prompt, f"{self.backbone.name} {language}")
 
@@ -54,7 +54,7 @@ def lsar_spec(name: str) -> tuple[BackboneSpec, AlignmentSpec]:
     """The backbone of a model, and its LSAR: the model's own, or for a plain backbone the default one.
 
     Raises:
-        ModelError: No such model, or one with another alignment.
+        ModelError: The model is unknown or has another alignment.
     """
     spec = find_spec(name)
     alignment = spec.alignment or ALIGNMENTS[spec.data]["lsar"]
@@ -83,8 +83,8 @@ class Tatoeba:
 
     Attributes:
         corpus: The text.
-        languages: Canonical codes, English not among them.
-        rows: Most rows of a language, from its top.
+        languages: Canonical codes without English.
+        rows: Maximum number of rows of a language, from its top.
     """
 
     corpus: Corpus
@@ -99,13 +99,13 @@ class Tatoeba:
 
     @property
     def title(self) -> str:
-        """What a mean over it is of, for figures."""
-        each = f", first {self.rows} sentences of each" if self.rows else ""
-        return f"Tatoeba, mean of {len(self.languages)} languages{each}"
+        """Description of a mean over the test, for figures."""
+        limit = f", first {self.rows} sentences of each" if self.rows else ""
+        return f"Tatoeba, mean of {len(self.languages)} languages{limit}"
 
     @property
     def revisions(self) -> dict[str, str]:
-        """The text's fingerprint, as :class:`tasks.analyses.Findings` wants it."""
+        """The text's fingerprint, for :class:`xalign_models.analysis.Findings`."""
         return {"tatoeba": self.corpus.fingerprint(self.languages)}
 
 
@@ -113,20 +113,20 @@ def open_tatoeba(request: Request, languages: Sequence[str] = LANGUAGES) -> Tato
     """The test text in the requested languages, by default the LSAR paper's 36.
 
     Raises:
-        DataError: It is not there.
-        LanguageError: A language is not in it, or only English was asked for.
+        DataError: The test is missing.
+        LanguageError: The test lacks a language, or only English was asked for.
     """
     corpus = corpora.load("tatoeba")
-    wanted = tuple(one for one in request.languages or languages if one != ENGLISH)
-    if missing := sorted(set(wanted) - set(corpus.languages)):
+    chosen = tuple(language for language in request.languages or languages if language != ENGLISH)
+    if missing := sorted(set(chosen) - set(corpus.languages)):
         raise LanguageError(f"Tatoeba's test has no {', '.join(missing)}; it has {', '.join(corpus.languages)}.")
-    if not wanted:
+    if not chosen:
         raise LanguageError("--languages: name at least one language besides English.")
-    return Tatoeba(corpus, wanted, request.rows)
+    return Tatoeba(corpus, chosen, request.rows)
 
 
 def by_language(space: Space, tatoeba: Tatoeba) -> dict[str, Vectors]:
-    """Raw vectors of each language; English, the first, is as large a sample as the largest of the others."""
+    """Raw vectors of each language; English comes first, with a sample as large as the largest other language."""
     sides: dict[str, list[str]] = {}
     english: dict[str, None] = {}
     for language, texts, translations in tatoeba.pairs():
@@ -138,12 +138,12 @@ def by_language(space: Space, tatoeba: Tatoeba) -> dict[str, Vectors]:
 
 
 def describe(space: Space, tatoeba: Tatoeba) -> list[str]:
-    """What was removed, and which of the languages LSAR was not fitted on."""
+    """Notes on the removed subspace, and on languages that LSAR was not fitted on."""
     text = " and ".join(space.alignment.corpora)
     limit = f", at most {space.alignment.limit} rows of each" if space.alignment.limit else ""
     count, rank = len(space.lsar.languages_), space.lsar.rank_
     notes = [f"{space.backbone.name}: LSAR of rank {rank}, fitted on {count} languages ({text}{limit})."]
-    if unfitted := [display_name(one) for one in tatoeba.languages if one not in space.lsar.languages_]:
+    if unfitted := [display_name(language) for language in tatoeba.languages if language not in space.lsar.languages_]:
         notes.append(f"Not among the languages that LSAR was fitted on: {', '.join(unfitted)}.")
     return notes
 
@@ -152,7 +152,7 @@ def accuracy(a: Vectors, english: Vectors) -> tuple[float, float]:
     """Percent of texts whose nearest neighbour by cosine is their translation; row i of both means the same.
 
     Returns:
-        Of English texts among the others, the paper's direction; and of the others among the English.
+        For English queries, the paper's direction, and for queries of the other language.
     """
     forward, backward = gold_ranks(normalise(a), normalise(english))
     return 100 * precision_at(backward)["precision_at_1"], 100 * precision_at(forward)["precision_at_1"]

@@ -31,7 +31,7 @@ class WikiNews:
 
     def titles(self, language: str) -> tuple[list[str], list[str]]:
         """Titles of the same events in the language and in English, row by row: the paper's WN."""
-        rows = [(one[language][0], one[ENGLISH][0]) for one in self._both(language)]
+        rows = [(event[language][0], event[ENGLISH][0]) for event in self._in_both(language)]
         return [title for title, _ in rows], [english for _, english in rows]
 
     def halves(self, language: str) -> tuple[list[str], list[str]]:
@@ -39,11 +39,11 @@ class WikiNews:
 
         Articles without text, or with a single sentence, are left out.
         """
-        rows = [(lower_half(one[language][1]), one[ENGLISH][0]) for one in self._both(language)]
+        rows = [(lower_half(event[language][1]), event[ENGLISH][0]) for event in self._in_both(language)]
         return [half for half, _ in rows if half], [english for half, english in rows if half]
 
-    def _both(self, language: str) -> list[Mapping[str, tuple[str, str]]]:
-        return [one for one in self.articles.values() if ENGLISH in one and language in one]
+    def _in_both(self, language: str) -> list[Mapping[str, tuple[str, str]]]:
+        return [event for event in self.articles.values() if ENGLISH in event and language in event]
 
     @cached_property
     def fingerprint(self) -> str:
@@ -52,7 +52,7 @@ class WikiNews:
 
 
 def lower_half(text: str) -> str:
-    """What follows the sentence end that is nearest to the middle of the text; empty if it has one sentence only."""
+    """The text after the sentence end nearest to the middle; empty if there is only one sentence."""
     text = text.strip()
     ends = [match.end() for match in _SENTENCE_END.finditer(text) if match.end() < len(text)]
     return text[min(ends, key=lambda end: abs(2 * end - len(text))) :].strip() if ends else ""
@@ -80,7 +80,7 @@ def open_wikinews() -> WikiNews:
     """The published data set: from ``wikinews/`` under ``$XALIGN_DATA`` (its json or parquet files), else the hub's.
 
     Raises:
-        DataError: It is in neither place, or has other columns.
+        DataError: The data set is in neither place, or has other columns.
     """
     import datasets
 
@@ -91,7 +91,7 @@ def open_wikinews() -> WikiNews:
         table = datasets.load_dataset(source, split="train")
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise DataError(
-            f"WikiNews cannot be had: no {FOLDER}/ under XALIGN_DATA, and {source} did not load "
+            f"WikiNews is unavailable: no {FOLDER}/ under XALIGN_DATA, and {source} did not load "
             f"({type(error).__name__})."
         ) from None
     if missing := {"pageid", "lang", "title", "text"} - set(table.column_names):

@@ -1,6 +1,6 @@
-"""Language bias of a mixed pool: whether a question finds sentences for their language rather than for what they say.
+"""Language bias of a mixed pool: whether a question finds sentences by their language rather than their meaning.
 
-All of it is read off what the ranking holds anyway: each question's ten best candidates, and the ranks of its answers.
+Everything follows from the ranking: each question's ten best candidates, and the ranks of its answers.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ TOP = 10
 
 
 def language_shares(
-    asked: Counts, top: Counts, of_pool: Counts, languages: Sequence[str]
+    question_languages: Counts, top: Counts, of_pool: Counts, languages: Sequence[str]
 ) -> dict[str, dict[str, float]]:
     """How much more often a language is among the ten best than in the pool, by language of the question.
 
     Args:
-        asked: (n,) index of each question's language.
+        question_languages: (n,) index of each question's language.
         top: (n, 10) candidates of each question, rows of the pool.
         of_pool: (m,) index of each candidate's language.
         languages: Canonical codes by index.
 
     Returns:
         By language: ``own_language_in_top_10``, the share of the question's own language over its share in the pool,
-        and ``english_in_top_10``, the same of English; 1 is no preference.
+        and ``english_in_top_10``, likewise for English; 1 is no preference.
     """
     in_pool = np.bincount(of_pool, minlength=len(languages)) / len(of_pool)
-    found: dict[str, dict[str, float]] = {}
+    shares: dict[str, dict[str, float]] = {}
     for index, language in enumerate(languages):
-        of_top = of_pool[top[asked == index]]
-        found[language] = {"own_language_in_top_10": float((of_top == index).mean() / in_pool[index])}
+        of_top = of_pool[top[question_languages == index]]
+        shares[language] = {"own_language_in_top_10": float((of_top == index).mean() / in_pool[index])}
         if ENGLISH in languages:
             english = languages.index(ENGLISH)
-            found[language]["english_in_top_10"] = float((of_top == english).mean() / in_pool[english])
-    return found
+            shares[language]["english_in_top_10"] = float((of_top == english).mean() / in_pool[english])
+    return shares
 
 
 def rank_agreement(questions: Mapping[str, Sequence[str]], ranks: Counts) -> dict[str, float]:
@@ -57,10 +57,10 @@ def rank_agreement(questions: Mapping[str, Sequence[str]], ranks: Counts) -> dic
         By language, where there is such a question.
     """
     forms: dict[str, list[tuple[str, int]]] = {}
-    asked = ((language, question) for language, ids in questions.items() for question in ids)
-    for row, (language, question) in enumerate(asked):
+    askings = ((language, question) for language, ids in questions.items() for question in ids)
+    for row, (language, question) in enumerate(askings):
         forms.setdefault(question, []).append((language, row))
-    found: dict[str, list[float]] = {}
+    by_language: dict[str, list[float]] = {}
     for of_question in forms.values():
         of_answers = ranks[[row for _, row in of_question]]
         answered = (of_answers > 0).all(axis=0)
@@ -73,5 +73,5 @@ def rank_agreement(questions: Mapping[str, Sequence[str]], ranks: Counts) -> dic
             correlations = (order @ order.T) / np.outer(lengths, lengths)
         np.fill_diagonal(correlations, np.nan)
         for (language, _), row in zip(of_question, correlations, strict=True):
-            found.setdefault(language, []).extend(row[np.isfinite(row)])
-    return {language: float(np.mean(values)) for language, values in found.items() if values}
+            by_language.setdefault(language, []).extend(row[np.isfinite(row)])
+    return {language: float(np.mean(values)) for language, values in by_language.items() if values}

@@ -1,4 +1,4 @@
-"""Questions, candidate sentences and which of these answers which, from SQuAD's layout."""
+"""Reads questions, candidate sentences and answers from SQuAD's layout."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from typing import Any
 from xalign_models.errors import DataError
 
 SENTENCE_END = re.compile(r"""[.!?…؟۔]+["'”’»)\]]*(?=\s+[^\sa-zß-öø-ÿ])|[。！？।॥]+["'”’」』）]*""")
-"""Ends a sentence of text that has no boundaries marked: final punctuation, before a space and no small letter where
-the script has spaces."""
+"""Ends a sentence of unsegmented text: final punctuation; in scripts with spaces, not before a small letter."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class Side:
 
     Attributes:
         questions: Text by id, in file order; translations share the id.
-        candidates: Every sentence of every paragraph, in file order; one that occurs twice is there twice.
+        candidates: Every sentence of every paragraph, in file order, repeated ones included.
         answers: Position among ``candidates`` of the sentence that answers a question, by the question's id.
         contexts: The paragraph of each candidate.
     """
@@ -36,23 +35,23 @@ class Side:
 
 
 def read_file(path: Path) -> Side:
-    """A file in SQuAD's layout: LAReQA's, whose paragraphs have sentences and their boundaries, or without them MLQA's.
+    """Read a file in SQuAD's layout: LAReQA's, with sentences and their boundaries, or MLQA's, without.
 
     Raises:
-        DataError: It is not in this layout.
+        DataError: The file has another layout.
     """
     try:
-        data = json.loads(path.read_bytes())
-        return read_paragraphs((one for article in data["data"] for one in article["paragraphs"]), str(path))
+        articles = json.loads(path.read_bytes())["data"]
+        return read_paragraphs((paragraph for article in articles for paragraph in article["paragraphs"]), str(path))
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise DataError(f"{path} is not in SQuAD's layout ({type(error).__name__}: {error}).") from None
 
 
 def read_rows(rows: Iterable[Mapping[str, Any]], where: str) -> Side:
-    """Rows of a question, its context and its answers each, as data sets on the hub have them.
+    """Read rows of question, context and answers, as on the hub.
 
     Raises:
-        DataError: A question is there twice, or an answer lies outside its context.
+        DataError: A question occurs twice, or an answer lies outside its context.
     """
     paragraphs: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -63,14 +62,14 @@ def read_rows(rows: Iterable[Mapping[str, Any]], where: str) -> Side:
 
 
 def read_paragraphs(paragraphs: Iterable[Mapping[str, Any]], where: str) -> Side:
-    """Paragraphs in SQuAD's layout.
+    """Read paragraphs in SQuAD's layout.
 
-    The sentence that answers is the first whose boundaries [start, end], the end included, hold the answer's first
-    character: where two sentences touch, as in Chinese, an answer at the seam counts for the one before, as in the
+    The answering sentence is the first whose boundaries [start, end], the end included, contain the answer's first
+    character. If two sentences touch, as in Chinese, an answer at their boundary counts for the first one, as in the
     evaluations behind the published numbers.
 
     Raises:
-        DataError: A question is there twice, or an answer lies outside its context.
+        DataError: A question occurs twice, or an answer lies outside its context.
     """
     side = Side({}, [], {}, [])
     for paragraph in paragraphs:
@@ -83,7 +82,7 @@ def read_paragraphs(paragraphs: Iterable[Mapping[str, Any]], where: str) -> Side
         for question in paragraph["qas"]:
             start = question["answers"][0]["answer_start"]
             if question["id"] in side.questions:
-                raise DataError(f"{where}: question {question['id']} is there twice.")
+                raise DataError(f"{where}: question {question['id']} occurs twice.")
             if not 0 <= start <= ends[-1]:
                 raise DataError(f"{where}: question {question['id']} has its answer at {start}, outside the text.")
             side.questions[question["id"]] = question["question"]
@@ -96,8 +95,8 @@ def read_paragraphs(paragraphs: Iterable[Mapping[str, Any]], where: str) -> Side
 def split(text: str) -> list[tuple[int, int]]:
     """(start, end) of each sentence without the white space around it, by :data:`SENTENCE_END`.
 
-    LAReQA's own splitter was not published; on its XQuAD-R this finds the same answer sentence for 88 (zh) to 99% (vi)
-    of the questions.
+    LAReQA's own splitter is unpublished; on XQuAD-R this one finds the same answer sentence for 88% (zh) to 99% (vi) of
+    the questions.
     """
     cuts = [0, *(match.end() for match in SENTENCE_END.finditer(text)), len(text)]
     spans = []

@@ -21,8 +21,8 @@ def _counts(text: str) -> dict[str, tuple[int, int]]:
 
 def _json_files(folder: Path, codes: tuple[str, ...], pattern: str) -> dict[str, tuple[Path, ...]] | None:
     """The file of each language, or None if any is missing."""
-    found: dict[str, tuple[Path, ...]] = {one: (folder / pattern.format(to_iso639_1(one)),) for one in codes}
-    return found if all(path.is_file() for paths in found.values() for path in paths) else None
+    files: dict[str, tuple[Path, ...]] = {code: (folder / pattern.format(to_iso639_1(code)),) for code in codes}
+    return files if all(path.is_file() for paths in files.values() for path in paths) else None
 
 
 class XQuADR(LAReQA):
@@ -51,22 +51,22 @@ class XQuADR(LAReQA):
         """LAReQA's own files.
 
         Raises:
-            DataError: They are not there.
+            DataError: A file is missing.
         """
         root = data_dir()
-        found = _json_files(root / "lareqa" / "xquad-r", self.needs, "{}.json") if root else None
-        if found is None:
+        paths = _json_files(root / "lareqa" / "xquad-r", self.needs, "{}.json") if root else None
+        if paths is None:
             raise DataError(
                 "XQuAD-R is missing: set XALIGN_DATA to a folder that has lareqa/xquad-r/ with a file for each of "
-                f"{', '.join(str(to_iso639_1(one)) for one in self.needs)}, as in {HOME}."
+                f"{', '.join(str(to_iso639_1(code)) for code in self.needs)}, as in {HOME}."
             )
-        return found
+        return paths
 
 
 class XQuADRAsPublished(XQuADR):
     """XQuAD-R as in the code behind LSAR's numbers: each sentence with its paragraph, dot products of raw vectors.
 
-    There LSAR is fitted on the eleven languages alone, as by ``xalign fit lsar --languages ar,de,el,...``.
+    That code fits LSAR on the eleven languages alone, like ``xalign fit lsar --languages ar,de,el,...``.
     """
 
     as_published = True
@@ -81,9 +81,9 @@ class XQuADRAsPublished(XQuADR):
 class MLQAR(LAReQA):
     """MLQA-R: the questions of MLQA's development set, each in two to four of seven languages and answered in these.
 
-    Taken from LAReQA's own files where they are there (``lareqa/mlqa-r`` or ``mlqa-dev-r``). Else it is built from
-    MLQA's (``mlqa``), as LAReQA describes it; since LAReQA's sentence splitter was not published, ours stands in, and
-    only the questions are counted.
+    Read from LAReQA's own files if available (``lareqa/mlqa-r`` or ``mlqa-dev-r``), else built from MLQA's (``mlqa``)
+    as LAReQA describes it. As LAReQA's sentence splitter is unpublished, ours replaces it, and only the number of
+    questions is checked.
     """
 
     expected = _counts("ar 517 2545\nde 512 2362\nen 1148 6264\nes 500 1787\nhi 507 2426\nvi 511 2828\nzh 504 2322")
@@ -106,24 +106,24 @@ class MLQAR(LAReQA):
         """LAReQA's own files, or MLQA's.
 
         Raises:
-            DataError: Neither are there.
+            DataError: Both are missing.
         """
         root, pattern = data_dir(), "dev-context-{0}-question-{0}.json"
         for folder in ("lareqa/mlqa-r", "lareqa/mlqa-dev-r", "mlqa/dev", "mlqa/MLQA_V1/dev"):
             self.own_sentences = folder.startswith("mlqa/")
             form = pattern if self.own_sentences else "{}.json"
-            if root and (found := _json_files(root / folder, self.needs, form)):
-                return found
+            if root and (paths := _json_files(root / folder, self.needs, form)):
+                return paths
         raise DataError(
             f"MLQA-R is missing: set XALIGN_DATA to a folder that has lareqa/mlqa-dev-r/ as in {HOME}, or mlqa/dev/ as "
             "in MLQA_V1.zip of github.com/facebookresearch/MLQA."
         )
 
     def hub_corpus(self, missing: DataError) -> Corpus:
-        """MLQA's development set as the hub has it.
+        """MLQA's development set on the hub.
 
         Raises:
-            DataError: It is not there either.
+            DataError: The hub's copy is unavailable.
         """
         self.own_sentences = True
         name, dataset = self.metadata.name, self.metadata.dataset

@@ -39,8 +39,8 @@ class LAReQA(FilesTask):
     - ``own_language_in_top_10``, ``english_in_top_10``, ``rank_agreement``: language bias, :mod:`tasks.lareqa.bias`.
 
     Attributes:
-        expected: Canonical code -> questions and candidates of the published set; a file with others is refused.
-        own_sentences: Whether the sentences are split here, so that there are others than the published ones.
+        expected: Canonical code -> numbers of questions and candidates of the published set; other files are refused.
+        own_sentences: Whether the sentences are split here, and so differ from the published ones.
         as_published: Whether a candidate is encoded with its paragraph after it, and vectors keep their lengths, as in
             the code behind the published numbers.
     """
@@ -59,14 +59,14 @@ class LAReQA(FilesTask):
         return read_file(files[0])
 
     def reading(self) -> str:
-        """What ends a sentence, where that is not in the files."""
+        """The pattern of sentence ends, if the files have no sentences."""
         return SENTENCE_END.pattern if self.own_sentences else ""
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
-        """Read all languages, the pool of every subset, and check that nothing is lacking.
+        """Read all languages, the pool of every subset, and check that they are complete.
 
         Raises:
-            DataError: Files are missing or malformed, or have not as many questions and candidates as was published.
+            DataError: A file is missing or malformed, or its numbers of questions and candidates are not the published.
         """
         if self.data_loaded:
             return
@@ -81,13 +81,13 @@ class LAReQA(FilesTask):
         """Compare the counts with those of the published set.
 
         Raises:
-            DataError: They differ; the message names them.
+            DataError: The counts differ; the message names them.
         """
-        found = {"questions": len(side.questions), "candidates": len(side.candidates)}
-        for (what, count), wanted in zip(found.items(), self.expected[language], strict=True):
-            if count != wanted and not (what == "candidates" and self.own_sentences):
+        counts = {"questions": len(side.questions), "candidates": len(side.candidates)}
+        for (kind, count), published in zip(counts.items(), self.expected[language], strict=True):
+            if count != published and not (kind == "candidates" and self.own_sentences):
                 raise DataError(
-                    f"{self.metadata.name}: {language} has {count} {what}, the published set has {wanted}; take the "
+                    f"{self.metadata.name}: {language} has {count} {kind}, the published set has {published}; take the "
                     f"files anew from {HOME}."
                 )
 
@@ -96,7 +96,7 @@ class LAReQA(FilesTask):
         sides: dict[str, Side] = {language: self.dataset[language][split] for language in self.expected}
 
         def vectors(texts: Mapping[str, list[str]], kind: PromptType) -> npt.NDArray[np.float32]:
-            """Of all languages' texts in one go, each beside its language."""
+            """Vectors of all languages' texts in one call, each with its language."""
             flat = [text for of_language in texts.values() for text in of_language]
             codes = [language for language, of_language in texts.items() for _ in of_language]
             return self.embed(
@@ -105,8 +105,8 @@ class LAReQA(FilesTask):
 
         if self.as_published:
             model = without_normalisation(model)
-        pool = vectors({one: self.candidates(side) for one, side in sides.items()}, PromptType.document)
-        questions = vectors({one: list(side.questions.values()) for one, side in sides.items()}, PromptType.query)
+        pool = vectors({code: self.candidates(side) for code, side in sides.items()}, PromptType.document)
+        questions = vectors({code: list(side.questions.values()) for code, side in sides.items()}, PromptType.query)
         best = np.empty((len(questions), min(TOP, len(pool))), dtype=np.int64)
         counts = target_counts(questions, pool, pool_targets(sides), best)
         bias = self.bias(sides, counts, best)
@@ -116,13 +116,13 @@ class LAReQA(FilesTask):
             rows = slice(start, start + len(side.questions))
             start = rows.stop
             items[language] = ap[rows].astype(np.float32)
-            own = {"map": float(ap[rows].mean()), "map_all_questions": float(ap.mean())}
+            precision = {"map": float(ap[rows].mean()), "map_all_questions": float(ap.mean())}
             row = heat_map_row(language, list(sides), one_target[rows])
-            scores[language] = fill_scores(own | row | bias[language], "map")
+            scores[language] = fill_scores(precision | row | bias[language], "map")
         return scores, items
 
     def candidates(self, side: Side) -> list[str]:
-        """The texts of a language's part of the pool, as they are encoded."""
+        """The texts to encode of a language's part of the pool."""
         if not self.as_published:
             return side.candidates
         return [f"{text} {context}" for text, context in zip(side.candidates, side.contexts, strict=True)]
@@ -131,11 +131,11 @@ class LAReQA(FilesTask):
         self, sides: Mapping[str, Side], counts: npt.NDArray[np.int64], best: npt.NDArray[np.int64]
     ) -> dict[str, dict[str, float]]:
         """Each language's measures of :mod:`tasks.lareqa.bias`, of its answers' ranks and its best candidates."""
-        asked, of_pool = (
+        question_languages, of_pool = (
             np.repeat(np.arange(len(sides)), [len(part) for part in parts])
             for parts in zip(*((side.questions, side.candidates) for side in sides.values()), strict=True)
         )
-        bias = language_shares(asked, best, of_pool, list(sides))
+        bias = language_shares(question_languages, best, of_pool, list(sides))
         agreement = rank_agreement({language: list(side.questions) for language, side in sides.items()}, counts)
         for language, value in agreement.items():
             bias[language]["rank_agreement"] = value
@@ -143,7 +143,7 @@ class LAReQA(FilesTask):
 
 
 def pool_targets(sides: Mapping[str, Side]) -> npt.NDArray[np.int64]:
-    """(n, k): where each question's answer in each of the k languages stands in the pool of all; -1 where it has none.
+    """(n, k): position in the pool of each question's answer in each of the k languages; -1 for no answer.
 
     Questions and pool are in the order of ``sides``.
     """
@@ -154,8 +154,8 @@ def pool_targets(sides: Mapping[str, Side]) -> npt.NDArray[np.int64]:
                 start + side.answers[question] if question in side.answers else -1
                 for start, side in zip(starts, sides.values(), strict=False)
             ]
-            for asked in sides.values()
-            for question in asked.questions
+            for query_side in sides.values()
+            for question in query_side.questions
         ]
     )
 
@@ -164,8 +164,8 @@ def heat_map_row(language: str, languages: list[str], one_target: npt.NDArray[np
     """One question language's row of the limit-to-one-target heat map, and its mean off the diagonal.
 
     Args:
-        language: Of the questions.
-        languages: k canonical codes, of the answers.
+        language: Language of the questions.
+        languages: k canonical codes of the answers.
         one_target: (n, k) of :func:`xalign_models.ranking.ranks.one_target_precision`.
     """
     cells = {
@@ -173,6 +173,7 @@ def heat_map_row(language: str, languages: list[str], one_target: npt.NDArray[np
         for answer, column in zip(languages, one_target.T, strict=True)
         if not np.isnan(column).all()
     }
-    others = [value for answer, value in cells.items() if answer != language]
+    elsewhere = [value for answer, value in cells.items() if answer != language]
     row = {f"one_target_{answer}": value for answer, value in cells.items()}
-    return row | {"one_target_same": cells[language]} | ({"one_target_other": float(np.mean(others))} if others else {})
+    row["one_target_same"] = cells[language]
+    return row | ({"one_target_other": float(np.mean(elsewhere))} if elsewhere else {})

@@ -27,8 +27,8 @@ _STAND_IN = ("query.json", "item.json", "pairs_info.json")
 
 logger = logging.getLogger(__name__)
 
-Row = tuple[str, dict[str, Any]]
-"""Where a row is, for messages, and the row."""
+LocatedRow = tuple[str, dict[str, Any]]
+"""The location of a row, for messages, and the row."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Locale:
         items: Item id to title: the candidates of every query.
         relevant: Query id to item id to grade, an integer above zero. A query with no relevant item is absent.
         query_languages: Canonical code of those queries whose row names a language.
-        item_languages: The same for items.
+        item_languages: Canonical code of those items whose row names a language.
     """
 
     queries: dict[str, str]
@@ -55,16 +55,16 @@ def load(root: Path, split: str = "test", locales: Collection[str] | None = None
 
     Args:
         root: The set's folder.
-        split: Whose qrels are read.
-        locales: Those to read; all that there are when None.
+        split: Split of the qrels.
+        locales: Locales to read; None for all.
 
     Raises:
         DataError: A file, field or locale is missing or contradictory; the message says where.
     """
-    there = _folders(root)
-    if missing := [name for name in locales or () if name not in there]:
-        raise DataError(f"{root} has no locale {', '.join(missing)}; it has {', '.join(there)}.")
-    return {name: _locale(folder, split) for name, folder in there.items() if locales is None or name in locales}
+    folders = _folders(root)
+    if missing := [name for name in locales or () if name not in folders]:
+        raise DataError(f"{root} has no locale {', '.join(missing)}; it has {', '.join(folders)}.")
+    return {name: _locale(folder, split) for name, folder in folders.items() if locales is None or name in locales}
 
 
 def fingerprint(root: Path) -> str:
@@ -80,12 +80,12 @@ def fingerprint(root: Path) -> str:
 
 
 def _folders(root: Path) -> dict[str, Path]:
-    there = {name: root / name for name in LOCALES if (root / name).is_dir()}
-    if not there:
+    folders = {name: root / name for name in LOCALES if (root / name).is_dir()}
+    if not folders:
         raise DataError(
             f"{root} has no folder named by a locale ({', '.join(LOCALES)}) with queries, corpus and qrels."
         )
-    return there
+    return folders
 
 
 def _locale(folder: Path, split: str) -> Locale:
@@ -109,7 +109,7 @@ def _locale(folder: Path, split: str) -> Locale:
     return Locale(query_texts, item_texts, relevant, query_languages, item_languages)
 
 
-def _texts(rows: Iterator[Row]) -> tuple[dict[str, str], dict[str, str]]:
+def _texts(rows: Iterator[LocatedRow]) -> tuple[dict[str, str], dict[str, str]]:
     """Texts and, where a row names one, languages, by id."""
     texts: dict[str, str] = {}
     languages: dict[str, str] = {}
@@ -134,7 +134,7 @@ def _identifier(row: dict[str, Any], name: str, where: str) -> str:
     return str(value)
 
 
-def _tables(folder: Path, split: str) -> tuple[Iterator[Row], Iterator[Row], Iterator[Row]]:
+def _tables(folder: Path, split: str) -> tuple[Iterator[LocatedRow], Iterator[LocatedRow], Iterator[LocatedRow]]:
     """Rows of queries, corpus and qrels."""
     if (folder / _STAND_IN[0]).is_file():
         return _stand_in(folder)
@@ -145,7 +145,7 @@ def _tables(folder: Path, split: str) -> tuple[Iterator[Row], Iterator[Row], Ite
     )
 
 
-def _lines(path: Path) -> Iterator[Row]:
+def _lines(path: Path) -> Iterator[LocatedRow]:
     if not path.is_file():
         raise DataError(f"{path} is missing; each locale needs queries.jsonl, corpus.jsonl and qrels/test.jsonl.")
     for number, line in enumerate(read_lines(path), 1):
@@ -159,8 +159,8 @@ def _lines(path: Path) -> Iterator[Row]:
             yield f"{path}, line {number}", row
 
 
-def _stand_in(folder: Path) -> tuple[Iterator[Row], Iterator[Row], Iterator[Row]]:
-    """The files of the stand-in, of one layout of their own, as rows in mteb's."""
+def _stand_in(folder: Path) -> tuple[Iterator[LocatedRow], Iterator[LocatedRow], Iterator[LocatedRow]]:
+    """The files of the stand-in, in their own layout, as rows in mteb's layout."""
     try:
         queries, items, pairs = (json.loads((folder / name).read_text(encoding="utf-8")) for name in _STAND_IN)
         return (

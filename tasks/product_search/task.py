@@ -31,8 +31,8 @@ class ProductSearch(StampedTask, AbsTaskRetrieval):
 
     Attributes:
         folder: The set's folder below ``$XALIGN_DATA``.
-        publisher: Who has the data, for the message when they are missing.
-        item_language: Canonical code of the titles that name no language of their own; None for the locale's.
+        publisher: Owner of the data, for the message when they are missing.
+        item_language: Canonical code of titles without a language; None for the locale's language.
     """
 
     folder: ClassVar[str]
@@ -43,7 +43,7 @@ class ProductSearch(StampedTask, AbsTaskRetrieval):
         """Sha256 (hex) over the set's files.
 
         Raises:
-            DataError: They are not there.
+            DataError: The set is missing.
         """
         return fingerprint(self.root())
 
@@ -87,18 +87,18 @@ class ProductSearch(StampedTask, AbsTaskRetrieval):
         hf_split: str,
         hf_subset: str,
     ) -> None:
-        """Keep each query's nDCG@10, in the queries' order."""
+        """Save each query's nDCG@10, in the queries' order."""
         relevant = self.dataset[hf_subset][hf_split]["relevant_docs"]
-        found = {query: scores for query, scores in predictions.items() if query in relevant}
-        by_query = calculate_retrieval_scores(found, relevant, [10]).all_scores
+        scored = {query: scores for query, scores in predictions.items() if query in relevant}
+        by_query = calculate_retrieval_scores(scored, relevant, [10]).all_scores
         gains = [by_query[query]["ndcg_cut_10"] if query in by_query else 0.0 for query in relevant]
         save_items(prediction_folder, self.metadata.name, {hf_subset: np.array(gains, dtype=np.float32)})
 
     def _split_data(self, name: str, locale: Locale) -> RetrievalSplitData:
-        own = from_lazada(name)
+        language = from_lazada(name)
         return RetrievalSplitData(
-            queries=_rows(locale.queries, locale.query_languages, own),
-            corpus=_rows(locale.items, locale.item_languages, self.item_language or own),
+            queries=_rows(locale.queries, locale.query_languages, language),
+            corpus=_rows(locale.items, locale.item_languages, self.item_language or language),
             relevant_docs=locale.relevant,
             top_ranked=None,
         )
@@ -112,9 +112,8 @@ def _rows(texts: dict[str, str], languages: dict[str, str], default: str) -> Dat
 class LazRetrieval(ProductSearch):
     """LazRetrieval of the LiRA paper: e-commerce queries and product titles, 4:1 train and test.
 
-    The paper does not say in which language the titles are; they are taken to be in the locale's, which a ``lang``
-    field of an item, or ``item_language`` in a subclass, overrides. Nor does it show the form of the files: who has
-    them writes them in the layout.
+    The paper does not give the language of the titles; the default is the locale's, which a ``lang`` field of an item,
+    or ``item_language`` in a subclass, overrides. Nor does it describe the files: convert them to our layout.
     """
 
     folder = "lazretrieval"

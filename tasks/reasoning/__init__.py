@@ -1,1 +1,1 @@
-"""Reasoning tasks of models that write: MGSM and X-CSQA, read and scored; `xalign analyse` runs them."""
+"""Reasoning tasks for generative models: MGSM and X-CSQA; `xalign analyse` runs them."""

@@ -1,4 +1,4 @@
-"""The number that a written answer comes to, whatever digits and separators it uses."""
+"""Extracts the final number of a written answer, in any digits and separators."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def final_number(written: str) -> Decimal | None:
     """The number after the last "Answer:" or "####", else the last number; None where there is none."""
     tail = written[marks[-1].end() :] if (marks := list(_MARK.finditer(written))) else ""
     for text, place in ((tail, 0), (written, -1)):
-        if numbers := [one for match in _NUMBER.finditer(text) if (one := to_number(match[0])) is not None]:
+        if numbers := [value for match in _NUMBER.finditer(text) if (value := to_number(match[0])) is not None]:
             return numbers[place]
     return None
 
 
 def to_number(text: str) -> Decimal | None:
-    """A number as written anywhere: other digits than 0 to 9, and points or commas between thousands or decimals."""
+    """Parse a number in any script's digits, with points or commas as separators of thousands or decimals."""
     plain = "".join(str(unicodedata.digit(char, char)) for char in text.strip()).replace("−", "-")
     plain = re.sub(r"[\s'’٬]", "", plain).replace("٫", ".")
     separators = [char for char in plain if char in ".,"]

@@ -27,20 +27,20 @@ def languages() -> dict[str, Path]:
     """The file of each canonical language.
 
     Raises:
-        DataError: There are none.
+        DataError: There are no files.
     """
     base = data_dir()
-    found = {}
+    files = {}
     for path in sorted((base / FOLDER).glob("mgsm_*.tsv")) if base else []:
         try:
-            found[from_iso639_1(path.stem.removeprefix("mgsm_"))] = path
+            files[from_iso639_1(path.stem.removeprefix("mgsm_"))] = path
         except LanguageError:
             continue
-    if not found:
+    if not files:
         raise DataError(
             f"MGSM is missing: set XALIGN_DATA to a folder that has {FOLDER}/mgsm_<language>.tsv ({PUBLISHER})."
         )
-    return found
+    return files
 
 
 def read(path: Path) -> list[Problem]:
@@ -49,16 +49,16 @@ def read(path: Path) -> list[Problem]:
     Raises:
         DataError: A line is not question, tab, number.
     """
-    found = []
+    problems = []
     for number, line in enumerate(read_lines(path), 1):
         question, tab, answer = line.rpartition("\t")
         value = to_number(answer) if tab else None
         if value is None:
             raise DataError(f"{path}, line {number}: question, tab, number was expected.")
-        found.append(Problem(question.strip().strip('"'), value))
-    return found
+        problems.append(Problem(question.strip().strip('"'), value))
+    return problems
 
 
 def revision(path: Path) -> str:
-    """What identifies a file's content."""
+    """Revision of a file by its content."""
     return f"local-{file_digest(path)[:12]}"

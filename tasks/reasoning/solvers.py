@@ -1,4 +1,4 @@
-"""A model that writes, alone or with LiRA's choice of a translation beside each question."""
+"""A generative model, alone or with LiRA's choice of a translation under each question."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOLVE = (
     "Solve the problem step by step in English. End with a line that says Answer: and the number alone.\n\n"
     "Problem: {question}"
 )
-"""For models that were trained to chat."""
+"""Prompt of models with a chat template."""
 SHOTS = (
     (
         "A shelf has 4 boards with 6 books each. Mia takes 5 books home. How many books are left?",
@@ -43,8 +43,8 @@ class Solver:
     """Writes answers.
 
     Args:
-        name: Of a causal language model: backbone, asset, directory or hub id; or the directory of a LiRA, whose
-            English model answers, with the translation that the actor chooses beside each question.
+        name: A causal language model: backbone, asset, directory or hub id; or the directory of a LiRA, whose English
+            model answers, with the translation that the actor chooses under each question.
         device: cpu, cuda or mps.
     """
 
@@ -62,59 +62,55 @@ class Solver:
         self.model = LanguageModel(spec.model, spec.revision, device)
 
     def questions(self, questions: Sequence[str], language: str) -> list[str]:
-        """What the model is asked: a question, and under it the chosen translation if there is one."""
+        """Questions with the chosen translation, if any, under each."""
         if self.lira is None or language == ENGLISH:
             return list(questions)
-        found = self.lira.source(questions, [language] * len(questions))
-        best = self.lira.actor_choice(questions, found).log_probabilities.argmax(dim=1).tolist()
-        usable = found.mask.any(dim=1).tolist()
+        candidates = self.lira.source(questions, [language] * len(questions))
+        best = self.lira.actor_choice(questions, candidates).log_probabilities.argmax(dim=1).tolist()
+        usable = candidates.mask.any(dim=1).tolist()
         return [
-            f"{question}\n(In English: {found.texts[row][best[row]]})" if usable[row] else question
+            f"{question}\n(In English: {candidates.texts[row][best[row]]})" if usable[row] else question
             for row, question in enumerate(questions)
         ]
 
     def solve(self, problems: Sequence[Problem], language: str) -> list[bool]:
         """Whether each problem's answer ends with its number."""
-        asked = self.questions([one.question for one in problems], language)
+        asked = self.questions([problem.question for problem in problems], language)
         right = []
         for start in range(0, len(asked), BATCH):
             written = self.model.write(
-                [self.prompt(one) for one in asked[start : start + BATCH]],
+                [self.prompt(question) for question in asked[start : start + BATCH]],
                 max_new_tokens=MOST_TOKENS,
                 stop=() if self.model.tokenizer.chat_template else ("\n\n", "Problem:"),
             )
             right += [
-                final_number(one.text) == problem.answer
-                for one, problem in zip(written, problems[start : start + BATCH], strict=True)
+                final_number(completion.text) == problem.answer
+                for completion, problem in zip(written, problems[start : start + BATCH], strict=True)
             ]
         return right
 
     def prompt(self, question: str) -> str:
-        """A problem as the model was trained to be asked."""
+        """The prompt of a problem, for a chat model or a plain one."""
         if self.model.tokenizer.chat_template:
             return self.model.chat(SOLVE.format(question=question))
-        shown = [f"Problem: {one}\n{steps} Answer: {number}\n" for one, steps, number in SHOTS]
+        shown = [f"Problem: {shot}\n{steps} Answer: {number}\n" for shot, steps, number in SHOTS]
         return "\n".join([*shown, f"Problem: {question}\n"])
 
     def choose(self, questions: Sequence[Question], language: str) -> list[bool]:
         """Whether the likeliest letter after each question is the right one."""
-        stems = self.questions([one.stem for one in questions], language)
+        stems = self.questions([question.stem for question in questions], language)
         right = []
         for start in range(0, len(stems), BATCH):
             batch = questions[start : start + BATCH]
-            prompts = [
-                self.model.chat(
-                    CHOOSE.format(
-                        question=stem, choices="\n".join(f"{letter}. {text}" for letter, text in one.choices.items())
-                    )
-                )
-                for stem, one in zip(stems[start : start + BATCH], batch, strict=True)
-            ]
-            letters = sorted({letter for one in batch for letter in one.choices})
+            prompts = []
+            for stem, question in zip(stems[start : start + BATCH], batch, strict=True):
+                choices = "\n".join(f"{letter}. {text}" for letter, text in question.choices.items())
+                prompts.append(self.model.chat(CHOOSE.format(question=stem, choices=choices)))
+            letters = sorted({letter for question in batch for letter in question.choices})
             chances = self.model.next_of(
-                prompts, letters if self.model.tokenizer.chat_template else [f" {one}" for one in letters]
+                prompts, letters if self.model.tokenizer.chat_template else [f" {letter}" for letter in letters]
             )
-            there = torch.tensor([[letter in one.choices for letter in letters] for one in batch])
-            best = chances.masked_fill(~there, -1).argmax(dim=1).tolist()
-            right += [letters[place] == one.answer for place, one in zip(best, batch, strict=True)]
+            offered = torch.tensor([[letter in question.choices for letter in letters] for question in batch])
+            best = chances.masked_fill(~offered, -1).argmax(dim=1).tolist()
+            right += [letters[place] == question.answer for place, question in zip(best, batch, strict=True)]
         return right

@@ -31,18 +31,18 @@ def languages() -> dict[str, Path]:
     """The development file of each canonical language.
 
     Raises:
-        DataError: There are none.
+        DataError: There are no files.
     """
     base = data_dir()
-    found = {}
+    files = {}
     for path in sorted((base / FOLDER).rglob("dev.jsonl")) if base else []:
         try:
-            found[from_iso639_1(_OWN_CODES.get(path.parent.name, path.parent.name))] = path
+            files[from_iso639_1(_OWN_CODES.get(path.parent.name, path.parent.name))] = path
         except LanguageError:
             logger.warning("%s: no language has this folder's code; it is left out.", path)
-    if not found:
+    if not files:
         raise DataError(f"X-CSQA is missing: set XALIGN_DATA to a folder that has {FOLDER}/ with {PUBLISHER}.")
-    return found
+    return files
 
 
 def read(path: Path) -> list[Question]:
@@ -51,21 +51,22 @@ def read(path: Path) -> list[Question]:
     Raises:
         DataError: A line is no question with choices and the letter of one of them.
     """
-    found = []
+    questions = []
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
         try:
             record = json.loads(line)
-            choices = {one["label"]: str(one["text"]) for one in record["question"]["choices"]}
-            found.append(Question(str(record["question"]["stem"]), choices, record["answerKey"]))
+            choices = {choice["label"]: str(choice["text"]) for choice in record["question"]["choices"]}
+            question = Question(str(record["question"]["stem"]), choices, record["answerKey"])
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path}, line {number} is no question of X-CSQA ({error!r}).") from None
-        if found[-1].answer not in choices:
-            raise DataError(f"{path}, line {number}: the answer {found[-1].answer!r} is none of {', '.join(choices)}.")
-    return found
+        if question.answer not in choices:
+            raise DataError(f"{path}, line {number}: the answer {question.answer!r} is none of {', '.join(choices)}.")
+        questions.append(question)
+    return questions
 
 
 def revision(path: Path) -> str:
-    """What identifies a file's content."""
+    """Revision of a file by its content."""
     return f"local-{file_digest(path)[:12]}"

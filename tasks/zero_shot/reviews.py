@@ -1,4 +1,4 @@
-"""Amazon reviews: the LSAR paper's, positive or negative in four languages, and the five stars of mteb's."""
+"""Amazon reviews: the LSAR paper's, positive or negative in four languages, and mteb's with five stars."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xalign_models.paths import data_dir
 FOLDERS = {"eng-Latn": "en", "deu-Latn": "de", "fra-Latn": "fr", "jpn-Jpan": "jp"}
 CATEGORIES = ("books", "dvd", "music")
 PER_STAR = 2000
-"""English reviews of each number of stars that the five-star classifier is trained on, from the top."""
+"""English training reviews per number of stars of the five-star classifier, from the top."""
 
 
 class AmazonReviewsZeroShot(ZeroShotTask):
@@ -38,7 +38,7 @@ class AmazonReviewsZeroShot(ZeroShotTask):
         """Of every language: the categories' training reviews, then their test reviews.
 
         Raises:
-            DataError: One is missing.
+            DataError: A file is missing.
         """
         root = data_dir()
         base = None if root is None else root / "cls-acl10-unprocessed"
@@ -48,20 +48,20 @@ class AmazonReviewsZeroShot(ZeroShotTask):
                 "Webis-CLS-10 (webis.de/data/webis-cls-10.html)."
             )
         names = [f"{category}/{part}.review" for part in (TRAIN, TEST) for category in CATEGORIES]
-        found = {code: tuple(base / folder / name for name in names) for code, folder in FOLDERS.items()}
-        if absent := [str(path) for paths in found.values() for path in paths if not path.is_file()]:
+        files = {code: tuple(base / folder / name for name in names) for code, folder in FOLDERS.items()}
+        if absent := [str(path) for paths in files.values() for path in paths if not path.is_file()]:
             raise DataError(f"{absent[0]} is missing; take it from Webis-CLS-10.")
-        return found
+        return files
 
     def read(self, files: tuple[Path, ...]) -> ReadPart:
-        """What reads the labelled reviews of a part."""
+        """A function that reads the labelled reviews of a part."""
         return partial(_read, files)
 
 
 class AmazonStarsZeroShot(ZeroShotTask):
-    """mteb's Amazon reviews, of one to five stars, by the zero-shot protocol; trained on 2,000 English ones per star.
+    """mteb's Amazon reviews with one to five stars by the zero-shot protocol, trained on 2,000 English ones per star.
 
-    Not the reviews of the LSAR paper; the set is on the hub alone.
+    These are not the reviews of the LSAR paper; the set is only on the hub.
     """
 
     configs: ClassVar[dict[str, str]] = {from_iso639_1(code): code for code in "en de es fr ja zh".split()}
@@ -75,7 +75,7 @@ class AmazonStarsZeroShot(ZeroShotTask):
     )
 
     def files(self) -> dict[str, tuple[Path, ...]]:
-        """There are none.
+        """Unsupported: the set has no files.
 
         Raises:
             DataError: Always.
@@ -86,18 +86,18 @@ class AmazonStarsZeroShot(ZeroShotTask):
         """The labelled reviews of a part; the first ones of each label of the training part.
 
         Raises:
-            DataError: The hub does not give them.
+            DataError: The hub is unavailable.
         """
         texts, labels = super().hub_part(language, part, missing)
         if part != TRAIN:
             return texts, labels
-        seen: Counter[str] = Counter()
-        kept = []
+        counts: Counter[str] = Counter()
+        chosen = []
         for index, label in enumerate(labels):
-            seen[label] += 1
-            if seen[label] <= PER_STAR:
-                kept.append(index)
-        return [texts[index] for index in kept], [labels[index] for index in kept]
+            counts[label] += 1
+            if counts[label] <= PER_STAR:
+                chosen.append(index)
+        return [texts[index] for index in chosen], [labels[index] for index in chosen]
 
 
 def _read(files: tuple[Path, ...], part: str) -> Labelled:

@@ -13,7 +13,7 @@ from xalign_models.languages import FLORES_200, from_flores, to_flores
 from xalign_models.paths import data_dir
 
 DEVTEST = 997
-"""``index_id`` of the first sentence of FLORES-200's devtest; those below are of its dev part."""
+"""``index_id`` of the first sentence of FLORES-200's devtest; lower ones belong to its dev part."""
 LANGUAGES = tuple(sorted(set(FLORES_200) - {"nqo-Nkoo"}))  # added after devtest was published
 
 
@@ -24,7 +24,7 @@ class SIB200ZeroShot(ZeroShotTask):
     part), ``devtest/<code>.devtest`` and ``sib_labels.tsv`` (index_id, split, category).
     """
 
-    configs: ClassVar[dict[str, str]] = {one: to_flores(one) for one in LANGUAGES}
+    configs: ClassVar[dict[str, str]] = {code: to_flores(code) for code in LANGUAGES}
     label_column = "category"
     metadata = zero_shot_metadata(
         "SIB200ZeroShot",
@@ -40,21 +40,21 @@ class SIB200ZeroShot(ZeroShotTask):
         """Of every language that has both parts: SIB-200's dev rows, FLORES-200's devtest, the labels.
 
         Raises:
-            DataError: There are none.
+            DataError: There are no files.
         """
         root = data_dir()
-        found: dict[str, tuple[Path, ...]] = {}
+        files: dict[str, tuple[Path, ...]] = {}
         if root is not None and (labels := root / "flores200_dataset" / "sib_labels.tsv").is_file():
             for path in sorted((root / "flores200_dataset" / "dev_sib").glob("*.tsv")):
                 devtest = root / "flores200_dataset" / "devtest" / f"{path.stem}.devtest"
                 if devtest.is_file():
-                    found[from_flores(path.stem)] = path, devtest, labels
-        if not found:
+                    files[from_flores(path.stem)] = path, devtest, labels
+        if not files:
             raise DataError(
                 "SIB-200 is missing: set XALIGN_DATA to a folder that has flores200_dataset/ with devtest/, dev_sib/ "
                 "and sib_labels.tsv (github.com/dadelani/sib-200)."
             )
-        return found
+        return files
 
     def read(self, files: tuple[Path, ...]) -> ReadPart:
         """The labelled sentences of a part.

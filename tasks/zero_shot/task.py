@@ -30,15 +30,14 @@ ReadPart = Callable[[str], Labelled]
 
 TRAIN, TEST = "train", "test"
 STRENGTHS = np.logspace(-4, 4, 10)
-"""Inverse strengths of the L2 penalty that are tried."""
+"""Candidate inverse strengths of the L2 penalty."""
 FOLDS, SEED = 5, 0
 
 
 def classifier() -> Pipeline:
     """Z-scores by the training text's mean and deviation, then a logistic regression.
 
-    The penalty's strength is the one of :data:`STRENGTHS` that is most accurate in 5-fold cross-validation on the
-    training text.
+    The penalty's strength is chosen from :data:`STRENGTHS` by 5-fold cross-validated accuracy on the training text.
     """
     regression = LogisticRegressionCV(
         Cs=STRENGTHS,
@@ -72,7 +71,7 @@ class ZeroShotTask(FilesTask):
     """Accuracy (main) and macro F1 in each language (a subset) of a classifier that saw English alone.
 
     Attributes:
-        configs: Canonical code -> what the hub calls the language; empty if the set is not there.
+        configs: Canonical code -> the hub's name of the language; empty if the set is not on the hub.
         label_column: The hub's column of labels.
     """
 
@@ -81,18 +80,18 @@ class ZeroShotTask(FilesTask):
     label_column: ClassVar[str] = "label"
 
     def read(self, files: tuple[Path, ...]) -> ReadPart:
-        """What reads a part of a language's files.
+        """A function that reads a part of a language's files.
 
         Raises:
-            DataError: They are malformed.
+            DataError: A file is malformed.
         """
         raise NotImplementedError
 
     def hub_corpus(self, missing: DataError) -> Corpus:
-        """The same from the hub.
+        """The corpus from the hub.
 
         Raises:
-            DataError: It is not there either.
+            DataError: The set is not on the hub.
         """
         if not self.configs:
             raise missing
@@ -107,7 +106,7 @@ class ZeroShotTask(FilesTask):
         """The labelled texts of a part on the hub.
 
         Raises:
-            DataError: They are not there; ``missing`` says what is lacking under XALIGN_DATA.
+            DataError: The hub is unavailable; ``missing`` says what XALIGN_DATA lacks.
         """
         table = self.hub_rows(self.configs[language], part, missing)
         return list(table["text"]), list(map(str, table[self.label_column]))
@@ -116,7 +115,7 @@ class ZeroShotTask(FilesTask):
         """Read the English training text and the chosen languages' test text.
 
         Raises:
-            DataError: They are missing or malformed.
+            DataError: A text is missing or malformed.
         """
         if not self.data_loaded:
             corpus = self.open_corpus()
@@ -129,8 +128,8 @@ class ZeroShotTask(FilesTask):
 
         def vectors(language: str, part: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.str_]]:
             texts, labels = self.dataset[language][part]
-            found = self.embed(model, texts, language, split=part, subset=language, encode_kwargs=encode_kwargs)
-            return found.astype(np.float64), np.array(labels)
+            embedded = self.embed(model, texts, language, split=part, subset=language, encode_kwargs=encode_kwargs)
+            return embedded.astype(np.float64), np.array(labels)
 
         x, y = vectors(ENGLISH, TRAIN)
         # folds take each label's texts in turn, and files may be sorted
@@ -139,9 +138,9 @@ class ZeroShotTask(FilesTask):
         scores, items = {}, {}
         for language in sorted(subsets):
             x, y = vectors(language, split)
-            found = trained.predict(x)
-            f1 = f1_score(y, found, average="macro", zero_division=0)
-            own = {"accuracy": float(accuracy_score(y, found)), "macro_f1": float(f1)}
-            scores[language] = fill_scores(own, "accuracy")
-            items[language] = np.stack([found, y], axis=1)
+            predicted = trained.predict(x)
+            f1 = f1_score(y, predicted, average="macro", zero_division=0)
+            measures = {"accuracy": float(accuracy_score(y, predicted)), "macro_f1": float(f1)}
+            scores[language] = fill_scores(measures, "accuracy")
+            items[language] = np.stack([predicted, y], axis=1)
         return scores, items

@@ -40,7 +40,7 @@ class TweetSentimentZeroShot(ZeroShotTask):
         """Of every language: texts and labels of the training part, then of the test part.
 
         Raises:
-            DataError: One is missing.
+            DataError: A file is missing.
         """
         root = data_dir()
         base = None if root is None else root / "xlmt_sentiment" / "sentiment"
@@ -50,16 +50,16 @@ class TweetSentimentZeroShot(ZeroShotTask):
                 "of data/sentiment in github.com/cardiffnlp/xlm-t."
             )
         names = [f"{part}_{kind}.txt" for part in (TRAIN, TEST) for kind in ("text", "labels")]
-        found = {code: tuple(base / language / name for name in names) for code, language in LANGUAGES.items()}
-        if absent := [str(path) for paths in found.values() for path in paths if not path.is_file()]:
+        files = {code: tuple(base / language / name for name in names) for code, language in LANGUAGES.items()}
+        if absent := [str(path) for paths in files.values() for path in paths if not path.is_file()]:
             raise DataError(f"{absent[0]} is missing; take it from github.com/cardiffnlp/xlm-t.")
-        return found
+        return files
 
     def read(self, files: tuple[Path, ...]) -> ReadPart:
         """The labelled tweets of a part.
 
         Raises:
-            DataError: There are not as many labels as tweets.
+            DataError: The numbers of labels and tweets differ.
         """
         return partial(_read, files)
 

@@ -16,7 +16,7 @@ from xalign_models.models.names import find_spec
 from xalign_models.specs import AlignmentSpec
 
 SHORTEST = 10
-"""Letters and digits; a shorter text ("Thank you.") is in every corpus and tells nothing."""
+"""Minimum number of letters and digits; shorter texts ("Thank you.") are in every corpus and tell nothing."""
 GRAM, GRAM_OF_SIGNS = 30, 12
 """Letters and digits of an n-gram; the second where a sign is a syllable or a word."""
 SIGNS = frozenset({"Hans", "Hant", "Jpan", "Hang", "Yiii"})
@@ -25,7 +25,7 @@ SHARE = 0.7
 
 
 class _Letters(dict[int, int | None]):
-    """For ``str.translate``: keeps letters, their marks and digits; decides once for each character."""
+    """A table for ``str.translate`` that keeps letters, their marks and digits; decides once per character."""
 
     def __missing__(self, code: int) -> int | None:
         self[code] = code if unicodedata.category(chr(code))[0] in "LMN" else None
@@ -37,14 +37,14 @@ _LETTERS = _Letters()
 
 @dataclass(frozen=True)
 class Overlap:
-    """What a task and a fit text have in common in one language.
+    """Overlap of a task's text with a fit text in one language.
 
     Attributes:
         task: Name.
-        language: Canonical code; None where the task does not say it: then the fit text of all languages is compared.
+        language: Canonical code; None if unknown, then the fit text of all languages is compared.
         texts: Different texts of the task.
-        exact: How many of them are in the fit text, apart from case, spaces and punctuation.
-        near: How many more have at least :data:`SHARE` of their n-grams in it.
+        exact: Number of texts that are in the fit text, apart from case, spaces and punctuation.
+        near: Number of further texts with at least :data:`SHARE` of their n-grams in it.
     """
 
     task: str
@@ -84,17 +84,19 @@ def overlaps(
     for text, language in texts:
         if len(short := normal(text)) >= SHORTEST:
             by_language[language].add(short)
-    for language, wanted in sorted(by_language.items(), key=lambda item: str(item[0])):
+    for language, task_texts in sorted(by_language.items(), key=lambda item: str(item[0])):
         rows = [fit_text.get(language, ())] if language else list(fit_text.values())
-        known = {normal(text) for side in rows for text in side}
-        left = wanted - known
-        seen = {gram for text in known for gram in grams(text, language)} if left and known else set()
-        near = sum(bool(own := grams(text, language)) and len(own & seen) >= SHARE * len(own) for text in left)
-        yield Overlap(task, language, len(wanted), len(wanted) - len(left), near)
+        fitted = {normal(text) for side in rows for text in side}
+        unmatched = task_texts - fitted
+        fit_grams = {gram for text in fitted for gram in grams(text, language)} if unmatched and fitted else set()
+        near = sum(
+            bool(own := grams(text, language)) and len(own & fit_grams) >= SHARE * len(own) for text in unmatched
+        )
+        yield Overlap(task, language, len(task_texts), len(task_texts) - len(unmatched), near)
 
 
 def fit_text(spec: AlignmentSpec) -> dict[str, list[str]]:
-    """The sentences that an alignment is fitted on by language, the pivot's among them.
+    """The sentences that an alignment is fitted on, by language, including the pivot's.
 
     Raises:
         DataError: Fit text is missing.
@@ -107,11 +109,11 @@ def fit_text(spec: AlignmentSpec) -> dict[str, list[str]]:
 
 
 def model_text(model: str) -> tuple[dict[str, list[str]], set[str]]:
-    """The fit text of a model by language, and the tasks and data sets that it says it was fitted on.
+    """The fit text of a model by language, and the tasks and data sets that it declares as training data.
 
     Raises:
-        ModelError: No such model.
-        DataError: Its fit text is missing, or it has none that is known by corpus.
+        ModelError: The model is unknown.
+        DataError: The fit text is missing, or not known by corpus.
     """
     spec = find_spec(model)
     if spec.alignment is None:
@@ -120,10 +122,10 @@ def model_text(model: str) -> tuple[dict[str, list[str]], set[str]]:
 
 
 def corpus_text(name: str, limit: int | None = None) -> tuple[dict[str, list[str]], set[str]]:
-    """The text of a corpus by language, its English side too, and the tasks that are known to hold it.
+    """The text of a corpus by language, English included, and the tasks known to hold it.
 
     Raises:
-        DataError: No such corpus, or it is missing.
+        DataError: The corpus is unknown or missing.
     """
     corpus = corpora.load(name)
     text = {language: corpus.texts(language)[:limit] for language in corpus.languages}
@@ -133,5 +135,5 @@ def corpus_text(name: str, limit: int | None = None) -> tuple[dict[str, list[str
 
 
 def as_row(overlap: Overlap, declared: Collection[str]) -> dict[str, Any]:
-    """An overlap as a table's row, with its share and whether the model says that it was fitted on the task."""
+    """An overlap as a table's row, with its share and whether the model declares the task as training data."""
     return {**dataclasses.asdict(overlap), "share": overlap.share, "declared": overlap.task in declared}

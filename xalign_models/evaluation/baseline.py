@@ -1,4 +1,4 @@
-"""``results/baseline.json``: scores that are to be kept up, and by how much one may fall; validated when it is read."""
+"""``results/baseline.json``: scores to keep up, with tolerances; validated when read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Percent = Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False, strict=Tr
 
 DEFAULT = "default"
 TOLERANCE = 1.0
-"""Points that a score may fall where nothing else is said."""
+"""Default tolerance: points that a score may fall."""
 _TOLERANCES = TypeAdapter(dict[str, Points])
 
 
@@ -45,10 +45,10 @@ class Baseline(BaseModel):
 
 @dataclass(frozen=True)
 class Before:
-    """What new results are compared with.
+    """Old results, to compare new ones with.
 
     Attributes:
-        results: The old scores; outcomes item by item lie beside them if this was a folder of results.
+        results: The old scores, with outcomes by item if they come from a folder of results.
         tolerance: Points by task, and ``default``.
     """
 
@@ -61,14 +61,14 @@ def read_before(path: Path, tolerances: Collection[str] = ()) -> Before:
 
     Args:
         path: The folder or the file.
-        tolerances: ``POINTS`` or ``TASK=POINTS``; they go before the file's own.
+        tolerances: ``POINTS`` or ``TASK=POINTS``; they override the file's.
 
     Raises:
-        ResultsError: There is nothing there, or it is malformed; or a tolerance is.
+        ResultsError: The path does not exist, or results or a tolerance are malformed.
     """
-    given = parse_tolerances(tolerances)
+    overrides = parse_tolerances(tolerances)
     if path.is_dir():
-        return Before(read_results(path), {DEFAULT: TOLERANCE, **given})
+        return Before(read_results(path), {DEFAULT: TOLERANCE, **overrides})
     baseline = read_baseline(path)
     tables = {
         (model, task): TaskScores(
@@ -85,14 +85,14 @@ def read_before(path: Path, tolerances: Collection[str] = ()) -> Before:
         for model, tasks in baseline.scores.items()
         for task, entry in tasks.items()
     }
-    return Before(Results(path, tables, {}), {DEFAULT: TOLERANCE, **baseline.tolerance, **given})
+    return Before(Results(path, tables, {}), {DEFAULT: TOLERANCE, **baseline.tolerance, **overrides})
 
 
 def parse_tolerances(texts: Collection[str]) -> dict[str, float]:
-    """``POINTS`` and ``TASK=POINTS`` as points by task, the former being of ``default``.
+    """``POINTS`` (for ``default``) and ``TASK=POINTS`` as points by task.
 
     Raises:
-        ResultsError: One is not a number from 0 to 100.
+        ResultsError: A tolerance is not a number from 0 to 100.
     """
     parts = [text.rpartition("=") for text in texts]
     numbers = {name or DEFAULT: _number(points) for name, _, points in parts}
@@ -110,7 +110,7 @@ def read_baseline(path: Path) -> Baseline:
     """The baseline at ``path``.
 
     Raises:
-        ResultsError: It is missing or not a baseline; the message names the first field that is wrong.
+        ResultsError: The file is missing or no baseline; the message names the first wrong field.
     """
     try:
         content = path.read_bytes()
@@ -126,10 +126,10 @@ def _valid(validate: Callable[[Any], Valid], value: object, name: str) -> Valid:
         return validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        where = escape(" / ".join(map(str, first["loc"])))
-        found = "" if isinstance(first["input"], dict | bytes) else f", not {first['input']!r:.60}"
+        location = escape(" / ".join(map(str, first["loc"])))
+        given = "" if isinstance(first["input"], dict | bytes) else f", not {first['input']!r:.60}"
         raise ResultsError(
-            f"{name}{': ' if where else ''}{where}: {first['msg']}{found}. "
+            f"{name}{': ' if location else ''}{location}: {first['msg']}{given}. "
             "A tolerance is 0 to 100 points; `xalign gate --update` makes a baseline anew."
         ) from None
 
@@ -137,12 +137,12 @@ def _valid(validate: Callable[[Any], Valid], value: object, name: str) -> Valid:
 def make_baseline(
     results: Results, models: Collection[str] | None = None, tasks: Collection[str] | None = None
 ) -> Baseline:
-    """The baseline of results at hand.
+    """The baseline of given results.
 
     Args:
-        results: The results that are to be kept up.
-        models: Names, with or without ``xalign/``, directories or hub ids; None is all.
-        tasks: Names; None is all.
+        results: The results to keep up.
+        models: Names, with or without ``xalign/``, directories or hub ids; None for all.
+        tasks: Names; None for all.
 
     Raises:
         ResultsError: A name has no results, or one of the chosen results is unreadable or has an impossible score.
@@ -160,21 +160,21 @@ def make_baseline(
             percent = {subset: round(100 * value, 4) for subset, value in sorted(values.items()) if abs(value) <= 1}
             scores.setdefault(model, {})[task] = Entry(dataset_revision=table.dataset_revision, scores=percent)
     if broken:
-        more = f" and {len(broken) - 3} more" if len(broken) > 3 else ""
-        raise ResultsError(f"No baseline of unusable results: {'; '.join(broken[:3])}{more}; `xalign run` them again.")
+        rest = f" and {len(broken) - 3} more" if len(broken) > 3 else ""
+        raise ResultsError(f"No baseline of unusable results: {'; '.join(broken[:3])}{rest}; `xalign run` them again.")
     return Baseline(tolerance={DEFAULT: TOLERANCE}, scores=scores)
 
 
 def write_baseline(path: Path, baseline: Baseline, tolerance: Mapping[str, float]) -> None:
-    """Write a baseline; tolerances, and scores of other models and tasks, that the file has are kept.
+    """Write a baseline; the file's tolerances, and its scores of other models and tasks, are kept.
 
     Args:
-        path: Where to.
+        path: The file.
         baseline: The new scores.
-        tolerance: Given now; they go before those that the file has.
+        tolerance: New tolerances; they override the file's.
 
     Raises:
-        ResultsError: The file that is there is not a baseline.
+        ResultsError: The existing file is not a baseline.
     """
     old = read_baseline(path) if path.exists() else Baseline(tolerance={}, scores={})
     scores = {

@@ -22,17 +22,17 @@ class Cell:
     """One score.
 
     Attributes:
-        score: In percent.
-        difference: To the unaligned backbone over the subsets that both have, in points; None where there is none.
-        significant: Whether the difference is; None if it was not tested.
-        low: Lower end of the difference's 95% interval, in points; None if it was not tested.
-        high: Upper end.
-        ranks: Best and worst rank in the column that chance leaves open; None if it was not tested.
-        covered: Subsets that both have, when the model lacks some of the backbone's.
-        of: Subsets of the backbone, then.
+        score: Score in percent.
+        difference: Difference to the unaligned backbone over common subsets, in points; None without a backbone.
+        significant: Whether the difference is significant; None if untested.
+        low: Lower end of the difference's 95% interval, in points; None if untested.
+        high: Upper end of the interval.
+        ranks: Best and worst plausible rank in the column; None if untested.
+        covered: Number of common subsets, if the model lacks some of the backbone's.
+        of: Number of the backbone's subsets in that case.
         fitted: Whether the model was fitted on the task's text.
         other_text: Whether the backbone was scored on another revision of the text.
-        best: Whether it is the best of its column.
+        best: Whether the score is the best of its column.
     """
 
     score: float
@@ -48,19 +48,19 @@ class Cell:
     best: bool = False
 
     def lines(self) -> list[str]:
-        """Score, difference and coverage as text, those that there are."""
-        found = [f"{self.score:.1f}" + "†" * self.fitted]
+        """Score, difference and coverage as text, as far as available."""
+        lines = [f"{self.score:.1f}" + "†" * self.fitted]
         if self.difference is not None:
-            found.append(f"{round(self.difference, 1) + 0.0:+.1f}" + "~" * (self.significant is False))
+            lines.append(f"{round(self.difference, 1) + 0.0:+.1f}" + "~" * (self.significant is False))
         if self.other_text:
-            found.append("≠")
+            lines.append("≠")
         if self.covered is not None and self.of:
-            found.append(f"{self.covered}/{self.of}" if self.of < 1000 else f"{self.covered / self.of:.0%}")
-        return found
+            lines.append(f"{self.covered}/{self.of}" if self.of < 1000 else f"{self.covered / self.of:.0%}")
+        return lines
 
     @property
     def tied(self) -> bool:
-        """Whether chance may be all that parts it from the best of its column."""
+        """Whether the difference to the best of the column may be due to chance."""
         return not self.best and self.ranks is not None and self.ranks[0] == 1
 
 
@@ -70,9 +70,9 @@ class Row:
 
     Attributes:
         group: Title above the first of the rows that share it; may be empty.
-        label: What tables show.
-        name: What names it in JSON, in full.
-        cells: By column.
+        label: Label in tables.
+        name: Full name in JSON.
+        cells: Cells by column.
     """
 
     group: str
@@ -86,10 +86,10 @@ class Board:
     """A table of cells; rich prints it, in several pieces where the columns do not fit side by side.
 
     Attributes:
-        corner: What the rows are.
-        columns: Their headers.
-        rows: Those of a group follow each other.
-        legend: What the marks mean, a sentence each.
+        corner: Header of the row labels.
+        columns: Headers of the columns.
+        rows: Rows; those of a group are adjacent.
+        legend: Explanations of the marks, one sentence each.
     """
 
     corner: str
@@ -130,10 +130,10 @@ class Board:
 
         heads = [[self.corner], *(wrap(column, HEAD) for column in columns)]
         height = max(map(len, heads))
-        first, *others = (Text("\n" * (height - len(lines)) + "\n".join(lines)) for lines in heads)
+        first, *further = (Text("\n" * (height - len(lines)) + "\n".join(lines)) for lines in heads)
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         table.add_column(first, min_width=self._label_width(limit), no_wrap=True)
-        for head in others:
+        for head in further:
             table.add_column(head, justify="right", no_wrap=True)
         previous = ""
         for row in self.rows:
@@ -153,10 +153,10 @@ def _lines(cells: Mapping[str, Cell], column: str) -> list[str]:
 def _styled(cells: Mapping[str, Cell], column: str) -> Text:
     from rich.text import Text
 
-    score, *rest = _lines(cells, column)
+    score, *extra = _lines(cells, column)
     cell = cells.get(column)
     style = "bold green" if cell and cell.best else "underline" if cell and cell.tied else ""
-    return Text.assemble((score, style), ("".join(f"\n{line}" for line in rest), "dim"))
+    return Text.assemble((score, style), ("".join(f"\n{line}" for line in extra), "dim"))
 
 
 def _label(row: Row, limit: int) -> list[str]:

@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.languages import canonical
+from xalign_models.languages import LanguageText, canonical
 from xalign_models.models.encoder import XAlignEncoder
 
 DIMENSION = 8
-
-LanguageText = tuple[str, str | None]
-"""A text and its canonical language, None where the task does not say it."""
 
 
 class Recorder(XAlignEncoder):

@@ -1,4 +1,4 @@
-"""Records in a file of JSON lines that is only ever appended to: what is in it is never computed again."""
+"""An append-only file of JSON lines; recorded results are never computed again."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def batched(items: Iterable[Item], size: int) -> Iterator[tuple[Item, ...]]:
 
 
 class Journal:
-    """Records by key, the first of each key counting; memory holds 16 bytes and a place of each.
+    """Records by key; the first record of a key counts. Memory holds a 16-byte key and an offset per record.
 
     Appends of a batch are one write, flushed to the disk. A process that dies in the middle leaves at most half a
     line, which is cut off when the file is opened next. Several processes may append; each sees the others' records
     after :meth:`refresh`.
 
     Args:
-        path: The file, made when the first record is appended.
-        key: Names of the fields that tell records apart.
+        path: The file, created with the first record.
+        key: Names of the fields that identify a record.
     """
 
     def __init__(self, path: Path, key: Sequence[str]) -> None:
@@ -57,7 +57,7 @@ class Journal:
         return hashlib.blake2b(json.dumps(list(values)).encode(), digest_size=16).digest()
 
     def _cut(self) -> None:
-        """Remove a last line that was not written to its end."""
+        """Remove an incomplete last line."""
         if not self.path.is_file() or not (size := self.path.stat().st_size):
             return
         with self.path.open("rb+") as handle:
@@ -75,7 +75,7 @@ class Journal:
                 handle.truncate(keep)
 
     def refresh(self) -> None:
-        """Take in what was appended to the file since, by whomever; damaged lines are counted aloud and left out."""
+        """Read the records that any process has appended since; damaged lines are skipped with a warning."""
         if not self.path.is_file() or self.path.stat().st_size == self._read:
             return
         damaged = 0
@@ -92,14 +92,14 @@ class Journal:
                 self._read += len(line)
         if damaged:
             logger.warning(
-                "%s: %d damaged lines, no JSON objects with %s; what they held is made again.",
+                "%s: %d damaged lines, no JSON objects with %s; their records are computed again.",
                 self.path,
                 damaged,
                 ", ".join(self._key),
             )
 
     def get(self, *key: Any) -> dict[str, Any] | None:
-        """The record of a key, the values in the order of its fields; None if there is none."""
+        """The record of a key, whose values are in the order of its fields; None if there is none."""
         place = self._places.get(self._hash(key))
         if place is None:
             return None
@@ -112,7 +112,7 @@ class Journal:
         return self._hash(key) in self._places
 
     def append(self, records: Sequence[dict[str, Any]]) -> None:
-        """Write records, all or none of them as far as a reader can see."""
+        """Append records atomically: readers see all or none of them."""
         if not records:
             return
         data = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)

@@ -1,4 +1,4 @@
-"""A causal language model that writes: greedy or sampled, in batches, up to a stop string; and what it expects next."""
+"""Generation with a language model, greedy or sampled, up to a stop string; and next-token probabilities."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from xalign_models.device import pick_device
 from xalign_models.specs import Dtype
 
 EVERY, TAIL = 8, 24
-"""Stop strings and loops are looked for every so many tokens, in the last ones: always would be as slow as writing."""
+"""Stop strings and loops are looked for every ``EVERY`` tokens in the last ``TAIL``: each time would be too slow."""
 WORTH = 16
-"""Tokens that prompts must share to be read once for all of them."""
+"""Minimum length of a common prefix of prompts that is read only once."""
 LONGEST, TIMES = 8, 6
-"""Tokens of what is written over and over, and how often: then a model has lost its thread."""
+"""Longest repeated sequence in tokens, and how many repetitions count as a loop."""
 
 
 class Completion(NamedTuple):
-    """What a model wrote."""
+    """A completion of a prompt."""
 
     text: str
-    """Up to the stop string, without it."""
+    """The text before the stop string."""
     finished: bool
     """Whether it stopped by itself rather than at the limit."""
 
@@ -37,9 +37,9 @@ class LanguageModel:
     Args:
         model: Asset, directory or hub id.
         revision: Hub revision.
-        device: cpu, cuda or mps; by default the best there is.
-        dtype: Of weights and activations; by default bfloat16 on a GPU that has it, else float32.
-        encoder_decoder: Whether it is a sequence-to-sequence model rather than a causal one.
+        device: cpu, cuda or mps; by default the best available.
+        dtype: Type of weights and activations; by default bfloat16 on a GPU that supports it, else float32.
+        encoder_decoder: Whether the model is sequence-to-sequence rather than causal.
     """
 
     def __init__(
@@ -57,17 +57,17 @@ class LanguageModel:
 
     @cached_property
     def resolved(self) -> assets.ResolvedModel:
-        """Where the checkpoint lies, and the fingerprint of its content."""
+        """Location of the checkpoint, and the fingerprint of its content."""
         return assets.resolve(self.name, self._revision)
 
     @cached_property
     def device(self) -> str:
-        """Where it runs."""
+        """The device that the model runs on."""
         return pick_device(self._device)
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The checkpoint's own, padding on the left for a causal model."""
+        """The checkpoint's tokenizer, padding on the left for a causal model."""
         from transformers import AutoTokenizer
 
         tokenizer = open_pretrained(AutoTokenizer, self.resolved)
@@ -81,8 +81,8 @@ class LanguageModel:
         """The weights, on the device.
 
         Raises:
-            AssetError: The checkpoint cannot be had or is no such model.
-            ModelError: The checkpoint lacks weights, as one without a head does.
+            AssetError: The checkpoint is unavailable or is no such model.
+            ModelError: The checkpoint lacks weights, e.g. those of the head.
         """
         from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
@@ -93,7 +93,7 @@ class LanguageModel:
         return model.to(self.device).eval()
 
     def chat(self, prompt: str) -> str:
-        """The prompt as the user's turn where the checkpoint was trained to chat, else as it is."""
+        """The prompt as a user's turn if the checkpoint has a chat template, else unchanged."""
         if not self.tokenizer.chat_template:
             return prompt
         turn = [{"role": "user", "content": prompt}]
@@ -103,7 +103,7 @@ class LanguageModel:
         return text
 
     def tokenize(self, prompts: Sequence[str], limit: int | None = None) -> Any:
-        """A padded batch on the device; a prompt whose template wrote the begin token does not get a second one."""
+        """A padded batch on the device, without a second begin token where the prompts have one."""
         begin = self.tokenizer.bos_token
         special = not (begin and all(prompt.startswith(begin) for prompt in prompts))
         batch = self.tokenizer(
@@ -118,15 +118,15 @@ class LanguageModel:
         return batch.to(self.device)
 
     @torch.inference_mode()
-    def _begun(self, prompts: Sequence[str], more: int) -> dict[str, Any]:
-        """A padded batch in which what all prompts begin with, examples or a task, has been read: once, not n times.
+    def _read_prefix(self, prompts: Sequence[str], more: int) -> dict[str, Any]:
+        """A padded batch whose common prefix, e.g. examples or a task, has been read once for all prompts.
 
-        The padding is between the common beginning and the rest. A sliding window would count it, so that nothing is
-        read beforehand where prompts and the up to ``more`` tokens that follow are longer than one.
+        The padding is between the prefix and the rest. A sliding window would count it, so that nothing is read in
+        advance if the prompts with up to ``more`` further tokens exceed the window.
         """
         batch = self.tokenize(prompts)
         rows = [ids[mask.bool()] for ids, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True)]
-        common = _common([row.tolist() for row in rows])
+        common = _common_prefix([row.tolist() for row in rows])
         window = getattr(self.model.config.get_text_config(), "sliding_window", None)
         if len(rows) < 2 or common < WORTH or (window and batch["input_ids"].shape[1] + more > window):
             return dict(batch)
@@ -137,8 +137,8 @@ class LanguageModel:
         mask = torch.zeros_like(ids)
         for place, row in enumerate(rows):
             ids[place, :common], mask[place, :common] = row[:common], 1
-            own = len(row) - common
-            ids[place, common + longest - own :], mask[place, common + longest - own :] = row[common:], 1
+            tail = len(row) - common
+            ids[place, common + longest - tail :], mask[place, common + longest - tail :] = row[common:], 1
         return {"input_ids": ids, "attention_mask": mask, "past_key_values": first.past_key_values}
 
     def write(
@@ -151,22 +151,23 @@ class LanguageModel:
         seed: int = 0,
         **options: Any,
     ) -> list[Completion]:
-        """Completions of prompts, which are padded together; one that repeats itself without end is cut short.
+        """Completions of prompts, which are padded together; an endless repetition is cut short.
 
         Args:
-            prompts: Texts; of a sequence-to-sequence model its inputs, cut at the length that it can read.
-            max_new_tokens: The limit.
+            prompts: Prompts, or inputs of a sequence-to-sequence model, truncated to its maximum length.
+            max_new_tokens: Maximum number of tokens of a completion.
             stop: Writing ends where any of them appears.
-            temperature: 0 takes the likeliest token each time; else tokens are drawn.
-            seed: Of the drawing.
+            temperature: 0 is greedy; otherwise tokens are sampled.
+            seed: Seed of the sampling.
             **options: For transformers' ``generate``.
         """
         from transformers import StoppingCriteriaList
 
-        batch = (
-            self.tokenize(prompts, self._longest()) if self.encoder_decoder else self._begun(prompts, max_new_tokens)
-        )
-        start = 0 if self.encoder_decoder else batch["input_ids"].shape[1]
+        if self.encoder_decoder:
+            batch, start = self.tokenize(prompts, self._longest()), 0
+        else:
+            batch = self._read_prefix(prompts, max_new_tokens)
+            start = batch["input_ids"].shape[1]
         tokenizer = self.tokenizer
 
         looping = torch.zeros(len(prompts), dtype=torch.bool, device=self.device)
@@ -177,7 +178,7 @@ class LanguageModel:
             if not self.encoder_decoder:
                 looping.logical_or_(repeats(ids[:, start:]) & (ids[:, -1] != tokenizer.pad_token_id))
             tails = tokenizer.batch_decode(ids[:, max(start, ids.shape[1] - TAIL) :], skip_special_tokens=True)
-            ended = torch.tensor([any(one in tail for one in stop) for tail in tails], device=ids.device)
+            ended = torch.tensor([any(string in tail for string in stop) for tail in tails], device=ids.device)
             return ended if self.encoder_decoder else ended | looping
 
         drawn = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature > 0 else {"do_sample": False}
@@ -192,21 +193,21 @@ class LanguageModel:
                 **options,
             )[:, start:]
         ends = self._ends()
-        found = []
+        completions = []
         texts = tokenizer.batch_decode(ids, skip_special_tokens=True)
         for row, text, lost in zip(ids.tolist(), texts, looping.tolist(), strict=True):
-            at = min((text.index(one) for one in stop if one in text), default=None)
+            at = min((text.index(string) for string in stop if string in text), default=None)
             finished = at is not None or (not lost and bool(ends & set(row[int(self.encoder_decoder) :])))
-            found.append(Completion(text if at is None else text[:at], finished))
-        return found
+            completions.append(Completion(text if at is None else text[:at], finished))
+        return completions
 
     def _longest(self) -> int | None:
-        """Tokens that a sequence-to-sequence model reads at most, None if it says of no limit."""
+        """Maximum number of input tokens of a sequence-to-sequence model, None if it states none."""
         from transformers.tokenization_utils_base import LARGE_INTEGER  # a tokenizer without a limit has more than this
 
         limits = (self.tokenizer.model_max_length, getattr(self.model.config, "max_position_embeddings", None))
-        known = [one for one in limits if one and one < LARGE_INTEGER]
-        return int(min(known)) if known else None
+        finite = [limit for limit in limits if limit and limit < LARGE_INTEGER]
+        return int(min(finite)) if finite else None
 
     def _ends(self) -> set[int]:
         ends = self.model.generation_config.eos_token_id
@@ -214,23 +215,23 @@ class LanguageModel:
         return {*ends, self.tokenizer.eos_token_id} - {None}
 
     def next_of(self, prompts: Sequence[str], choices: Sequence[str]) -> torch.Tensor:
-        """Probabilities (n, c) of the choices as the next token, out of the choices alone; float32 on the CPU.
+        """Probabilities (n, c) of the choices as the next token, normalised over the choices; float32 on the CPU.
 
-        A choice counts by its first token after the prompt's end; a prompt that gives the choices nothing (a NaN, or
-        nothing but zeros) has a row of NaN.
+        A choice counts by its first token after the prompt. A prompt whose probabilities of all choices are zero or NaN
+        gets a row of NaN.
         """
         return self.next_after(prompts, ("",), choices)[0]
 
     @torch.inference_mode()
     def next_after(self, prompts: Sequence[str], endings: Sequence[str], choices: Sequence[str]) -> list[torch.Tensor]:
-        """The same (n, c) for each way to go on after the prompts, which are read once for all of them."""
-        batch = self._begun(prompts, max(map(len, map(self.tokenizer.tokenize, endings))))
-        known = batch["past_key_values"].get_seq_length() if "past_key_values" in batch else 0
+        """As :meth:`next_of`, (n, c), after each of several endings of the prompts, which are read once for all."""
+        batch = self._read_prefix(prompts, max(map(len, map(self.tokenizer.tokenize, endings))))
+        cached = batch["past_key_values"].get_seq_length() if "past_key_values" in batch else 0
         mask = batch["attention_mask"]
-        batch["position_ids"] = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, known:]
-        batch["input_ids"] = batch["input_ids"][:, known:]
+        batch["position_ids"] = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, cached:]
+        batch["input_ids"] = batch["input_ids"][:, cached:]
         read = self.model(**batch, use_cache=True, logits_to_keep=1)
-        found = []
+        probabilities = []
         for ending in endings:
             logits = read.logits
             if ending:
@@ -245,30 +246,30 @@ class LanguageModel:
                     position_ids=(longer.cumsum(dim=1) - 1)[:, -ids.shape[1] :],
                     past_key_values=copy.deepcopy(read.past_key_values),
                 ).logits
-            wanted = [self._first_token(prompts[0] + ending, one) for one in choices]
-            chosen = torch.softmax(logits[:, -1].float(), dim=-1)[:, wanted].cpu()
-            found.append(chosen / chosen.sum(dim=-1, keepdim=True))
-        return found
+            choice_ids = [self._first_token(prompts[0] + ending, choice) for choice in choices]
+            chosen = torch.softmax(logits[:, -1].float(), dim=-1)[:, choice_ids].cpu()
+            probabilities.append(chosen / chosen.sum(dim=-1, keepdim=True))
+        return probabilities
 
     def _first_token(self, prompt: str, choice: str) -> int:
         before = self.tokenizer(prompt, add_special_tokens=False)["input_ids"]
         after = self.tokenizer(prompt + choice, add_special_tokens=False)["input_ids"]
-        same = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(before))
-        return int(after[same])
+        shared = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(before))
+        return int(after[shared])
 
 
 def repeats(ids: torch.Tensor) -> torch.Tensor:
-    """Whether each row (n, l) ends in the same up to 8 tokens at least six times over, and for 24 tokens; (n,)."""
-    found = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+    """Whether each row (n, l) ends in at least 6 repetitions, over at least 24 tokens, of up to 8 tokens; (n,)."""
+    looping = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
     for size in range(1, LONGEST + 1):
         length = max(TIMES * size, TAIL)
         if ids.shape[1] >= length:
             tail = ids[:, -length:]
-            found |= (tail[:, size:] == tail[:, :-size]).all(dim=1)
-    return found
+            looping |= (tail[:, size:] == tail[:, :-size]).all(dim=1)
+    return looping
 
 
-def _common(rows: list[list[int]]) -> int:
-    """How many tokens all rows begin with; each keeps at least one of its own."""
+def _common_prefix(rows: list[list[int]]) -> int:
+    """Length of the token prefix shared by all rows, capped at the shortest length minus one."""
     least = min(map(len, rows)) - 1
     return next((i for i in range(least) if len({row[i] for row in rows}) > 1), least)

@@ -1,6 +1,6 @@
-"""What the neighbourhoods in a matrix of scores say: CSLS, ratio margin, hubness, mutual neighbours, MEXA.
+"""Measures of the neighbourhoods in a matrix of scores: CSLS, ratio margin, hubness, mutual neighbours, MEXA.
 
-All of it is read off the scores that the ranks are counted in.
+They are computed from the same scores as the ranks.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import torch
 
 K = 10
-"""Nearest neighbours that make a neighbourhood."""
+"""Size of a neighbourhood: the number of nearest neighbours."""
 ROWS = 4096
-"""Most sentences that are measured: their scores, 64 MB, are held at a time."""
+"""Maximum number of measured sentences, as their scores (64 MB) are in memory at once."""
 NAMES = (
     "csls_precision_at_1",
     "margin_precision_at_1",
@@ -34,7 +34,7 @@ NAMES = (
 - ``csls_precision_at_1``: P@1 by 2 cos(x, y) - r(x) - r(y) (Conneau et al., 2018);
 - ``margin_precision_at_1``: P@1 by cos(x, y) / ((r(x) + r(y)) / 2) (Artetxe and Schwenk, 2019);
 - ``mexa``: share of sentences whose translation scores above every other in both directions (Kargaran et al., 2024);
-- ``mutual_neighbours``: share of queries whose nearest candidate has them as its nearest;
+- ``mutual_neighbours``: share of queries that are the nearest neighbour of their nearest candidate;
 - ``hubness_skewness``: skewness of how often a candidate is among the K nearest (Radovanovic et al., 2010);
 - ``never_found``: share of candidates that are among the K nearest of no query;
 - ``f1``: mteb's score of bitext mining. Each candidate is a class, and a query's nearest candidate is its prediction.
@@ -75,13 +75,13 @@ def neighbour_measures(scores: torch.Tensor, first: npt.NDArray[np.bool_]) -> Me
         (k, 2, 7): rows as queries, columns as queries.
     """
     measures = np.empty((len(scores), 2, len(NAMES)))
-    own = np.arange(scores.shape[1])
+    counterparts = np.arange(scores.shape[1])
     for pair, matrix in zip(measures, scores, strict=True):
         sides = _on_cpu(matrix.numpy()) if matrix.device.type == "cpu" else _on_accelerator(matrix)
         for direction, (hits, best, counts) in zip(pair, sides, strict=True):
             direction[:2] = hits
             direction[4:] = _skewness(counts), (counts == 0).mean(), _f1(best)
-        pair[:, 3] = (sides[1][1][sides[0][1]] == own).mean()
+        pair[:, 3] = (sides[1][1][sides[0][1]] == counterparts).mean()
     measures[..., 2] = first.all(axis=1).mean(axis=1)[:, None]
     return measures
 
@@ -91,7 +91,7 @@ Side = tuple[list[float], Ranks, Ranks]
 
 
 def _csls(scores: Any, of: Any, to: Any) -> Any:
-    """CSLS less what is equal for all candidates of a query, halved."""
+    """CSLS without the term that is equal for all candidates of a query, halved."""
     return scores - to / 2
 
 
@@ -103,7 +103,7 @@ _SCORES = (_csls, _margin)
 
 
 def _on_cpu(scores: Floats) -> tuple[Side, Side]:
-    """Both directions from the few scores that can be among the K of a row or column: no sort of all of them."""
+    """Both directions from the few scores that can be among the top K of a row or column, without sorting all."""
     n = len(scores)
     bounds = tuple(
         _kth_largest(np.ascontiguousarray(pooled), min(K, n)) for pooled in (_pooled(scores.T).T, _pooled(scores).T)
@@ -115,7 +115,7 @@ def _on_cpu(scores: Floats) -> tuple[Side, Side]:
     order = np.argsort(columns.astype(np.min_scalar_type(n)), kind="stable")
     lists = [(rows, columns, scores.ravel()[flat])]
     lists.append((columns[order], rows[order], lists[0][2][order]))
-    near = [_nearest(*few, bound, min(K, n)) for few, bound in zip(lists, bounds, strict=True)]
+    near = [_nearest(*top, bound, min(K, n)) for top, bound in zip(lists, bounds, strict=True)]
     means = [mean for mean, _, _ in near]
     matrices = scores, scores.T
     return tuple(  # type: ignore[return-value]  # two of them
@@ -128,7 +128,7 @@ def _on_cpu(scores: Floats) -> tuple[Side, Side]:
 
 
 def _pooled(scores: Floats) -> Floats:
-    """Maxima of disjoint groups of rows, (at most 128, m): halves are laid over each other until so few are left."""
+    """Maxima of disjoint groups of rows, (at most 128, m), by repeatedly taking the maximum of two halves."""
     while (n := len(scores)) > _GROUPS:
         half = -(-n // 2)
         maxima = scores[:half].copy(order="K")
@@ -157,30 +157,35 @@ def _nearest(of: Ranks, to: Ranks, scores: Floats, bound: Floats, k: int) -> tup
 
 
 def _first_by(
-    score: Callable[..., Floats], matrix: Floats, few: tuple[Ranks, Ranks, Floats], bound: Floats, r: Floats, c: Floats
+    score: Callable[..., Floats],
+    matrix: Floats,
+    top: tuple[Ranks, Ranks, Floats],
+    bound: Floats,
+    r: Floats,
+    c: Floats,
 ) -> float:
     """Share of queries whose counterpart has the highest adjusted score; ties count against the model.
 
     Args:
-        score: Adjusts a score, rising in it.
+        score: Adjusts a score, monotonically.
         matrix: Scores (n, n), queries in rows.
-        few: Query, candidate and score of the highest scores, by query.
-        bound: (n,) what all other scores of a query are below.
+        top: Query, candidate and score of the highest scores, by query.
+        bound: (n,) upper bound of a query's other scores.
         r: (n,) mean of each query's neighbourhood.
         c: (n,) mean of each candidate's.
     """
-    of, to, scores = few
-    own = score(matrix.diagonal(), r, c) - TIE
+    of, to, scores = top
+    gold = score(matrix.diagonal(), r, c) - TIE
     adjusted = score(scores, r[of], c[to])
     adjusted[of == to] = -np.inf
-    best = np.maximum.reduceat(adjusted, np.searchsorted(of, np.arange(len(own))))
-    others = np.maximum(score(bound, r, c.min()), score(bound, r, c.max()))
-    open_ = np.flatnonzero((best < own) & (others >= own))
+    best = np.maximum.reduceat(adjusted, np.searchsorted(of, np.arange(len(gold))))
+    rivals = np.maximum(score(bound, r, c.min()), score(bound, r, c.max()))
+    open_ = np.flatnonzero((best < gold) & (rivals >= gold))
     if len(open_):  # what is below the bound decides
         dense = score(matrix[open_], r[open_, None], c)
         dense[np.arange(len(open_)), open_] = -np.inf
         best[open_] = dense.max(axis=1)
-    return float((best < own).mean())
+    return float((best < gold).mean())
 
 
 def _on_accelerator(scores: torch.Tensor) -> tuple[Side, Side]:
@@ -192,9 +197,9 @@ def _on_accelerator(scores: torch.Tensor) -> tuple[Side, Side]:
         hits = []
         for score in _SCORES:
             adjusted = score(matrix, means[i][:, None], means[1 - i])
-            own = adjusted.diagonal().clone() - TIE
+            gold = adjusted.diagonal().clone() - TIE
             adjusted.diagonal().fill_(-np.inf)
-            hits.append(float((adjusted.amax(dim=1) < own).double().mean()))
+            hits.append(float((adjusted.amax(dim=1) < gold).double().mean()))
         indices = tops[i].indices.cpu().numpy()
         sides.append((hits, indices[:, 0], np.bincount(indices.ravel(), minlength=n)))
     return sides[0], sides[1]
@@ -209,7 +214,7 @@ def _skewness(counts: Ranks) -> float:
 
 
 def _f1(predicted: Ranks) -> float:
-    """Mean F1 of the classes, query i being of class i."""
+    """Mean F1 of the classes, where query i belongs to class i."""
     times = np.bincount(predicted, minlength=len(predicted))
     hits = predicted == np.arange(len(predicted))
     return float((2 * hits / (1 + times)).mean())

@@ -26,11 +26,11 @@ Placed: TypeAlias = "tuple[torch.Tensor, torch.Tensor | None]"
 
 
 class Sides(NamedTuple):
-    """One language.
+    """Vectors of one language.
 
     Attributes:
-        rows: (n, d) float32 unit rows that are ranked; row i of every language means the same.
-        fit: (m, d) rows that a rotation is fitted on, likewise; None where none is.
+        rows: (n, d) float32 unit rows to rank; row i of every language has the same meaning.
+        fit: (m, d) rows to fit a rotation on, likewise; None for no rotation.
     """
 
     rows: Floats
@@ -41,25 +41,25 @@ class Vectors:
     """Float32 matrices by name, in memory up to a budget and beyond it in a temporary file.
 
     Args:
-        budget: Bytes.
+        budget: Bytes in memory.
     """
 
     def __init__(self, budget: int = BUDGET) -> None:
-        self.left = budget
-        self._kept: dict[str, Sides] = {}
+        self._free = budget
+        self._by_name: dict[str, Sides] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __setitem__(self, name: str, sides: Sides) -> None:
-        """Keep them; what is beyond the budget is written and mapped, so that the system may drop its pages."""
-        self._kept[name] = Sides(*(None if one is None else self._place(one) for one in sides))  # type: ignore[arg-type]
+        """Store a language; vectors beyond the budget are memory-mapped, so that the system may drop their pages."""
+        self._by_name[name] = Sides(*(None if side is None else self._place(side) for side in sides))  # type: ignore[arg-type]
 
     def __getitem__(self, name: str) -> Sides:
-        """What was kept under that name."""
-        return self._kept[name]
+        """The vectors of a language."""
+        return self._by_name[name]
 
     def _place(self, rows: Floats) -> Floats:
-        self.left -= rows.nbytes
-        if self.left >= 0:
+        self._free -= rows.nbytes
+        if self._free >= 0:
             return rows
         self._folder = self._folder or tempfile.TemporaryDirectory(prefix="xalign-vectors-")
         with tempfile.NamedTemporaryFile(dir=self._folder.name, delete=False) as file:
@@ -76,7 +76,7 @@ def all_pairs(
 
     Args:
         get: A language's vectors; called anew for every pair.
-        pairs: Of languages; those that start with the same language are best next to each other.
+        pairs: Pairs of languages, best sorted by first language.
         device: ``cpu``: one pair at a time by :func:`pair_ranks`. Any other: as many pairs of one first language at a
             time as the budget allows, by torch; languages stay on the device as far as it allows.
         budget: Bytes on the device, half of them for vectors, half for scores; by default half of what is free.
@@ -94,15 +94,15 @@ def all_pairs(
     pairs = list(pairs)
     sample = get(pairs[0][0]) if pairs else Sides(np.empty((1, 1), dtype=np.float32))
     size = max(1, half // _bytes_of_pair(sample))
-    on_device = lru_cache(max(1, half // sum(one.nbytes for one in sample if one is not None)))
+    on_device = lru_cache(max(1, half // sum(side.nbytes for side in sample if side is not None)))
     put = on_device(lambda name: place(get(name), device))
     for first, group in groupby(pairs, key=lambda pair: pair[0]):
-        others = [pair[1] for pair in group]
-        for start in range(0, len(others), size):
-            some = others[start : start + size]
-            ranked = batch_ranks(put(first), [put(one) for one in some])
-            for one, forward, backward, measures in zip(some, *ranked, strict=True):
-                yield (first, one), forward, backward, measures
+        partners = [pair[1] for pair in group]
+        for start in range(0, len(partners), size):
+            batch = partners[start : start + size]
+            ranked = batch_ranks(put(first), [put(code) for code in batch])
+            for partner, forward, backward, measures in zip(batch, *ranked, strict=True):
+                yield (first, partner), forward, backward, measures
 
 
 def _free(device: str) -> int:
@@ -112,15 +112,15 @@ def _free(device: str) -> int:
 
 
 def _bytes_of_pair(a: Sides) -> int:
-    """What :func:`batch_ranks` holds for one more pair: scores, masks; rows; float64 fit rows and d x d matrices."""
+    """Memory of :func:`batch_ranks` per pair: scores, masks; rows; float64 fit rows and d x d matrices."""
     n, d = a.rows.shape
     fitting = 0 if a.fit is None else 12 * len(a.fit) * d + 6 * 8 * d * d + 8 * n * d
-    held: int = 6 * n * n + 4 * n * d + fitting
-    return held
+    size: int = 6 * n * n + 4 * n * d + fitting
+    return size
 
 
 def pair_ranks(a: Sides, b: Sides) -> tuple[Ranks, Ranks, Measures]:
-    """What :func:`all_pairs` gives for one pair, (s, n) in each direction and the measures, on the CPU."""
+    """Ranks (s, n) of one pair in each direction and the measures, on the CPU; see :func:`all_pairs`."""
     if a.fit is None or b.fit is None:
         forward, backward, measures = measured_ranks(a.rows, b.rows)
         return forward[None], backward[None], measures
@@ -131,12 +131,12 @@ def place(sides: Sides, device: str) -> Placed:
     """A language's vectors as tensors on a device."""
     import torch
 
-    rows, fit = (None if one is None else torch.from_numpy(np.ascontiguousarray(one)).to(device) for one in sides)
+    rows, fit = (None if side is None else torch.from_numpy(np.ascontiguousarray(side)).to(device) for side in sides)
     assert rows is not None
     return rows, fit
 
 
-def batch_ranks(a: Placed, others: Sequence[Placed]) -> tuple[Ranks, Ranks, Measures]:
+def batch_ranks(a: Placed, partners: Sequence[Placed]) -> tuple[Ranks, Ranks, Measures]:
     """:func:`pair_ranks` of one language and several, as a batch on their device: (k, s, n), (k, s, n), (k, 2, 7).
 
     Products are float32; torch must not be set to round them.
@@ -144,23 +144,23 @@ def batch_ranks(a: Placed, others: Sequence[Placed]) -> tuple[Ranks, Ranks, Meas
     import torch
 
     rows, fit = a
-    several = torch.stack([one for one, _ in others])
+    several = torch.stack([partner for partner, _ in partners])
     scores = rows @ several.mT
-    found = [_counts(scores)]
-    fits = [one for _, one in others if one is not None]
+    counts = [_counts(scores)]
+    fits = [target for _, target in partners if target is not None]
     if fit is not None:
         if len(fit) >= fit.shape[1]:
             weights = polar(fit.double().mT @ torch.stack(fits).double())
-        else:  # the rotation is free where no row reaches; the solver says how it is chosen there
-            exact = [procrustes(fit.cpu().numpy(), one.cpu().numpy()) for one in fits]
+        else:  # the rotation is underdetermined; the solver defines its choice
+            exact = [procrustes(fit.cpu().numpy(), target.cpu().numpy()) for target in fits]
             weights = torch.from_numpy(np.stack(exact)).to(rows.device)
         turned = rows @ weights.float()
-        found.append(_counts(torch.nn.functional.normalize(turned, dim=2) @ several.mT))
-    forward, backward = (torch.stack(one, dim=1).cpu().numpy() for one in zip(*found, strict=True))
+        counts.append(_counts(torch.nn.functional.normalize(turned, dim=2) @ several.mT))
+    forward, backward = (torch.stack(rank_sides, dim=1).cpu().numpy() for rank_sides in zip(*counts, strict=True))
     if fit is not None:
-        return forward, backward, np.empty((len(others), 2, 0))
+        return forward, backward, np.empty((len(partners), 2, 0))
     if len(rows) > ROWS:
-        return forward, backward, np.full((len(others), 2, len(NAMES)), np.nan)
+        return forward, backward, np.full((len(partners), 2, len(NAMES)), np.nan)
     first = np.concatenate([forward, backward], axis=1) == 1
     return forward, backward, neighbour_measures(scores, first)
 

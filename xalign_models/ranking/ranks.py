@@ -11,16 +11,16 @@ import numpy.typing as npt
 from xalign_models.errors import DataError
 
 TILE = 1024
-"""Rows and columns of the scores that are held at a time: 4 MB of float32, which stay in a CPU's cache."""
+"""Rows and columns of a tile of scores: 4 MB of float32, which fit into a CPU's cache."""
 TIE = 1e-6
 """Cosines this close are equal: a float32 product gives equal rows scores that differ by rounding."""
 POOL_BLOCK = 128
-"""Queries that are scored at a time against a pool, which may be several times as wide."""
+"""Queries scored at a time against a pool, which may be several times as wide."""
 _BYTE = 255  # what eight bits count
 
 Ranks = npt.NDArray[np.int64]
 AnyRanks = npt.NDArray[np.integer]
-"""Ranks in the smallest integers that hold them."""
+"""Ranks in the smallest sufficient integer type."""
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
@@ -58,7 +58,7 @@ def gold_ranks(
         a: (n, d) unit rows; row i of ``b`` is the counterpart of row i.
         b: (n, d) unit rows.
         tile: Rows of ``a`` and of ``b`` whose scores are compared at a time, at most 2,040.
-        scores: All scores (n, n), where they are wanted for more than this; by default a tile's are computed in turn.
+        scores: All scores (n, n), if computed already; by default tiles are computed in turn.
 
     Returns:
         (n,) rank of b_i among all rows of b for a_i, and (n,) rank of a_i among all rows of a for b_i; 1 is best.
@@ -101,10 +101,10 @@ def precision_at(ranks: npt.NDArray[np.integer], ks: Sequence[int] = (1, 5, 10))
     """``{"precision_at_1": ...}``: the share of ranks that are at most k, in [0, 1].
 
     Raises:
-        DataError: A rank is less than 1: the vectors it is of were not finite.
+        DataError: A rank is less than 1, because vectors were not finite.
     """
     if (ranks < 1).any():
-        raise DataError("Ranks below 1 come of vectors that are not finite; encode in float32.")
+        raise DataError("Ranks below 1 come from vectors that are not finite; encode in float32.")
     return {f"precision_at_{k}": float(np.mean(ranks <= k)) for k in ks}
 
 
@@ -135,9 +135,9 @@ def target_counts(
         scores = np.matmul(queries[rows], pool.T, out=block[: rows.stop - start])
         if best is not None:
             best[rows] = _top(scores, best.shape[1])
-        own = np.take_along_axis(scores, np.maximum(targets[rows], 0), axis=1)
+        target_scores = np.take_along_axis(scores, np.maximum(targets[rows], 0), axis=1)
         for k in range(targets.shape[1]):
-            at_least = np.greater_equal(scores, own[:, k, None], out=mask[: len(scores)])
+            at_least = np.greater_equal(scores, target_scores[:, k, None], out=mask[: len(scores)])
             counts[rows, k] = np.count_nonzero(at_least, axis=1)
     counts[targets < 0] = 0
     return counts
@@ -151,7 +151,7 @@ def _top(scores: npt.NDArray[np.floating], count: int) -> Ranks:
 
 
 def average_precision(counts: Ranks) -> npt.NDArray[np.float64]:
-    """AP of each query, as scikit-learn's ``average_precision_score`` has it.
+    """AP of each query, equal to scikit-learn's ``average_precision_score``.
 
     The mean over a query's targets of the precision among all that score at least as high: candidates of equal score
     come in together, so that a tie counts against the model.
@@ -168,19 +168,19 @@ def average_precision(counts: Ranks) -> npt.NDArray[np.float64]:
 
 
 def one_target_precision(counts: Ranks) -> npt.NDArray[np.float64]:
-    """AP of each query when all its targets but one are taken out of the pool: 1 / rank of the one that is left.
+    """AP of each query when all its targets but one are removed from the pool: 1 / rank of the remaining target.
 
     Args:
         counts: (n, k) of :func:`target_counts`.
 
     Returns:
-        (n, k): by the target that is left; nan where there is none.
+        (n, k): by remaining target; nan for no target.
     """
-    others = _targets_at_least(counts) - 1
-    return np.where(counts > 0, 1 / np.maximum(counts - others, 1), np.nan)
+    earlier = _targets_at_least(counts) - 1
+    return np.where(counts > 0, 1 / np.maximum(counts - earlier, 1), np.nan)
 
 
 def _targets_at_least(counts: Ranks) -> Ranks:
     """(n, k): how many of a query's targets score at least as high as each; smaller counts are higher scores."""
-    found: Ranks = np.count_nonzero((counts[:, None, :] <= counts[:, :, None]) & (counts[:, None, :] > 0), axis=2)
-    return found
+    smaller: Ranks = np.count_nonzero((counts[:, None, :] <= counts[:, :, None]) & (counts[:, None, :] > 0), axis=2)
+    return smaller

@@ -23,14 +23,14 @@ _FORM = "2"
 class RankLog:
     """Ranks of pairs in a file that is only appended to: an interrupted run resumes at the next pair.
 
-    Several runs may share the file: each reads and appends under a lock. Every record has a checksum; half a record,
-    left by a process that died in it, is cut off, and a damaged one is computed again.
+    Several runs may share the file: each reads and appends under a lock. Every record has a checksum; an
+    incomplete last record is cut off, and damaged ones are computed again.
 
     Args:
         path: The file; None keeps nothing.
-        identity: Of everything that determines the ranks; a file of another one is begun anew.
+        identity: Digest of everything that determines the ranks; a file with another identity is replaced.
         shape: (s, n) of a direction's ranks.
-        measures: How many further numbers a direction has.
+        measures: Number of measures of a direction.
     """
 
     def __init__(self, path: Path | None, identity: str, shape: tuple[int, int], measures: int = 0) -> None:
@@ -40,7 +40,7 @@ class RankLog:
         self._record = np.dtype([*fields, ("measures", "<f8", (2, measures)), ("check", "<u4")])
 
     def read(self) -> dict[Pair, tuple[AnyRanks, AnyRanks, Measures]]:
-        """What is there: pair to its ranks in both directions and its measures (2, m)."""
+        """The finished pairs: pair to its ranks in both directions and its measures (2, m)."""
         if self.path is None or not self.path.is_file():
             return {}
         with _lock(self.path):
@@ -50,18 +50,18 @@ class RankLog:
                 return {}
             body = data[len(self._head) :]
             size = self._record.itemsize
-            whole = len(body) // size
+            complete = len(body) // size
             if len(body) % size:
                 with self.path.open("r+b") as file:
-                    file.truncate(len(self._head) + whole * size)
-        records = np.frombuffer(body, dtype=self._record, count=whole)
+                    file.truncate(len(self._head) + complete * size)
+        records = np.frombuffer(body, dtype=self._record, count=complete)
         intact = [row for i, row in enumerate(records) if _checksum(body[i * size : (i + 1) * size]) == row["check"]]
-        if len(intact) < whole:
-            logger.warning("%s: %d damaged records; their pairs are computed again.", self.path, whole - len(intact))
+        if len(intact) < complete:
+            logger.warning("%s: %d damaged records; their pairs are computed again.", self.path, complete - len(intact))
         return {(row["a"].decode(), row["b"].decode()): (*row["ranks"], row["measures"]) for row in intact}
 
     def append(self, pair: Pair, forward: AnyRanks, backward: AnyRanks, measures: Measures) -> None:
-        """One pair's ranks and measures."""
+        """Append a pair's ranks and measures."""
         if self.path is None:
             return
         row = (*(code.encode() for code in pair), (forward, backward), measures, 0)

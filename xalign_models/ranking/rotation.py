@@ -12,7 +12,7 @@ from xalign_models.ranking.ranks import Floats, Ranks, gold_ranks, normalise
 if TYPE_CHECKING:
     import torch
 
-_NEWTON_STEPS = 60  # 1.5^60 = 3.7e10: singular values down to that part of the largest are brought to one
+_NEWTON_STEPS = 60  # 1.5^60 = 3.7e10: singular values down to this fraction of the largest converge to one
 _ORTHOGONAL = 1e-9
 
 
@@ -36,19 +36,19 @@ def rotated_ranks(fit_a: Floats, fit_b: Floats, a: Floats, b: Floats) -> tuple[R
 def polar(matrices: torch.Tensor) -> torch.Tensor:
     """The orthogonal factor U V^T of each M = U S V^T, (k, d, d) float64.
 
-    On an accelerator by Newton-Schulz, X <- (3 X - X X^T X) / 2 from M / |M|_2: nothing but batched products, where
-    its SVD takes one matrix after the other. What does not become orthogonal (a singular value below 1e-10 of the
-    largest), and everything on a CPU, is done by SVD.
+    On an accelerator by Newton-Schulz, X <- (3 X - X X^T X) / 2 from M / |M|_2: only batched products, while
+    its SVD takes one matrix after another. Matrices that do not become orthogonal (a singular value below 1e-10 of the
+    largest), and all matrices on a CPU, go through SVD.
     """
     return polar_by_svd(matrices) if matrices.device.type == "cpu" else polar_by_either(matrices)
 
 
 def polar_by_either(matrices: torch.Tensor) -> torch.Tensor:
     """:func:`polar` by products, and by SVD where these do not end in an orthogonal matrix."""
-    found, good = polar_by_products(matrices)
+    factors, good = polar_by_products(matrices)
     if not bool(good.all()):
-        found[~good] = polar_by_svd(matrices[~good])
-    return found
+        factors[~good] = polar_by_svd(matrices[~good])
+    return factors
 
 
 def polar_by_svd(matrices: torch.Tensor, driver: str | None = None) -> torch.Tensor:
@@ -78,7 +78,7 @@ def polar_by_products(matrices: torch.Tensor) -> tuple[torch.Tensor, torch.Tenso
 
 
 def _bound(matrices: torch.Tensor) -> torch.Tensor:
-    """(k, 1, 1): the largest singular value from above, sqrt(|M|_1 |M|_inf) or |M|_F, whichever is less."""
+    """(k, 1, 1): upper bound of the largest singular value, the minimum of sqrt(|M|_1 |M|_inf) and |M|_F."""
     import torch
 
     size = matrices.abs()

@@ -1,4 +1,4 @@
-"""How alike two spaces are without any map between them."""
+"""Similarity of two spaces without a map between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def linear_cka(x: Rows, y: Rows) -> float:
         y: Row-aligned embeddings (n, m).
 
     Returns:
-        In [0, 1]; 1 for spaces that a rotation and a scale take onto each other, 0 where one does not vary.
+        In [0, 1]; 1 for spaces that are equal up to rotation and scale, 0 if one is constant.
     """
     x, y = x - x.mean(axis=0, dtype=np.float64), y - y.mean(axis=0, dtype=np.float64)
     lengths = np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y)

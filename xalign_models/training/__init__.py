@@ -1,7 +1,7 @@
-"""What trainings have in common: one that is stopped at any moment goes on, and what it writes says how it was made.
+"""What all trainings share: they resume after an interruption, and their output records how it was made.
 
-The loops are sentence-transformers' trainer's. ``session`` is the frame around a training, from the check whether it
-was done already to the saved model; ``trainer`` the trainer with checkpoints of the trained weights alone; ``records``
-what is kept on disk beside them; ``losses`` the contrastive loss; ``schedulers`` the learning rate's; ``processes`` who
-writes.
+The loop is that of sentence-transformers' trainer. ``session`` frames a training, from the check whether it is done
+already to the saved model. ``trainer`` adds checkpoints of the trained weights alone, ``records`` the files beside
+them, ``losses`` the contrastive loss, ``schedulers`` the learning-rate schedules, and ``processes`` decides which
+process writes.
 """

@@ -1,4 +1,4 @@
-"""What a contrastive training is read by: retrieval among pairs that it does not see."""
+"""Monitoring of a contrastive training: retrieval among held-out pairs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy, normalize
 from xalign_models.training.objective import Instruments, Verdict
 
 MEASURED = 128
-"""Most rows that are set aside."""
+"""Maximum number of held-out rows."""
 
 
 def placed(features: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
@@ -23,29 +23,29 @@ def placed(features: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
 
 
 def set_aside(rows: Sequence[tuple[Any, ...]], share: float, most: int = MEASURED) -> tuple[list[int], list[int]]:
-    """The numbers of rows to train on and of rows to measure on: evenly spread, and no text of them is trained on.
+    """Row numbers to train on and row numbers to hold out, evenly spread; no held-out text is trained on.
 
     Args:
         rows: The first two items of each are texts.
-        share: Of the rows.
-        most: Rows that are set aside at most.
+        share: Share of the rows to hold out.
+        most: Maximum number of held-out rows.
     """
     count = min(most, int(share * len(rows)))
     held_out = [i * len(rows) // count for i in range(count)]
-    known = {text for i in held_out for text in rows[i][:2]}
-    return [i for i, row in enumerate(rows) if not known & {*row}], held_out
+    held_out_texts = {text for i in held_out for text in rows[i][:2]}
+    return [i for i, row in enumerate(rows) if not held_out_texts & {*row}], held_out
 
 
 class Retrieval(Instruments):
-    """How often a held-out query is nearest to its own passage among those of all of them.
+    """How often the nearest of all held-out passages to a held-out query is its own.
 
     Args:
-        model: What is trained.
-        pairs: (query, passage), with whatever is put before them; no two of the same passage.
+        model: The model in training.
+        pairs: (query, passage), with their instructions; of pairs with the same passage the last is kept.
         tau: Temperature of the loss.
         every: Optimisation steps from one measurement to the next.
-        prompt: Put before every text.
-        batch_size: Texts that are encoded together.
+        prompt: Prefix of every text.
+        batch_size: Texts per batch.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Retrieval(Instruments):
             yield normalize(self.model(placed(features, self.model.device))["sentence_embedding"].float(), dim=1).cpu()
 
     def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> Verdict | None:
-        """Nothing was learnt if the model finds no more than before, or no more than chance would."""
+        """Compare the accuracy with the one before training and with chance; both must be exceeded."""
         before, after, chance = first["accuracy"], last["accuracy"], last["chance"]
         text = (
             f"Held-out queries that find their passage among {len(self.pairs)}: {after:.1%} ({before:.1%} before, "

@@ -29,13 +29,13 @@ def contrastive_loss(
 ) -> torch.nn.Module:
     r"""The loss ``l_i = -log(exp(cos(h_i, h_i+) / tau) / sum_j exp(cos(h_i, h_j) / tau))``, its mean over a batch.
 
-    The sum is over the positives and the hard negatives, if there are any, of all rows of the batch.
+    The sum is over the positives and hard negatives of all rows of the batch.
 
     Args:
-        model: What embeds the columns: anchor, positive, negatives.
+        model: The model that embeds the columns: anchor, positive, negatives.
         tau: The temperature.
-        mini_batch: Rows that are encoded together, with gradients that are cached (GradCache): every text is encoded
-            twice, and memory is that of a mini-batch. None encodes the batch at once.
+        mini_batch: Rows encoded together, with cached gradients (GradCache): every text is encoded twice, with the
+            memory of a mini-batch. None encodes the batch at once.
         gather: Take the candidates of all processes as negatives.
     """
     options = {"scale": 1 / tau, "similarity_fct": cosine, "gather_across_devices": gather and process_count() > 1}

@@ -1,4 +1,4 @@
-"""What a method brings to the trainer: a loss of a batch, and what is to be read off the training."""
+"""What a method gives the trainer: the loss of a batch, and measurements of the training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class Verdict(NamedTuple):
-    """What a training has come to, as its card and its last line say it."""
+    """The outcome of a training, for the model's card and the last line of output."""
 
     learnt: bool
     """Whether held-out text shows that anything was learnt."""
@@ -20,33 +20,33 @@ class Verdict(NamedTuple):
 
 
 class Instruments:
-    """What a method reads off its training, and what it keeps beside the weights; each part is optional.
+    """What a method measures in training, and its state beside the weights; each part is optional.
 
     Attributes:
-        every: Optimisation steps from one measurement to the next, beside those before the first step and at the end
-            of each epoch; None is those alone.
+        every: Optimisation steps from one measurement to the next, in addition to those before the first step and at
+            the end of each epoch; None for these alone.
     """
 
     every: int | None = None
 
     def rate(self, step: int, steps: int) -> float | None:
-        """Share of the learning rate in a step of so many; None where the trainer's own schedule holds."""
+        """Factor of the learning rate in a step out of ``steps``; None follows the trainer's own schedule."""
         return None
 
     def step(self) -> dict[str, Any]:
-        """Called after each optimisation step; what the step measured, for its entry in the log."""
+        """Called after each optimisation step; returns its measurements, for the log."""
         return {}
 
     def measure(self) -> dict[str, Any]:
-        """What held-out text says of the model as it is, for an entry of its own; nothing if there is none."""
+        """Measurements on held-out text, for a log entry of their own; empty without held-out text."""
         return {}
 
     def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> Verdict | None:
-        """What was learnt, by the first and the last measurement; None if they do not say."""
+        """Whether anything was learnt, by the first and last measurements; None if they do not tell."""
         return None
 
     def state(self) -> dict[str, Any]:
-        """All that changes beside the weights, as tensors and plain data, for a checkpoint."""
+        """All changing state beside the weights, as tensors and plain data, for a checkpoint."""
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -54,10 +54,10 @@ class Instruments:
 
 
 class Objective(Module, Instruments):
-    """A module that makes a batch of rows and computes its loss, ``features["loss"]``, in one forward pass.
+    """A module that collates rows into a batch and computes the loss, ``features["loss"]``, in one forward pass.
 
-    It stands around the model for the training alone, so that what shards or copies a model among processes sees one
-    forward pass a step.
+    It wraps the model in training alone, so that code that shards or copies a model among processes sees one forward
+    pass per step.
     """
 
     def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -65,12 +65,12 @@ class Objective(Module, Instruments):
         raise NotImplementedError
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
-        """Not here: the model within is what is kept."""
+        """Unsupported: save the inner model instead."""
         raise NotImplementedError
 
 
 class ObjectiveLoss(nn.Module):
-    """An objective's loss as sentence-transformers' trainer wants it."""
+    """Adapts an objective's loss to sentence-transformers' trainer."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -84,10 +84,10 @@ class ObjectiveLoss(nn.Module):
 
 @dataclass(frozen=True)
 class Collator:
-    """An objective's batches as the trainer wants them.
+    """Adapts an objective's batches to the trainer.
 
     Attributes:
-        objective: Whose batches they are.
+        objective: The objective that collates the rows.
     """
 
     objective: Objective

@@ -15,27 +15,27 @@ Result = TypeVar("Result")
 
 
 def is_main_process() -> bool:
-    """Whether this process writes: all do but those that ``accelerate launch`` starts beside the first."""
+    """Whether this process writes files: the only process, or the first one of ``accelerate launch``."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
 def process_count() -> int:
-    """How many processes train together."""
+    """Number of processes that train together."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def gathered(values: Tensor) -> Tensor:
-    """(n, ...) of every process, one after another, as (n * processes, ...); gradients flow back to each one's own.
+    """(n, ...) of every process, concatenated to (n * processes, ...); gradients flow back to each process' own rows.
 
-    A loss of what is gathered is computed by all processes alike. As they average their gradients, the gradient is
-    that of one process with all rows.
+    All processes compute the same loss of gathered values. As they average their gradients, the gradient is that of one
+    process with all rows.
     """
     if process_count() == 1:
         return values
     from sentence_transformers.util import all_gather_with_grad
 
-    whole: Tensor = all_gather_with_grad(values.contiguous())
-    return whole
+    joined: Tensor = all_gather_with_grad(values.contiguous())
+    return joined
 
 
 def shared(items: Sequence[Item], work: Callable[[Item], Result]) -> list[Result]:
@@ -52,7 +52,7 @@ def shared(items: Sequence[Item], work: Callable[[Item], Result]) -> list[Result
 
 
 def own_rows(count: int) -> slice:
-    """The rows of ``count`` gathered ones that are this process' own."""
+    """This process' own rows among ``count`` gathered ones."""
     size, rank = count // process_count(), int(os.environ.get("RANK", "0"))
     return slice(rank * size, (rank + 1) * size)
 
@@ -67,7 +67,7 @@ def wait_for_all() -> None:
 
 @contextmanager
 def own_randomness() -> Iterator[None]:
-    """Whatever is seeded and drawn inside, the generators of Python, numpy and torch are as before afterwards."""
+    """Restore the random generators of Python, numpy and torch after the context."""
     import random
 
     import numpy as np

@@ -1,4 +1,4 @@
-"""What a training keeps on disk: what it is determined by, its checkpoints, its log."""
+"""Files of a training: its identity, its checkpoints, its log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from xalign_models.paths import atomic_write_text
 logger = logging.getLogger(__name__)
 
 LOG = "training_log.jsonl"
-"""JSON objects of three kinds, in the order in which they came about.
+"""JSON objects of three kinds, in order of time.
 
 ``step``: an optimisation step's loss, gradient norms (of all and of each part), learning rate, rows and tokens.
 ``measure``: what was measured on held-out text, before the first step and after some of the others.
@@ -27,9 +27,9 @@ LOG = "training_log.jsonl"
 All have ``epoch`` (a fraction within one), ``step`` and ``seconds`` since the beginning.
 """
 STATE = "state.pt"
-"""What a checkpoint has beside the weights, where a method keeps more."""
+"""State of a method in a checkpoint, beside the weights."""
 WEIGHTS = "trained.safetensors"
-"""The trained weights of a checkpoint; the others are the model's that the training begins with."""
+"""The trained weights of a checkpoint; all others are those of the initial model."""
 PACKAGES = ("torch", "transformers", "sentence-transformers", "peft", "accelerate")
 
 
@@ -39,7 +39,7 @@ def json_lines(log: list[dict[str, Any]]) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of the packages that a training's outcome depends on."""
+    """Versions of the packages that affect a training."""
     return {package: version(package) for package in PACKAGES}
 
 
@@ -52,7 +52,7 @@ def is_trained(output: Path, identity: Mapping[str, Any]) -> bool:
 
 
 def verdict(output: Path) -> str | None:
-    """What the training of a model has come to, by its card; None where it does not say."""
+    """The outcome of a model's training by its card; None where the card has none."""
     try:
         text = read_json(output / assets.CARD)["training"]["verdict"]
     except (FileError, KeyError, TypeError):
@@ -61,17 +61,17 @@ def verdict(output: Path) -> str | None:
 
 
 def claim(folder: Path, identity: Mapping[str, Any], output: Path) -> None:
-    """Begin a training in ``folder``, or make sure that the one that was begun there is the same.
+    """Start a training in ``folder``, or make sure that a training started there is the same.
 
-    Another one that came to no checkpoint leaves nothing to lose, and makes way.
+    A different training without checkpoints has nothing to lose and is replaced.
 
     Args:
-        folder: For checkpoints.
-        identity: What determines the training, as it comes back from JSON.
-        output: Where its model will be.
+        folder: Folder of the checkpoints.
+        identity: Fields that determine the training, as JSON preserves them.
+        output: Directory of the model.
 
     Raises:
-        ModelError: It is another one; the message names the fields that differ.
+        ModelError: The folder has checkpoints of another training; the message names the fields that differ.
     """
     path = folder / "config.json"
     try:
@@ -91,13 +91,13 @@ def claim(folder: Path, identity: Mapping[str, Any], output: Path) -> None:
 
 def differing(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """The fields in which two configurations differ, with both values unless they are fingerprints."""
-    one, other = dict(_flat(then)), dict(_flat(now))
+    before, after = dict(_flat(then)), dict(_flat(now))
     return [
         key
-        if _is_digest(other.get(key)) or _is_digest(one.get(key))
-        else f"{key} ({one.get(key)} then, {other.get(key)} now)"
-        for key in sorted({*one, *other})
-        if one.get(key) != other.get(key)
+        if _is_digest(after.get(key)) or _is_digest(before.get(key))
+        else f"{key} ({before.get(key)} then, {after.get(key)} now)"
+        for key in sorted({*before, *after})
+        if before.get(key) != after.get(key)
     ]
 
 

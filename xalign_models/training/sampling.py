@@ -1,4 +1,4 @@
-"""In which order rows are trained on."""
+"""The order of training rows."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from xalign_models.training.processes import process_count
 
 
 class InOrder(DefaultBatchSampler):
-    """Batches in an order that seed and epoch determine: a resumed training sees what it would have seen.
+    """Batches in an order that seed and epoch determine, so that a resumed training sees the same batches.
 
-    Every process gets as many batches, and as many rows in each: where there are several, the first rows of the order
-    come again in the last batches. A single process has a shorter last batch instead.
+    All processes get equally many batches of equally many rows: with several processes, the first rows of the order are
+    repeated in the last batches. A single process has a shorter last batch instead.
 
     Args:
-        dataset: Its rows are drawn from; those of each sort stand together.
+        dataset: The data set; rows of the same sort are adjacent.
         batch_size: Rows of a process' batch.
-        sorts: (rows, rows of a batch) of each sort of rows, in their order; None is one sort. A batch has rows of
-            every sort, and the sorts with fewer batches begin again where they end.
+        sorts: (rows, rows of a batch) of each sort of rows, in order; None for one sort. A batch has rows of every
+            sort; sorts with fewer batches start over at their end.
         **options: As sentence-transformers' samplers take them.
     """
 
@@ -37,16 +37,16 @@ class InOrder(DefaultBatchSampler):
         return max(-(-rows // (size * processes)) for rows, size in self.sorts) * processes
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Indices of one batch after another; with several processes, each takes every so many."""
+        """Indices of the batches; with several processes, they take turns."""
         generator = torch.Generator().manual_seed(self.seed + self.epoch)
         orders, before = [], 0
         for rows, _ in self.sorts:
             orders.append((before + torch.randperm(rows, generator=generator)).tolist())
             before += rows
-        alone = len(orders) == 1 and process_count() == 1
+        single = len(orders) == 1 and process_count() == 1
         for number in range(len(self)):
             batch: list[int] = []
             for order, (_, size) in zip(orders, self.sorts, strict=True):
                 places = range(number * size, (number + 1) * size)
-                batch += [order[place % len(order)] for place in places if not alone or place < len(order)]
+                batch += [order[place % len(order)] for place in places if not single or place < len(order)]
             yield batch

@@ -1,4 +1,4 @@
-"""How the learning rate goes on."""
+"""Learning-rate schedules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Scheduler(StrEnum):
-    """By transformers' names: those of its schedulers that need no options of their own."""
+    """transformers' schedulers, by its names, that need no options of their own."""
 
     LINEAR = "linear"
     COSINE = "cosine"

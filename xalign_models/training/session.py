@@ -1,4 +1,4 @@
-"""The frame around a training: from the check whether it was done already to the saved model."""
+"""The frame of a training: from the check whether it is done already to the saved model."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def train_once(
     the last one. Among the processes of ``accelerate launch`` the first one writes.
 
     Args:
-        spec: Of the trained model.
-        identity: What determines the training, as it comes back from JSON.
-        output: Directory; one that is there is replaced at the end.
+        spec: Spec of the trained model.
+        identity: Fields that determine the training, as JSON preserves them.
+        output: Directory; an existing one is replaced at the end.
         datasets: mteb's names of the data sets and tasks that hold the text.
-        build: Makes the model that the training begins with, on the CPU.
+        build: Makes the initial model, on the CPU.
         fit: Trains it in place and returns the log, see :data:`~xalign_models.training.records.LOG`; its second
-            argument is the folder for checkpoints. None leaves the model as it is.
+            argument is the folder for checkpoints. None trains nothing.
 
     Raises:
-        ModelError: The checkpoints are another training's, the loss is not finite, or something cannot be written.
+        ModelError: The checkpoints belong to another training, the loss is not finite, or a file cannot be written.
     """
     if is_trained(output, identity):
         logger.warning("%s was trained so already; remove it to train it again.", output)

@@ -29,18 +29,18 @@ from xalign_models.training.records import LOG, STATE, WEIGHTS, json_lines, last
 
 PLACE = ("epoch", "step", "seconds")
 Parts = Mapping[str, Sequence[nn.Parameter]]
-"""The trained weights of a model by the part that they belong to."""
+"""The trained weights of a model, by part."""
 
 
 def arguments(folder: Path, device: str, **options: Any) -> SentenceTransformerTrainingArguments:
-    """The trainer's arguments, with what all trainings have in common.
+    """The trainer's arguments, with the settings that all trainings share.
 
     Args:
-        folder: For checkpoints and the log.
+        folder: Folder of checkpoints and log.
         device: cpu, cuda or mps.
-        **options: All others, by sentence-transformers' names.
+        **options: All other arguments, by sentence-transformers' names.
     """
-    found = SentenceTransformerTrainingArguments(
+    result = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
         use_cpu=device == "cpu",
         dataloader_pin_memory=device.startswith("cuda"),
@@ -51,50 +51,50 @@ def arguments(folder: Path, device: str, **options: Any) -> SentenceTransformerT
         disable_tqdm=True,
         **options,
     )
-    if process_count() == 1 and found.n_gpu > 1:
-        found._n_gpu = 1  # otherwise torch's DataParallel, which is slower than one device
-    return found
+    if process_count() == 1 and result.n_gpu > 1:
+        result._n_gpu = 1  # otherwise torch's DataParallel, which is slower than one device
+    return result
 
 
 def load_trained(model: nn.Module, checkpoint: Path) -> None:
     """Put a checkpoint's trained weights into a model, in place; all others stay.
 
     Args:
-        model: Its weights with gradients are those that the checkpoint must have, no more and no fewer.
-        checkpoint: Its directory.
+        model: The model; the checkpoint must have exactly its weights with gradients.
+        checkpoint: Directory of the checkpoint.
 
     Raises:
         ModelError: The checkpoint has weights of other names.
     """
     weights = load_file(checkpoint / WEIGHTS)
-    trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
+    trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     if other := weights.keys() ^ trained.keys():
         raise ModelError(
             f"{checkpoint} holds other weights than are trained (e.g. {min(other)}); remove {checkpoint.parent} to "
             "start over."
         )
     with torch.no_grad():
-        for name, one in trained.items():
-            one.copy_(_divided(weights[name], one))
+        for name, weight in trained.items():
+            weight.copy_(_divided(weights[name], weight))
 
 
 def is_divided(model: nn.Module) -> bool:
-    """Whether this process has but a part of some weight."""
+    """Whether weights are sharded among processes."""
     return any(isinstance(weight, DTensor) for weight in model.parameters())
 
 
 def _divided(weight: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """A whole weight as this process has it."""
+    """This process' shard of a whole weight, or the weight itself."""
     return distribute_tensor(weight, like.device_mesh, like.placements) if isinstance(like, DTensor) else weight
 
 
 def _whole(weight: torch.Tensor) -> torch.Tensor:
-    """The inverse of :func:`_divided`, of which each process makes its part."""
+    """The inverse of :func:`_divided`, a collective operation of all processes."""
     return weight.full_tensor() if isinstance(weight, DTensor) else weight
 
 
 class _Reader(transformers.TrainerCallback):
-    """Reads the instruments when it is time to."""
+    """Calls the instruments when a measurement is due."""
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
@@ -121,16 +121,16 @@ class Trainer(SentenceTransformerTrainer):
     """The trainer, whose checkpoints hold the trained weights alone, and which stops at a loss that is not finite.
 
     Args:
-        model: What is trained; weights with gradients are.
-        inner: The model that is written in the end, by whose names checkpoints hold its weights; ``model`` unless that
-            is put around it for the training alone.
-        folder: For checkpoints and the log.
+        model: The model to train; only weights with gradients change.
+        inner: The model to save in the end, whose weight names checkpoints use; ``model`` unless that only wraps it for
+            the training.
+        folder: Folder of checkpoints and log.
         hint: What to do about a loss that is not finite.
-        instruments: What is read off the training, and kept in its checkpoints.
-        parts: The trained weights by part, of each of which the log has the gradient's norm.
-        rates: Learning rates of the parts that have one of their own.
-        clip_parts: Clip the gradient of each part by itself, rather than that of all together.
-        **options: The trainer's own.
+        instruments: Measurements of the training, with their state for checkpoints.
+        parts: The trained weights by part; the log has the gradient norm of each part.
+        rates: Learning rates of single parts.
+        clip_parts: Clip the gradient of each part separately instead of the whole gradient.
+        **options: Options of sentence-transformers' trainer.
     """
 
     def __init__(
@@ -164,13 +164,13 @@ class Trainer(SentenceTransformerTrainer):
 
     @classmethod
     def of(cls, objective: Objective, inner: nn.Module, rows: Mapping[str, Sequence[Any]], **options: Any) -> Trainer:
-        """The trainer of a model by an objective that stands around it.
+        """The trainer of an objective that wraps a model.
 
         Args:
-            objective: What is minimised, and read.
-            inner: The model that is written in the end.
+            objective: The objective to minimise, with its measurements.
+            inner: The model to save in the end.
             rows: Columns of the training set, for ``objective.collate``.
-            **options: As the class takes them.
+            **options: Options of the class.
         """
         return cls(
             SentenceTransformer(modules=[objective], device="cpu"),
@@ -183,10 +183,10 @@ class Trainer(SentenceTransformerTrainer):
         )
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """None: the card is ours, and that one asks the hub."""
+        """Nothing: our card replaces this one, which would ask the hub."""
 
     def run(self) -> list[dict[str, Any]]:
-        """Train the model in place, from the last checkpoint on if there is one.
+        """Train the model in place, resuming from the last checkpoint if there is one.
 
         Returns:
             The log, see :data:`~xalign_models.training.records.LOG`.
@@ -196,14 +196,14 @@ class Trainer(SentenceTransformerTrainer):
         """
         checkpoint = last_checkpoint(self._folder)
         if checkpoint and (state := _state_of(checkpoint)).global_step >= state.max_steps > 0:
-            self._load_from_checkpoint(str(checkpoint))  # the trainer would take one step more within an epoch
+            self._load_from_checkpoint(str(checkpoint))  # the trainer would take another step within an epoch
             self.state = state
             if state.log_history[-1]["kind"] != "measure":
                 self.evaluate()
             self.model.eval()
             return list(state.log_history)
-        again = any(getattr(part, "is_activation_checkpointing", False) for part in self._inner.modules())
-        with nullcontext() if again else onednn.Linear():  # activations are computed again in another thread
+        recomputes = any(getattr(part, "is_activation_checkpointing", False) for part in self._inner.modules())
+        with nullcontext() if recomputes else onednn.Linear():  # checkpointing recomputes activations in another thread
             self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         self.model.eval()
         log = list(self.state.log_history)
@@ -214,7 +214,7 @@ class Trainer(SentenceTransformerTrainer):
         return log
 
     def collect_features(self, inputs: dict[str, Any]) -> tuple[list[dict[str, Any]], Any]:
-        """Columns as sentence-transformers has them, or all features of an objective's batch."""
+        """Columns as in sentence-transformers, or all features of an objective's batch."""
         if "features" in inputs:
             return [inputs["features"]], None
         features: tuple[list[dict[str, Any]], Any] = super().collect_features(inputs)
@@ -224,7 +224,7 @@ class Trainer(SentenceTransformerTrainer):
         """The loss of one batch.
 
         Raises:
-            ModelError: It is not finite.
+            ModelError: The loss is not finite.
         """
         tensors = inputs.get("features", inputs)
         masks = [mask for name, mask in tensors.items() if name.endswith("attention_mask")]
@@ -236,7 +236,7 @@ class Trainer(SentenceTransformerTrainer):
         return loss
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        """The instruments' schedule if they have one, else that of the arguments."""
+        """The instruments' schedule if they define one, else that of the arguments."""
         if self.instruments.rate(0, num_training_steps) is None:
             return super().create_scheduler(num_training_steps, optimizer)
         warmup = max(1, int(self.args.get_warmup_steps(num_training_steps)))
@@ -248,7 +248,7 @@ class Trainer(SentenceTransformerTrainer):
         return self.lr_scheduler
 
     def _clip_grad_norm(self, model: Any) -> Any:
-        """Clip, and keep the norms of the parts' gradients as they were before."""
+        """Clip the gradients, and record the norms of the parts' gradients before that."""
         norms = {name: _norm(weights) for name, weights in self._parts.items()}
         self.measured |= {f"grad_norm_{name}": float(norm) for name, norm in norms.items()}
         if not self._clip_parts:
@@ -258,7 +258,7 @@ class Trainer(SentenceTransformerTrainer):
         return torch.stack(list(norms.values())).norm()
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """What the instruments measure, as an entry of the log; nothing where no process has the whole model.
+        """Log the instruments' measurements; nothing where no process has the whole model.
 
         A sharded model is whole only within the trainer's own forward pass.
         """
@@ -271,11 +271,11 @@ class Trainer(SentenceTransformerTrainer):
         return measured
 
     def _advice(self) -> str:
-        kept = last_checkpoint(self._folder)
-        return f"{self._hint}." + (f" The last good checkpoint is kept in {kept}." if kept else "")
+        checkpoint = last_checkpoint(self._folder)
+        return f"{self._hint}." + (f" The last good checkpoint is kept in {checkpoint}." if checkpoint else "")
 
     def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
-        """Add what was read and the seconds so far, those before an interruption too, and write the log to a file."""
+        """Add measurements and elapsed seconds, including those before an interruption, and write the log to a file."""
         if "train_runtime" in logs:  # the summary at the end
             self._bar.close()
             return
@@ -299,30 +299,31 @@ class Trainer(SentenceTransformerTrainer):
         except (OSError, RuntimeError, SafetensorError) as error:
             if isinstance(error, RuntimeError) and "PytorchStreamWriter" not in str(error):
                 raise
-            shutil.rmtree(self._folder / f"checkpoint-{step}", ignore_errors=True)  # it would take what room there is
-            kept = last_checkpoint(self._folder)
+            shutil.rmtree(self._folder / f"checkpoint-{step}", ignore_errors=True)  # it would fill the disk
+            checkpoint = last_checkpoint(self._folder)
             raise ModelError(
                 f"Cannot write a checkpoint of step {step} to {self._folder} (is the disk full?): "
-                f"{str(error).splitlines()[0]}. Make room and give the same command: it goes on "
-                + (f"from {kept}." if kept else "from the start.")
+                f"{str(error).splitlines()[0]}. Make room and give the same command: it resumes "
+                + (f"from {checkpoint}." if checkpoint else "from the start.")
             ) from None
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Write the trained weights: all processes put their shards together, one of them writes.
+        """Write the trained weights: all processes gather their shards, one of them writes.
 
         Raises:
             ModelError: A weight is not finite.
         """
-        trained = {name: _whole(one.detach()) for name, one in self._inner.named_parameters() if one.requires_grad}
+        named = self._inner.named_parameters()
+        trained = {name: _whole(weight.detach()) for name, weight in named if weight.requires_grad}
         if not self.args.should_save:
             return
-        if broken := [name for name, one in trained.items() if not torch.isfinite(one).all()]:
+        if broken := [name for name, weight in trained.items() if not torch.isfinite(weight).all()]:
             raise ModelError(
                 f"{broken[0]} is not finite after step {self.state.global_step}, which is not kept; {self._advice()}"
             )
         folder = Path(output_dir or self._folder)
         folder.mkdir(parents=True, exist_ok=True)
-        save_file({name: one.contiguous() for name, one in trained.items()}, folder / WEIGHTS)
+        save_file({name: weight.contiguous() for name, weight in trained.items()}, folder / WEIGHTS)
         if state := self.instruments.state():
             torch.save(state, folder / STATE)
 
@@ -339,7 +340,7 @@ def _norm(weights: Sequence[nn.Parameter]) -> torch.Tensor:
 
 
 def _patterns(whole: nn.Module, parts: Parts, rates: Mapping[str, float]) -> dict[str, float]:
-    """The parts' own learning rates, by an expression for the names that their weights have in ``whole``."""
+    """The parts' own learning rates, by a regular expression of their weights' names in ``whole``."""
     names = {weight: name for name, weight in whole.named_parameters() if weight.requires_grad}
-    own = {part: [re.escape(names[weight]) for weight in weights] for part, weights in parts.items() if part in rates}
-    return {f"(^|[.])({'|'.join(escaped)})$": rates[part] for part, escaped in own.items() if escaped}
+    patterns = {part: "|".join(re.escape(names[weight]) for weight in parts.get(part, ())) for part in rates}
+    return {f"(^|[.])({pattern})$": rates[part] for part, pattern in patterns.items() if pattern}

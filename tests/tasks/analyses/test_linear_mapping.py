@@ -60,7 +60,7 @@ def test_planted_maps_gain_in_both_directions_and_both_fits(texts, encoder):
     assert (german[["fD", "fC"]] == 1).all(axis=None)
     sizes = gains[(gains["fit_text"] == "Tatoeba") & (gains["test"] == "Tatoeba")]
     assert (sizes["fit_pairs"] + sizes["test_pairs"] == 300).all()
-    assert any("WikiNews cannot be had" in note for note in findings.notes)
+    assert any("WikiNews is unavailable" in note for note in findings.notes)
     assert set(findings.data) == {"Tatoeba", "newstest", "Flores"}
     assert len(findings.figures) == 3
 

@@ -49,7 +49,7 @@ def test_titles_and_halves_are_paired_by_event():
 
 def test_a_local_copy_is_read(workdir, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", workdir / "cache")
-    with pytest.raises(DataError, match="WikiNews cannot be had: no wikinews/ under XALIGN_DATA, and Fumika"):
+    with pytest.raises(DataError, match="WikiNews is unavailable: no wikinews/ under XALIGN_DATA, and Fumika"):
         open_wikinews()
     folder = workdir / "data" / "wikinews"
     folder.mkdir()

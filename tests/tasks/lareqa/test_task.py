@@ -218,7 +218,7 @@ def test_files_that_lack_something_are_refused(xquad, workdir):
     refuses(r"fra-Latn has 23 candidates, the published set has 24")
     less[0]["qas"] = [whole[0]["qas"][0]] * 2
     write(xquad / "fr.json", less)
-    refuses(r"question 0-1 is there twice")
+    refuses(r"question 0-1 occurs twice")
     write(xquad / "fr.json", [{**whole[0], "sentences": []}, {**whole[0], "sentences": ["one"]}])
     refuses(r"a paragraph has 1 sentences and 4 boundaries")
     (xquad / "fr.json").write_text("[]")
@@ -363,7 +363,7 @@ def test_mlqa_r_is_built_from_the_hubs_mlqa(workdir, monkeypatch):
             for question in one["qas"]
         ]
 
-    with pytest.raises(DataError, match=r"MLQA-R is missing: .*mlqa/dev/.* The hub's copy cannot be had either"):
+    with pytest.raises(DataError, match=r"MLQA-R is missing: .*mlqa/dev/.* The hub's copy is unavailable too"):
         SmallMLQA().load_data()
     monkeypatch.setattr("tasks.files.load_dataset", load)
     check_mlqa(SmallMLQA())

@@ -1,4 +1,4 @@
-"""Critics: language models that judge translations, and what keeps their scores."""
+"""Critics: language models that judge translations, with a journal of their scores."""
 
 from __future__ import annotations
 

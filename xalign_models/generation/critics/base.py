@@ -1,4 +1,4 @@
-"""What a critic is."""
+"""The interface of a critic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Critic(ABC):
     """Scores translations from 1 to 10 for meaning, mood and style; it is never trained.
 
     Attributes:
-        label: A name for files.
+        label: Name in file names.
     """
 
     label: str
@@ -31,4 +31,4 @@ class Critic(ABC):
 
     @abstractmethod
     def judge(self, items: Sequence[Judged]) -> list[tuple[float, float, float] | None]:
-        """Semantic, emotional and pragmatic score of each; None where it gave none that can be read."""
+        """Semantic, emotional and pragmatic score of each translation; None where the answer is unreadable."""

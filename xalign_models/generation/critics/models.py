@@ -1,4 +1,4 @@
-"""Language models as critics: what they write, or what they expect to write."""
+"""Language models as critics, by the scores they write or expect to write."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class How(StrEnum):
     EXPECTED_SCORE = "expected_score"
     """The mean of the digits 1 to 9 by their probability at each key: for models too small to write JSON reliably.
 
-    A 10 begins with a 1 and counts as one: of one token, which is read in the same pass, more cannot be told.
+    A 10 starts with a 1 and counts as 1: a single token does not tell more.
     """
 
 
@@ -39,7 +39,7 @@ Original ({language}): {text}
 Translation (English): {translation}
 """
 ANSWER = "JSON:"
-"""What the answer of a model that only continues texts follows."""
+"""Prefix of the answer of a model that only continues texts."""
 MOST_TOKENS = 48
 DIGITS = tuple("123456789")
 
@@ -49,7 +49,7 @@ class CriticSpec:
     """A critic as data, written ``generate:MODEL`` or ``expected_score:MODEL``.
 
     Attributes:
-        how: How it gives scores.
+        how: How the model gives scores.
         model: Asset, directory or hub id of a causal language model.
     """
 
@@ -61,11 +61,11 @@ class CriticSpec:
         """The inverse of ``str``.
 
         Raises:
-            ModelError: Not of that form.
+            ModelError: The text has another form.
         """
         how, separator, model = text.partition(":")
         if not separator or not model or how not in tuple(How):
-            raise ModelError(f"critic {text!r}: write {' or '.join(f'{one}:MODEL' for one in How)}, or none.")
+            raise ModelError(f"critic {text!r}: write {' or '.join(f'{how}:MODEL' for how in How)}, or none.")
         return cls(How(how), model)
 
     def __str__(self) -> str:
@@ -90,31 +90,31 @@ class _LanguageModelCritic(Critic):
 
     @cached_property
     def identity(self) -> str:
-        """Of weights and prompt."""
+        """Digest of weights and prompt."""
         return digest("critic", self.spec.how, self.model.resolved.fingerprint, REQUEST, ANSWER)[:16]
 
     def prompt(self, item: Judged) -> str:
-        """What the model is asked, up to where its JSON begins."""
+        """The prompt, up to the start of the JSON."""
         name = "unknown language" if item.language is None else display_name(item.language)
-        asked = REQUEST.format(language=name, text=item.text, translation=item.translation)
-        return self.model.chat(asked) if self.model.tokenizer.chat_template else asked + ANSWER
+        request = REQUEST.format(language=name, text=item.text, translation=item.translation)
+        return self.model.chat(request) if self.model.tokenizer.chat_template else request + ANSWER
 
 
 class GeneratingCritic(_LanguageModelCritic):
     """Reads the JSON that the model writes."""
 
     def judge(self, items: Sequence[Judged]) -> list[tuple[float, float, float] | None]:
-        """One completion each."""
-        written = self.model.write([self.prompt(one) for one in items], max_new_tokens=MOST_TOKENS, stop=("}",))
-        return [parse_scores(f"{one.text}}}" if one.finished else one.text) for one in written]
+        """Scores from one completion per translation."""
+        written = self.model.write([self.prompt(item) for item in items], max_new_tokens=MOST_TOKENS, stop=("}",))
+        return [parse_scores(answer.text + ("}" if answer.finished else "")) for answer in written]
 
 
 class ExpectingCritic(_LanguageModelCritic):
-    """Takes the mean of the digits that the model expects at each key, one short forward pass per key."""
+    """Averages the digits that the model expects at each key, in one short forward pass per key."""
 
     def judge(self, items: Sequence[Judged]) -> list[tuple[float, float, float] | None]:
         """Means between 1 and 9; None where the probabilities are not finite."""
         endings = [f' {{"{key}": ' for key in KEYS]
-        found = self.model.next_after([self.prompt(one) for one in items], endings, DIGITS)
-        scores = torch.stack([one @ torch.arange(1.0, 10.0) for one in found], dim=1)
+        probabilities = self.model.next_after([self.prompt(one) for one in items], endings, DIGITS)
+        scores = torch.stack([row @ torch.arange(1.0, 10.0) for row in probabilities], dim=1)
         return [tuple(row.tolist()) if bool(row.isfinite().all()) else None for row in scores]

@@ -1,4 +1,4 @@
-"""Scores out of what a critic wrote: strict JSON as it was asked for, or whatever holds it."""
+"""Reads scores from a critic's output: strict JSON as requested, or text that contains it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ LEAST, MOST = 1.0, 10.0
 def parse_scores(written: str) -> tuple[float, float, float] | None:
     """Semantic, emotional and pragmatic scores, within 1 to 10; None if any is missing or no number.
 
-    The first balanced object counts, wherever it is. Numbers may be strings, or fractions such as "8/10"; those out of
-    range are put at its end; keys may be longer ("Semantic Fidelity").
+    The first balanced object counts, wherever it is. Numbers may be strings, or fractions such as "8/10"; values out
+    of range are clipped; keys may be longer ("Semantic Fidelity").
     """
-    found = _object(written)
-    if found is None:
+    fields = _object(written)
+    if fields is None:
         return None
     scores = []
     for key in KEYS:
-        value = next((value for name, value in found.items() if str(name).strip().lower().startswith(key)), None)
+        value = next((value for name, value in fields.items() if str(name).strip().lower().startswith(key)), None)
         number = _number(value)
         if number is None:
             return None

@@ -20,9 +20,9 @@ class Scores:
     """A critic with the journal of what it has judged.
 
     Args:
-        critic: Judges what the journal does not have.
-        folder: Of journals; by default in the cache.
-        batch_size: Translations that are judged together: the most that a crash loses.
+        critic: Judges translations that are not in the journal.
+        folder: Folder of journals; by default in the cache.
+        batch_size: Translations judged together: the most that a crash loses.
     """
 
     def __init__(self, critic: Critic, folder: Path | None = None, batch_size: int = 16) -> None:
@@ -38,11 +38,11 @@ class Scores:
         return self._opened
 
     def get(self, items: Sequence[Judged]) -> tuple[Tensor, Tensor]:
-        """Scores (n, 3), float32, zeros where the critic's answer could not be read; and (n,), where it could."""
+        """Scores (n, 3), float32, zeros where the critic's answer is unreadable; and (n,), where it is readable."""
         journal = self._journal
         journal.refresh()
-        missing = [one for one in dict.fromkeys(items) if tuple(one) not in journal]
-        missing.sort(key=lambda one: -len(one.text) - len(one.translation))
+        missing = [item for item in dict.fromkeys(items) if tuple(item) not in journal]
+        missing.sort(key=lambda item: -len(item.text) - len(item.translation))
         for batch in batched(missing, self.batch_size):
             journal.append(
                 [
@@ -51,5 +51,6 @@ class Scores:
                 ]
             )
         records = [(journal.get(*item) or {}).get("scores") for item in items]
-        rows = [[float(one[key]) for key in KEYS] if one else [0.0] * len(KEYS) for one in records]
-        return torch.tensor(rows).reshape(-1, len(KEYS)), torch.tensor([one is not None for one in records]).bool()
+        rows = [[float(scores[key]) for key in KEYS] if scores else [0.0] * len(KEYS) for scores in records]
+        readable = torch.tensor([scores is not None for scores in records]).bool()
+        return torch.tensor(rows).reshape(-1, len(KEYS)), readable

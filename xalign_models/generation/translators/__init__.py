@@ -1,4 +1,4 @@
-"""Translators into English: language models, translation models, references, files; and what keeps their output."""
+"""Translators into English: language models, translation models, references, files; with journals of their output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a translator into English is, and how it is named."""
+"""The interface and the specification of a translator into English."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from xalign_models.generation.language_model import Completion
 
 
 class Kind(StrEnum):
-    """Where translations come from."""
+    """The sources of translations."""
 
     LLM = "llm"
-    """A causal language model, asked in words."""
+    """A prompted causal language model."""
     MT = "mt"
     """A sequence-to-sequence translation model."""
     REFERENCE = "reference"
     """The English side of parallel corpora, named with ``+`` between: for training and for tests of the actor."""
     CORRUPTED = "corrupted"
-    """The same with a fault, of which the actor learns what is no translation."""
+    """References with a fault, from which the actor learns to tell bad translations."""
     FILE = "file"
     """A file of JSON lines with ``text``, ``translation`` and, where texts of several languages are alike, ``lang``."""
 
@@ -42,11 +42,11 @@ class TranslatorSpec:
     """A translator as data, written ``kind:model`` or ``kind:model?option=value&option=value``.
 
     Attributes:
-        kind: Where translations come from.
+        kind: Source of the translations.
         model: Asset, directory or hub id; names of corpora; a file.
-        options: (name, value): of an LLM ``temperature``, ``seed``, ``shots`` and ``extra`` (tokens beyond twice the
-            text's, for one that thinks first), of a translation model ``beams``, of corrupted references ``seed``, of a
-            file ``llm=1`` when a language model made it.
+        options: (name, value): ``temperature``, ``seed``, ``shots`` and ``extra`` (tokens beyond twice the text's, for
+            a model that thinks first) of a language model, ``beams`` of a translation model, ``seed`` of corrupted
+            references, ``llm=1`` of a file that a language model made.
     """
 
     kind: Kind
@@ -64,8 +64,8 @@ class TranslatorSpec:
         kind, separator, model = head.partition(":")
         if not separator or not model or kind not in tuple(Kind):
             raise ModelError(
-                f"--translators {text!r}: write {', '.join(f'{one}:NAME' for one in Kind)}, e.g. llm:gemma-3-270m-q4, "
-                "mt:facebook/m2m100_418M, reference:ntrex or file:translations.jsonl."
+                f"--translators {text!r}: write {', '.join(f'{kind}:NAME' for kind in Kind)}, "
+                "e.g. llm:gemma-3-270m-q4, mt:facebook/m2m100_418M, reference:ntrex or file:translations.jsonl."
             )
         known, options = _OPTIONS[Kind(kind)], []
         for name, value in parse_qsl(query, keep_blank_values=True):
@@ -74,7 +74,7 @@ class TranslatorSpec:
             except (KeyError, ValueError):
                 raise ModelError(
                     f"--translators {text!r}: option {name}={value} is not one of "
-                    f"{', '.join(f'{one}=NUMBER' for one in known) or 'none'}."
+                    f"{', '.join(f'{name}=NUMBER' for name in known) or 'none'}."
                 ) from None
         return cls(Kind(kind), model, tuple(sorted(options)))
 
@@ -102,15 +102,15 @@ class Translator(ABC):
     """Translates texts of one language into English.
 
     Attributes:
-        spec: What it is.
-        instant: Whether it only looks up, so that nothing is gained by keeping what it gave.
+        spec: Specification of the translator.
+        instant: Whether it only looks translations up, so that a journal gains nothing.
     """
 
     spec: TranslatorSpec
     instant: bool = False
 
     def knows(self, language: str | None) -> bool:
-        """Whether it translates from a canonical language (None: not known); texts that it does not have none."""
+        """Whether it translates from a canonical language (None: unknown); other texts get no translation."""
         return True
 
     @property
@@ -120,4 +120,4 @@ class Translator(ABC):
 
     @abstractmethod
     def translate(self, texts: Sequence[str], language: str | None) -> list[Completion]:
-        """Raw output for each text of a canonical language (None: not known)."""
+        """Raw output for each text of a canonical language (None: unknown)."""

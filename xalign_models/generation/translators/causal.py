@@ -1,4 +1,4 @@
-"""Translation by a causal language model: asked in words, or shown a few examples where it was not trained to chat."""
+"""Translation by a causal language model, prompted by an instruction or, without chat training, by a few examples."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CausalTranslator(Translator):
     Args:
         spec: Kind ``llm``.
         device: cpu, cuda or mps.
-        dtype: Of weights and activations, if not the device's own.
+        dtype: Type of weights and activations, if not the device's default.
     """
 
     def __init__(self, spec: TranslatorSpec, device: str | None = None, dtype: Dtype | None = None) -> None:
@@ -49,21 +49,21 @@ class CausalTranslator(Translator):
 
     @cached_property
     def identity(self) -> str:
-        """Of weights, prompt and options."""
+        """Digest of weights, prompt and options."""
         return digest("llm", self.model.resolved.fingerprint, REQUEST, SHOTS, self.spec.options)[:16]
 
     def prompt(self, text: str, language: str | None) -> str:
-        """What the model is given."""
+        """The prompt of a text."""
         name = UNKNOWN if language is None else display_name(language)
         if self.model.tokenizer.chat_template:
-            asked = "foreign-language" if language is None else name
-            return self.model.chat(REQUEST.format(language=asked, text=text))
+            language_name = "foreign-language" if language is None else name
+            return self.model.chat(REQUEST.format(language=language_name, text=text))
         shots = SHOTS[: int(self.options.get("shots", len(SHOTS)))]
-        lines = [f"{other}: {one}\nEnglish: {english}\n" for other, one, english in shots]
+        lines = [f"{shot_language}: {source}\nEnglish: {english}\n" for shot_language, source, english in shots]
         return "\n".join([*lines, f"{name}: {' '.join(text.split())}\nEnglish:"])
 
     def translate(self, texts: Sequence[str], language: str | None) -> list[Completion]:
-        """At most twice as many tokens as the longest text has, and a few."""
+        """Completions of at most twice the tokens of the longest text, plus a few."""
         longest = max(len(ids) for ids in self.model.tokenizer(list(texts), add_special_tokens=False)["input_ids"])
         return self.model.write(
             [self.prompt(text, language) for text in texts],

@@ -1,4 +1,4 @@
-"""What a translator wrote, without what it said around it; and what is no translation at all."""
+"""Removes wrappers from a translator's output, and detects outputs that are no translation."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ _COMMON = frozenset(
     "had but will can his her their our your its were been which who what there more all one".split()
 )
 _ENOUGH = 10
-"""Words from which on an English text has one of the commonest."""
+"""Minimum number of words of a text that must contain a common English word."""
 
 
 class Cleaned(NamedTuple):
-    """A translation, and why it is none: empty, endless, untranslated or not English; "" where it is one."""
+    """A translation, and its problem: empty, endless, untranslated or not English; "" if valid."""
 
     text: str
     problem: str
 
 
 def clean(written: str, source: str, language: str | None, *, finished: bool = True) -> Cleaned:
-    """Take wrappers off what a translator wrote and judge the rest.
+    """Remove wrappers from a translator's output and judge the rest.
 
     Args:
         written: The output.
-        source: The text that was to be translated.
-        language: Its canonical code; None if it is not known.
-        finished: Whether the translator stopped by itself.
+        source: The text to translate.
+        language: Canonical code of the source; None if unknown.
+        finished: Whether the translator stopped before the limit.
     """
     text = unwrap(written, source)
     if not text:
@@ -67,9 +67,9 @@ def clean(written: str, source: str, language: str | None, *, finished: bool = T
 
 def unwrap(written: str, source: str = "") -> str:
     """The text without thoughts, fences, "Sure, here is the translation:", polite closings and quotes around it."""
-    said = re.sub(r"<think>.*?(?:</think>|$)", "", written, flags=re.DOTALL)
-    said = said.rpartition("</think>")[2]  # where the prompt itself opens the thought, as DeepSeek-R1's does
-    text = re.sub(r"^\s*```\w*\n?|\n?```\s*$", "", said).strip()
+    answer = re.sub(r"<think>.*?(?:</think>|$)", "", written, flags=re.DOTALL)
+    answer = answer.rpartition("</think>")[2]  # where the prompt itself opens the thought, as DeepSeek-R1's does
+    text = re.sub(r"^\s*```\w*\n?|\n?```\s*$", "", answer).strip()
     while (opening := _OPENING.match(text)) and not _OPENING.match(source):
         text = text[opening.end() :].strip()
     while (closing := _CLOSING.search(text)) and not _CLOSING.search(source):
@@ -84,7 +84,7 @@ def unwrap(written: str, source: str = "") -> str:
 
 
 def looks_english(text: str) -> bool:
-    """Whether most letters are Latin and a longer text has one of English's commonest words."""
+    """Whether most letters are Latin and a longer text has a common English word."""
     letters = [char for char in text if char.isalpha()]
     if letters and sum(map(_is_latin, letters)) < len(letters) / 2:
         return False
@@ -102,7 +102,7 @@ def _plain(text: str) -> str:
 
 
 def _loops(text: str) -> bool:
-    """Whether the text ends in the same words, up to eight of them, six times over."""
+    """Whether the text ends in six repetitions of up to eight words."""
     words = text.split()
     return any(
         len(words) >= 6 * size and len({tuple(words[-(i + 1) * size : len(words) - i * size]) for i in range(6)}) == 1

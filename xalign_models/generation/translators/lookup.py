@@ -1,4 +1,4 @@
-"""Translations that are there already: references of a parallel corpus, or a file made elsewhere."""
+"""Existing translations: references of a parallel corpus, or a file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FAULTS = (Corruption.DROP, Corruption.SHUFFLE, Corruption.OTHER)
 
 
 class ReferenceTranslator(Translator):
-    """The English side of parallel corpora; a text that none of them has has no translation.
+    """The English side of parallel corpora; a text outside all of them has no translation.
 
     Args:
         spec: Kind ``reference``; its model is the names of corpora, with ``+`` between.
@@ -41,11 +41,11 @@ class ReferenceTranslator(Translator):
 
     @cached_property
     def identity(self) -> str:
-        """Of the text and the options."""
-        return digest(self.spec.kind, [one.fingerprint() for one in self._corpora], self.spec.options)[:16]
+        """Digest of corpora and options."""
+        return digest(self.spec.kind, [corpus.fingerprint() for corpus in self._corpora], self.spec.options)[:16]
 
     def translate(self, texts: Sequence[str], language: str | None) -> list[Completion]:
-        """Looked up; the first translation of a text that the corpus has twice."""
+        """References of the texts; the first one of a text that the corpus has twice."""
         table = self._table(language) if language else {}
         return [Completion(table[text], finished=True) if text in table else MISSING for text in texts]
 
@@ -60,7 +60,7 @@ class ReferenceTranslator(Translator):
 
 
 class CorruptedTranslator(ReferenceTranslator):
-    """References with words missing, words in another order, or of another text: which of them, each text decides.
+    """References with missing words, shuffled words, or of another text; the fault depends on the text.
 
     Meta text is not among the faults: no translation keeps it through the cleaning.
 
@@ -72,12 +72,12 @@ class CorruptedTranslator(ReferenceTranslator):
         if language not in self._tables:
             table = super()._table(language)
             others = dict(zip(table, [*list(table.values())[1:], *list(table.values())[:1]], strict=True))
-            found = {}
+            corrupted = {}
             for text, english in table.items():
                 draw = random.Random(f"{dict(self.spec.options).get('seed', 0)} {language} {text}")
                 worse = corrupt(english, draw.choice(_FAULTS), others[text], draw)
-                found[text] = others[text] if worse == english else worse  # a single word cannot be shuffled
-            self._tables[language] = found
+                corrupted[text] = others[text] if worse == english else worse  # a single word cannot be shuffled
+            self._tables[language] = corrupted
         return self._tables[language]
 
 
@@ -101,7 +101,7 @@ class FileTranslator(Translator):
 
     @cached_property
     def identity(self) -> str:
-        """Of the file's content."""
+        """Digest of the file's content."""
         return digest("file", file_digest(self._path))[:16]
 
     @cached_property
@@ -126,10 +126,10 @@ class FileTranslator(Translator):
         return table
 
     def translate(self, texts: Sequence[str], language: str | None) -> list[Completion]:
-        """Looked up: the line that names the language, else one that names none.
+        """Translations of the file: the line with the text's language, else one without a language.
 
         Raises:
-            DataError: A line is no such object.
+            DataError: A line is malformed.
         """
-        found = (self._table.get((language, text), self._table.get((None, text))) for text in texts)
-        return [MISSING if one is None else Completion(one, finished=True) for one in found]
+        english = (self._table.get((language, text), self._table.get((None, text))) for text in texts)
+        return [MISSING if text is None else Completion(text, finished=True) for text in english]

@@ -17,21 +17,21 @@ MOST_TOKENS = 512
 
 
 def _m2m100(language: str) -> str:
-    """ISO 639-1 where there is such a code, else the language's own three letters; Northern Sotho is its exception."""
+    """The ISO 639-1 code if there is one, else the three-letter code; Northern Sotho is an exception."""
     return {"nso-Latn": "ns"}.get(language) or to_iso639_1(language) or language[:3]
 
 
 _SCHEMES: tuple[tuple[str, Callable[[str], str]], ...] = (("__{}__", _m2m100), ("{}", to_flores))
-"""How m2m100 and NLLB write a language as a token."""
+"""Language tokens of m2m100 and NLLB."""
 
 
 class Seq2SeqTranslator(Translator):
-    """A translation model, told the two languages in the way that its tokenizer knows.
+    """A translation model that gets both languages in its tokenizer's own codes.
 
     Args:
         spec: Kind ``mt``.
         device: cpu, cuda or mps.
-        dtype: Of weights and activations, if not the device's own.
+        dtype: Type of weights and activations, if not the device's default.
     """
 
     def __init__(self, spec: TranslatorSpec, device: str | None = None, dtype: Dtype | None = None) -> None:
@@ -41,23 +41,25 @@ class Seq2SeqTranslator(Translator):
 
     @cached_property
     def identity(self) -> str:
-        """Of weights and options."""
+        """Digest of weights and options."""
         return digest("mt", self.model.resolved.fingerprint, self.spec.options)[:16]
 
     def tag(self, language: str | None) -> dict[str, Any]:
-        """Set the tokenizer's source language and give what makes the model begin in English.
+        """Set the tokenizer's source language, and return the option that makes the output English.
 
         m2m100 names languages mostly by ISO 639-1, NLLB by FLORES-200; models of one pair or of many into English
         (opus-mt) need no names.
 
         Raises:
-            LanguageError: The model needs the language, and it is not known or the model does not have it.
+            LanguageError: The model needs the language, and it is unknown or unsupported.
         """
         if self._scheme is None:
             return {}
         if not self.knows(language):
-            told = "a text whose language is not known" if language is None else display_name(language)
-            raise LanguageError(f"{self.spec.model} does not translate {told}; use another translator for it.")
+            source_language = "a text whose language is not known" if language is None else display_name(language)
+            raise LanguageError(
+                f"{self.spec.model} does not translate {source_language}; use another translator for it."
+            )
         wrap, code = self._scheme
         self.model.tokenizer.src_lang = code(str(language))
         return {"forced_bos_token_id": self._id(wrap.format(code(ENGLISH)))}
@@ -70,16 +72,16 @@ class Seq2SeqTranslator(Translator):
         return language is not None and self._id(wrap.format(code(language))) is not None
 
     def _id(self, token: str) -> int | None:
-        """Asked of the tokenizer: m2m100's has its languages beside the vocabulary."""
-        found = self.model.tokenizer.convert_tokens_to_ids(token)
-        return None if found in (None, self.model.tokenizer.unk_token_id) else int(found)
+        """The tokenizer's id of a token; m2m100's tokenizer has its languages outside the vocabulary."""
+        token_id = self.model.tokenizer.convert_tokens_to_ids(token)
+        return None if token_id in (None, self.model.tokenizer.unk_token_id) else int(token_id)
 
     @cached_property
     def _scheme(self) -> tuple[str, Callable[[str], str]] | None:
         return next(((wrap, code) for wrap, code in _SCHEMES if self._id(wrap.format(code(ENGLISH))) is not None), None)
 
     def translate(self, texts: Sequence[str], language: str | None) -> list[Completion]:
-        """Beam search, or greedy with one beam; texts are cut at the model's own length.
+        """Beam search, or greedy with one beam; texts are truncated to the model's maximum length.
 
         Raises:
             LanguageError: The model does not know the language.

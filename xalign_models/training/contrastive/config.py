@@ -27,30 +27,30 @@ PAPER_LANGUAGES = ("arb-Arab", "spa-Latn")
 
 @configuration_class
 class ContrastiveConfig:
-    """What a training is determined by, beside the backbone and the text; defaults are the paper's where it says.
+    """Hyperparameters of a training; the defaults are the paper's where it gives them.
 
     Attributes:
         pairs: Name for ``xalign_models.corpora.load``.
         samples: Rows per language, from the top; each gives a pair in both directions.
         languages: Canonical codes; each is paired with the pivot.
-        pivot: The other side of every pair; another than English needs a parallel corpus.
+        pivot: The other side of every pair; a language other than English needs a parallel corpus.
         tau: Temperature of eq. 1; the paper does not say, SimCSE's is 0.05.
-        rank: Of the LoRA matrices, which are put on every linear layer.
+        rank: Rank of the LoRA matrices on every linear layer.
         alpha: LoRA's scale is alpha / rank.
-        dropout: Of the LoRA matrices' input.
+        dropout: Dropout on the input of the LoRA matrices.
         batch_size: Pairs that are encoded together. Each pair's negatives are the others' second sides: 31 of 32.
         accumulation: Batches per optimisation step; they do not see each other's texts unless ``cached``.
         cached: Take all ``batch_size * accumulation`` pairs of a step as one batch, with that many negatives
             (sentence-transformers' cached loss, which encodes twice to keep the memory of ``batch_size`` pairs).
-        learning_rate: At its height.
+        learning_rate: The peak learning rate.
         epochs: None is 10 for at most 100 samples and 3 for more.
         max_steps: Optimisation steps, instead of epochs; 0 trains nothing.
-        scheduler: Of the learning rate; the paper does not say, linear is the trainer's default.
+        scheduler: Learning-rate schedule; the paper does not say, linear is the trainer's default.
         warmup: Steps of warm-up, or a share of all steps below 1; the paper does not say.
-        weight_decay: Of AdamW.
-        max_grad_norm: Gradients are clipped at it: the trainer's default.
-        seed: Of the LoRA matrices, the order of the pairs and the dropout.
-        dtype: Of the backbone's weights and activations while training; None is the backbone's own. The LoRA matrices
+        weight_decay: Weight decay of AdamW.
+        max_grad_norm: Norm at which gradients are clipped; 1 is the trainer's default.
+        seed: Seed of the LoRA matrices, the order of the pairs and the dropout.
+        dtype: Type of the backbone's weights and activations in training; None is the backbone's own. The LoRA matrices
             are always float32.
     """
 
@@ -94,7 +94,7 @@ class ContrastiveConfig:
         },
         "learning_rate": "--lr",
     }
-    """The command line's."""
+    """The command-line option of each field."""
 
     def __post_init__(self) -> None:
         """Check what the types of the fields do not.

@@ -28,7 +28,7 @@ def add_lora(model: SentenceTransformer, config: ContrastiveConfig) -> None:
 def contrastive_loss(model: SentenceTransformer, config: ContrastiveConfig) -> torch.nn.Module:
     r"""Eq. 1: ``l_i = -log(exp(cos(h_i, h_i+) / tau) / sum_j exp(cos(h_i, h_j+) / tau))``, the mean over a batch.
 
-    One direction a pair: anchors meet positives only. The other direction is a pair of its own.
+    Only anchors are scored against positives; the other direction is a pair of its own.
     """
     mini_batch = config.batch_size if config.cached else None
     return losses.contrastive_loss(model, config.tau, mini_batch, gather=config.cached)

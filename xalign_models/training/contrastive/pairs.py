@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from xalign_models.corpora import ENGLISH, Corpus
 from xalign_models.errors import DataError
+from xalign_models.languages import TaggedText
 from xalign_models.training.contrastive.config import ContrastiveConfig
 
 MEASURED = 128
-"""Most pairs that are measured on."""
+"""Maximum number of held-out pairs that are measured."""
 
 
-class Text(NamedTuple):
-    """A text and its language's canonical code."""
-
-    text: str
-    lang: str
-
-
-def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[Text, Text]]:
+def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[TaggedText, TaggedText]]:
     """(anchor, positive) for each language: pivot to language, then language to pivot, over the first rows.
 
-    With Arabic and Spanish: EN-AR, AR-EN, EN-ES, ES-EN, ``4 * samples`` pairs. As both directions are there, every
-    language is also among the negatives. Rows with an empty side do not count.
+    With Arabic and Spanish: EN-AR, AR-EN, EN-ES, ES-EN, ``4 * samples`` pairs. Both directions are used, so that
+    every language occurs among the negatives. Rows with an empty side do not count.
 
     Raises:
-        DataError: The corpus has fewer rows; the message says how many. Or it has no translations.
-        LanguageError: It does not have the language.
+        DataError: The corpus has no translations, or fewer rows than asked for; the message says how many.
+        LanguageError: The corpus does not have the language.
     """
-    found: list[tuple[Text, Text]] = []
+    pairs: list[tuple[TaggedText, TaggedText]] = []
     for language in config.languages:
         rows = _rows(corpus, language, config.pivot)
         if len(rows) < config.samples:
@@ -37,30 +29,30 @@ def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[Text
                 f"--samples {config.samples}: corpus {corpus.name!r} has {len(rows)} rows of {language} with "
                 f"{config.pivot}; ask for at most that many."
             )
-        there = rows[: config.samples]
-        found += [(pivot, text) for text, pivot in there] + there
-    return found
+        subset = rows[: config.samples]
+        pairs += [(pivot, text) for text, pivot in subset] + subset
+    return pairs
 
 
-def held_out_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[Text, Text]]:
-    """(text, pivot) of the rows that follow those of the training, evenly from all languages; fewer if there are not.
+def held_out_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[TaggedText, TaggedText]]:
+    """(text, pivot) of the rows after the training rows, as many of each language as the corpus allows.
 
-    A row with a text that is trained on is none of them.
+    Rows with a text that also occurs in the training rows are left out.
     """
-    pairs: list[tuple[Text, Text]] = []
+    pairs: list[tuple[TaggedText, TaggedText]] = []
     for language in config.languages:
         rows = _rows(corpus, language, config.pivot)
-        known = {text for row in rows[: config.samples] for text in row}
-        later = [row for row in rows[config.samples :] if not known & {*row}]
+        trained = {text for row in rows[: config.samples] for text in row}
+        later = [row for row in rows[config.samples :] if not trained & {*row}]
         pairs += later[: MEASURED // len(config.languages)]
     return pairs
 
 
-def _rows(corpus: Corpus, language: str, pivot: str) -> list[tuple[Text, Text]]:
+def _rows(corpus: Corpus, language: str, pivot: str) -> list[tuple[TaggedText, TaggedText]]:
     if pivot == ENGLISH:
         sides = corpus.pair(language)
     else:
         columns = corpus.parallel((language, pivot))
         sides = columns[language], columns[pivot]
     rows = zip(*sides, strict=True)
-    return [(Text(text, language), Text(other, pivot)) for text, other in rows if text.strip() and other.strip()]
+    return [(TaggedText(a, language), TaggedText(b, pivot)) for a, b in rows if a.strip() and b.strip()]

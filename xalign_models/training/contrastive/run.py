@@ -29,14 +29,15 @@ def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str 
     Args:
         spec: A backbone, neither tuned nor aligned.
         config: Hyperparameters and text.
-        output: Directory; one that is there is replaced at the end.
-        device: cpu, cuda or mps; by default the best there is.
+        output: Directory; an existing one is replaced at the end.
+        device: cpu, cuda or mps; by default the best available.
 
     Returns:
         The spec of the trained model.
 
     Raises:
-        ModelError: The backbone cannot be trained, the checkpoints are another training's, or the loss is not finite.
+        ModelError: The backbone cannot be trained, the checkpoints belong to another training, or the loss
+            is not finite.
         DataError: The corpus is missing or has fewer rows.
     """
     from xalign_models.training.contrastive import training
@@ -80,7 +81,7 @@ def _check(spec: ModelSpec, config: ContrastiveConfig, device: str) -> str:
 
 
 def _identity(spec: ModelSpec, config: ContrastiveConfig, corpus: Corpus) -> dict[str, Any]:
-    """What determines a training, as it comes back from JSON: checkpoints of another one are not gone on with."""
+    """What determines a training, as it comes back from JSON: a training only resumes from its own checkpoints."""
     languages = [*config.languages, config.pivot]
     return {
         "backbone": loading.fingerprint(spec.backbone),

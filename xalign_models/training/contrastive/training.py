@@ -1,4 +1,4 @@
-"""Training: sentence-transformers' trainer on LoRA weights, stopped and gone on with at will."""
+"""Training LoRA weights by sentence-transformers' trainer, with checkpoints to resume from."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 
+from xalign_models.languages import TaggedText
 from xalign_models.specs import Dtype
 from xalign_models.training.contrastive.config import ContrastiveConfig
 from xalign_models.training.contrastive.objective import contrastive_loss
-from xalign_models.training.contrastive.pairs import Text
 from xalign_models.training.instruments import Retrieval
 from xalign_models.training.processes import process_count
 from xalign_models.training.trainer import Trainer, arguments
 
 CHECKPOINT_STEPS = 5
-"""Optimisation steps from one checkpoint to the next: the most that a killed training has to do again."""
+"""Optimisation steps from one checkpoint to the next: the most that a killed training has to repeat."""
 
 
 class _DistinctTexts(NoDuplicatesBatchSampler):
-    """No text twice in a batch, where it would be its own pair's negative; whatever language it is said to be in."""
+    """Batches without repeated texts, whatever language they are tagged with: a repeat would be its own negative."""
 
     def __init__(self, dataset: Dataset, **options: Any) -> None:
-        columns = {name: [one["text"] for one in dataset[name]] for name in dataset.column_names}
+        columns = {name: [entry["text"] for entry in dataset[name]] for name in dataset.column_names}
         super().__init__(Dataset.from_dict(columns), **options)
 
 
 def fit(
     model: SentenceTransformer,
-    pairs: list[tuple[Text, Text]],
+    pairs: list[tuple[TaggedText, TaggedText]],
     config: ContrastiveConfig,
     folder: Path,
     device: str,
-    held_out: Sequence[tuple[Text, Text]] = (),
+    held_out: Sequence[tuple[TaggedText, TaggedText]] = (),
 ) -> list[dict[str, Any]]:
     """Train the model's trainable weights in place, resuming from the last checkpoint in ``folder``.
 
     Args:
-        model: With LoRA matrices, see :func:`~xalign_models.training.contrastive.objective.add_lora`.
+        model: A model with LoRA matrices, see :func:`~xalign_models.training.contrastive.objective.add_lora`.
         pairs: (anchor, positive).
         config: Hyperparameters.
-        folder: For checkpoints and the log; made if it is not there.
+        folder: Folder of checkpoints and log; created if missing.
         device: cpu, cuda or mps.
         held_out: Pairs to measure on.
 
@@ -62,7 +62,7 @@ def fit(
     batch = config.batch_size * config.accumulation if config.cached else config.batch_size
     steps = {"max_steps": config.max_steps} if config.max_steps is not None else {"num_train_epochs": config.passes}
     prompt = model.prompts.get(model.default_prompt_name or "") or None
-    measured = [(text._asdict(), other._asdict()) for text, other in held_out]
+    measured = [(text._asdict(), translation._asdict()) for text, translation in held_out]
     args = arguments(
         folder,
         device,

@@ -9,7 +9,7 @@ from xalign_models.configuration import NonNegative, configuration_class
 from xalign_models.training.lira.ranks import exact
 
 SCALE = 0.1
-"""Of critic scores (1 to 10), to the size of a cosine."""
+"""Brings critic scores (1 to 10) to the range of a cosine."""
 
 
 @configuration_class
@@ -17,10 +17,10 @@ class RewardWeights:
     """Eq. 7's alpha, beta, gamma, delta; the paper's table 10.
 
     Attributes:
-        semantic: Of the critic's semantic fidelity.
-        emotional: Of its emotional consistency.
-        pragmatic: Of its pragmatic tone.
-        similarity: Of the embedding critic, the cosine of the two paths.
+        semantic: Weight of the critic's semantic fidelity.
+        emotional: Weight of the critic's emotional consistency.
+        pragmatic: Weight of the critic's pragmatic tone.
+        similarity: Weight of the embedding critic, the cosine of the two paths.
     """
 
     semantic: NonNegative = 0.4
@@ -30,12 +30,12 @@ class RewardWeights:
 
 
 class Actor(nn.Module):
-    """Scores candidates one by one with the same weights: any number of them, in any order.
+    """Scores each candidate with the same weights: any number of them, in any order.
 
-    4 -> 64 -> 64 -> 1, Linear, LayerNorm, ReLU; the paper says ReLU and LayerNorm and no more.
+    4 -> 64 -> 64 -> 1, each Linear, LayerNorm, ReLU; the paper only names ReLU and LayerNorm.
 
     Args:
-        width: Of the hidden layers.
+        width: Width of the hidden layers.
     """
 
     def __init__(self, width: int = 64) -> None:
@@ -51,9 +51,9 @@ class Actor(nn.Module):
         )
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
-        """Log probabilities (b, K) of candidates (b, K, 4), of those alone that ``mask`` (b, K) has.
+        """Log probabilities (b, K) of candidates (b, K, 4), over the candidates that ``mask`` (b, K) keeps.
 
-        Where it has none of a row, all are as likely: such a row is not to be learned from.
+        A row whose candidates are all masked gets equal probabilities; it must not be learned from.
         """
         logits = exact(self.net(features)[..., 0])
         lowest = torch.finfo(logits.dtype).min
@@ -63,7 +63,7 @@ class Actor(nn.Module):
 def features(scores: Tensor, similarity: Tensor) -> Tensor:
     """Eq. 6: ``[s, e, p, sim]`` (b, K, 4) of scores (b, K, 3) and cosines (b, K), without a gradient.
 
-    With one the encoder would be trained through what the actor sees instead of through the anchor.
+    With a gradient the encoder would be trained through the actor's inputs instead of through the anchor.
     """
     return torch.cat([exact(scores) * SCALE, exact(similarity)[..., None]], dim=-1).detach()
 
@@ -85,15 +85,15 @@ def policy_loss(
 ) -> Tensor:
     r"""Eq. 8: ``-log pi(a) (R_a - b)``, the mean over rows with a candidate; 0 if there are none.
 
-    The baseline ``b = sum_k pi_k R_k`` leaves the expected gradient as it is and takes most of its variance away; the
-    paper has none. A single candidate teaches nothing: its log probability is constant.
+    The baseline ``b = sum_k pi_k R_k`` keeps the expected gradient and removes most of its variance; the paper has
+    none. A single candidate teaches nothing: its log probability is constant.
 
     Args:
         log_probabilities: (b, K).
         actions: (b,), sampled.
         rewards: (b, K).
         mask: (b, K).
-        baseline: Whether to subtract it.
+        baseline: Whether to subtract the baseline.
     """
     usable = mask.any(dim=-1)
     rewards = rewards.detach().masked_fill(~mask, 0)

@@ -1,4 +1,4 @@
-"""What brings the multilingual and the English stream into one space, and the anchoring loss there (eqs. 4 and 5)."""
+"""The adaptor, which maps both token streams into one space, and the anchoring loss there (eqs. 4 and 5)."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ class Sides(StrEnum):
     """Which streams the adaptor is applied to."""
 
     ONE_SIDED = "one_sided"
-    """The multilingual one, into the space of the frozen English one (the paper's appendix D.1)."""
+    """The multilingual stream, into the space of the frozen English stream (the paper's appendix D.1)."""
     SHARED = "shared"
-    """Both (the paper's eq. 4): collapses to one point, as the loss is then least."""
+    """Both streams (the paper's eq. 4): the loss is least when they collapse to one point."""
 
 
 class Sentence(StrEnum):
     """How a stream's bins become one vector."""
 
     FLATTEN = "flatten"
-    """One after another: the order of bins counts (the paper's appendix D.1)."""
+    """Concatenated bins: their order counts (the paper's appendix D.1)."""
     MEAN = "mean"
-    """Their mean (the paper's eq. 4)."""
+    """The mean of the bins (the paper's eq. 4)."""
 
 
 class Adaptor(nn.Module):
-    """Linear, GELU, Linear on each bin; in shared mode after a projection of the wider or narrower stream.
+    """Linear, GELU, Linear on each bin; in shared mode after a projection to the English stream's width.
 
-    A cosine does not say how long vectors are to be: left alone, those of the trained side grow, and with them their
-    distance to the other side. On one side the outputs therefore get the length ``gain`` as soon as it is set.
+    A cosine ignores the length of vectors: unconstrained, the trained side's vectors grow, and with them the distance
+    to the other side. In one-sided mode the outputs therefore get the length ``gain``, once it is set.
 
     Args:
         multilingual: Width of the multilingual stream.
         english: Width of the English stream, which is the width of the common space.
-        sides: Which streams it is applied to.
+        sides: Which streams are adapted.
         sentence: How bins become a vector.
     """
 
@@ -67,7 +67,7 @@ class Adaptor(nn.Module):
         return rms_norm(result, result.shape[-1:], eps=1e-6) * self.gain if self.gain else result
 
     def english(self, bins: Tensor) -> Tensor:
-        """(b, S, d_h) -> (b, S, d_h); as it is unless the adaptor is shared."""
+        """(b, S, d_h) -> (b, S, d_h); unchanged unless the adaptor is shared."""
         return self.net(bins) if self.sides is Sides.SHARED else bins
 
     def pool(self, bins: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ def cosines(a: Tensor, b: Tensor) -> Tensor:
 
 
 def anchor_loss(multilingual: Tensor, english: Tensor) -> Tensor:
-    """Eq. 5: ``1 - cos`` of two (n, d), the mean; 0 for none."""
+    """Eq. 5: the mean of ``1 - cos`` over the rows of two (n, d); 0 for no rows."""
     losses = 1 - cosines(multilingual, english)
     return losses.sum() / max(1, len(losses))
 
@@ -90,7 +90,7 @@ class CollapseMonitor:
     """Tells contraction from collapse: the cosine of texts with the translations of *other* texts must stay low.
 
     Args:
-        limit: Mean mismatched cosine from which on it speaks of a collapse.
+        limit: Mean mismatched cosine above which it reports a collapse.
     """
 
     def __init__(self, limit: float = 0.9) -> None:
@@ -98,17 +98,17 @@ class CollapseMonitor:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew, e.g. at an epoch."""
+        """Start again from zero, e.g. at an epoch."""
         self._matched = self._mismatched = 0.0
         self._pairs = self._others = 0
 
     @torch.no_grad()
     def update(self, multilingual: Tensor, english: Tensor) -> None:
-        """Take in (n, d) of texts and (n, d) of their translations."""
+        """Add (n, d) vectors of texts and (n, d) vectors of their translations."""
         table = cosines(multilingual[:, None], english[None])
-        own = float(table.diagonal().sum())
-        self._matched += own
-        self._mismatched += float(table.sum()) - own
+        matched = float(table.diagonal().sum())
+        self._matched += matched
+        self._mismatched += float(table.sum()) - matched
         self._pairs += len(table)
         self._others += len(table) * (len(table) - 1)
 

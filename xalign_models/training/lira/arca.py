@@ -10,51 +10,52 @@ import torch
 from torch import Tensor, nn
 
 from xalign_models.errors import ModelError
+from xalign_models.languages import TaggedText
 from xalign_models.progress import live
 from xalign_models.training.instruments import placed
 from xalign_models.training.lira import actor as actors
 from xalign_models.training.lira.adaptor import CollapseMonitor, anchor_loss, cosines
 from xalign_models.training.lira.candidates import Candidates, CandidateSource
 from xalign_models.training.lira.config import ArcaConfig
-from xalign_models.training.lira.data import MEASURED, Text
+from xalign_models.training.lira.data import MEASURED
 from xalign_models.training.lira.module import LiRA, unpack
 from xalign_models.training.lira.network import Choice
 from xalign_models.training.objective import Objective, Verdict
 from xalign_models.training.processes import gathered, own_rows
 
 CENTRED = 2048
-"""Most translations, about, whose mean token is the origin."""
+"""About how many translations, at most, the mean token is computed over."""
 STEP = ("loss", "policy_loss", "anchor_loss", "reward")
-"""What each step measures that the history keeps."""
+"""The measures of a step that the history keeps."""
 
 
 class Examples(NamedTuple):
-    """Texts with their candidates, made beforehand."""
+    """Texts with their candidates, computed in advance."""
 
     texts: list[str]
     languages: list[str]
     candidates: Candidates
 
     @classmethod
-    def of(cls, texts: Sequence[Text], source: CandidateSource) -> Examples:
-        """Texts with the candidates that a source gives or makes."""
-        words, languages = [one.text for one in texts], [one.language for one in texts]
+    def of(cls, texts: Sequence[TaggedText], source: CandidateSource) -> Examples:
+        """Texts with the candidates from a source."""
+        words, languages = [text.text for text in texts], [text.lang for text in texts]
         return cls(words, languages, source(words, languages))
 
     def rows(self, chosen: Sequence[int]) -> Examples:
-        """Some of them."""
+        """The examples with the given numbers."""
         return Examples(
             [self.texts[i] for i in chosen], [self.languages[i] for i in chosen], self.candidates.rows(chosen)
         )
 
 
 class Arca(Objective):
-    """The objective of the stage; a row is the number of an example.
+    """The objective of stage 1; a row is the number of an example.
 
     Args:
         module: The model, on its device; its encoder, adaptor and actor are trained in place.
-        examples: To train on.
-        held_out: To measure on; texts that no example has.
+        examples: Examples to train on.
+        held_out: Examples to measure on; their texts are in no training example.
         config: Hyperparameters.
 
     Raises:
@@ -89,31 +90,29 @@ class Arca(Objective):
         self._meanings = self._translated_meanings()
 
     def _fit_centre(self) -> None:
-        """On translations of the training's texts."""
-        given, device = self.examples.candidates, self.module.network.device
+        """Fit the network's centre on translations of the training texts."""
+        candidates, device = self.examples.candidates, self.module.network.device
         usable = [
             row[k]
-            for row, mask in zip(given.texts, given.mask.tolist(), strict=True)
-            for k, there in enumerate(mask)
-            if there
+            for row, mask in zip(candidates.texts, candidates.mask.tolist(), strict=True)
+            for k, usable_k in enumerate(mask)
+            if usable_k
         ]
-        some = usable[:: max(1, len(usable) // CENTRED)]
+        sample = usable[:: max(1, len(usable) // CENTRED)]
         tokenized = (
-            self.module.tokenize_english(some[start : start + self.config.batch_size])
-            for start in range(0, len(some), self.config.batch_size)
+            self.module.tokenize_english(sample[start : start + self.config.batch_size])
+            for start in range(0, len(sample), self.config.batch_size)
         )
-        self.module.network.fit_centre(
-            {name: one.to(device) for name, one in batch.items() if torch.is_tensor(one)} for batch in tokenized
-        )
+        self.module.network.fit_centre(placed(batch, device) for batch in tokenized)
 
     def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Texts and candidates of examples, tokenised."""
         return self._features(self.examples.rows([row["row"] for row in rows]))
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Eq. 9: ``L = L_RL + eta L_anchor``, the anchor on the candidate that was drawn.
+        """Eq. 9: ``L = L_RL + eta L_anchor``, with the anchor on the drawn candidate.
 
-        All processes' texts are one batch: each process draws for all of them, alike.
+        The texts of all processes are one batch: every process makes the same draws for all of them.
         """
         text, candidates, scores, mask = unpack(features)
         choice = self.module.network.choose(text, candidates, scores, mask)
@@ -123,15 +122,15 @@ class Arca(Objective):
         rewards = actors.reward(scores, similarity, self.config.reward)
         policy = actors.policy_loss(log_probabilities, action, rewards, mask, baseline=self.config.baseline)
         usable = mask.any(dim=1)  # a text without a translation has nothing to be anchored to
-        own = self._sentences(choice, action[own_rows(len(action))])
-        multilingual, english = (gathered(side)[usable] for side in own)
+        sentences = self._sentences(choice, action[own_rows(len(action))])
+        multilingual, english = (gathered(side)[usable] for side in sentences)
         anchor = anchor_loss(multilingual, english)
         self.monitor.update(multilingual.detach(), english.detach())
-        taken = rewards.gather(1, action[:, None])[:, 0][mask.sum(dim=1) > 1]
+        contested = rewards.gather(1, action[:, None])[:, 0][mask.sum(dim=1) > 1]
         self._measured = {
             "policy_loss": float(policy.detach()),
             "anchor_loss": float(anchor.detach()),
-            "reward": float(taken.mean()) if len(taken) else None,
+            "reward": float(contested.mean()) if len(contested) else None,
         }
         return {**features, "loss": policy + self.config.eta * anchor}
 
@@ -160,24 +159,20 @@ class Arca(Objective):
 
     @torch.no_grad()
     def _translated_meanings(self) -> tuple[Tensor, Tensor]:
-        """Eq. 27 of the held-out texts (n, d) and of their candidates (n, K, d), which training does not change."""
+        """Eq. 27 for the held-out texts (n, d) and their candidates (n, K, d), constant in training."""
         size, network = self.config.batch_size, self.module.network
         network.eval()
-        own, others = list[Tensor](), list[Tensor]()
+        originals, translations = list[Tensor](), list[Tensor]()
         for start in live(range(0, len(self.held_out.texts), size), desc="measure"):
             batch = self.held_out.rows(range(start, min(start + size, len(self.held_out.texts))))
             flat = [text for row in batch.candidates.texts for text in row]
-            for texts, found in ((batch.texts, own), (flat, others)):
-                features = {
-                    name: one.to(network.device)
-                    for name, one in self.module.tokenize_english(texts).items()
-                    if torch.is_tensor(one)
-                }
-                found.append(network.english_sentence(features).cpu())
-        if not own:
+            for texts, pieces in ((batch.texts, originals), (flat, translations)):
+                features = placed(self.module.tokenize_english(texts), network.device)
+                pieces.append(network.english_sentence(features).cpu())
+        if not originals:
             return torch.zeros(0, 1), torch.zeros(0, 1, 1)
-        meanings = torch.cat(own)
-        return meanings, torch.cat(others).reshape(len(meanings), -1, meanings.shape[1])
+        meanings = torch.cat(originals)
+        return meanings, torch.cat(translations).reshape(len(meanings), -1, meanings.shape[1])
 
     @torch.no_grad()
     def measure(self) -> dict[str, Any]:
@@ -193,19 +188,19 @@ class Arca(Objective):
         for start in range(0, len(self.held_out.texts), size):
             rows = list(range(start, min(start + size, len(self.held_out.texts))))
             choice, mask, scores = self._choose(self.held_out.rows(rows))
-            some = mask.any(dim=1)
+            usable = mask.any(dim=1)
             best = choice.log_probabilities.argmax(dim=1)
             multilingual, english = self._sentences(choice, best)
-            monitor.update(multilingual[some], english[some])
-            among.update(english[some], english[some])
-            distances.append((multilingual - english).norm(dim=1)[some])
-            own, others = (one[rows] for one in self._meanings)
-            drifts.append((1 - cosines(own, others[torch.arange(len(rows)), best.cpu()]))[some.cpu()])
+            monitor.update(multilingual[usable], english[usable])
+            among.update(english[usable], english[usable])
+            distances.append((multilingual - english).norm(dim=1)[usable])
+            original, translations = (meanings[rows] for meanings in self._meanings)
+            drifts.append((1 - cosines(original, translations[torch.arange(len(rows)), best.cpu()]))[usable.cpu()])
             gained = actors.reward(scores, choice.similarity, self.config.reward)
-            rewards.append(gained.gather(1, best[:, None])[:, 0][some])
-            chosen += best[some].tolist()
+            rewards.append(gained.gather(1, best[:, None])[:, 0][usable])
+            chosen += best[usable].tolist()
         shares = [chosen.count(k) / len(chosen) for k in range(self.held_out.candidates.mask.shape[1]) if chosen]
-        found = {
+        means = {
             name: float(torch.cat(values).mean())
             for name, values in (("epsilon_1", distances), ("epsilon_2", drifts), ("held_out_reward", rewards))
         }
@@ -214,13 +209,13 @@ class Arca(Objective):
             "similarity": monitor.matched,
             "mismatched": monitor.mismatched,
             "english_mismatched": among.mismatched,
-            **found,
+            **means,
             "chosen": shares,
             "collapsed": collapsed or monitor.collapsed,
         }
 
     def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> Verdict | None:
-        """By how much nearer a text is to its own translation than to another's."""
+        """Compare how much nearer a text is to its own translation than to another's, before and after."""
         if "similarity" not in last:
             return None
         before, after = (entry["similarity"] - entry["mismatched"] for entry in (first, last))
@@ -229,7 +224,7 @@ class Arca(Objective):
         return Verdict(learnt, f"{text} ({before:.2f} before)" + ("." if learnt else ": nothing was learnt."))
 
     def state(self) -> dict[str, Any]:
-        """The actor's draws, and the sums of the epoch so far."""
+        """State of the actor's generator, and the sums of the epoch so far."""
         return {"draws": self.draws.get_state(), "sums": vars(self.monitor)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -239,7 +234,7 @@ class Arca(Objective):
 
 
 def _encoder_weights(encoder: nn.Module, config: ArcaConfig) -> list[tuple[str, nn.Parameter]]:
-    """The weights of the encoder that are trained: all floating ones, or those that are no token embeddings."""
+    """The trained weights of the encoder: all, or all but the token embeddings."""
     table = encoder.model.get_input_embeddings().weight  # type: ignore[operator,union-attr]
     return [
         (name, weight) for name, weight in encoder.named_parameters() if config.train_embeddings or weight is not table
@@ -247,7 +242,7 @@ def _encoder_weights(encoder: nn.Module, config: ArcaConfig) -> list[tuple[str, 
 
 
 def history(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What was measured before the first and after each epoch, with the means of what the epoch's steps measured."""
+    """Measurements before the first and after each epoch, with the means of the measures of the epoch's steps."""
     epochs: list[dict[str, Any]] = []
     steps: list[Mapping[str, Any]] = []
     for entry in log:

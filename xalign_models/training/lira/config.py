@@ -1,4 +1,4 @@
-"""What a LiRA is made of and how it is trained, as data; defaults are the paper's where it says."""
+"""Configuration of a LiRA model and of its training; the defaults are the paper's where it gives them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from xalign_models.training.lira.ndcg import RetrievalConfig
 
 
 class Stream(StrEnum):
-    """What of the English model's tokens is the English stream."""
+    """Which representation of the English model's tokens is the English stream."""
 
     EMBEDDINGS = "embeddings"
     """Their input embeddings, without special tokens (the paper's appendix D.1)."""
     STATES = "states"
-    """Their last hidden states, of the model as it was before any training (the paper's section 4.2)."""
+    """Their last hidden states before any training (the paper's section 4.2)."""
 
 
 class Paths(StrEnum):
@@ -49,7 +49,7 @@ class Paths(StrEnum):
 
 
 class Ablation(StrEnum):
-    """A part that is left out, as in the paper's table 5."""
+    """A component to leave out, as in the paper's table 5."""
 
     CRITIC = "critic"
     """No language model judges translations."""
@@ -60,31 +60,31 @@ class Ablation(StrEnum):
     MULTILINGUAL = "multilingual"
     """The fusion reads the English stream alone."""
     QUEUE = "queue"
-    """Neither history: a batch has itself alone."""
+    """No histories: only the current batch counts."""
 
 
 @configuration_class
 class Design:
-    """The model.
+    """Architecture of the model.
 
     Attributes:
         multilingual: Backbone of the multilingual path: registered name, directory or hub id of an encoder.
         english: Backbone of the English path, which also fuses: an English (or any) embedding model or language model.
-        dtype: Of the English path's frozen weights, if not its backbone's own; what is trained is float32.
-        translators: Sources of candidates, ``kind:model``; of each kind the best first.
+        dtype: Type of the English path's frozen weights, if not its backbone's own; trained weights are float32.
+        translators: Sources of candidates, ``kind:model``, the best of each kind first.
         slots: Candidates per text; None is one per translator.
-        critic: ``generate:MODEL`` or ``expected_score:MODEL``; None is the embedding critic alone.
+        critic: ``generate:MODEL`` or ``expected_score:MODEL``; None uses the embedding critic alone.
         embedding_critic: Whether the actor sees the cosine of the two paths.
         bins: S, the length that token streams are pooled to.
-        sides: Which streams the adaptor is applied to; ``shared`` collapses.
+        sides: Which streams are adapted; ``shared`` collapses.
         sentence: How a stream becomes one vector in Arca.
-        stream: What the English stream is made of.
-        centre: Subtract the mean English token, as it is in the training's translations, from the English stream:
-            without it the anchor is met by that mean alone, and a text is as near to any translation as to its own.
+        stream: Which token representation the English stream is.
+        centre: Subtract the mean token of the training translations from the English stream. Otherwise the mean alone
+            satisfies the anchor loss, and a text is as near to any translation as to its own.
         paths: Which streams the fusion reads.
         residual: Whether the embedding is the English model's own vector of the chosen translation (the mean of its
-            last hidden states) plus the fusion's times a trained gate that begins at zero: an English text keeps its
-            vector as far as stage 2 lets it. Not in the paper.
+            last hidden states) plus the fused vector times a trained gate that starts at zero. An English text thus
+            keeps its vector as far as stage 2 lets it. Not in the paper.
     """
 
     multilingual: str = "multilingual-e5-small-q4"
@@ -106,7 +106,7 @@ class Design:
         """Check what the types of the fields do not.
 
         Raises:
-            ModelError: A translator or critic that cannot be read.
+            ModelError: The name of a translator or critic is malformed.
         """
         for name in self.translators:
             TranslatorSpec.parse(name)
@@ -122,23 +122,23 @@ class ArcaConfig:
 
     Attributes:
         text: Parallel corpora whose texts are translated, e.g. ``ntrex``.
-        extra: More sources of candidates, which there are for this text alone, such as ``reference:ntrex``. Stage 2
-            does without them: a query that comes with its document as its translation would teach nothing.
-        languages: Canonical codes; empty is all that a corpus has.
+        extra: Additional sources of candidates for this text alone, such as ``reference:ntrex``. Stage 2 does not use
+            them: a query whose translation is its document would teach nothing.
+        languages: Canonical codes; empty for all languages of a corpus.
         samples: Rows per corpus and language, from the top.
-        held_out: Share of the rows, from the end, on which each epoch is measured; never trained on.
-        epochs: Passes.
-        batch_size: Texts.
+        held_out: Share of the rows, from the end, that each epoch is measured on; never trained on.
+        epochs: Passes over the texts.
+        batch_size: Texts per step.
         eta: Weight of the anchor loss (eq. 9); the paper does not say.
         reward: Weights of eq. 7.
-        baseline: Subtract the expected reward; the paper does not.
-        actor_rate: Learning rate of the actor; like the two others lost in the paper's text.
-        encoder_rate: Of the multilingual encoder; 0 freezes it.
-        adaptor_rate: Of the adaptor.
-        train_embeddings: Whether the encoder's token embeddings are trained with it.
+        baseline: Subtract the expected reward, which the paper does not.
+        actor_rate: Learning rate of the actor; the paper's text lacks all three rates.
+        encoder_rate: Learning rate of the multilingual encoder; 0 freezes it.
+        adaptor_rate: Learning rate of the adaptor.
+        train_embeddings: Whether to train the encoder's token embeddings too.
         clip: Norm that each part's gradient is clipped at.
-        max_steps: Stop after so many; None is all epochs.
-        seed: Of initial weights, order, dropout and the actor's draws.
+        max_steps: Stop after this many steps; None runs all epochs.
+        seed: Seed of initial weights, order, dropout and the actor's draws.
     """
 
     text: Annotated[Names, Field(min_length=1)] = ("ntrex",)
@@ -163,7 +163,7 @@ class ArcaConfig:
         """Check what the types of the fields do not.
 
         Raises:
-            ModelError: A translator that cannot be read.
+            ModelError: The name of a translator is malformed.
         """
         for name in self.extra:
             TranslatorSpec.parse(name)
@@ -176,24 +176,24 @@ class LasrConfig:
     Attributes:
         ranking: Similarity data: ``stsb_multi_mt`` or ``file:PATH``; may be empty.
         retrieval: Queries and documents: parallel corpora, or ``file:PATH``; may be empty.
-        languages: Canonical codes; empty is all that the data have.
+        languages: Canonical codes; empty for all languages of the data.
         samples: Queries per source and language, from the top.
         ranking_samples: Pairs per source, from the top.
         held_out: Share of a parallel corpus' rows, from the end, on which each epoch is measured.
-        epochs: Passes over the larger of the two.
+        epochs: Passes over the larger of the two data sets.
         ranking_batch: Pairs per step; the paper's is 1.
         retrieval_batch: Queries per step.
-        ranking_weight: Of the correlation loss in a step's.
+        ranking_weight: Weight of the correlation loss.
         correlation: The correlation loss and its queue.
         loss: The retrieval loss and its queue.
-        refresh: Every so many steps documents in the queue get their present vectors; 0 never.
+        refresh: Steps between updates of the vectors in the document queue; 0 never updates them.
         rank: Of LoRA on the fusing transformer; 0 trains the projection alone.
         alpha: LoRA's scale is alpha / rank.
         rate: Learning rate.
         clip: Norm that the gradient is clipped at.
         average: Measure and save the moving average of the weights.
-        max_steps: Stop after so many; None is all epochs.
-        seed: Of LoRA, order, language pairs and dropout.
+        max_steps: Stop after this many steps; None runs all epochs.
+        seed: Seed of LoRA, order, language pairs and dropout.
     """
 
     ranking: Names = ("stsb_multi_mt",)
@@ -229,13 +229,13 @@ class LasrConfig:
 
 @configuration_class
 class LiraConfig:
-    """A LiRA and both stages of its training.
+    """A LiRA model and both stages of its training.
 
     Attributes:
         design: The model.
         arca: Stage 1.
         lasr: Stage 2.
-        ablation: What is left out, for the name; see :meth:`without`.
+        ablation: The component left out, for the name; see :meth:`without`.
     """
 
     design: Design = field(default_factory=Design)
@@ -244,7 +244,7 @@ class LiraConfig:
     ablation: Ablation | None = None
 
     def without(self, ablation: Ablation) -> LiraConfig:
-        """The same without a part."""
+        """The same configuration without a component."""
         design, arca, lasr = self.design, self.arca, self.lasr
         if ablation is Ablation.CRITIC:
             design = dataclasses.replace(design, critic=None)
@@ -270,17 +270,17 @@ class LiraConfig:
 
     @property
     def arca_label(self) -> str:
-        """The same of a model after stage 1."""
+        """The first part of the name after stage 1."""
         return self.label.replace("lira", "arca", 1)
 
 
 def load_config(names: Sequence[str], changes: Sequence[str] = (), ablation: Ablation | None = None) -> LiraConfig:
-    """Read configurations, by name or by path; each one's fields go before those of the ones named before it.
+    """Read configurations, by name or by path; a later one overrides the fields of those before it.
 
     Args:
-        names: Shipped ones or YAML files.
+        names: Names of shipped configurations, or YAML files.
         changes: ``FIELD=VALUE``, e.g. ``arca.epochs=3`` or ``design.bins=4``.
-        ablation: What is left out.
+        ablation: A component to leave out.
 
     Raises:
         ModelError: No such configuration or field, or a value of the wrong kind.

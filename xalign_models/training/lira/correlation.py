@@ -19,9 +19,9 @@ class CorrelationConfig:
     Attributes:
         alpha: Share of Pearson's term; the rest is soft Spearman's (eq. 34). The paper does not say.
         tau: Temperature of the soft ranks, in the unit of cosines.
-        epsilon: Added to both variances (eq. 31): with constant predictions the gradient stays finite.
+        epsilon: Added to both variances (eq. 31): keeps the gradient finite where predictions are constant.
         max_len: Longest history of (prediction, score) pairs; 0 is no queue.
-        n_min: With fewer pairs, batch and history together, nothing is learned: they are only enqueued.
+        n_min: Minimum number of pairs to learn from, batch and history together; fewer are only enqueued.
     """
 
     alpha: Annotated[float, Field(ge=0, le=1)] = 0.5

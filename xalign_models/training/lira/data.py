@@ -1,4 +1,4 @@
-"""What both stages are trained on: texts to translate, pairs with a similarity score, queries with their documents."""
+"""Training data of both stages: texts to translate, pairs with a similarity score, queries with documents."""
 
 from __future__ import annotations
 
@@ -15,44 +15,37 @@ from typing import Any, NamedTuple
 from xalign_models import corpora
 from xalign_models.corpora import ENGLISH, Corpus, file_digest, read_lines
 from xalign_models.errors import DataError, LanguageError
-from xalign_models.languages import canonical, from_iso639_1
+from xalign_models.languages import TaggedText, canonical, from_iso639_1
 from xalign_models.paths import data_dir
 
 STSB = "stsb_multi_mt"
 MEASURED = 512
-"""Most held-out rows of each sort that an epoch is measured on."""
-
-
-class Text(NamedTuple):
-    """A text in a canonical language."""
-
-    text: str
-    language: str
+"""Maximum number of held-out rows of each sort that an epoch is measured on."""
 
 
 class Rated(NamedTuple):
-    """Two texts and how alike they are."""
+    """Two texts and their similarity score."""
 
-    first: Text
-    second: Text
+    first: TaggedText
+    second: TaggedText
     score: float
 
 
 class Search(NamedTuple):
-    """A query and the document that answers it; documents with the same words in the same language are one."""
+    """A query and the document that answers it; equal texts in the same language are the same document."""
 
-    query: Text
-    document: Text
+    query: TaggedText
+    document: TaggedText
 
     @property
     def document_id(self) -> str:
-        """Of the document, by its content."""
+        """Identifier of the document by its content."""
         return document_id(self.document)
 
 
-def document_id(document: Text) -> str:
-    """16 hex digits of a document's language and words."""
-    return hashlib.sha256(f"{document.language} {document.text}".encode()).hexdigest()[:16]
+def document_id(document: TaggedText) -> str:
+    """16 hex digits that identify a document's language and text."""
+    return hashlib.sha256(f"{document.lang} {document.text}".encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -60,10 +53,10 @@ class Split:
     """Rows to train on and rows to measure on, and what identifies them.
 
     Attributes:
-        train: Rows.
+        train: Training rows.
         held_out: The last rows of each source; a text that a source has twice may be in both.
-        fingerprints: Of each source, by name.
-        datasets: mteb's names of what holds the text.
+        fingerprints: Fingerprint of each source, by name.
+        datasets: mteb's names of the data sets that hold the text.
     """
 
     train: list[Any]
@@ -81,26 +74,26 @@ def foreign_texts(names: Sequence[str], languages: Sequence[str], samples: int, 
     train, measured, prints, datasets = list[Any](), list[Any](), dict[str, str](), set[str]()
     for name in names:
         corpus = corpora.load(name)
-        chosen = [one for one in _languages(corpus, languages) if one != ENGLISH]
+        chosen = [code for code in _languages(corpus, languages) if code != ENGLISH]
         for language in chosen:
-            own, kept = _divided([text for text, _ in _pairs(corpus, language, samples)], held_out)
-            train += [Text(one, language) for one in own]
-            measured += [Text(one, language) for one in kept]
+            train_texts, held_texts = _divided([text for text, _ in _pairs(corpus, language, samples)], held_out)
+            train += [TaggedText(text, language) for text in train_texts]
+            measured += [TaggedText(text, language) for text in held_texts]
         prints[name] = corpus.fingerprint([*chosen, ENGLISH])
         datasets |= set(corpus.trains)
     return _split(train, measured, prints, datasets)
 
 
 def searches(names: Sequence[str], languages: Sequence[str], samples: int, held_out: float, seed: int) -> Split:
-    """Translations as queries and documents, from and to English by turns of a coin; or lines of a file.
+    """Translations as queries and documents, from or to English at random; or lines of a file.
 
     Args:
         names: Parallel corpora, or ``file:PATH`` of JSON lines with ``query``, ``query_lang``, ``document`` and
             ``document_lang``.
-        languages: Canonical codes; empty is all there are.
+        languages: Canonical codes; empty for all.
         samples: Rows per corpus and language, from the top.
-        held_out: Share of them, from the end.
-        seed: Of the coin.
+        held_out: Share of the rows to hold out, from the end.
+        seed: Seed of the directions.
 
     Raises:
         DataError: A source is missing or malformed.
@@ -111,22 +104,21 @@ def searches(names: Sequence[str], languages: Sequence[str], samples: int, held_
         if name.startswith("file:"):
             path = Path(name.partition(":")[2])
             rows = [
-                Search(Text(one["query"], one["query_lang"]), Text(one["document"], one["document_lang"]))
-                for one in _records(path, ("query", "document"), ("query_lang", "document_lang"))
+                Search(_tagged(record, "query", "query_lang"), _tagged(record, "document", "document_lang"))
+                for record in _records(path, ("query", "document"), ("query_lang", "document_lang"))
             ]
-            own, kept = _divided(rows, held_out)
-            train, measured = train + own, measured + kept
+            train_rows, held_rows = _divided(rows, held_out)
+            train, measured = train + train_rows, measured + held_rows
             prints[name], datasets = file_digest(path), datasets | {name}
             continue
         corpus = corpora.load(name)
-        chosen = [one for one in _languages(corpus, languages) if one != ENGLISH]
+        chosen = [code for code in _languages(corpus, languages) if code != ENGLISH]
         for language in chosen:
-            pairs = [
-                (Text(one, language), Text(english, ENGLISH)) for one, english in _pairs(corpus, language, samples)
-            ]
+            sides = _pairs(corpus, language, samples)
+            pairs = [(TaggedText(foreign, language), TaggedText(english, ENGLISH)) for foreign, english in sides]
             turned = [Search(*(pair if coin.random() < 0.5 else pair[::-1])) for pair in pairs]
-            own, kept = _divided(turned, held_out)
-            train, measured = train + own, measured + kept
+            train_rows, held_rows = _divided(turned, held_out)
+            train, measured = train + train_rows, measured + held_rows
         prints[name] = corpus.fingerprint([*chosen, ENGLISH])
         datasets |= set(corpus.trains)
     return _split(train, measured, prints, datasets)
@@ -135,9 +127,9 @@ def searches(names: Sequence[str], languages: Sequence[str], samples: int, held_
 def rated(names: Sequence[str], languages: Sequence[str], samples: int, held_out: float, seed: int) -> Split:
     """Pairs with a similarity score.
 
-    ``stsb_multi_mt`` has the same pairs in ten languages: each sentence of a pair is taken in a language at random, so
-    that pairs are within and across languages alike; the first of its development rows are held out. Of a
-    ``file:PATH`` of JSON lines with ``text1``, ``lang1``, ``text2``, ``lang2`` and ``score`` the last share is.
+    ``stsb_multi_mt`` has the same pairs in ten languages: each sentence of a pair is taken in a random language, so
+    that there are pairs within and across languages; the first of its development rows are held out. ``file:PATH``
+    names JSON lines with ``text1``, ``lang1``, ``text2``, ``lang2`` and ``score``; the last share is held out.
 
     Raises:
         DataError: A source is missing or malformed.
@@ -146,22 +138,22 @@ def rated(names: Sequence[str], languages: Sequence[str], samples: int, held_out
     for name in names:
         if name == STSB:
             root = _stsb()
-            own = _stsb_rows(root, "train", languages, samples, seed)
-            kept = _stsb_rows(root, "dev", languages, min(samples, MEASURED), seed)
+            train_rows = _stsb_rows(root, "train", languages, samples, seed)
+            held_rows = _stsb_rows(root, "dev", languages, min(samples, MEASURED), seed)
             prints[name] = " ".join(file_digest(file) for file in sorted((root / "data").glob("*-[td][re]*.csv")))
             prints[name] = hashlib.sha256(prints[name].encode()).hexdigest()
             datasets |= {"STSBenchmarkMultilingualSTS", "STSBenchmark"}
         elif name.startswith("file:"):
             path = Path(name.partition(":")[2])
             rows = [
-                Rated(Text(one["text1"], one["lang1"]), Text(one["text2"], one["lang2"]), _score(one, path))
-                for one in _records(path, ("text1", "text2"), ("lang1", "lang2"))
+                Rated(_tagged(record, "text1", "lang1"), _tagged(record, "text2", "lang2"), _score(record, path))
+                for record in _records(path, ("text1", "text2"), ("lang1", "lang2"))
             ]
-            own, kept = _divided(rows[:samples], held_out)
+            train_rows, held_rows = _divided(rows[:samples], held_out)
             prints[name], datasets = file_digest(path), datasets | {name}
         else:
             raise DataError(f"lasr.ranking {name!r}: write {STSB} or file:PATH.")
-        train, measured = train + own, measured + kept
+        train, measured = train + train_rows, measured + held_rows
     return _split(train, measured, prints, datasets)
 
 
@@ -172,28 +164,28 @@ def _split(train: list[Any], measured: list[Any], prints: dict[str, str], datase
 
 
 def _languages(corpus: Corpus, wanted: Sequence[str]) -> list[str]:
-    found = [one for one in corpus.languages if not wanted or one in wanted]
-    if not set(found) - {ENGLISH}:
+    chosen = [code for code in corpus.languages if not wanted or code in wanted]
+    if not set(chosen) - {ENGLISH}:
         raise DataError(
             f"Corpus {corpus.name!r} has none of {', '.join(wanted)}; it has {', '.join(corpus.languages)}."
         )
-    return found
+    return chosen
 
 
 def _pairs(corpus: Corpus, language: str, samples: int) -> list[tuple[str, str]]:
-    """The first rows with both sides, the whole of a row deciding, so that the same rows are held out everywhere."""
+    """The first rows with both sides; rows are never dropped here, so that all languages hold out the same rows."""
     sides = (side[:samples] for side in corpus.pair(language))
     return list(zip(*sides, strict=True))
 
 
 def _divided(rows: list[Any], held_out: float) -> tuple[list[Any], list[Any]]:
-    """Rows to train on, and the last share of them; those with an empty text are left out of both."""
+    """Rows to train on, and the last share of rows to hold out, both without rows that have an empty text."""
     at = len(rows) - int(len(rows) * held_out)
-    return [one for one in rows[:at] if _full(one)], [one for one in rows[at:] if _full(one)]
+    return [row for row in rows[:at] if _full(row)], [row for row in rows[at:] if _full(row)]
 
 
 def _full(row: Any) -> bool:
-    texts = [row] if isinstance(row, str) else [one.text for one in row if isinstance(one, Text)]
+    texts = [row] if isinstance(row, str) else [part.text for part in row if isinstance(part, TaggedText)]
     return all(text.strip() for text in texts)
 
 
@@ -209,29 +201,34 @@ def _stsb() -> Path:
 
 def _stsb_rows(root: Path, part: str, languages: Sequence[str], samples: int, seed: int) -> list[Rated]:
     columns: dict[str, list[list[str]]] = {}
-    there = set()
+    available = set()
     for path in sorted((root / "data").glob(f"stsb-*-{part}.csv")):
         try:
             code = from_iso639_1(path.name.split("-")[1])
         except LanguageError:
             continue
-        there.add(code)
+        available.add(code)
         if not languages or code in languages:
             columns[code] = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8"), newline="")))
     if not columns:
-        raise DataError(f"{root} has {part} files in {', '.join(sorted(there))}; name some of these in lasr.languages.")
+        raise DataError(f"{root} has {part} files in {', '.join(sorted(available))}; name them in lasr.languages.")
     counts = {len(rows) for rows in columns.values()}
     if len(counts) != 1:
-        raise DataError(f"{root}: the {part} files of {', '.join(columns)} have not the same rows.")
-    draw, codes, found = random.Random(f"{seed} {part}"), sorted(columns), []
+        raise DataError(f"{root}: the {part} files of {', '.join(columns)} differ in their number of rows.")
+    draw, codes, pairs = random.Random(f"{seed} {part}"), sorted(columns), []
     for row in range(min(samples, *counts)):
-        one, other = draw.choice(codes), draw.choice(codes)
+        one, two = draw.choice(codes), draw.choice(codes)
         try:
-            first, second, score = columns[one][row][0], columns[other][row][1], float(columns[one][row][2])
+            first, second = TaggedText(columns[one][row][0], one), TaggedText(columns[two][row][1], two)
+            score = float(columns[one][row][2])
         except (IndexError, ValueError):
             raise DataError(f"{root}: row {row + 1} of the {part} files is not sentence, sentence, score.") from None
-        found.append(Rated(Text(first, one), Text(second, other), score))
-    return [one for one in found if _full(one)]
+        pairs.append(Rated(first, second, score))
+    return [pair for pair in pairs if _full(pair)]
+
+
+def _tagged(record: dict[str, Any], text: str, lang: str) -> TaggedText:
+    return TaggedText(record[text], record[lang])
 
 
 def _score(record: dict[str, Any], path: Path) -> float:

@@ -1,4 +1,4 @@
-"""Texts a few random edits away, how many edits that is, and what corrupts a translation."""
+"""Random edits of a text, the edit distance, and corruptions of a translation."""
 
 from __future__ import annotations
 
@@ -11,70 +11,71 @@ Unit = TypeVar("Unit", bound=Hashable)
 
 
 def perturb(units: Sequence[Unit], most: int, alphabet: Sequence[Unit], draw: random.Random) -> list[Unit]:
-    """Tokens or characters after one to ``most`` edits: insertions, deletions and substitutions, each as likely.
+    """Tokens or characters after one to ``most`` insertions, deletions and substitutions, equally likely.
 
     Args:
-        units: At least one of them stays.
-        most: Edits at most; how many there are is drawn.
-        alphabet: What is inserted and put in the place of others.
-        draw: The generator.
+        units: Tokens or characters; at least one stays.
+        most: Maximum number of edits; their number is drawn.
+        alphabet: Units to insert or substitute.
+        draw: The random generator.
     """
-    found = list(units)
+    edited = list(units)
     for _ in range(draw.randint(1, most)):
         operation = draw.choice(("insert", "delete", "substitute"))
-        if operation == "insert" or not found:
-            found.insert(draw.randint(0, len(found)), draw.choice(alphabet))
+        if operation == "insert" or not edited:
+            edited.insert(draw.randint(0, len(edited)), draw.choice(alphabet))
         elif operation == "substitute":
-            found[draw.randrange(len(found))] = draw.choice(alphabet)
-        elif len(found) > 1:
-            del found[draw.randrange(len(found))]
-    return found
+            edited[draw.randrange(len(edited))] = draw.choice(alphabet)
+        elif len(edited) > 1:
+            del edited[draw.randrange(len(edited))]
+    return edited
 
 
-def levenshtein(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
-    """Fewest insertions, deletions and substitutions from one sequence to the other.
+def levenshtein(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
+    """Fewest insertions, deletions and substitutions that turn the first sequence into the second.
 
-    Ukkonen's bands: a band of width t is enough where the distance is at most t, and is widened until it is; near
-    sequences cost their length times their distance.
+    Ukkonen's algorithm: a band of width t suffices if the distance is at most t, and is doubled until it is. The cost
+    is the length times the distance.
     """
-    band = max(1, abs(len(one) - len(other)))
-    while (found := _banded(one, other, band)) > band:
+    band = max(1, abs(len(first) - len(second)))
+    while (distance := _banded(first, second, band)) > band:
         band *= 2
-    return found
+    return distance
 
 
-def _banded(one: Sequence[Hashable], other: Sequence[Hashable], band: int) -> int:
-    far = len(one) + len(other)
-    row = {j: j for j in range(min(band, len(other)) + 1)}
-    for i, unit in enumerate(one, 1):
+def _banded(first: Sequence[Hashable], second: Sequence[Hashable], band: int) -> int:
+    far = len(first) + len(second)
+    row = {j: j for j in range(min(band, len(second)) + 1)}
+    for i, unit in enumerate(first, 1):
         above, row = row, {}
-        for j in range(max(0, i - band), min(len(other), i + band) + 1):
+        for j in range(max(0, i - band), min(len(second), i + band) + 1):
             if j == 0:
                 row[j] = i
                 continue
-            row[j] = min(above.get(j, far) + 1, row.get(j - 1, far) + 1, above.get(j - 1, far) + (unit != other[j - 1]))
-    return row.get(len(other), far)
+            substituted = above.get(j - 1, far) + (unit != second[j - 1])
+            row[j] = min(above.get(j, far) + 1, row.get(j - 1, far) + 1, substituted)
+    return row.get(len(second), far)
 
 
 class Corruption(StrEnum):
     """What may be wrong with a translation."""
 
     DROP = "words dropped"
-    """A third of the words, drawn, is missing."""
+    """A random third of the words is missing."""
     SHUFFLE = "words shuffled"
     OTHER = "another sentence"
     WRAPPER = "meta text"
-    """An assistant's words before and behind it."""
+    """An assistant's words before and after it."""
 
 
 def corrupt(translation: str, how: Corruption, other: str, draw: random.Random) -> str:
     """A worse translation.
 
     Args:
-        translation: A good one.
-        how: What happens to it.
+        translation: A good translation.
+        how: The corruption.
         other: Another sentence of the same text.
-        draw: The generator.
+        draw: The random generator.
     """
     if how is Corruption.OTHER:
         return other
@@ -84,7 +85,7 @@ def corrupt(translation: str, how: Corruption, other: str, draw: random.Random) 
         )
     words = translation.split()
     if how is Corruption.DROP:
-        gone = set(draw.sample(range(len(words)), k=-(-len(words) // 3))) if len(words) > 1 else set()
-        return " ".join(word for i, word in enumerate(words) if i not in gone)
+        dropped = set(draw.sample(range(len(words)), k=-(-len(words) // 3))) if len(words) > 1 else set()
+        return " ".join(word for i, word in enumerate(words) if i not in dropped)
     draw.shuffle(words)
     return " ".join(words)

@@ -10,18 +10,17 @@ from torch import Tensor, nn
 
 
 class Fusion(nn.Module):
-    """A projection into a transformer's inputs and a type vector per stream; the transformer itself is handed over.
+    """A projection into a transformer's inputs and a type vector per stream; the caller passes the transformer.
 
-    The streams stand one after another, so that the transformer attends across them. A causal one is read at its last
-    position, which has seen all, any other by the mean. Where the widths are equal the projection begins as the
-    identity, at the length of the transformer's own input embeddings: the untrained fusion reads the streams as if
-    they were words.
+    The streams are concatenated, so that the transformer attends across them. A causal transformer is read at its last
+    position, which has seen everything, any other by the mean. If the widths are equal, the projection starts as the
+    identity, scaled to the transformer's own input embeddings: the untrained fusion reads the streams like words.
 
     Args:
-        width: Of the streams.
-        inner: Of the transformer's input embeddings.
-        causal: Whether it reads from left to right.
-        scale: Length of its usual inputs.
+        width: Width of the streams.
+        inner: Width of the transformer's input embeddings.
+        causal: Whether the transformer's attention is causal.
+        scale: Mean norm of the transformer's input embeddings.
     """
 
     def __init__(self, width: int, inner: int, *, causal: bool, scale: float) -> None:
@@ -39,7 +38,7 @@ class Fusion(nn.Module):
 
     def forward(self, transformer: Any, streams: Sequence[tuple[int, Tensor]]) -> Tensor:
         """(n, d_m) of streams (n, S, width), each with its number: 0 multilingual, 1 English."""
-        inputs = torch.cat([self.projection(one) + self.kind.weight[number] for number, one in streams], dim=1)
+        inputs = torch.cat([self.projection(stream) + self.kind.weight[number] for number, stream in streams], dim=1)
         states: Tensor = transformer(
             inputs_embeds=inputs.to(transformer.dtype),
             attention_mask=torch.ones(inputs.shape[:2], dtype=torch.long, device=inputs.device),

@@ -1,4 +1,4 @@
-"""Stage 2: the fusion learns similarity and retrieval, with histories that make up for small batches."""
+"""Stage 2: the fusion learns similarity and retrieval; histories compensate for small batches."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from scipy.stats import pearsonr, spearmanr
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from xalign_models.languages import TaggedText
 from xalign_models.progress import live
 from xalign_models.training.instruments import placed
 from xalign_models.training.lira.config import LasrConfig
 from xalign_models.training.lira.correlation import similarity
-from xalign_models.training.lira.data import MEASURED, Rated, Search, Split, Text, document_id
+from xalign_models.training.lira.data import MEASURED, Rated, Search, Split, document_id
 from xalign_models.training.lira.module import LiRA, grow, unpack
 from xalign_models.training.lira.ndcg import retrieval_loss
 from xalign_models.training.lira.queues import CorrQueue, DocQueue, candidates, correlation_step
@@ -26,25 +27,25 @@ from xalign_models.training.processes import gathered, process_count, shared
 RECENT, QUANTILE, ENOUGH = 1024, 0.95, 32
 """The absolute threshold of near negatives: a quantile of the scores of recent positives, once there are enough."""
 DECAY = 0.999
-"""The most that a step keeps of the moving average; early ones keep ``(1 + t) / (10 + t)``, to forget the start."""
+"""Maximum decay of the moving average; early steps use ``(1 + t) / (10 + t)``, to forget the initial weights."""
 
 
 class Streams:
-    """Both streams of every text, made once: Arca does not change in this stage.
+    """Both streams of every text, computed once: Arca does not change in this stage.
 
     Args:
         module: The model after stage 1.
-        texts: All that the stage will ask for.
-        batch_size: Texts that are read together.
+        texts: All texts that the stage needs.
+        batch_size: Texts per batch.
     """
 
-    def __init__(self, module: LiRA, texts: Iterable[Text], batch_size: int = 32) -> None:
+    def __init__(self, module: LiRA, texts: Iterable[TaggedText], batch_size: int = 32) -> None:
         distinct = sorted(dict.fromkeys(texts), key=lambda text: len(text.text))
         self._row = {text: row for row, text in enumerate(distinct)}
         network = module.network.eval()
 
         def read(start: int) -> tuple[Tensor, ...]:
-            batch = [{"text": text.text, "lang": text.language} for text in distinct[start : start + batch_size]]
+            batch = [text._asdict() for text in distinct[start : start + batch_size]]
             streams = network.streams(*unpack(placed(module.preprocess(batch), network.device)))
             bar.update(len(batch) * process_count())
             return tuple(stream.half().cpu() for stream in streams)
@@ -53,16 +54,16 @@ class Streams:
             pieces = shared(range(0, len(distinct), batch_size), read)
         self._both = [torch.cat(side) for side in zip(*pieces, strict=True)]
 
-    def __call__(self, texts: Sequence[Text], device: torch.device) -> tuple[Tensor, ...]:
+    def __call__(self, texts: Sequence[TaggedText], device: torch.device) -> tuple[Tensor, ...]:
         """(n, S, d) each, and (n, d_m) with a residual."""
-        rows = [self._row[one] for one in texts]
+        rows = [self._row[text] for text in texts]
         return tuple(side[rows].float().to(device) for side in self._both)
 
 
 class Lasr(Objective):
-    """The objective of the stage; a row is the number of a pair, or, counted on from these, of a query.
+    """The objective of stage 2; a row is the number of a pair, or the number of pairs plus that of a query.
 
-    All processes' rows are one batch, and the histories of all processes are alike.
+    The rows of all processes are one batch, and the histories of all processes are equal.
 
     Args:
         module: The model after stage 1, on its device; its fusion is trained in place.
@@ -75,18 +76,18 @@ class Lasr(Objective):
         super().__init__()
         self.module, self.config = module, config
         self.ranking, self.retrieval = ranking, retrieval
-        self._texts = {document_id(one.document): one.document for one in retrieval.train}
-        self.positives: dict[Text, set[str]] = {}
-        for one in (*retrieval.train, *retrieval.held_out):
-            self.positives.setdefault(one.query, set()).add(one.document_id)
+        self._texts = {document_id(search.document): search.document for search in retrieval.train}
+        self.positives: dict[TaggedText, set[str]] = {}
+        for search in (*retrieval.train, *retrieval.held_out):
+            self.positives.setdefault(search.query, set()).add(search.document_id)
         self.measured_ranking: list[Rated] = ranking.held_out[:MEASURED]
         step = max(1, len(retrieval.held_out) // MEASURED)
         self.measured_retrieval: list[Search] = retrieval.held_out[::step]
         self.streams = Streams(
             module,
             [
-                *(text for one in (*ranking.train, *self.measured_ranking) for text in (one.first, one.second)),
-                *(text for one in (*retrieval.train, *self.measured_retrieval) for text in one),
+                *(text for pair in (*ranking.train, *self.measured_ranking) for text in (pair.first, pair.second)),
+                *(text for search in (*retrieval.train, *self.measured_retrieval) for text in search),
             ],
         )
         network = module.network
@@ -107,16 +108,16 @@ class Lasr(Objective):
         self._steps = 0
 
     def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """The numbers alone; the streams are made already."""
+        """Only the row numbers; the streams are computed already."""
         return {"rows": torch.tensor([row["row"] for row in rows])}
 
-    def embed(self, texts: Sequence[Text]) -> Tensor:
+    def embed(self, texts: Sequence[TaggedText]) -> Tensor:
         """(n, d_m) of unit length."""
         network = self.module.network
         return network.fuse(*self.streams(texts, network.device))
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """The losses of a batch of pairs, eq. 34, and of a batch of queries, eq. 44, added up."""
+        """The sum of the loss of a batch of pairs (eq. 34) and that of a batch of queries (eq. 44)."""
         rows, count = features["rows"], len(self.ranking.train)
         pairs, queries = rows[rows < count], rows[rows >= count] - count
         self._measured = {}
@@ -128,7 +129,7 @@ class Lasr(Objective):
         return {**features, "loss": loss}
 
     def step(self) -> dict[str, Any]:
-        """Average the weights, refresh the queue if it is time to, and tell the parts of the loss."""
+        """Average the weights, refresh the queue when it is due, and report the parts of the loss."""
         for average in self.average:
             average.update_parameters(self.weights)
         self._steps += 1
@@ -137,9 +138,9 @@ class Lasr(Objective):
         return {name: float(value) for name, value in self._measured.items()}
 
     def _both(self, split: Split, rows: Tensor) -> tuple[list[Any], Tensor, Tensor]:
-        """The rows of all processes, and the vectors of both texts of each, which only its process has encoded."""
-        own = [split.train[i] for i in rows.tolist()]
-        first, second = self.embed([row[0] for row in own] + [row[1] for row in own]).chunk(2)
+        """The rows of all processes, and the vectors of both their texts; each process encodes its own rows."""
+        rows_here = [split.train[i] for i in rows.tolist()]
+        first, second = self.embed([row[0] for row in rows_here] + [row[1] for row in rows_here]).chunk(2)
         return [split.train[i] for i in gathered(rows).tolist()], gathered(first), gathered(second)
 
     def _rank(self, rows: Tensor) -> Tensor:
@@ -152,18 +153,18 @@ class Lasr(Objective):
 
     def _search(self, rows: Tensor) -> Tensor:
         batch, queries, documents = self._both(self.retrieval, rows)
-        ids, languages = [one.document_id for one in batch], [one.document.language for one in batch]
-        found = candidates(
+        ids, languages = [search.document_id for search in batch], [search.document.lang for search in batch]
+        ranked = candidates(
             queries,
             documents,
             ids,
             languages,
-            [self.positives[one.query] for one in batch],
+            [self.positives[search.query] for search in batch],
             languages,
             self.documents,
             self.config.loss.mined,
         )
-        terms = retrieval_loss(*found, self.config.loss, self._threshold())
+        terms = retrieval_loss(*ranked, self.config.loss, self._threshold())
         self.documents.push(ids, languages, documents)
         self.recent.extend(similarity(queries, documents).detach().tolist())
         self._measured |= {
@@ -176,49 +177,49 @@ class Lasr(Objective):
         return terms.loss
 
     def _threshold(self) -> float:
-        """What a negative must score to count as near: nothing does before enough positives were seen."""
+        """The score above which a negative counts as near; infinite until enough positives were seen."""
         if len(self.recent) < ENOUGH:
             return float("inf")
         return float(torch.tensor(list(self.recent)).quantile(QUANTILE))
 
     @torch.no_grad()
     def _refresh(self) -> None:
-        """Give the documents of the queue their present vectors, in their order."""
+        """Update the vectors of the queued documents, in their order."""
         for language, queue in self.documents.state_dict().items():
             ids = list(queue)
             for start in range(0, len(ids), self.config.retrieval_batch):
-                some = ids[start : start + self.config.retrieval_batch]
-                self.documents.push(some, [language] * len(some), self.embed([self._texts[one] for one in some]))
+                batch = ids[start : start + self.config.retrieval_batch]
+                self.documents.push(batch, [language] * len(batch), self.embed([self._texts[name] for name in batch]))
 
     @torch.no_grad()
     def measure(self) -> dict[str, Any]:
         """Pearson and Spearman on held-out pairs, top-1 accuracy on held-out queries, with the averaged weights."""
         self.module.network.eval()
-        found: dict[str, Any] = {}
+        measured: dict[str, Any] = {}
         with self._averages():
             if len(self.measured_ranking) > 1:
-                first = self._all([one.first for one in self.measured_ranking])
-                second = self._all([one.second for one in self.measured_ranking])
-                predicted, gold = similarity(first, second).numpy(), [one.score for one in self.measured_ranking]
-                found |= {
+                first = self._all([pair.first for pair in self.measured_ranking])
+                second = self._all([pair.second for pair in self.measured_ranking])
+                predicted, gold = similarity(first, second).numpy(), [pair.score for pair in self.measured_ranking]
+                measured |= {
                     "pearson": float(pearsonr(predicted, gold).statistic),
                     "spearman": float(spearmanr(predicted, gold).statistic),
                 }
             if self.measured_retrieval:
-                documents = list(dict.fromkeys(one.document for one in self.measured_retrieval))
-                scores = self._all([one.query for one in self.measured_retrieval]) @ self._all(documents).T
+                documents = list(dict.fromkeys(search.document for search in self.measured_retrieval))
+                scores = self._all([search.query for search in self.measured_retrieval]) @ self._all(documents).T
                 best = [document_id(documents[i]) for i in scores.argmax(dim=1).tolist()]
                 right = [
-                    one in self.positives[row.query] for one, row in zip(best, self.measured_retrieval, strict=True)
+                    name in self.positives[row.query] for name, row in zip(best, self.measured_retrieval, strict=True)
                 ]
-                found["accuracy"] = sum(right) / len(right)
-        return found
+                measured["accuracy"] = sum(right) / len(right)
+        return measured
 
-    def _all(self, texts: Sequence[Text], size: int = 64) -> Tensor:
+    def _all(self, texts: Sequence[TaggedText], size: int = 64) -> Tensor:
         return torch.cat([self.embed(texts[start : start + size]).cpu() for start in range(0, len(texts), size)])
 
     def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> Verdict | None:
-        """By the accuracy and the correlation on held-out rows, as far as there are any."""
+        """Compare accuracy and correlation on held-out rows, where there are any, with those before training."""
         scores = {name: (first[name], last[name]) for name in ("accuracy", "spearman") if name in last}
         if not scores:
             return None
@@ -228,16 +229,16 @@ class Lasr(Objective):
 
     @contextmanager
     def _averages(self) -> Iterator[None]:
-        """The model has the averaged weights inside, and its own again afterwards."""
-        own = [weight.detach().clone() for weight in self.weights]
+        """Use the averaged weights within the context, and restore the model's own afterwards."""
+        saved = [weight.detach().clone() for weight in self.weights]
         self.finish()
         try:
             yield
         finally:
-            _put(self.weights, own)
+            _put(self.weights, saved)
 
     def finish(self) -> None:
-        """Give the model the averaged weights for good."""
+        """Replace the model's weights by the averaged ones."""
         for average in self.average:
             _put(self.weights, average.parameters())
 

@@ -23,6 +23,7 @@ from xalign_models.generation.critics import Scores, make_critic
 from xalign_models.generation.translators import Translations, TranslatorSpec, make_translator
 from xalign_models.languages import BEYOND_FLORES, FLORES_200, canonical
 from xalign_models.specs import BackboneSpec, ModelSpec
+from xalign_models.training.instruments import placed
 from xalign_models.training.lira.candidates import Candidates, CandidateSource, at_k
 from xalign_models.training.lira.config import Design
 from xalign_models.training.lira.network import Choice, Features, Network
@@ -36,26 +37,26 @@ _LANGUAGE = re.compile(r"([a-z]{3}-[A-Z][a-z]{3}): \[TEXT\]")
 
 
 def language_prompts() -> tuple[tuple[str, str], ...]:
-    """The prompts by which a text's language reaches the model: they name it, and are no part of what is read."""
+    """Prompts that tell the model a text's language; they are not part of the text it reads."""
     return (*((code, _TAG.format(code)) for code in (*FLORES_200, *BEYOND_FLORES)), ("default", ""))
 
 
 class LiRA(InputModule):
-    """A text and its language go in; translations are looked up or made, one is chosen, both paths are fused.
+    """Embeds a text with its language: translations are looked up or made, one is chosen, both paths are fused.
 
     An input is a text or ``{"text": ..., "lang": "deu-Latn"}``. An English text is its own translation. Where nothing
     translates a text, the English path reads it as it is.
 
-    Its import path is a file format: do not move it. A saved module has the weights that were trained, and what
-    identifies the two checkpoints they belong to.
+    The import path is part of the file format: do not move the class. A saved module has the trained weights and the
+    identity of the two checkpoints they belong to.
 
     Args:
         network: The trained parts.
         backbones: Specs of the two checkpoints, ``multilingual`` and ``english``.
-        pass_at: How many candidates are by language models; None takes all translators.
-        online: Translate what the journals lack; else that is an error.
-        history: What each epoch of Arca measured.
-        identities: Of the translators and the critic that it was trained with, by name.
+        pass_at: Number of candidates by language models; None takes all translators.
+        online: Whether to translate what the journals lack; otherwise a missing translation is an error.
+        history: Measurements of each epoch of Arca.
+        identities: Identities of the translators and the critic of the training, by name.
     """
 
     config_file_name = "lira_config.json"
@@ -80,10 +81,10 @@ class LiRA(InputModule):
 
     @classmethod
     def begin(cls, design: Design, seed: int = 0) -> LiRA:
-        """An untrained one.
+        """An untrained model.
 
         Raises:
-            XAlignError: A checkpoint cannot be had, or is none that can take its place.
+            XAlignError: A checkpoint is unavailable or unsuitable.
         """
         names = {"multilingual": design.multilingual, "english": design.english}
         specs = {part: models.find_spec(name) for part, name in names.items()}
@@ -97,12 +98,12 @@ class LiRA(InputModule):
 
     @property
     def design(self) -> Design:
-        """What it is made of."""
+        """Architecture of the model."""
         return self.network.design
 
     @property
     def name(self) -> str:
-        """Its part of a model's name."""
+        """The backbones' part of a model's name."""
         return "__".join(spec.name for spec in self.backbones.values())
 
     @property
@@ -110,17 +111,17 @@ class LiRA(InputModule):
         """Translators and critic, with their journals.
 
         Raises:
-            ModelError: One of them is another than the one of its training.
+            ModelError: A translator or the critic differs from the one of the training.
         """
         if self._source is None:
             device = str(self.network.device)
             specs = at_k(
-                [TranslatorSpec.parse(one) for one in self.design.translators], self.design.slots, self.pass_at
+                [TranslatorSpec.parse(name) for name in self.design.translators], self.design.slots, self.pass_at
             )
-            translations = [Translations(make_translator(one, device)) for one in specs]
+            translations = [Translations(make_translator(spec, device)) for spec in specs]
             scores = Scores(make_critic(self.design.critic, device)) if self.design.critic else None
-            for one in translations:
-                self._check(str(one.translator.spec), one.translator.identity)
+            for translation in translations:
+                self._check(str(translation.translator.spec), translation.translator.identity)
             if scores:
                 self._check(str(self.design.critic), scores.critic.identity)
             self._source = CandidateSource(translations, scores, online=self.online and process_count() == 1)
@@ -138,36 +139,36 @@ class LiRA(InputModule):
             )
 
     def get_embedding_dimension(self) -> int:
-        """d_m."""
+        """Dimension d_m of the embeddings."""
         return int(self.network.english.get_embedding_dimension())
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Find or make the candidates, and tokenise them and the texts.
+        """Look up or make the candidates, and tokenise texts and candidates.
 
         Raises:
             DataError: A translation is missing, and the model is not online.
         """
-        told = _LANGUAGE.fullmatch(prompt or "")
-        texts = [one["text"] if isinstance(one, dict) else one for one in inputs]
-        named = [one.get("lang") if isinstance(one, dict) else None for one in inputs]
-        languages = [canonical(one) if one else told and told[1] for one in named]
+        tag = _LANGUAGE.fullmatch(prompt or "")
+        texts = [item["text"] if isinstance(item, dict) else item for item in inputs]
+        named = [item.get("lang") if isinstance(item, dict) else None for item in inputs]
+        languages = [canonical(code) if code else tag and tag[1] for code in named]
         features = self.tokenize_candidates(self.source(texts, languages))
         features |= _prefixed("text", self.tokenize_texts(texts))
         return {**features, "lang": languages} if any(languages) else features
 
     def tokenize_texts(self, texts: Sequence[str]) -> Features:
-        """What the encoder reads."""
+        """Features of the multilingual encoder."""
         prompt = dict(self.backbones["multilingual"].prompts).get("default")
         features: Features = self.network.encoder.preprocess(list(texts), prompt=prompt)
         return features
 
     def tokenize_english(self, texts: Sequence[str]) -> Features:
-        """What the English path reads."""
+        """Features of the English path."""
         features: Features = self.network.english.preprocess(list(texts))
         return features
 
     def tokenize_candidates(self, candidates: Candidates) -> Features:
-        """All candidates of all texts, their mask and their scores."""
+        """Features of all candidates of all texts, with their mask and scores."""
         flat = [text for row in candidates.texts for text in row]
         features = _prefixed("candidates", self.tokenize_english(flat))
         return {**features, "scores": candidates.scores, "candidate_mask": candidates.mask}
@@ -179,26 +180,25 @@ class LiRA(InputModule):
 
     @torch.inference_mode()
     def actor_choice(self, texts: Sequence[str], candidates: Candidates, batch_size: int = 32) -> Choice:
-        """The probability that the actor gives each candidate; the streams are left empty.
+        """The actor's log probability of each candidate; the streams are left empty.
 
         Args:
             texts: n texts.
             candidates: K for each.
-            batch_size: Texts that are read together.
+            batch_size: Texts per batch.
         """
-        found, device = [], self.network.device
+        choices = []
         for start in range(0, len(texts), batch_size):
             rows = range(start, min(start + batch_size, len(texts)))
             features = self.tokenize_candidates(candidates.rows(rows))
             features |= _prefixed("text", self.tokenize_texts([texts[i] for i in rows]))
-            features = {name: one.to(device) if torch.is_tensor(one) else one for name, one in features.items()}
-            choice = self.network.choose(*unpack(features))
-            found.append((choice.similarity.cpu(), choice.log_probabilities.cpu()))
+            choice = self.network.choose(*unpack(placed(features, self.network.device)))
+            choices.append((choice.similarity.cpu(), choice.log_probabilities.cpu()))
         nothing = torch.zeros(0)
-        return Choice(nothing, nothing, *(torch.cat(side) for side in zip(*found, strict=True)))
+        return Choice(nothing, nothing, *(torch.cat(side) for side in zip(*choices, strict=True)))
 
     def get_config_dict(self) -> dict[str, Any]:
-        """What is saved beside the weights."""
+        """The configuration saved beside the weights."""
         parts = {"multilingual": self.network.encoder, "english": self.network.english}
         return {
             "design": to_mapping(self.design),
@@ -220,17 +220,18 @@ class LiRA(InputModule):
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Self:
-        """Read what ``save`` wrote, and the two checkpoints from where they are had.
+        """Read what ``save`` wrote, and load the two checkpoints.
 
         Raises:
-            AssetError: A checkpoint cannot be had.
+            AssetError: A checkpoint is unavailable.
             ModelError: There is no such directory, or a checkpoint has changed since.
         """
         root = Path(model_name_or_path, subfolder)
         config = cls.load_config(str(root)) if root.is_dir() else {}
         if not config:
             raise ModelError(f"{root} is no directory of a LiRA model; download it first.")
-        backbones = {part: ModelSpec.from_dict({"backbone": one}).backbone for part, one in config["backbones"].items()}
+        saved = config["backbones"]
+        backbones = {part: ModelSpec.from_dict({"backbone": fields}).backbone for part, fields in saved.items()}
         encoder, english = (_open(part, spec, config["bases"][part]) for part, spec in backbones.items())
         network = Network(encoder, english, from_mapping(Design, config["design"]))
         restore(network, load_file(root / WEIGHTS), config["lora"])
@@ -246,28 +247,28 @@ class LiRA(InputModule):
 
 
 def unpack(features: dict[str, Any]) -> tuple[Features, Features, torch.Tensor, torch.Tensor]:
-    """The arguments of the network out of a tokenised batch."""
+    """The network's arguments in a tokenised batch."""
     parts = [
-        {name.partition(".")[2]: one for name, one in features.items() if name.startswith(f"{part}.")}
+        {name.partition(".")[2]: value for name, value in features.items() if name.startswith(f"{part}.")}
         for part in ("text", "candidates")
     ]
     return parts[0], parts[1], features["scores"], features["candidate_mask"]
 
 
 def saved_weights(network: Network) -> dict[str, torch.Tensor]:
-    """The weights that were trained, by name: all of the new parts, and those of the checkpoints that were."""
+    """The trained weights by name: all weights of the new parts, and the tuned weights of the checkpoints."""
     return {
-        name: one.detach().cpu().contiguous()
-        for name, one in network.state_dict().items()
+        name: weight.detach().cpu().contiguous()
+        for name, weight in network.state_dict().items()
         if name.startswith(_NEW) or name in network.tuned
     }
 
 
 def restore(network: Network, weights: Mapping[str, torch.Tensor], lora: Mapping[str, int] | None) -> None:
-    """Put saved weights into a network, with the LoRA matrices that they may be of.
+    """Load saved weights into a network, and add the LoRA matrices if the weights include them.
 
     Raises:
-        ModelError: They are not of such a network.
+        ModelError: The weights belong to another network.
     """
     if lora is not None:
         grow(network, **lora)
@@ -281,7 +282,7 @@ def restore(network: Network, weights: Mapping[str, torch.Tensor], lora: Mapping
 
 
 def grow(network: Network, *, rank: int, alpha: int, seed: int = 0) -> None:
-    """Put LoRA matrices on the fusing transformer, without gradients as yet."""
+    """Add LoRA matrices to the fusing transformer, frozen."""
     add_lora(network.english.model, rank=rank, alpha=alpha, dropout=0.0, seed=seed)
     network.lora = {"rank": rank, "alpha": alpha}
     network.requires_grad_(False)
@@ -292,10 +293,10 @@ def _open(part: str, spec: BackboneSpec, base: Mapping[str, Any] | None = None) 
     if not isinstance(first, LanguageTransformer) or not hasattr(first.model, "get_input_embeddings"):
         raise ModelError(f"{part} {spec.name}: it is no transformer, and has no stream of tokens.")
     if base is not None and (first.base or {}).get("fingerprint") != base["fingerprint"]:
-        raise ModelError(f"This model was trained on another {spec.model} than the one that is here.")
+        raise ModelError(f"This model was trained on another {spec.model} than the one installed here.")
     first.prompts = {}
     return first
 
 
 def _prefixed(part: str, features: Features) -> Features:
-    return {f"{part}.{name}": one for name, one in features.items() if torch.is_tensor(one)}
+    return {f"{part}.{name}": value for name, value in features.items() if torch.is_tensor(value)}

@@ -14,22 +14,22 @@ from xalign_models.training.lira.ranks import Tau, check_tau, exact, soft_ranks
 
 @configuration_class
 class RetrievalConfig:
-    """How a query's candidates are scored against its positives; the paper's constants are lost, these are ours.
+    """Hyperparameters of the retrieval loss; the paper's text lacks its constants, these are ours.
 
     Attributes:
         k: Depth of nDCG.
         tau: Temperature of the soft ranks, in the unit of cosines.
         tau_k: Softness of the cut at k, in ranks; None is k / 2.
-        margin: Of the hinge.
-        hinge_weight: Of eq. 42 in eq. 44.
-        moments_weight: Of eq. 43 in eq. 44.
-        variance: That the scores of a query's candidates are drawn to.
+        margin: Margin of the hinge.
+        hinge_weight: Weight of eq. 42 in eq. 44.
+        moments_weight: Weight of eq. 43 in eq. 44.
+        variance: Target variance of the scores of a query's candidates.
         gap: A negative within it of the best positive may be an unlabelled positive (eq. 40) ...
         threshold: ... if it also scores at least this much. None is the 95th percentile of recent positives.
         temperature: How fast the weight of such a negative falls.
-        floor: The least weight.
+        floor: The smallest weight.
         drop: Give such negatives no weight at all, the paper's other variant.
-        mined: Most negatives that a query gets from the queue.
+        mined: Maximum number of negatives per query from the queue.
         max_len: Documents per language in the queue; 0 is no queue.
     """
 
@@ -52,7 +52,7 @@ class RetrievalConfig:
         """Check what the types of the fields do not.
 
         Raises:
-            ModelError: A cut that is too sharp.
+            ModelError: The cut is too sharp.
         """
         check_tau(self.softness, "lasr.loss.tau_k")
 
@@ -83,7 +83,7 @@ def soft_ndcg(
     tau_k: float,
     weights: Tensor | None = None,
 ) -> Tensor:
-    r"""Eqs. 36 to 38: ``DCG = sum G D(r) M(r)``, over the same of the ideal order; 0 without a positive.
+    r"""Eqs. 36 to 38: ``DCG = sum G D(r) M(r)``, divided by that of the ideal order; 0 without a positive.
 
     ``G = 2^rel - 1``, ``D(r) = 1 / log2(1 + r)``, ``M(r) = sigma((k + 1/2 - r) / tau_k)``. The ideal list meets the
     same soft cut, so that a perfect ranking scores 1 at any ``tau_k``. With more than k tied positives it may be
@@ -96,7 +96,7 @@ def soft_ndcg(
         k: Depth.
         tau: Temperature of the ranks.
         tau_k: Softness of the cut, in ranks.
-        weights: (b, n) of the candidates in the ranks of the others.
+        weights: (b, n), weight of each candidate in the ranks of the others.
 
     Returns:
         (b,), float32 at least.
@@ -110,8 +110,8 @@ def soft_ndcg(
         return (gain / torch.log2(1 + rank) * torch.sigmoid((k + 0.5 - rank) / tau_k)).sum(dim=-1)
 
     ideal = discounted(gains.sort(dim=-1, descending=True).values, positions)
-    some = ideal > 0
-    return torch.where(some, discounted(gains, ranks) / torch.where(some, ideal, 1), 0)
+    reachable = ideal > 0
+    return torch.where(reachable, discounted(gains, ranks) / torch.where(reachable, ideal, 1), 0)
 
 
 def safe_weights(
@@ -149,7 +149,7 @@ def retrieval_loss(
         relevance: (b, n), 0 is not relevant.
         mask: (b, n), false at padding; padded scores may be anything finite.
         config: Hyperparameters.
-        threshold: See :func:`safe_weights`; ``config.threshold`` goes before it. Infinite is no near negatives.
+        threshold: See :func:`safe_weights`; ``config.threshold`` overrides it. Infinite for no near negatives.
     """
     scores, mask = exact(scores), mask.bool()
     threshold = threshold if config.threshold is None else config.threshold
@@ -174,12 +174,12 @@ def hinge(scores: Tensor, positive: Tensor, negative: Tensor, margin: float) -> 
     far = torch.finfo(scores.dtype).min / 4  # finite: infinities would give NaN gradients
     best = scores.masked_fill(~positive, far).amax(dim=-1)
     hardest = scores.masked_fill(~negative, far).amax(dim=-1)
-    both = positive.any(dim=-1) & negative.any(dim=-1)
-    return torch.where(both, (margin - best + hardest).clamp(min=0), 0)
+    usable = positive.any(dim=-1) & negative.any(dim=-1)
+    return torch.where(usable, (margin - best + hardest).clamp(min=0), 0)
 
 
 def moments(scores: Tensor, mask: Tensor, variance: float) -> Tensor:
-    """Eq. 43: ``mean(s)^2 + (var(s) - v)^2`` of each query's candidates, (b,); the variance, as it is smooth at 0."""
+    """Eq. 43: ``mean(s)^2 + (var(s) - v)^2`` of each query's candidates, (b,); the variance is smooth at 0."""
     count = mask.sum(dim=-1).clamp(min=1)
     mean = (scores * mask).sum(dim=-1) / count
     spread = ((scores - mean[:, None]).square() * mask).sum(dim=-1) / count

@@ -1,4 +1,4 @@
-"""The trained parts of LiRA around two checkpoints: from a text and its candidates to one embedding."""
+"""LiRA's trained parts around two checkpoints: from a text and its candidates to one embedding."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Features = dict[str, Any]
 
 
 class Choice(NamedTuple):
-    """What Arca makes of n texts with K candidates each."""
+    """Arca's outputs for n texts with K candidates each."""
 
     multilingual: Tensor
     """(n, S, d_h): the multilingual stream after the adaptor."""
@@ -33,7 +33,7 @@ class Choice(NamedTuple):
     similarity: Tensor
     """(n, K): cosine of the two paths."""
     log_probabilities: Tensor
-    """(n, K): of the actor."""
+    """(n, K): log probabilities of the actor."""
 
 
 class Network(nn.Module):
@@ -43,7 +43,7 @@ class Network(nn.Module):
         encoder: The multilingual path g.
         english: The English path h, whose transformer also fuses.
         design: How they are joined.
-        seed: Of the new weights.
+        seed: Seed of the new weights.
     """
 
     def __init__(
@@ -71,45 +71,45 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def _scale(self) -> float:
-        """Mean norm of what the English transformer takes as input, so that it sees what it is used to."""
+        """Mean norm of the English transformer's input embeddings, so that its inputs have the usual length."""
         embedding = self.english.model.get_input_embeddings()
-        some = torch.arange(0, embedding.weight.shape[0], max(1, embedding.weight.shape[0] // 1000))
-        return float(exact(embedding(some.to(embedding.weight.device))).norm(dim=-1).mean())
+        sample = torch.arange(0, embedding.weight.shape[0], max(1, embedding.weight.shape[0] // 1000))
+        return float(exact(embedding(sample.to(embedding.weight.device))).norm(dim=-1).mean())
 
     @property
     def device(self) -> torch.device:
-        """Where the trained parts are."""
+        """The device of the trained parts."""
         return next(self.adaptor.parameters()).device
 
     def train(self, mode: bool = True) -> Network:
-        """Training mode for what is trained; a frozen part has no dropout."""
+        """Training mode for trained parts; frozen parts use no dropout."""
         super().train(mode)
         for part in (self.encoder, self.english):
-            if not any(one.requires_grad for one in part.parameters()):
+            if not any(weight.requires_grad for weight in part.parameters()):
                 part.eval()
         return self
 
     def fit_centre(self, batches: Iterable[Features]) -> None:
-        """Take the mean English token as the origin of the English stream, and its usual length as the adaptor's.
+        """Set the centre to the mean English token, and the adaptor's gain to the usual length of a centred bin.
 
-        Token vectors of all texts share a large mean: with it, the cosine to any English text is high, and the anchor
-        loss is met by the mean alone, whatever the text says. In shared mode the length is left to the adaptor.
+        Token vectors of all texts share a large mean, which makes the cosine to any English text high: the mean alone
+        would satisfy the anchor loss, whatever the text says. In shared mode the gain stays unset.
 
         Args:
             batches: Tokenised English texts.
         """
         self.centre.zero_()
-        found = [
+        batch_tokens = [
             (tokens[mask].cpu().double(), bins)
             for tokens, mask in map(self._english_tokens, batches)
             for bins in [temporal_pool(tokens, mask, self.design.bins)]
         ]
-        total = sum(len(tokens) for tokens, _ in found)
+        total = sum(len(tokens) for tokens, _ in batch_tokens)
         if not total:
             return
-        self.centre.copy_(torch.stack([tokens.sum(dim=0) for tokens, _ in found]).sum(dim=0) / total)
+        self.centre.copy_(torch.stack([tokens.sum(dim=0) for tokens, _ in batch_tokens]).sum(dim=0) / total)
         if self.design.sides is Sides.ONE_SIDED:
-            squares = torch.cat([(bins - self.centre).square().mean(dim=-1).flatten() for _, bins in found])
+            squares = torch.cat([(bins - self.centre).square().mean(dim=-1).flatten() for _, bins in batch_tokens])
             self.adaptor.gain.copy_(squares.mean().sqrt())
 
     def multilingual_bins(self, features: Features) -> Tensor:
@@ -137,7 +137,7 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def english_sentence(self, features: Features) -> Tensor:
-        """Eq. 27: masked mean of the frozen English model's last hidden states, (n, d), for the measure of eps2."""
+        """Eq. 27: masked mean of the frozen English model's last hidden states, (n, d), to measure eps2."""
         with self._untrained():
             tokens = self.english.embed_tokens(dict(features))[self.english.module_output_name]
         return temporal_pool(tokens, features["attention_mask"], 1)[:, 0]
@@ -155,42 +155,42 @@ class Network(nn.Module):
             self.english.model.enable_adapters()
 
     def choose(self, text: Features, candidates: Features, scores: Tensor, mask: Tensor) -> Choice:
-        """Both paths of n texts and the actor's opinion of their candidates (eqs. 3 to 6).
+        """Both paths of n texts and the actor's probabilities of their candidates (eqs. 3 to 6).
 
         Args:
-            text: Tokenised by the encoder, n rows.
-            candidates: Tokenised by the English model, n K rows, a text's candidates one after another.
-            scores: (n, K, 3), the critic's.
+            text: Features of the encoder, n rows.
+            candidates: Features of the English model, n K rows, a text's candidates in sequence.
+            scores: (n, K, 3) of the critic.
             mask: (n, K).
         """
         n, k = mask.shape
         multilingual = self.adaptor.multilingual(self.multilingual_bins(text))
         english = self.adaptor.english(self.english_bins(candidates)).reshape(n, k, self.design.bins, -1)
         similarity = cosines(self.adaptor.pool(multilingual)[:, None], self.adaptor.pool(english))
-        seen = similarity if self.design.embedding_critic else torch.zeros_like(similarity)
-        return Choice(multilingual, english, similarity, self.actor(actors.features(scores, seen), mask))
+        observed = similarity if self.design.embedding_critic else torch.zeros_like(similarity)
+        return Choice(multilingual, english, similarity, self.actor(actors.features(scores, observed), mask))
 
     def streams(self, text: Features, candidates: Features, scores: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
-        """The streams of a text and of the candidate that the actor thinks best, (n, S, d_h) each, of unit length.
+        """The streams of a text and of its most probable candidate, (n, S, d_h) each, of unit length.
 
         With a residual also the English model's own vector (n, d_m) of that candidate, of unit length.
         """
-        found = self.choose(text, candidates, scores, mask)
-        best = found.log_probabilities.argmax(dim=1)
+        choice = self.choose(text, candidates, scores, mask)
+        best = choice.log_probabilities.argmax(dim=1)
         rows = torch.arange(len(best), device=best.device)
-        both = unit(found.multilingual), unit(found.english[rows, best])
+        fused_streams = unit(choice.multilingual), unit(choice.english[rows, best])
         if not self.design.residual:
-            return both
+            return fused_streams
         places = rows * mask.shape[1] + best
         chosen = {name: value[places] for name, value in candidates.items() if torch.is_tensor(value)}
-        return *both, unit(self.english_sentence(chosen))
+        return *fused_streams, unit(self.english_sentence(chosen))
 
-    def fuse(self, multilingual: Tensor, english: Tensor, own: Tensor | None = None) -> Tensor:
-        """One embedding (n, d_m) of unit length of two streams (n, S, d_h), and of the vector that a residual keeps."""
+    def fuse(self, multilingual: Tensor, english: Tensor, residual: Tensor | None = None) -> Tensor:
+        """One embedding (n, d_m) of unit length from two streams (n, S, d_h) and perhaps the residual's vector."""
         parts = {Paths.MULTILINGUAL: multilingual, Paths.ENGLISH: english}
-        kept = [(i, stream) for i, (path, stream) in enumerate(parts.items()) if self.design.paths in (path, "both")]
-        fused = unit(self.fusion(self.english.model, kept))
-        return fused if own is None else unit(own + self.gate * fused)
+        streams = [(i, stream) for i, (path, stream) in enumerate(parts.items()) if self.design.paths in (path, "both")]
+        fused = unit(self.fusion(self.english.model, streams))
+        return fused if residual is None else unit(residual + self.gate * fused)
 
     def forward(self, text: Features, candidates: Features, scores: Tensor, mask: Tensor) -> Tensor:
         """One embedding (n, d_m) of unit length of n texts."""

@@ -1,4 +1,4 @@
-"""First-in first-out histories that make up for small batches; nothing in them has a gradient."""
+"""First-in first-out histories that compensate for small batches; nothing in them has a gradient."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CorrQueue:
     """The last (prediction, gold score) pairs (eq. 30).
 
     Args:
-        max_len: Most pairs; 0 keeps none.
+        max_len: Maximum number of pairs; 0 keeps none.
     """
 
     def __init__(self, max_len: int) -> None:
@@ -27,7 +27,7 @@ class CorrQueue:
         return len(self._pairs)
 
     def join(self, predictions: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
-        """The batch (n,) followed by the history: two (n + m,), float32 at least."""
+        """The batch (n,) followed by the history: two vectors (n + m,), float32 at least."""
         predictions, gold = exact(predictions), exact(gold)
         history = predictions.new_tensor(list(self._pairs)).reshape(-1, 2)
         return torch.cat([predictions, history[:, 0]]), torch.cat([gold, history[:, 1].to(gold.dtype)])
@@ -46,22 +46,22 @@ class CorrQueue:
 
 
 class CorrStep(NamedTuple):
-    """One batch's loss and why it may be zero."""
+    """The loss of a batch and why it may be zero."""
 
     loss: Tensor
     waiting: bool
     """Fewer than ``n_min`` pairs, or constant labels: nothing is learned from this batch."""
     constant: bool
-    """The predictions are all alike; learned from all the same, as the gradient then points along the labels."""
+    """The predictions are all equal; still learned from, as the gradient then points along the labels."""
 
 
 def correlation_step(queue: CorrQueue, predictions: Tensor, gold: Tensor, config: CorrelationConfig) -> CorrStep:
     """The loss of a batch with its history; the batch is enqueued.
 
-    While it waits the loss is a zero whose gradients are zeros, so that a distributed step has its graph.
+    While too few pairs wait, the loss is a zero with zero gradients, so that a distributed step has its graph.
 
     Args:
-        queue: The history, changed.
+        queue: The history, changed in place.
         predictions: (n,) cosines.
         gold: (n,) scores.
         config: Hyperparameters.
@@ -75,7 +75,7 @@ def correlation_step(queue: CorrQueue, predictions: Tensor, gold: Tensor, config
 
 
 class Candidates(NamedTuple):
-    """What each of b queries is ranked against: (b, n) each; the batch's documents first, then mined ones."""
+    """The n documents that b queries are ranked against, (b, n) each; the batch's documents first, then mined ones."""
 
     scores: Tensor
     relevance: Tensor
@@ -83,10 +83,10 @@ class Candidates(NamedTuple):
 
 
 class DocQueue:
-    """The last documents of each language, one copy of each.
+    """The last documents of each language, without duplicates.
 
     Args:
-        max_len: Most documents per language; 0 keeps none.
+        max_len: Maximum number of documents per language; 0 keeps none.
     """
 
     def __init__(self, max_len: int) -> None:
@@ -107,11 +107,11 @@ class DocQueue:
             while len(queue) > self.max_len:
                 queue.popitem(last=False)
 
-    def mine(self, query: Tensor, language: str | None, known: set[str], most: int) -> Tensor:
-        """The best-scoring documents (m, d), m <= ``most``, of a language for a query (d,), without ``known`` ids."""
+    def mine(self, query: Tensor, language: str | None, excluded: set[str], most: int) -> Tensor:
+        """The best-scoring documents (m, d), m <= ``most``, of a language for a query (d,), without some ids."""
         queue = self._by_language.get(language or "", OrderedDict[str, Tensor]())
         # a checkpoint's are on the CPU, those that came since where the model is
-        vectors = [vector.to(query.device) for name, vector in queue.items() if name not in known]
+        vectors = [vector.to(query.device) for name, vector in queue.items() if name not in excluded]
         if not vectors or not most:
             return exact(query).new_zeros(0, query.shape[-1])
         stacked = torch.stack(vectors)
@@ -137,43 +137,43 @@ def candidates(
     queue: DocQueue,
     mined: int,
 ) -> Candidates:
-    """Each query's documents in the batch and, of the same language, those that score best in the queue.
+    """Each query's documents in the batch and the best-scoring queued documents of the same language.
 
-    Its negatives are in the language that it looks for its positive in. A document that is named twice counts once.
-    Where a language is not known, the query's negatives are all of the batch and none of the queue.
+    A query's negatives are in the language of its positive. A repeated document counts once. If a language is unknown,
+    the query's negatives are the whole batch and nothing of the queue.
 
     Args:
         queries: (b, d) unit vectors.
         documents: (c, d) unit vectors of the batch's documents.
-        ids: Their c ids.
-        languages: Their c languages.
-        positives: All ids that are right for each query, wherever they are.
+        ids: Ids of the c documents.
+        languages: Languages of the c documents.
+        positives: Ids of all relevant documents of each query, in the batch or not.
         wanted: Language of each query's documents.
         queue: Documents of earlier batches.
-        mined: Most documents out of it per query.
+        mined: Maximum number of queued documents per query.
     """
     queries, documents = exact(queries), exact(documents)
     device = queries.device
     with torch.autocast(device.type, enabled=False):
-        here = queries @ documents.T
-        again = [name in ids[:i] for i, name in enumerate(ids)]
+        in_batch = queries @ documents.T
+        repeated = [name in ids[:i] for i, name in enumerate(ids)]
         relevant = torch.tensor([[name in right for name in ids] for right in positives], device=device)
         fits = torch.tensor(
-            [[one is None or other is None or one == other for other in languages] for one in wanted], device=device
+            [[query is None or language in (None, query) for language in languages] for query in wanted], device=device
         )
-        mask = (fits | relevant) & ~torch.tensor(again, device=device)
-        found = [
+        mask = (fits | relevant) & ~torch.tensor(repeated, device=device)
+        mined_vectors = [
             queue.mine(query, language, right | set(ids), mined)
             for query, language, right in zip(queries, wanted, positives, strict=True)
         ]
-        width = max(map(len, found), default=0)
+        width = max(map(len, mined_vectors), default=0)
         padded = queries.new_zeros(len(queries), width, queries.shape[1])
         real = torch.zeros(len(queries), width, dtype=torch.bool, device=device)
-        for row, vectors in enumerate(found):
+        for row, vectors in enumerate(mined_vectors):
             padded[row, : len(vectors)], real[row, : len(vectors)] = vectors, True
-        away = torch.einsum("bd,bnd->bn", queries, padded)
+        in_queue = torch.einsum("bd,bnd->bn", queries, padded)
     return Candidates(
-        torch.cat([here, away], dim=1),
-        torch.cat([relevant.to(here.dtype), torch.zeros_like(away)], dim=1),
+        torch.cat([in_batch, in_queue], dim=1),
+        torch.cat([relevant.to(in_batch.dtype), torch.zeros_like(in_queue)], dim=1),
         torch.cat([mask, real], dim=1),
     )

@@ -1,4 +1,4 @@
-"""Ranks that gradients pass through (eqs. 32 and 36), and the exact ones that labels get."""
+"""Differentiable ranks (eqs. 32 and 36), and exact ranks for labels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from xalign_models.errors import ModelError
 
 LEAST_TAU = 1e-4
-"""Below it a difference over a temperature overflows float32 at ties of denormal scores."""
+"""A smaller temperature overflows float32 at ties of denormal scores."""
 Tau = Annotated[float, Field(ge=LEAST_TAU)]
 
 
@@ -24,7 +24,7 @@ def check_tau(tau: float, flag: str = "tau") -> None:
     """Refuse a temperature that float32 cannot divide by.
 
     Raises:
-        ModelError: It is below :data:`LEAST_TAU`.
+        ModelError: ``tau`` is below :data:`LEAST_TAU`.
     """
     if not tau >= LEAST_TAU:
         raise ModelError(f"{flag} {tau}: at least {LEAST_TAU:g}; smaller ones are not finite in float32.")
@@ -38,7 +38,7 @@ def soft_ranks(
     mask: Tensor | None = None,
     weights: Tensor | None = None,
 ) -> Tensor:
-    r"""Differentiable ranks from 1 on; ties share the average rank, as ``tau`` -> 0 they are the exact ones.
+    r"""Differentiable ranks from 1 on; ties share the average rank; the limit at ``tau`` -> 0 is the exact ranks.
 
     Eq. 32, ascending: ``r_i = 1 + sum_{j != i} sigma((s_i - s_j) / tau)``. Eq. 36, descending:
     ``r_i = 1 + sum_{j != i} w_j sigma((s_j - s_i) / tau)``.
@@ -47,7 +47,7 @@ def soft_ranks(
         scores: (..., n).
         tau: Temperature, in the unit of the scores.
         descending: Whether rank 1 is the largest score.
-        mask: (..., n), true where a score is one and no padding; the rank of padding means nothing.
+        mask: (..., n), false at padding; the rank of padding is undefined.
         weights: (..., n), how much each score pushes the others back.
 
     Returns:
@@ -61,8 +61,8 @@ def soft_ranks(
     behind = torch.sigmoid((scores[..., :, None] - scores[..., None, :]) / tau)  # (i, j): how far i is above j
     if descending:
         behind = behind.transpose(-1, -2)
-    others = ~torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
-    counted = others if mask is None else others & mask.bool()[..., None, :]
+    off_diagonal = ~torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
+    counted = off_diagonal if mask is None else off_diagonal & mask.bool()[..., None, :]
     pushes = counted.to(scores.dtype) if weights is None else counted * exact(weights)[..., None, :]
     return 1 + (behind * pushes).sum(dim=-1)
 

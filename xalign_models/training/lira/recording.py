@@ -1,4 +1,4 @@
-"""Which texts there are to translate: of files, of corpora, of what a task encodes, of what a training reads."""
+"""The texts to translate: of files, corpora, tasks and trainings."""
 
 from __future__ import annotations
 
@@ -10,35 +10,34 @@ from xalign_models import corpora
 from xalign_models.corpora import CORPORA, ENGLISH, read_lines
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.evaluation import recording
-from xalign_models.evaluation.recording import LanguageText
-from xalign_models.languages import canonical
+from xalign_models.languages import LanguageText, canonical
 from xalign_models.training.lira.config import LiraConfig
 from xalign_models.training.lira.data import foreign_texts, rated, searches
 from xalign_models.training.lira.module import language_prompts
 
 
 def task_texts(name: str, languages: Collection[str] | None) -> list[LanguageText]:
-    """What a model is given by a task, in the languages of which a LiRA is told; None beside the other texts.
+    """The texts that a task encodes, each with its language where LiRA has a prompt for it, else None.
 
     Args:
-        name: As mteb knows it, once ours are registered there.
+        name: Name of a task in mteb, ours included once registered.
         languages: Canonical codes; None is all.
 
     Raises:
         DataError: No such task, or its data are missing.
         LanguageError: The task has nothing in these languages.
     """
-    told = dict(language_prompts())
-    return [(text, code if code in told else None) for text, code in recording.task_texts(name, languages)]
+    tagged = dict(language_prompts())
+    return [(text, code if code in tagged else None) for text, code in recording.task_texts(name, languages)]
 
 
 def file_texts(path: Path, languages: Sequence[str]) -> Iterator[LanguageText]:
-    """The lines of a text file in the one language that is named, or the ``text`` and ``lang`` of JSON lines.
+    """The lines of a text file in the one named language, or the ``text`` and ``lang`` of JSON lines.
 
-    Of JSON lines those in the named languages, all if none are.
+    JSON lines are filtered by the named languages, if there are any.
 
     Raises:
-        DataError: A line has neither, or it is not one language.
+        DataError: A line is malformed, or a text file comes without exactly one language.
     """
     if path.suffix != ".jsonl":
         if len(languages) != 1:
@@ -57,7 +56,7 @@ def file_texts(path: Path, languages: Sequence[str]) -> Iterator[LanguageText]:
 
 
 def corpus_texts(name: str, languages: Collection[str], rows: int | None) -> Iterator[LanguageText]:
-    """The texts of a corpus in the chosen languages but English, all of them if none are chosen.
+    """The texts of a corpus in the chosen languages but English, all languages if none are chosen.
 
     Raises:
         DataError: The corpus is missing.
@@ -74,7 +73,7 @@ def is_corpus(name: str) -> bool:
 
 
 def training_texts(config: LiraConfig) -> list[LanguageText]:
-    """What both stages of a training translate.
+    """The texts that both stages of a training translate.
 
     Raises:
         DataError: A source is missing.
@@ -82,11 +81,11 @@ def training_texts(config: LiraConfig) -> list[LanguageText]:
     arca, lasr = config.arca, config.lasr
     first = foreign_texts(arca.text, arca.languages, arca.samples, arca.held_out)
     ranking = rated(lasr.ranking, lasr.languages, lasr.ranking_samples, lasr.held_out, lasr.seed)
-    found = searches(lasr.retrieval, lasr.languages, lasr.samples, lasr.held_out, lasr.seed)
+    retrieval = searches(lasr.retrieval, lasr.languages, lasr.samples, lasr.held_out, lasr.seed)
     texts = [
         *first.train,
         *first.held_out,
-        *(one for row in (*ranking.train, *ranking.held_out) for one in (row.first, row.second)),
-        *(one for row in (*found.train, *found.held_out) for one in row),
+        *(text for row in (*ranking.train, *ranking.held_out) for text in (row.first, row.second)),
+        *(text for row in (*retrieval.train, *retrieval.held_out) for text in row),
     ]
-    return [(one.text, one.language) for one in texts if one.language != ENGLISH]
+    return [(text.text, text.lang) for text in texts if text.lang != ENGLISH]

@@ -28,30 +28,28 @@ if TYPE_CHECKING:
 
 HINT = "lower the learning rates, or raise tau"
 CHECKPOINT_STEPS = 50
-"""Optimisation steps from one checkpoint to the next: the most that a killed training has to do again."""
+"""Optimisation steps from one checkpoint to the next: the most that a killed training has to repeat."""
 
 
 def untrained(config: LiraConfig, output: Path, device: str | None = None) -> ModelSpec:
-    """Write the fusion as it is before any training; its name is the trained ones' baseline."""
+    """Write the untrained model, the baseline of the trained ones."""
     identity = _identity({"stage": "untrained", "design": to_mapping(config.design)}, config.design)
     return _train(names(config.design), output, "", identity, (), lambda: _begin(config), None)
 
 
 def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> ModelSpec:
-    """Stage 1, from the two checkpoints on.
-
-    Translations that the journals lack are made first.
+    """Train stage 1, from the two checkpoints; missing translations are made first.
 
     Args:
         config: Model and hyperparameters.
-        output: Directory; one that is there is replaced at the end.
-        device: cpu, cuda or mps; by default the best there is.
+        output: Directory; an existing one is replaced at the end.
+        device: cpu, cuda or mps; by default the best available.
 
     Returns:
-        The spec of the trained model, which fuses as the untrained one does.
+        The spec of the trained model, whose fusion is still untrained.
 
     Raises:
-        ModelError: The checkpoints in the training folder are another training's, or the loss is not finite.
+        ModelError: The checkpoints in the training folder belong to another training, or the loss is not finite.
         DataError: A corpus is missing.
     """
     arca = config.arca
@@ -83,19 +81,19 @@ def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> M
 
 
 def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | None = None) -> ModelSpec:
-    """Stage 2, from the directory of stage 1 on.
+    """Train stage 2, from the directory of stage 1.
 
     The design is stage 1's, but for the streams that the fusion reads.
 
     Args:
         config: Hyperparameters.
         source: What :func:`train_arca` wrote.
-        output: Directory; one that is there is replaced at the end.
-        device: cpu, cuda or mps; by default the best there is.
+        output: Directory; an existing one is replaced at the end.
+        device: cpu, cuda or mps; by default the best available.
 
     Raises:
-        ModelError: ``source`` is no LiRA, the checkpoints in the training folder are another training's, or the loss is
-            not finite.
+        ModelError: ``source`` is no LiRA, the checkpoints in the training folder belong to another training, or the
+            loss is not finite.
         DataError: A corpus is missing.
     """
     lasr = config.lasr
@@ -124,8 +122,8 @@ def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | Non
         objective.finish()
         return log
 
-    begun = assets.directory_fingerprint(source)
-    fields = {"stage": "lasr", "from": begun, "paths": str(config.design.paths), "lasr": to_mapping(lasr)}
+    start_fingerprint = assets.directory_fingerprint(source)
+    fields = {"stage": "lasr", "from": start_fingerprint, "paths": str(config.design.paths), "lasr": to_mapping(lasr)}
     identity = _identity(fields, None, ranking, retrieval)
     datasets = {*ranking.datasets, *retrieval.datasets, *card["training_datasets"]}
     return _train(backbones, output, label, identity, datasets, begin, None if lasr.max_steps == 0 else fit)
@@ -135,7 +133,7 @@ def open_lira(directory: Path) -> LiRA:
     """The module of a saved LiRA.
 
     Raises:
-        ModelError: The directory is none.
+        ModelError: The directory holds no LiRA.
     """
     from xalign_models.training.lira.module import LiRA
 
@@ -149,15 +147,15 @@ def open_lira(directory: Path) -> LiRA:
 
 def variant(source: Path, output: Path, label: str, *, pass_at: int | None = None, online: bool | None = None,
             translators: Sequence[str] | None = None, paths: str | None = None) -> ModelSpec:  # fmt: skip
-    """A trained LiRA that translates or fuses in another way: the same weights under another name.
+    """Write a trained LiRA that translates or fuses differently: the same weights under another name.
 
     Args:
         source: Directory of a LiRA.
         output: Directory to write to.
         label: Added to the name, e.g. ``pass1``.
         pass_at: Candidates by language models; the rest by others.
-        online: Translate what the journals lack, or fail at it.
-        translators: Instead of its own.
+        online: Whether to translate what the journals lack, or to fail.
+        translators: Translators instead of its own.
         paths: ``both``, ``multilingual`` or ``english``.
 
     Raises:
@@ -175,7 +173,7 @@ def variant(source: Path, output: Path, label: str, *, pass_at: int | None = Non
         design = dataclasses.replace(design, paths=Paths(paths))
     module.network.design = design
     module.pass_at = module.pass_at if pass_at is None else pass_at
-    at_k([TranslatorSpec.parse(one) for one in design.translators], design.slots, module.pass_at)
+    at_k([TranslatorSpec.parse(name) for name in design.translators], design.slots, module.pass_at)
     module.online = module.online if online is None else online
     spec = ModelSpec.from_dict(card["spec"])
     tuned = f"{spec.backbone.tuned or 'plain'}-{label}"
@@ -196,25 +194,25 @@ def _card(directory: Path) -> dict[str, Any]:
 
 
 def lasr_name(config: LiraConfig, source: Path) -> tuple[str, str]:
-    """Label, with what either stage leaves out, and backbones of the model that stage 2 makes of ``source``.
+    """Label, with the ablations of both stages, and backbones of the model that stage 2 makes of ``source``.
 
     Raises:
-        ModelError: ``source`` is no LiRA, or a part is to be left out that stage 1 has settled.
+        ModelError: ``source`` is no LiRA, or the ablation had to be chosen in stage 1.
     """
     backbone = ModelSpec.from_dict(_card(source)["spec"]).backbone
-    before = (backbone.tuned or "").partition("arca")[2]
-    own = config.label.removeprefix("lira")
-    if own != before and config.ablation not in (None, Ablation.QUEUE, Ablation.MULTILINGUAL):
+    earlier = (backbone.tuned or "").partition("arca")[2]
+    label = config.label.removeprefix("lira")
+    if label != earlier and config.ablation not in (None, Ablation.QUEUE, Ablation.MULTILINGUAL):
         raise ModelError(
             f"--ablate {config.ablation}: stage arca has settled that; train it with --ablate {config.ablation} and "
             "name its directory by --from."
         )
-    return f"lira{before}{own if own != before else ''}", backbone.name
+    return f"lira{earlier}{label if label != earlier else ''}", backbone.name
 
 
 def names(design: Design) -> str:
-    """Of the two backbones, as they stand in a model's name."""
-    return "__".join(models.find_spec(one).backbone.name for one in (design.multilingual, design.english))
+    """Names of the two backbones, as part of a model's name."""
+    return "__".join(models.find_spec(name).backbone.name for name in (design.multilingual, design.english))
 
 
 def _train(
@@ -241,7 +239,7 @@ def _arguments(
     device: str | None,
     batches: Sequence[str],
 ) -> tuple[Any, LiRA]:
-    """The trainer's arguments but for learning rates, and the module on the device that they are for."""
+    """The trainer's arguments without the learning rates, and the module on their device."""
     from xalign_models.training.sampling import InOrder
     from xalign_models.training.trainer import arguments
 
@@ -277,7 +275,7 @@ def _learn(
     args: Any,
     folder: Path,
 ) -> list[dict[str, Any]]:
-    """Train by the trainer; each part's gradient is clipped by itself, as with an optimiser of its own."""
+    """Run the trainer; each part's gradient is clipped separately, as if it had its own optimiser."""
     from xalign_models.training.trainer import Trainer
 
     trainer = Trainer.of(
@@ -316,15 +314,15 @@ def _begin(config: LiraConfig) -> LiRA:
 
 
 def _with_extra(module: LiRA, extra: Sequence[str]) -> CandidateSource:
-    """The module's own candidates and those that there are for the training text alone.
+    """The module's own candidates and those for the training text alone.
 
-    A lone process makes those that the journals lack; several would each make all of them.
+    Missing translations are made only in a single process; several would each make all of them.
     """
     from xalign_models.generation.translators import Translations, make_translator
     from xalign_models.training.lira.candidates import CandidateSource
 
     own, device = module.source, str(module.network.device)
-    more = [Translations(make_translator(one, device)) for one in extra]
+    more = [Translations(make_translator(name, device)) for name in extra]
     return CandidateSource((*own.translations, *more), own.scores, online=process_count() == 1)
 
 
@@ -335,4 +333,4 @@ def _identity(fields: Mapping[str, Any], design: Design | None, *texts: Split) -
         for part in ("multilingual", "english"):
             spec = models.find_spec(getattr(design, part)).backbone
             backbones[part] = loading.fingerprint(spec)
-    return {**fields, "backbones": backbones, "text": {k: v for one in texts for k, v in one.fingerprints.items()}}
+    return {**fields, "backbones": backbones, "text": {k: v for split in texts for k, v in split.fingerprints.items()}}

@@ -1,4 +1,4 @@
-r"""The bound on how far a representation is from the ideal one: as the paper prints it, and as it holds.
+r"""A bound on the distance of a representation from the ideal one, as the paper prints it and as it holds.
 
 ``z = [g(x), h(y)]`` is what the two paths give for a text x and its translation y, ``z* = [h(y*), h(y*)]`` what they
 would give for an ideal translation y*, which means the same: ``p(s|y*) = p(s|x)``. With ``||g(x) - h(y)|| <= eps1``
@@ -31,7 +31,7 @@ def bound_printed(epsilon_1: float, epsilon_2: float, c: float, lipschitz: float
         epsilon_1: Distance of the two paths, observed.
         epsilon_2: Divergence of the translation's meaning, in nats.
         c: Largest norm of a feature.
-        lipschitz: Of what reads the representation.
+        lipschitz: Lipschitz constant of the downstream head.
 
     Raises:
         ModelError: A value is negative.
@@ -64,5 +64,5 @@ def information_gain(signal: float, first: float, second: float) -> float:
     _check(signal=signal)
     if not (first > 0 and second > 0):
         raise ModelError(f"noise variances {first}, {second}: above 0.")
-    both = 0.5 * math.log1p(signal / first + signal / second)
-    return both - 0.5 * math.log1p(signal / first)
+    joint = 0.5 * math.log1p(signal / first + signal / second)
+    return joint - 0.5 * math.log1p(signal / first)

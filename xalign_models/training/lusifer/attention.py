@@ -1,4 +1,4 @@
-"""Which positions of a decoder-only language model see which others."""
+"""Causal or bidirectional attention of a decoder-only language model."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from transformers import PreTrainedModel
 
 @contextmanager
 def attention(model: PreTrainedModel, *, causal: bool) -> Iterator[dict[str, bool]]:
-    """Let a model's attention look back only, or both ways; sliding windows stay windows, of both sides then.
+    """Make a model's attention causal or bidirectional; sliding windows stay windows, to both sides then.
 
-    transformers builds its masks by ``config.is_causal``. Where there is nothing to mask it builds none, and its fused
-    attention kernels then go by a keyword of the call, which is why that is set as well.
+    transformers builds its masks by ``config.is_causal``. If there is nothing to mask, it builds none, and its fused
+    attention kernels follow a keyword of the call, which is therefore set as well.
 
     Args:
         model: A decoder-only model, without its head.

@@ -1,4 +1,4 @@
-"""From a configuration to a model of which exactly the parts that a stage trains have gradients."""
+"""From a configuration to a model in which exactly the parts that a stage trains have gradients."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 
 def bases_of(config: LusiferConfig) -> dict[str, Base]:
-    """What the checkpoints are remembered by: ``encoder`` and ``llm``, those that there are.
+    """Identities of the checkpoints ``encoder`` and ``llm``, as far as the configuration names them.
 
     Raises:
-        AssetError: A checkpoint cannot be had.
+        AssetError: A checkpoint is unavailable.
     """
     named = {"encoder": (config.encoder, config.encoder_revision), "llm": (config.llm, config.llm_revision)}
     return {part: base_of(model, revision, str(config.dtype)) for part, (model, revision) in named.items() if model}
 
 
 def begin(config: LusiferConfig, device: str = "cpu") -> tuple[SentenceTransformer, PreTrainedModel | None]:
-    """The untrained model; where there are an encoder and a language model, also that one with its head.
+    """The untrained model; with both an encoder and a language model, also the language model with its head.
 
     Raises:
-        AssetError: A checkpoint cannot be had.
-        ModelError: A checkpoint is not what its place asks for.
+        AssetError: A checkpoint is unavailable.
+        ModelError: A checkpoint is unsuitable for its part.
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize
@@ -64,18 +64,18 @@ def resume(config: LusiferConfig, start: Path) -> SentenceTransformer:
     """The model of an earlier stage, on the CPU.
 
     Raises:
-        ModelError: It has modules of others, or a checkpoint has changed since.
-        AssetError: It cannot be loaded.
+        ModelError: The directory has custom modules, or a checkpoint has changed since.
+        AssetError: The model cannot be loaded.
     """
     return loading.open_directory(start, "cpu", model_kwargs={"torch_dtype": str(config.dtype)})
 
 
 def prepare(model: SentenceTransformer, config: LusiferConfig, stage: Stage) -> None:
-    """Give gradients to the parts that the stage trains and to nothing else, in place.
+    """Enable gradients of exactly the parts that the stage trains, in place.
 
     Raises:
-        ModelError: The model has other LoRA matrices, or another number of weights would be trained than
-            ``config.parameters`` says.
+        ModelError: The model has other LoRA matrices, or the number of trained weights differs from
+            ``config.parameters``.
     """
     model.requires_grad_(False)
     parts: dict[str, Any] = parts_of(model)
@@ -88,11 +88,11 @@ def prepare(model: SentenceTransformer, config: LusiferConfig, stage: Stage) -> 
         for part in {"encoder", "llm"} & {"llm", *stage.train} & parts.keys():
             parts[part].activation_checkpointing_enable({"use_reentrant": False})
     expected = {name: config.parameters[name] if name in stage.train else 0 for name in parts}
-    found = trainable(parts)
-    if found != expected or sum(found.values()) != _count(model):
+    trained = trainable(parts)
+    if trained != expected or sum(trained.values()) != _count(model):
         raise ModelError(
-            f"Stage {stage.label!r} is to train {_listed(expected)} weights and would train {_listed(found)}; correct "
-            "parameters in the configuration, or its encoder, llm and rank."
+            f"Stage {stage.label!r} is to train {_listed(expected)} weights and would train {_listed(trained)}; "
+            "correct parameters in the configuration, or its encoder, llm and rank."
         )
 
 
@@ -105,12 +105,12 @@ def parts_of(model: SentenceTransformer) -> dict[str, nn.Module]:
 
     first: Any = model[0]
     if isinstance(first, Lusifer):
-        found = {"encoder": first.encoder.model, "connector": first.connector, "llm": first.llm}
+        parts = {"encoder": first.encoder.model, "connector": first.connector, "llm": first.llm}
     else:
-        found = {"llm" if isinstance(first, Bidirectional) else "encoder": first.model}
+        parts = {"llm" if isinstance(first, Bidirectional) else "encoder": first.model}
     if len(model) > 3:
-        found["projection"] = nn.ModuleList(list(model)[2:-1])
-    return {name: found[name] for name in PARTS if name in found}
+        parts["projection"] = nn.ModuleList(list(model)[2:-1])
+    return {name: parts[name] for name in PARTS if name in parts}
 
 
 def trainable(parts: Mapping[str, nn.Module]) -> dict[str, int]:
@@ -119,7 +119,7 @@ def trainable(parts: Mapping[str, nn.Module]) -> dict[str, int]:
 
 
 def _count(module: nn.Module) -> int:
-    return sum(one.numel() for one in module.parameters() if one.requires_grad)
+    return sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
 
 
 def _listed(counts: Mapping[str, int]) -> str:

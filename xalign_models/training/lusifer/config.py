@@ -1,4 +1,4 @@
-"""What a LUSIFER training is determined by: fields, their limits, and the YAML files that hold them."""
+"""Configuration of a LUSIFER training: fields, their limits, and the YAML files that hold them."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from xalign_models.specs import BackboneSpec, Dtype
 from xalign_models.training.lusifer.data.mining import Miner
 from xalign_models.training.schedulers import Scheduler
 
-Part = Literal["encoder", "connector", "llm", "projection"]
-"""What may be trained: LoRA on the first and third, the weights themselves of the others."""
-PARTS: tuple[Part, ...] = get_args(Part)
+PartName = Literal["encoder", "connector", "llm", "projection"]
+"""Trainable parts: LoRA on the first and third, all weights of the others."""
+PARTS: tuple[PartName, ...] = get_args(PartName)
 Start = Literal["random", "least-squares"]
-"""Of the connector."""
+"""How the connector is initialised."""
 Task = Literal["reconstruction", "completion"]
-"""Of stage 1."""
+"""Tasks of stage 1."""
 
 
 @configuration_class
-class Data:
+class DataConfig:
     """A training set's part in a stage.
 
     Attributes:
-        source: Its name, one of ``xalign_models.training.lusifer.data.sources.SOURCES``.
-        samples: Rows, drawn at random; None is all.
+        source: Name of the training set, one of ``xalign_models.training.lusifer.data.sources.SOURCES``.
+        samples: Number of random rows; None for all.
         task: In stage 1: ``reconstruction`` of all its texts, or ``completion``, from the query to the passage.
-        instruction: In stage 2: what the model is told before each text, see
+        instruction: In stage 2: the instruction before each text, see
             :mod:`xalign_models.training.lusifer.instructions`.
     """
 
@@ -43,7 +43,7 @@ class Data:
     instruction: str = ""
 
     def key(self, number: int) -> str:
-        """What its rows are called in a stage."""
+        """Name of its rows in a stage."""
         return f"{self.source}-{self.task}" if number == 1 else self.source
 
 
@@ -52,38 +52,38 @@ class Stage:
     """One of the two stages.
 
     Attributes:
-        label: What it is called in the model's name.
-        train: The :data:`PARTS` that are trained; all others stay as they are, to the bit.
+        label: Name of the stage in the model's name.
+        train: The :data:`PARTS` to train; all others stay unchanged, to the bit.
         data: Training sets.
-        start: Stage 2: the label of the model that it begins with; None begins with an untrained connector.
-        teacher: Stage 2: directory of a model of the same width whose vectors of the queries are learnt, instead of
-            contrasting pairs (not in the paper).
-        decay_at_gain: Stage 1: keep the learning rate until soft tokens save so many nats on held-out text, then let
-            it fall linearly to the last step; None goes by ``scheduler``.
-        batch_size: Rows of an optimisation step; in stage 2, each one's negatives are all others' passages.
-        mini_batch: Rows that are encoded together. Less than the batch saves memory: stage 1 adds up gradients, stage
-            2 caches them, which encodes every text twice. None is the whole batch.
+        start: Stage 2: label of the model to start from; None starts with an untrained connector.
+        teacher: Stage 2: directory of a model of the same width; its vectors of the queries are learnt instead of a
+            contrast of pairs (not in the paper).
+        decay_at_gain: Stage 1: keep the learning rate constant until soft tokens save this many nats on held-out text,
+            then decay it linearly to the last step; None follows ``scheduler``.
+        batch_size: Rows of an optimisation step; in stage 2 the negatives of a row are the other rows' passages.
+        mini_batch: Rows encoded together. Fewer than the batch save memory: stage 1 accumulates gradients, stage 2
+            caches them, which encodes every text twice. None is the whole batch.
         mining: Stage 2: hard negatives; None for none.
         mask_ratio: Stage 1: share of the encoder's input tokens that are masked in reconstruction.
         tau: Stage 2: temperature of the loss.
-        learning_rate: At its height.
-        learning_rates: Those of the :data:`PARTS` that have one of their own: a connector's random weights may want a
-            higher one than an encoder that must not be pulled away from its languages.
+        learning_rate: The peak learning rate.
+        learning_rates: Learning rates of single :data:`PARTS`: a connector's random weights may need a higher rate than
+            an encoder that must keep its languages.
         epochs: Passes over the data.
         max_steps: Optimisation steps, instead of epochs.
-        scheduler: Of the learning rate.
+        scheduler: Learning-rate schedule.
         warmup: Share of all steps, or their number from 1 on.
-        weight_decay: Of AdamW.
-        max_grad_norm: Gradients are clipped at it.
-        gradient_checkpointing: Compute activations again instead of keeping them.
+        weight_decay: Weight decay of AdamW.
+        max_grad_norm: Norm at which gradients are clipped.
+        gradient_checkpointing: Recompute activations instead of keeping them.
         checkpoint_steps: Optimisation steps from one checkpoint to the next.
-        held_out: Share of the rows, of 128 at most, that are measured on and not trained on.
+        held_out: Share of the rows to hold out for measuring, at most 128 rows.
         measure_steps: Optimisation steps from one measurement to the next.
     """
 
     label: str
-    train: Annotated[tuple[Part, ...], Field(min_length=1)]
-    data: Annotated[tuple[Data, ...], Field(min_length=1)]
+    train: Annotated[tuple[PartName, ...], Field(min_length=1)]
+    data: Annotated[tuple[DataConfig, ...], Field(min_length=1)]
     start: str | None = None
     teacher: str | None = None
     batch_size: Annotated[int, Field(ge=2)] = 256
@@ -109,7 +109,7 @@ class Stage:
         """Check what the types of the fields do not.
 
         Raises:
-            ModelError: Batches that cannot be divided, or a rate of what is no part.
+            ModelError: A batch cannot be divided, or a rate names no part.
         """
         if self.mini_batch is not None and self.batch_size % self.mini_batch:
             raise ModelError(f"mini_batch {self.mini_batch}: it must divide batch_size {self.batch_size}.")
@@ -122,25 +122,24 @@ class LusiferConfig:
     """A model and its two stages.
 
     Attributes:
-        encoder: Asset, directory or hub id; None is the language model alone, to compare with.
-        llm: Likewise, decoder-only; None is the encoder alone.
-        parameters: How many weights of each part are trained when it is: a training that would train any other number
-            does not begin.
+        encoder: Asset, directory or hub id; None for the language model alone, as a baseline.
+        llm: Likewise, decoder-only; None for the encoder alone.
+        parameters: Number of trained weights of each part; a training of any other number is refused.
         stages: By number; None where there is no such stage.
-        name: The model's part of its name; by default those of its checkpoints, ``encoder__llm``.
-        encoder_revision: Of the hub.
-        llm_revision: Of the hub.
-        max_tokens: Texts, and stage 1's targets, are cut at so many tokens.
-        dtype: Of the two checkpoints' weights; what is trained is float32, multiplied in this type.
+        name: The backbone's part of the model's name; by default that of its checkpoints, ``encoder__llm``.
+        encoder_revision: Revision on the hub.
+        llm_revision: Revision on the hub.
+        max_tokens: Maximum length of texts and of stage 1's targets, in tokens.
+        dtype: Type of the checkpoints' weights; trained weights are float32, multiplied in this type.
         projection: Whether Linear, ReLU, Linear follows the mean; the paper has none.
-        prompts: What is put before texts when the model is used, by mteb task, task type, ``query``, ``document`` or
+        prompts: Prefixes of texts when the model is used, by mteb task, task type, ``query``, ``document`` or
             ``default``.
-        rank: Of the LoRA matrices.
-        alpha: Their scale is alpha / rank.
-        dropout: Of their input.
-        connector: How an untrained connector begins: at ``random`` (the paper), or by ``least-squares`` from the
+        rank: Rank of the LoRA matrices.
+        alpha: LoRA's scale is alpha / rank.
+        dropout: Dropout on the input of the LoRA matrices.
+        connector: How a connector is initialised: at ``random`` (the paper), or by ``least-squares`` from the
             encoder's states of the training's texts to the language model's embeddings of them.
-        seed: Of initial weights, the choice and order of rows, masks and dropout.
+        seed: Seed of initial weights, the choice and order of rows, masks and dropout.
     """
 
     encoder: str | None
@@ -164,7 +163,7 @@ class LusiferConfig:
         """Check what the types of the fields do not.
 
         Raises:
-            ModelError: A type that overflows, or a part that is trained and is not there or not counted.
+            ModelError: The type overflows, or a trained part is missing or has no entry in ``parameters``.
         """
         if self.dtype is Dtype.FLOAT16:
             raise ModelError("dtype float16: a model trained in it overflows; use float32 or bfloat16.")
@@ -175,27 +174,27 @@ class LusiferConfig:
                 self._check(number, stage)
 
     def _check(self, number: int, stage: Stage) -> None:
-        alone = self.encoder is None or self.llm is None
+        single = self.encoder is None or self.llm is None
         absent = {name for name in ("encoder", "llm") if getattr(self, name) is None}
-        absent |= {"connector"} if alone else set()
+        absent |= {"connector"} if single else set()
         absent |= set() if self.projection else {"projection"}
         if number == 1 and (later := {"llm", "projection"} & {*stage.train}):
             raise ModelError(f"stages.1.train: {min(later)} must stay as it is; it is trained in stage 2.")
-        if number == 1 and alone:
+        if number == 1 and single:
             raise ModelError("stages.1: it needs both an encoder and a llm; set stages.1 to null.")
         for part in stage.train:
             if part in absent or part not in self.parameters:
-                what = "there is none" if part in absent else "parameters does not say how many weights it has"
-                raise ModelError(f"stages.{number}.train: {part} cannot be trained, {what}.")
-        keys = [one.key(number) for one in stage.data]
-        if repeated := {one for one in keys if keys.count(one) > 1}:
+                reason = "there is none" if part in absent else "parameters does not say how many weights it has"
+                raise ModelError(f"stages.{number}.train: {part} cannot be trained, {reason}.")
+        keys = [data.key(number) for data in stage.data]
+        if repeated := {key for key in keys if keys.count(key) > 1}:
             raise ModelError(
                 f"stages.{number}.data: {min(repeated)} is there twice; name it once, with all its samples."
             )
 
     def backbone(self, number: int, directory: Path) -> BackboneSpec:
         """A stage's model in ``directory``."""
-        parts = [Path(one).name.lower().replace("__", "_") for one in (self.encoder, self.llm) if one]
+        parts = [Path(name).name.lower().replace("__", "_") for name in (self.encoder, self.llm) if name]
         return BackboneSpec(
             self.name or "__".join(parts),
             str(directory),
@@ -206,7 +205,7 @@ class LusiferConfig:
         )
 
     def stage(self, number: int) -> Stage:
-        """A stage.
+        """The configuration of a stage.
 
         Raises:
             ModelError: The configuration has none of that number.
@@ -217,7 +216,7 @@ class LusiferConfig:
         return stage
 
     def to_dict(self, number: int) -> dict[str, Any]:
-        """What determines a stage's training, as plain data as it comes back from JSON."""
+        """The fields that determine a stage's training, as plain data that JSON preserves."""
         fields = configuration.to_mapping(self)
         stage = fields.pop("stages")[number]
         del stage["checkpoint_steps"], stage["measure_steps"]
@@ -225,10 +224,10 @@ class LusiferConfig:
 
 
 def load_config(names: Sequence[str], changes: Sequence[str] = ()) -> LusiferConfig:
-    """Read configurations, by name or by path; each one's fields go before those of the ones named before it.
+    """Read configurations, by name or by path; a later one overrides the fields of those before it.
 
     Args:
-        names: Shipped ones or YAML files.
+        names: Names of shipped configurations, or YAML files.
         changes: ``FIELD=VALUE``, e.g. ``stages.2.max_steps=60``.
 
     Raises:

@@ -1,4 +1,4 @@
-r"""From the encoder's states to what the language model reads in place of its own token embeddings.
+r"""Maps the encoder's states to inputs of the language model, in place of its own token embeddings.
 
 ``C(X) = ReLU(X W_1 + b_1) W_2 + b_2``, no norm and no residual, and one trainable token t behind it: with an encoder of
 width :math:`d_e` and a language model of width :math:`d_t` it has
@@ -35,7 +35,7 @@ class Connector(nn.Module):
 
 
 def join(pieces: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Put ragged rows one behind another, without a gap between them, and pad at the end.
+    """Concatenate ragged rows without gaps, and pad at the end.
 
     Args:
         pieces: (values, mask) each: the mask (b, s) says which of a row's s places are real, wherever they are; the

@@ -1,4 +1,4 @@
-"""A decoder-only language model alone, with attention both ways: LUSIFER without its encoder, to compare with."""
+"""A decoder-only language model with bidirectional attention: LUSIFER without its encoder, as a baseline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xalign_models.training.lusifer.attention import attention
 class Bidirectional(LanguageTransformer):
     """A language model that reads its own tokens, each position seeing the whole text.
 
-    Its import path is a file format: do not move it.
+    The import path is part of the file format: do not move the class.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

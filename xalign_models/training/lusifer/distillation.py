@@ -1,4 +1,4 @@
-"""Distillation: a text's vector through the soft tokens is drawn to the one that the language model gives by itself.
+"""Distillation: a text's vector through the soft tokens learns the language model's own vector of the text.
 
 Not in the paper: the teacher is the language model alone, fine-tuned, on the same English text.
 """
@@ -28,10 +28,10 @@ class DistillationLoss(nn.Module):
         self.tau = tau
 
     def forward(self, sentence_features: Iterable[Mapping[str, Any]], labels: Tensor) -> Tensor:
-        """The loss of texts and of the teacher's vectors of them (n, d_t)."""
+        """The loss of texts and the teacher's vectors of them (n, d_t)."""
         (features,) = sentence_features
         student = normalize(self.model(dict(features))["sentence_embedding"].float(), dim=1)
         cosines = student @ normalize(labels.float(), dim=1).T
-        own = torch.arange(len(cosines), device=cosines.device)
-        loss: Tensor = (1 - cosines.diagonal()).mean() + cross_entropy(cosines / self.tau, own)
+        targets = torch.arange(len(cosines), device=cosines.device)
+        loss: Tensor = (1 - cosines.diagonal()).mean() + cross_entropy(cosines / self.tau, targets)
         return loss

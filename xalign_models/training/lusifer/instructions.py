@@ -1,4 +1,4 @@
-"""What the model is told before a text: the instruction, and ``Candidate:`` behind it if the text is a passage."""
+"""Prefixes of a text: the instruction, followed by ``Candidate:`` if the text is a passage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model as the first module of a sentence-transformers model."""
+"""LUSIFER as the first module of a sentence-transformers model."""
 
 from __future__ import annotations
 
@@ -31,21 +31,20 @@ class Lusifer(InputModule):
 
     For a text of n tokens with encoder states X the language model's input is ``[C(X); t]``, n + 1 positions: the
     encoder's states mapped by the :class:`~xalign_models.training.lusifer.connector.Connector`, and its trainable
-    token right behind the last real one. Each position sees all others. What comes out are
-    ``features["token_embeddings"]`` (b, n + 1, d_t) and the ``attention_mask`` that belongs to them, for a mean over
-    all real positions to follow.
+    token right after the last real one. Each position sees all others. The outputs are
+    ``features["token_embeddings"]`` (b, n + 1, d_t) and their ``attention_mask``, for a mean over all real positions.
 
     Padding is neither mapped nor counted: a text's vectors do not depend on its batch or on the tokenizer's padding
     side. A part that is frozen stays in evaluation mode while the others train.
 
-    Its import path is a file format: do not move it. A saved module has the connector's weights, those of LoRA, and
-    what identifies the two checkpoints, whose own weights never change.
+    The import path is part of the file format: do not move the class. A saved module has the weights of connector and
+    LoRA and the identity of the two checkpoints, whose own weights never change.
 
     Args:
-        encoder: The encoder; its tokenizer and its limit of tokens are the model's.
+        encoder: The encoder; the model uses its tokenizer and its maximum length.
         llm: The language model, without its head.
-        llm_base: What the language model's checkpoint is remembered by; the encoder has its own in ``encoder.base``.
-        seed: Of the connector's initial weights.
+        llm_base: Identity of the language model's checkpoint; that of the encoder is ``encoder.base``.
+        seed: Seed of the connector's initial weights.
     """
 
     config_file_name = "lusifer_config.json"
@@ -65,17 +64,17 @@ class Lusifer(InputModule):
 
     @property
     def encoder_base(self) -> dict[str, str | None]:
-        """What the encoder's checkpoint is remembered by."""
+        """Identity of the encoder's checkpoint."""
         return dict(self.encoder.base or {})
 
     @property
     def tokenizer(self) -> Any:
-        """The encoder's."""
+        """The encoder's tokenizer."""
         return self.encoder.tokenizer
 
     @property
     def max_seq_length(self) -> int | None:
-        """Tokens that a text is cut at, its end token being kept."""
+        """Maximum number of tokens of a text; the end token is kept."""
         limit: int | None = self.encoder.max_seq_length
         return limit
 
@@ -84,7 +83,7 @@ class Lusifer(InputModule):
         self.encoder.max_seq_length = limit
 
     def get_embedding_dimension(self) -> int:
-        """d_t."""
+        """Dimension d_t of the embeddings."""
         return int(self.llm.config.hidden_size)
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
@@ -93,19 +92,19 @@ class Lusifer(InputModule):
         return features
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode for what is trained; a frozen part has no dropout."""
+        """Training mode for trained parts; frozen parts use no dropout."""
         super().train(mode)
         for part, checkpointing in ((self.encoder, False), (self.llm, self.llm.is_activation_checkpointing)):
-            # A frozen language model still keeps activations for those before it, or, in training mode, computes them
-            # again if it was told to.
-            if not checkpointing and not any(one.requires_grad for one in part.parameters()):
+            # A frozen language model still keeps activations for the parts before it, or, in training mode with
+            # checkpointing, recomputes them.
+            if not checkpointing and not any(weight.requires_grad for weight in part.parameters()):
                 part.eval()
         return self
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """``features["token_embeddings"]`` (b, n + 1, d_t) and their mask.
 
-        A batch that is trained on holds texts of all lengths: those of similar length go through the model together.
+        A training batch holds texts of all lengths: texts of similar length go through the model together.
         """
         mask = features["attention_mask"]
         real = torch.arange(int(mask.sum(dim=1).max()) + 1, device=mask.device)[None] <= mask.sum(dim=1)[:, None]
@@ -136,7 +135,7 @@ class Lusifer(InputModule):
         """Write the connector, LoRA's weights, both configurations, and the tokenizer."""
         root = Path(output_path)
         self.save_config(output_path)
-        save_file({name: one.contiguous() for name, one in self.connector.state_dict().items()}, root / _WEIGHTS)
+        save_file({name: weight.contiguous() for name, weight in self.connector.state_dict().items()}, root / _WEIGHTS)
         self.tokenizer.save_pretrained(output_path)
         for name, (model, base) in self._parts().items():
             folder = root / name
@@ -150,10 +149,10 @@ class Lusifer(InputModule):
     def load(
         cls, model_name_or_path: str, subfolder: str = "", model_kwargs: dict[str, Any] | None = None, **kwargs: Any
     ) -> Self:
-        """Read what ``save`` wrote, and the two checkpoints from where they are had.
+        """Read what ``save`` wrote, and load the two checkpoints.
 
         Raises:
-            AssetError: A checkpoint cannot be had.
+            AssetError: A checkpoint is unavailable.
             ModelError: There is no such directory, or a checkpoint has changed since.
         """
         root = Path(model_name_or_path, subfolder)
@@ -176,7 +175,7 @@ class Lusifer(InputModule):
 
 
 def modules_of(first: Any, projection: bool = False) -> list[nn.Module]:
-    """What makes vectors of it: the mean over real positions and, if asked for, Linear, ReLU, Linear.
+    """The model's modules: the first one, the mean over real positions and, if asked for, Linear, ReLU, Linear.
 
     Args:
         first: A :class:`Lusifer`, or a language model or an encoder alone.

@@ -1,4 +1,4 @@
-"""The two checkpoints that LUSIFER joins: loaded, and checked to be what their places ask for."""
+"""Loads the two checkpoints that LUSIFER joins, and checks that each is suitable."""
 
 from __future__ import annotations
 
@@ -20,59 +20,59 @@ Base = Mapping[str, str | None]
 
 
 def base_of(model: str, revision: str | None, dtype: str) -> dict[str, str | None]:
-    """What a checkpoint is remembered by.
+    """Identity of a checkpoint.
 
     Raises:
-        AssetError: It cannot be had.
+        AssetError: The checkpoint is unavailable.
     """
-    found = assets.resolve(model, revision)
-    return {"model": model, "revision": found.revision, "fingerprint": found.fingerprint, "dtype": dtype}
+    resolved = assets.resolve(model, revision)
+    return {"model": model, "revision": resolved.revision, "fingerprint": resolved.fingerprint, "dtype": dtype}
 
 
 def load_encoder(base: Base) -> LanguageTransformer:
     """An encoder's module, with its tokenizer.
 
     Raises:
-        AssetError: It cannot be had.
-        ModelError: It is a decoder-only language model, or it is not the one that was trained with.
+        AssetError: The checkpoint is unavailable.
+        ModelError: The checkpoint is a decoder-only language model, or not the one of the training.
     """
     from xalign_models.backbones.transformer import LanguageTransformer
 
-    found = _find(base)
-    if is_decoder_only(open_config(found)):
+    resolved = _find(base)
+    if is_decoder_only(open_config(resolved)):
         raise ModelError(f"encoder {base['model']} is a decoder-only language model; name an encoder, or none.")
-    module = open_transformer(LanguageTransformer, found, str(base["dtype"]), base=base)
+    module = open_transformer(LanguageTransformer, resolved, str(base["dtype"]), base=base)
     module.tokenizer.padding_side = "right"  # some encoders count positions from the first column, padding or not
     return module
 
 
 def load_bidirectional(base: Base) -> LanguageTransformer:
-    """A decoder-only language model that reads its own tokens, both ways.
+    """A decoder-only language model with bidirectional attention over its own tokens.
 
     Raises:
-        AssetError: It cannot be had.
-        ModelError: It is no decoder-only language model, or it is not the one that was trained with.
+        AssetError: The checkpoint is unavailable.
+        ModelError: The checkpoint is no decoder-only language model, or not the one of the training.
     """
     from xalign_models.training.lusifer.decoder import Bidirectional
 
-    found = _find(base)
-    _check_decoder(found, base)
-    return open_transformer(Bidirectional, found, str(base["dtype"]), base=base)
+    resolved = _find(base)
+    _check_decoder(resolved, base)
+    return open_transformer(Bidirectional, resolved, str(base["dtype"]), base=base)
 
 
 def load_llm(base: Base, *, head: bool = False) -> PreTrainedModel:
     """A decoder-only language model, with or without its head, without gradients.
 
     Raises:
-        AssetError: It cannot be had.
-        ModelError: It is no decoder-only language model, or it is not the one that was trained with.
+        AssetError: The checkpoint is unavailable.
+        ModelError: The checkpoint is no decoder-only language model, or not the one of the training.
     """
     from transformers import AutoModel, AutoModelForCausalLM
 
-    found = _find(base)
-    _check_decoder(found, base)
+    resolved = _find(base)
+    _check_decoder(resolved, base)
     kind = AutoModelForCausalLM if head else AutoModel
-    model = open_pretrained(kind, found, torch_dtype=base["dtype"])
+    model = open_pretrained(kind, resolved, torch_dtype=base["dtype"])
     model.config.use_cache = False
     return model.requires_grad_(False).eval()
 
@@ -83,17 +83,17 @@ def load_llm_tokenizer(base: Base) -> tuple[PreTrainedTokenizerBase, int, int]:
     Where the tokenizer has none, as Qwen's has no begin token, the model's configuration may name one.
 
     Raises:
-        AssetError: It cannot be had.
-        ModelError: Neither names them.
+        AssetError: The checkpoint is unavailable.
+        ModelError: Neither tokenizer nor configuration names them.
     """
     from transformers import AutoTokenizer
 
-    found = _find(base)
-    tokenizer = open_pretrained(AutoTokenizer, found)
+    resolved = _find(base)
+    tokenizer = open_pretrained(AutoTokenizer, resolved)
     ids = []
     for name in ("bos", "eos"):
         id_ = getattr(tokenizer, f"{name}_token_id")
-        id_ = getattr(open_config(found), f"{name}_token_id", None) if id_ is None else id_
+        id_ = getattr(open_config(resolved), f"{name}_token_id", None) if id_ is None else id_
         id_ = id_[0] if isinstance(id_, list) else id_
         if id_ is None:
             raise ModelError(
@@ -105,7 +105,7 @@ def load_llm_tokenizer(base: Base) -> tuple[PreTrainedTokenizerBase, int, int]:
 
 
 def is_decoder_only(config: Any) -> bool:
-    """Whether a checkpoint writes text from left to right and is neither an encoder nor an encoder-decoder."""
+    """Whether a checkpoint is a causal language model, and neither an encoder nor an encoder-decoder."""
     from transformers.models.auto.modeling_auto import (
         MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
         MODEL_FOR_MASKED_LM_MAPPING_NAMES,
@@ -116,8 +116,8 @@ def is_decoder_only(config: Any) -> bool:
     return writes and not config.is_encoder_decoder
 
 
-def _check_decoder(found: ResolvedModel, base: Base) -> None:
-    config = open_config(found)
+def _check_decoder(resolved: ResolvedModel, base: Base) -> None:
+    config = open_config(resolved)
     if config.is_encoder_decoder:
         raise ModelError(f"llm {base['model']} is an encoder-decoder; give a decoder-only model, e.g. smollm2-135m-q4.")
     if not is_decoder_only(config):
@@ -125,7 +125,7 @@ def _check_decoder(found: ResolvedModel, base: Base) -> None:
 
 
 def _find(base: Base) -> ResolvedModel:
-    found = assets.resolve(str(base["model"]), base["revision"])
-    if found.fingerprint != base["fingerprint"]:
-        raise ModelError(f"This model was trained on another {base['model']} than the one that is here.")
-    return found
+    resolved = assets.resolve(str(base["model"]), base["revision"])
+    if resolved.fingerprint != base["fingerprint"]:
+        raise ModelError(f"This model was trained on another {base['model']} than the one installed here.")
+    return resolved

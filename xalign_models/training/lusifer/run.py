@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedModel
 
-    from xalign_models.training.lusifer.stages import Text
+    from xalign_models.training.lusifer.stages import StageData
 
 logger = logging.getLogger(__name__)
 
@@ -40,16 +40,16 @@ def train(
     Args:
         config: The model and its stages.
         number: 1 or 2.
-        output: Directory; one that is there is replaced at the end. By default where the model's name finds it.
-        start: For stage 2: directory of the model to begin with; by default where stage 1 wrote it.
-        device: cpu, cuda or mps; by default the best there is.
+        output: Directory; an existing one is replaced at the end. By default where the model's name finds it.
+        start: For stage 2: directory of the model to start from; by default where stage 1 wrote it.
+        device: cpu, cuda or mps; by default the best available.
 
     Returns:
-        The spec of the trained model, and where it lies.
+        The spec of the trained model, and its directory.
 
     Raises:
-        ModelError: The model to begin with is missing or of another configuration, the checkpoints are another
-            training's, the loss is not finite, or something cannot be written.
+        ModelError: The model to start from is missing or of another configuration, the checkpoints belong to another
+            training, the loss is not finite, or a file cannot be written.
         DataError: A training set is missing or has no rows left.
     """
     from xalign_models.training.lusifer import stages
@@ -59,10 +59,10 @@ def train(
     if ":" in device:
         number_of = device.partition(":")[2]
         raise ModelError(f"--device {device}: give cuda, and CUDA_VISIBLE_DEVICES={number_of} before it.")
-    together = (stage.mini_batch or 1) if number == 1 else 1
-    if stage.batch_size % (process_count() * together):
+    rows_at_once = (stage.mini_batch or 1) if number == 1 else 1
+    if stage.batch_size % (process_count() * rows_at_once):
         raise ModelError(
-            f"batch_size {stage.batch_size} cannot be shared by {process_count()} processes, {together} rows at a "
+            f"batch_size {stage.batch_size} cannot be shared by {process_count()} processes, {rows_at_once} rows at a "
             "time; launch a number that divides it."
         )
     if stage.teacher and not Path(stage.teacher, "modules.json").is_file():
@@ -72,20 +72,20 @@ def train(
         )
     output = output or models.directory_of(ModelSpec(config.backbone(number, Path())).name)
     spec = ModelSpec(config.backbone(number, output))
-    begun = _start(config, number, start)
+    start_directory = _start(config, number, start)
     data = stages.read(config, number, device)
     identity = {
         **config.to_dict(number),
         "checkpoints": {part: base["fingerprint"] for part, base in build.bases_of(config).items()},
-        "started_from": begun and assets.directory_fingerprint(begun),
+        "started_from": start_directory and assets.directory_fingerprint(start_directory),
         "text": data.fingerprint,
         "teacher": stage.teacher and assets.directory_fingerprint(Path(stage.teacher)),
     }
     writers: list[PreTrainedModel | None] = []
 
     def make() -> SentenceTransformer:
-        if begun:
-            model = build.resume(config, begun)
+        if start_directory:
+            model = build.resume(config, start_directory)
         else:
             model, writer = _begin(config, data)
             writers.append(writer if number == 1 else None)
@@ -99,21 +99,21 @@ def train(
             return stages.distil(model, data, config, folder, device)
         return stages.fit_two(model, data, config, folder, device)
 
-    trained_on = {name for one in stage.data for name in source(one.source).trains}
-    trained_on |= set(_card(begun).get("datasets", ())) if begun else set()
+    trained_on = {name for data in stage.data for name in source(data.source).trains}
+    trained_on |= set(_card(start_directory).get("datasets", ())) if start_directory else set()
     train_once(spec, identity, output, trained_on, make, fit)
     return spec, output
 
 
 def untrained(config: LusiferConfig, output: Path | None = None) -> tuple[ModelSpec, Path]:
-    """Write the model as it is before either stage: the baseline of both.
+    """Write the untrained model, the baseline of both stages.
 
     Args:
         config: The model; where its connector is fitted, also the text of its first stage.
         output: Directory; by default where the model's name finds it.
 
     Returns:
-        The spec of the model, and where it lies.
+        The spec of the model, and its directory.
     """
     from xalign_models.training.lusifer import stages
 
@@ -130,8 +130,8 @@ def untrained(config: LusiferConfig, output: Path | None = None) -> tuple[ModelS
     return spec, output
 
 
-def _begin(config: LusiferConfig, data: Text | None) -> tuple[SentenceTransformer, PreTrainedModel | None]:
-    """The untrained model and its writer, the connector fitted to the text if it is to be."""
+def _begin(config: LusiferConfig, data: StageData | None) -> tuple[SentenceTransformer, PreTrainedModel | None]:
+    """The untrained model and its writer, with the connector fitted to the text if the configuration says so."""
     from xalign_models.training.lusifer.module import Lusifer
     from xalign_models.training.lusifer.parts import load_llm_tokenizer
     from xalign_models.training.lusifer.start import fit_connector
@@ -146,7 +146,7 @@ def _begin(config: LusiferConfig, data: Text | None) -> tuple[SentenceTransforme
 
 
 def _start(config: LusiferConfig, number: int, start: Path | None) -> Path | None:
-    """The directory that a stage begins with, checked; None for an untrained model."""
+    """The checked directory of the model that a stage starts from; None for an untrained model."""
     stage = config.stage(number)
     if number == 1 or stage.start is None:
         if start:
@@ -154,27 +154,24 @@ def _start(config: LusiferConfig, number: int, start: Path | None) -> Path | Non
         return None
     if start is None:
         start = models.directory_of(f"{stage.start}__{config.backbone(number, Path()).name}")
-    made = _card(start).get("config")
-    if made is None:
+    trained = _card(start).get("config")
+    if trained is None:
         raise ModelError(
             f"Stage 2 begins with {stage.start}, and {start} is no model of stage 1: train it with the same --config "
             "and --stage 1, or name its directory with --start."
         )
-    same = ("encoder", "llm", "max_tokens", "projection", "rank", "alpha", "dropout")
-    now = config.to_dict(number)
-    label = {"label": made.get("stage", {}).get("label")}, {"label": stage.start}
-    fields = differing(
-        {**{key: made.get(key) for key in same}, **label[0]}, {**{key: now[key] for key in same}, **label[1]}
-    )
-    if fields:
-        raise ModelError(f"--start {start} was trained with another configuration: {', '.join(fields)}.")
+    shared = ("encoder", "llm", "max_tokens", "projection", "rank", "alpha", "dropout")
+    before = {key: trained.get(key) for key in shared} | {"label": trained.get("stage", {}).get("label")}
+    fields = config.to_dict(number)
+    if changed := differing(before, {key: fields[key] for key in shared} | {"label": stage.start}):
+        raise ModelError(f"--start {start} was trained with another configuration: {', '.join(changed)}.")
     return start
 
 
 def _card(directory: Path) -> dict[str, Any]:
-    """What a trained model's directory says of its training."""
+    """The record of its training in a trained model's directory."""
     try:
-        found = read_json(directory / assets.CARD)["training"]
+        training = read_json(directory / assets.CARD)["training"]
     except (FileError, KeyError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return training if isinstance(training, dict) else {}

@@ -1,7 +1,7 @@
-"""Stage 1: the frozen language model writes a text that the encoder read, and connector and encoder learn to tell it.
+"""Stage 1: a frozen language model writes what the encoder read; connector and encoder learn to convey it.
 
-Two tasks with one loss: masked reconstruction (the encoder reads half of the tokens, the whole text is to be written)
-and completion (it reads a question, an answer is to be written). The language model reads ``[BOS, C(X), t, Y]`` with
+Two tasks with one loss: masked reconstruction (the encoder reads half of the tokens, the target is the whole text)
+and completion (it reads a question, the target is an answer). The language model reads ``[BOS, C(X), t, Y]`` with
 its own causal mask, and the loss is the mean of ``-log p(y_j | BOS, C(X), t, y_1 ... y_{j-1})`` over all tokens of Y.
 """
 
@@ -24,22 +24,22 @@ from xalign_models.training.lusifer.module import Lusifer
 from xalign_models.training.objective import Objective, Verdict
 
 LEAST_GAIN = 0.1
-"""Nats a token that soft tokens must save for a text to have got through at all."""
+"""Minimum nats per token that soft tokens must save to count as a transfer of the text."""
 
 
 class StageOne(Objective):
     """The objective of stage 1, of rows with ``source``, ``target`` and whether to ``reconstruct``.
 
     Args:
-        lusifer: What is trained; its language model is ``writer``'s without the head.
+        lusifer: The model in training; its language model is ``writer``'s without the head.
         writer: The language model with its head, frozen.
-        tokenizer: The language model's.
-        ends: Ids of its begin and its end token; a target that is cut has no end.
-        limit: Tokens that a target is cut at.
+        tokenizer: The language model's tokenizer.
+        ends: Ids of its begin and end tokens; a truncated target has no end token.
+        limit: Maximum number of tokens of a target.
         ratio: Share of the encoder's input tokens that are masked in rows of reconstruction.
         held_out: Rows to measure on.
         every: Optimisation steps from one measurement to the next.
-        decay_at_gain: The gain at which the learning rate begins to fall; None leaves it to the trainer's schedule.
+        decay_at_gain: The gain at which the learning rate starts to decay; None follows the trainer's schedule.
 
     Raises:
         ModelError: The encoder's tokenizer has no mask token.
@@ -80,7 +80,7 @@ class StageOne(Objective):
         return features
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode for what is trained; the language model is not."""
+        """Training mode for all but the frozen language model."""
         super().train(mode)
         self.writer.eval()
         self.lusifer.train(mode)
@@ -92,7 +92,7 @@ class StageOne(Objective):
         Args:
             features: The encoder's ``input_ids`` and ``attention_mask`` (b, s), ``reconstruct`` (b,), and the targets'
                 ``target_ids`` and ``target_mask`` (b, u).
-            **kwargs: Not looked at.
+            **kwargs: Ignored.
 
         Raises:
             DataError: No row has a target token.
@@ -106,33 +106,33 @@ class StageOne(Objective):
         return {**features, "loss": total / count}
 
     def measure(self) -> dict[str, Any]:
-        """Nats that a held-out text's tokens cost behind its own soft tokens, and how many fewer than behind another's.
+        """Nats per token of held-out texts after their own soft tokens, and how many fewer than after another text's.
 
-        Nothing is masked. The other text is the row's neighbour, so that both costs are of the same tokens.
+        Nothing is masked. The other text is the next row's, so that both costs are of the same target tokens.
         """
         rows = [row for row in self.held_out if row["source"].strip() and row["target"].strip()]
         if len(rows) < 2:
             return {}
         self.eval()
         turned = [{**row, "source": other["source"]} for row, other in zip(rows, rows[1:] + rows[:1], strict=True)]
-        own, other = self._cost(rows), self._cost(turned)
-        if self.decay_at_gain is not None and self.reached is None and other - own > self.decay_at_gain:
+        own_cost, other = self._cost(rows), self._cost(turned)
+        if self.decay_at_gain is not None and self.reached is None and other - own_cost > self.decay_at_gain:
             self.reached = self.steps
-        return {"held_out_loss": own, "gain": other - own}
+        return {"held_out_loss": own_cost, "gain": other - own_cost}
 
     def step(self) -> dict[str, Any]:
-        """Count it."""
+        """Count the steps."""
         self.steps += 1
         return {}
 
     def rate(self, step: int, steps: int) -> float | None:
-        """All of it until the gain was reached, then ever less."""
+        """Factor of the learning rate: 1 until the gain is reached, then a linear decay."""
         if self.decay_at_gain is None:
             return None
         return 1.0 if self.reached is None else max(0.0, (steps - step) / (steps - self.reached))
 
     def state(self) -> dict[str, Any]:
-        """How far it has come."""
+        """Step count, and the step that reached the gain."""
         return {"steps": self.steps, "reached": self.reached}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -149,15 +149,15 @@ class StageOne(Objective):
         return total / count
 
     def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> Verdict | None:
-        """Nothing was learnt if the language model writes a text no better for having read it."""
+        """Compare the nats that a text's own soft tokens save, before and after."""
         text = f"A held-out text's own soft tokens save {last['gain']:.2f} nats a token over another's"
         learnt = last["gain"] > max(LEAST_GAIN, first["gain"])
         return Verdict(learnt, f"{text} ({first['gain']:.2f} before)" + ("." if learnt else ": nothing was learnt."))
 
     def masked(self, features: dict[str, Any]) -> Tensor:
-        """The input with each content token masked with probability ``ratio``, in rows of reconstruction alone.
+        """The input ids, with each content token masked with probability ``ratio`` in rows of reconstruction.
 
-        torch's own generator draws, whose state a checkpoint keeps.
+        Draws from torch's own generator, whose state a checkpoint keeps.
         """
         ids: Tensor = features["input_ids"]
         content = ~torch.isin(ids, torch.tensor(self.special, device=ids.device))
@@ -165,14 +165,14 @@ class StageOne(Objective):
         return torch.where(chosen & content & features["reconstruct"][:, None], self.mask_id, ids)
 
     def logits(self, features: dict[str, Any]) -> Tensor:
-        """(tokens, vocabulary): for each target token, row by row, what was expected before it was seen."""
+        """(tokens, vocabulary): predictions for each target token, row by row."""
         ids, mask = features["target_ids"], features["target_mask"].bool()
         embedding = self.writer.get_input_embeddings()
         soft = self.lusifer.soft_tokens(features)
         begin = embedding(torch.full((len(ids),), self.bos, device=ids.device))
         pieces = [(begin, mask.new_ones(len(ids), 1)), *soft, (embedding(ids[mask]), mask)]
         embeds, real = join(pieces)
-        before = real.sum(dim=1) - mask.sum(dim=1) - 1  # the position that expects a row's first target token
+        before = real.sum(dim=1) - mask.sum(dim=1) - 1  # the position that predicts a row's first target token
         columns = (before[:, None] + mask.cumsum(dim=1) - 1)[mask]
         rows = mask.nonzero()[:, 0]
 
@@ -182,10 +182,10 @@ class StageOne(Objective):
         hook = self.writer.get_output_embeddings().register_forward_pre_hook(only_where_needed)
         try:
             with attention(self.lusifer.llm, causal=True):
-                found: Tensor = self.writer(inputs_embeds=embeds.to(self.writer.dtype), attention_mask=real).logits[0]
+                logits: Tensor = self.writer(inputs_embeds=embeds.to(self.writer.dtype), attention_mask=real).logits[0]
         finally:
             hook.remove()
-        return found
+        return logits
 
     def _loss(self, features: dict[str, Any]) -> Tensor:
         targets = features["target_ids"][features["target_mask"].bool()]

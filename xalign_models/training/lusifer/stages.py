@@ -1,4 +1,4 @@
-"""The two stages' text and their loops, which are sentence-transformers' trainer's."""
+"""Text and training of the two stages, by sentence-transformers' trainer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from xalign_models.training.instruments import MEASURED, Retrieval, set_aside
 from xalign_models.training.losses import contrastive_loss
 from xalign_models.training.lusifer.build import bases_of, parts_of
 from xalign_models.training.lusifer.config import LusiferConfig
-from xalign_models.training.lusifer.data.base import Row
+from xalign_models.training.lusifer.data.base import TrainingRow
 from xalign_models.training.lusifer.data.contamination import evaluation_text
 from xalign_models.training.lusifer.data.mining import mine
 from xalign_models.training.lusifer.data.sources import rows_of, source
@@ -37,66 +37,66 @@ HINT = "lower learning_rate, raise tau in stage 2, or set dtype to float32"
 
 
 @dataclass(frozen=True)
-class Text:
-    """What a stage is trained on.
+class StageData:
+    """The training data of a stage.
 
     Attributes:
-        rows: By training set: of stage 1 (source, target, task), of stage 2 (query, passage, hard negatives ...).
-        fingerprint: Of all of it.
+        rows: Rows by training set: (source, target, task) in stage 1, (query, passage, hard negatives ...) in stage 2.
+        fingerprint: Digest of all rows.
     """
 
-    rows: dict[str, list[Row]]
+    rows: dict[str, list[TrainingRow]]
     fingerprint: str
 
     def texts(self) -> list[str]:
-        """Distinct queries or sources, of all sets by turns."""
+        """Distinct queries or sources, taking turns between the sets."""
         rows = [row for turn in zip_longest(*self.rows.values()) for row in turn if row]
         return list(dict.fromkeys(row[0] for row in rows))
 
 
-def read(config: LusiferConfig, number: int, device: str) -> Text:
-    """The rows of a stage, with hard negatives where it asks for them.
+def read(config: LusiferConfig, number: int, device: str) -> StageData:
+    """The rows of a stage, with hard negatives if it mines them.
 
     Raises:
         DataError: A training set is missing or has no rows left.
-        ModelError: There is no such training set, it has no pairs where pairs are needed, or no such miner.
+        ModelError: A training set or the miner is unknown, or a set lacks the pairs that the stage needs.
     """
     stage, evaluated = config.stage(number), evaluation_text()
-    found: dict[str, list[Row]] = {}
-    for one in stage.data:
-        rows: list[Row] = rows_of(one, evaluated, config.seed)
-        if number == 1 and one.task == "reconstruction":
-            texts = [text for row in rows for text in row][: one.samples]
-            rows = [(text, text, one.task) for text in texts]
+    rows_by_set: dict[str, list[TrainingRow]] = {}
+    for data in stage.data:
+        rows: list[TrainingRow] = rows_of(data, evaluated, config.seed)
+        if number == 1 and data.task == "reconstruction":
+            texts = [text for row in rows for text in row][: data.samples]
+            rows = [(text, text, data.task) for text in texts]
         else:
-            if not source(one.source).pairs:
-                raise ModelError(f"data: {one.source} has texts and no pairs; it is for reconstruction, in stage 1.")
+            if not source(data.source).pairs:
+                raise ModelError(f"data: {data.source} has texts and no pairs; it is for reconstruction, in stage 1.")
             if number == 1:
-                rows = [(row[0], row[1], one.task) for row in rows]
+                rows = [(row[0], row[1], data.task) for row in rows]
             elif stage.mining:
-                given = {row[:2]: row[2:] for row in rows}  # SNLI's contradictions, before what is mined
+                contradictions = {row[:2]: row[2:] for row in rows}  # SNLI's contradictions come before mined negatives
                 mined = mine([row[:2] for row in rows], stage.mining, device)
-                rows = [(*row[:2], *given[row[:2]], *row[2:])[: 2 + stage.mining.negatives] for row in mined]
-        found[one.key(number)] = rows
-    return Text(found, digest(found))
+                rows = [(*row[:2], *contradictions[row[:2]], *row[2:])[: 2 + stage.mining.negatives] for row in mined]
+        rows_by_set[data.key(number)] = rows
+    return StageData(rows_by_set, digest(rows_by_set))
 
 
 def fit_one(
     model: SentenceTransformer,
     writer: PreTrainedModel | None,
-    text: Text,
+    data: StageData,
     config: LusiferConfig,
     folder: Path,
     device: str,
 ) -> list[dict[str, Any]]:
-    """Train stage 1 in place; the log.
+    """Train stage 1 in place, and return the log.
 
     Args:
-        model: Of which the connector, and the encoder's LoRA if it is trained, have gradients.
+        model: A model whose connector, and the encoder's LoRA if it is trained, have gradients.
         writer: The language model with its head.
-        text: The rows.
+        data: The rows.
         config: Hyperparameters.
-        folder: For checkpoints.
+        folder: Folder of the checkpoints.
         device: cpu, cuda or mps.
 
     Raises:
@@ -106,7 +106,7 @@ def fit_one(
     stage = config.stage(1)
     tokenizer, begin, end = load_llm_tokenizer(bases_of(config)["llm"])
     lusifer: Any = model[0]
-    rows = [row for part in text.rows.values() for row in part]
+    rows = [row for part in data.rows.values() for row in part]
     train, held_out = set_aside(rows, stage.held_out)
     columns: dict[str, list[Any]] = {
         "source": [row[0] for row in rows],
@@ -146,15 +146,15 @@ def fit_one(
 
 
 def fit_two(
-    model: SentenceTransformer, text: Text, config: LusiferConfig, folder: Path, device: str
+    model: SentenceTransformer, data: StageData, config: LusiferConfig, folder: Path, device: str
 ) -> list[dict[str, Any]]:
-    """Train stage 2 in place; the log. A batch is of one training set, and no text comes twice in it.
+    """Train stage 2 in place, and return the log. A batch is of one training set, without repeated texts.
 
     Args:
-        model: Of which the parts that are trained have gradients.
-        text: The rows.
+        model: A model whose trained parts have gradients.
+        data: The rows.
         config: Hyperparameters.
-        folder: For checkpoints.
+        folder: Folder of the checkpoints.
         device: cpu, cuda or mps.
 
     Raises:
@@ -162,14 +162,14 @@ def fit_two(
     """
     stage = config.stage(2)
     tables, prompts, measured = DatasetDict(), {}, list[tuple[str, str]]()
-    for one in stage.data:
-        rows = text.rows[one.source]
+    for part in stage.data:
+        rows = data.rows[part.source]
         train, held_out = set_aside(rows, stage.held_out, MEASURED // len(stage.data))
         sides = ["query", "passage", *(f"negative_{i}" for i in range(1, len(rows[0]) - 1))]
         columns = {side: [rows[number][i] for number in train] for i, side in enumerate(sides)}
-        tables[one.source] = Dataset.from_dict(columns)
-        query, passage = query_prompt(one.instruction), passage_prompt(one.instruction)
-        prompts[one.source] = {**dict.fromkeys(sides, passage), "query": query}
+        tables[part.source] = Dataset.from_dict(columns)
+        query, passage = query_prompt(part.instruction), passage_prompt(part.instruction)
+        prompts[part.source] = {**dict.fromkeys(sides, passage), "query": query}
         measured += [(query + rows[i][0], passage + rows[i][1]) for i in held_out]
     size = stage.batch_size // process_count()
     cached = stage.mini_batch if stage.mini_batch and stage.mini_batch < size else None
@@ -195,20 +195,20 @@ def fit_two(
 
 
 def distil(
-    model: SentenceTransformer, text: Text, config: LusiferConfig, folder: Path, device: str
+    model: SentenceTransformer, data: StageData, config: LusiferConfig, folder: Path, device: str
 ) -> list[dict[str, Any]]:
-    """Train stage 2 in place on the vectors that ``stage.teacher`` gives of the queries; the log.
+    """Train stage 2 in place on the vectors of ``stage.teacher`` for the queries, and return the log.
 
     Args:
-        model: Of which the parts that are trained have gradients.
-        text: The rows.
+        model: A model whose trained parts have gradients.
+        data: The rows.
         config: Hyperparameters.
-        folder: For checkpoints.
+        folder: Folder of the checkpoints.
         device: cpu, cuda or mps.
 
     Raises:
-        ModelError: There is no such teacher or its vectors are of another width, the loss is not finite, or a
-            checkpoint cannot be written.
+        ModelError: The teacher is missing or has vectors of another width, the loss is not finite, or a checkpoint
+            cannot be written.
     """
     stage = config.stage(2)
     teacher = loading.open_directory(Path(str(stage.teacher)), device)
@@ -217,7 +217,7 @@ def distil(
             f"teacher {stage.teacher}: its vectors have {teacher.get_embedding_dimension()} dimensions, the model's "
             f"{model.get_embedding_dimension()}."
         )
-    rows = [row for part in text.rows.values() for row in part]
+    rows = [row for part in data.rows.values() for row in part]
     train, held_out = set_aside(rows, stage.held_out)
     texts = list(dict.fromkeys(rows[i][0] for i in train))
     columns = {"text": texts, "label": teacher.encode(texts, batch_size=32).tolist()}
@@ -238,11 +238,10 @@ def distil(
 
 def _trained(model: SentenceTransformer) -> dict[str, list[nn.Parameter]]:
     """The weights with gradients, by part."""
-    trained: dict[str, list[nn.Parameter]] = {}
-    for name, part in parts_of(model).items():
-        if weights := [weight for weight in part.parameters() if weight.requires_grad]:
-            trained[name] = weights
-    return trained
+    trained = {
+        name: [weight for weight in part.parameters() if weight.requires_grad] for name, part in parts_of(model).items()
+    }
+    return {name: weights for name, weights in trained.items() if weights}
 
 
 def _options(config: LusiferConfig, number: int, size: int) -> dict[str, Any]:
@@ -256,7 +255,7 @@ def _options(config: LusiferConfig, number: int, size: int) -> dict[str, Any]:
         "weight_decay": stage.weight_decay,
         "max_grad_norm": stage.max_grad_norm,
         "seed": config.seed,
-        "bf16": config.dtype is Dtype.BFLOAT16,  # what is trained stays float32, and is multiplied in bfloat16
+        "bf16": config.dtype is Dtype.BFLOAT16,  # trained weights stay float32, and are multiplied in bfloat16
         "save_steps": stage.checkpoint_steps,
         **steps,
     }

@@ -12,7 +12,8 @@ import pytest
 
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
-from xalign_models.training.lira.data import MEASURED, Rated, Search, Text, document_id, foreign_texts, rated, searches
+from xalign_models.languages import TaggedText
+from xalign_models.training.lira.data import MEASURED, Rated, Search, document_id, foreign_texts, rated, searches
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_queries_meet_their_translations_both_ways(columns: dict[str, list[str]]
 
 
 def test_equal_documents_are_one() -> None:
-    one, same, other = Text("a b", "eng-Latn"), Text("a b", "eng-Latn"), Text("a b", "deu-Latn")
+    one, same, other = TaggedText("a b", "eng-Latn"), TaggedText("a b", "eng-Latn"), TaggedText("a b", "deu-Latn")
     assert document_id(one) == document_id(same) != document_id(other)
     assert Search(other, one).document_id == document_id(one)
 
@@ -70,11 +71,11 @@ def write_lines(path: Path, rows: list[dict[str, object]]) -> str:
 def test_files_of_pairs_and_of_queries_are_read(tmp_path: Path) -> None:
     pairs = [{"text1": f"a{i}", "lang1": "de", "text2": f"b{i}", "lang2": "eng", "score": i} for i in range(4)]
     found = rated([write_lines(tmp_path / "p.jsonl", pairs)], [], 100, 0.25, 0)
-    assert found.train[0] == Rated(Text("a0", "deu-Latn"), Text("b0", "eng-Latn"), 0.0)
+    assert found.train[0] == Rated(TaggedText("a0", "deu-Latn"), TaggedText("b0", "eng-Latn"), 0.0)
     assert [one.score for one in found.held_out] == [3.0]
     lines = [{"query": "q", "query_lang": "th", "document": "d", "document_lang": "en"}]
     one = searches([write_lines(tmp_path / "q.jsonl", lines)], [], 100, 0, 0).train[0]
-    assert one == Search(Text("q", "tha-Thai"), Text("d", "eng-Latn"))
+    assert one == Search(TaggedText("q", "tha-Thai"), TaggedText("d", "eng-Latn"))
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""Text to train on: English sets, on this machine or on the hub, without what the evaluation sets hold."""
+"""Training text: English sets, local or on the hub, without the texts of evaluation sets."""

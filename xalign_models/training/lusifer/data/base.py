@@ -1,4 +1,4 @@
-"""What a training set is."""
+"""A training set and its rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-Row = tuple[str, ...]
+TrainingRow = tuple[str, ...]
 """(text,), or (query, passage, hard negative, ...)."""
 
 
@@ -16,22 +16,22 @@ class Source:
     """A training set.
 
     Attributes:
-        name: What configurations call it.
+        name: Name in configurations.
         pairs: Whether its rows are pairs, with or without hard negatives, rather than texts alone.
-        trains: mteb's names of the data sets that hold it: the ``training_datasets`` of what is trained on it.
-        read: Reads at most so many rows, drawn with a seed; None is all. Test rows of evaluation sets are not among
-            them as far as the source itself can tell.
-        description: Where it comes from and what is left out.
+        trains: mteb's names of the data sets that hold it: the ``training_datasets`` of models trained on it.
+        read: Reads a maximum number of rows (None for all), drawn with a seed, without test rows of evaluation sets as
+            far as the source itself can tell.
+        description: Origin and omissions.
     """
 
     name: str
     pairs: bool
     trains: tuple[str, ...]
-    read: Callable[[int | None, int], list[Row]]
+    read: Callable[[int | None, int], list[TrainingRow]]
     description: str
 
 
-def draw(rows: Sequence[Row], limit: int | None, seed: int) -> list[Row]:
+def draw(rows: Sequence[TrainingRow], limit: int | None, seed: int) -> list[TrainingRow]:
     """At most ``limit`` rows, drawn without replacement, in a random order that depends on the seed alone."""
     order = np.random.default_rng(seed).permutation(len(rows))
     return [rows[i] for i in order[:limit]]

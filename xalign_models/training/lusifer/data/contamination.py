@@ -1,4 +1,4 @@
-"""What the evaluation sets at hand hold, so that none of it is trained on."""
+"""The texts of the available evaluation sets, so that none is trained on."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from xalign_models import corpora
 from xalign_models.corpora import ENGLISH, read_lines
 from xalign_models.errors import DataError
 from xalign_models.paths import data_dir
-from xalign_models.training.lusifer.data.base import Row
+from xalign_models.training.lusifer.data.base import TrainingRow
 
 logger = logging.getLogger(__name__)
 
 SHORTEST = 30
-"""Letters from which on a text that stands within an evaluation passage is no coincidence."""
+"""Minimum number of letters of a text whose occurrence within an evaluation passage is no coincidence."""
 _EVALUATED = ("flores", "ntrex", "tatoeba")
 
 
 def squeeze(text: str) -> str:
     """Letters and digits alone, in lower case: texts that differ in spacing, case or punctuation are the same."""
     text = re.sub(r"-[lr][rsc]b-", "", text.casefold())
-    return "".join(one for one in unicodedata.normalize("NFKC", text) if one.isalnum())
+    return "".join(letter for letter in unicodedata.normalize("NFKC", text) if letter.isalnum())
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class EvaluationText:
     """The English text of evaluation sets, squeezed.
 
     Attributes:
-        whole: Their texts.
-        passages: Their longer passages in one string: a training text of :data:`SHORTEST` letters and more that is a
-            part of one counts as well.
+        whole: All texts.
+        passages: The longer passages in one string: a training text of at least :data:`SHORTEST` letters that occurs in
+            a passage counts as well.
         pairs: Pairs of texts that are compared, of sets whose training rows pair the same sentences in other ways.
     """
 
@@ -45,12 +45,12 @@ class EvaluationText:
     pairs: frozenset[frozenset[str]] = frozenset()
 
     def holds(self, text: str) -> bool:
-        """Whether a text is one of them, or stands within a passage."""
+        """Whether an evaluation set has the text, or a passage with the text in it."""
         squeezed = squeeze(text)
         return squeezed in self.whole or (len(squeezed) >= SHORTEST and squeezed in self.passages)
 
-    def without(self, rows: Iterable[Row]) -> list[Row]:
-        """The rows of which no text is theirs, and which are none of their pairs."""
+    def without(self, rows: Iterable[TrainingRow]) -> list[TrainingRow]:
+        """The rows that share no text and no pair with the evaluation sets."""
         return [
             row
             for row in rows
@@ -59,12 +59,12 @@ class EvaluationText:
 
 
 def evaluation_text() -> EvaluationText:
-    """That of the sets under ``$XALIGN_DATA``; those that are not there are not asked for."""
+    """The text of the evaluation sets under ``$XALIGN_DATA``; missing sets are skipped."""
     whole: set[str] = set()
     for name in _EVALUATED:
         try:
             corpus = corpora.load(name, local=True)
-            pairs = (corpus.pair(one)[1] for one in corpus.languages) if corpus.kind == "pairs" else ()
+            pairs = (corpus.pair(language)[1] for language in corpus.languages) if corpus.kind == "pairs" else ()
             whole.update(*pairs, corpus.texts(ENGLISH) if corpus.kind == "parallel" else ())
         except DataError as error:
             logger.debug("%s", error)
@@ -72,10 +72,10 @@ def evaluation_text() -> EvaluationText:
     passages: list[str] = []
     compared: list[tuple[str, str]] = []
     if root is not None:
-        passages = [one for path in _existing(root, "lareqa/xquad-r/en.json") for one in _squad_texts(path)]
+        passages = [text for path in _existing(root, "lareqa/xquad-r/en.json") for text in _squad_texts(path)]
         whole.update(*map(_sts_texts, _existing(root, "sts17/STS2017.eval.v1.1/*.txt")))
-        compared = [one for path in _existing(root, "stsbenchmark_en/sts-*.csv", "train") for one in _pairs(path, 5, 6)]
-        compared += [one for path in _existing(root, "sick_en/SICK_t*.txt", "train") for one in _pairs(path, 1, 2)]
+        compared = [row for path in _existing(root, "stsbenchmark_en/sts-*.csv", "train") for row in _pairs(path, 5, 6)]
+        compared += [row for path in _existing(root, "sick_en/SICK_t*.txt", "train") for row in _pairs(path, 1, 2)]
     squeezed = frozenset(filter(None, map(squeeze, whole | set(passages))))
     pairs_of = frozenset(frozenset(map(squeeze, pair)) for pair in compared)
     return EvaluationText(squeezed, "\n".join(map(squeeze, passages)), pairs_of)
@@ -96,6 +96,6 @@ def _sts_texts(path: Path) -> list[str]:
     return [text for line in read_lines(path) for text in line.split("\t")[:2]]
 
 
-def _pairs(path: Path, one: int, other: int) -> list[tuple[str, str]]:
+def _pairs(path: Path, first: int, second: int) -> list[tuple[str, str]]:
     rows = [line.split("\t") for line in read_lines(path)]
-    return [(row[one], row[other]) for row in rows if len(row) > other]
+    return [(row[first], row[second]) for row in rows if len(row) > second]

@@ -1,8 +1,7 @@
 """The paper's training sets on the Hugging Face hub, training rows only.
 
-ArguAna is not among them: what the hub has of it, in BEIR's form, is a test set, which the paper's 1,280 rows must have
-come from. Natural Questions are those that its authors made for training; the paper's 3,420 are as many as BEIR's test
-set has, give or take a few.
+ArguAna is left out: the hub only has BEIR's test set, which the paper's 1,280 rows must come from. Natural Questions is
+the authors' own training set; the paper's 3,420 rows are about as many as BEIR's test set has.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from xalign_models.errors import DataError
-from xalign_models.training.lusifer.data.base import Row, Source, draw
+from xalign_models.training.lusifer.data.base import Source, TrainingRow, draw
 
 
 def _table(path: str, config: str | None, split: str, revision: str | None = None) -> Any:
@@ -24,12 +23,12 @@ def _table(path: str, config: str | None, split: str, revision: str | None = Non
         return datasets.load_dataset(path, config, split=split, revision=revision)
     except (OSError, ValueError, datasets.exceptions.DatasetNotFoundError) as error:
         raise DataError(
-            f"Training set {path} cannot be had from the hub ({type(error).__name__}); log in to a machine that "
+            f"Training set {path} is not available from the hub ({type(error).__name__}); log in to a machine that "
             "reaches it, or take a configuration with local text, e.g. --config small."
         ) from None
 
 
-def _columns(path: str, config: str | None, names: tuple[str, ...], limit: int | None, seed: int) -> list[Row]:
+def _columns(path: str, config: str | None, names: tuple[str, ...], limit: int | None, seed: int) -> list[TrainingRow]:
     """Rows of a table with a column for each side."""
     table = _table(path, config, "train")
     order = np.random.default_rng(seed).permutation(len(table))[:limit]
@@ -37,24 +36,24 @@ def _columns(path: str, config: str | None, names: tuple[str, ...], limit: int |
     return list(zip(*(chosen[name] for name in names), strict=True))
 
 
-def _wikitext(limit: int | None, seed: int) -> list[Row]:
-    """Paragraphs; headings are none."""
+def _wikitext(limit: int | None, seed: int) -> list[TrainingRow]:
+    """Paragraphs, without headings."""
     table = _table("Salesforce/wikitext", "wikitext-103-raw-v1", "train")
     lines = (line.strip() for line in table["text"])
     return draw([(line,) for line in lines if line and not line.startswith("=")], limit, seed)
 
 
-def _snli(limit: int | None, seed: int) -> list[Row]:
-    """Entailments whose premise has a contradiction too: that is their hard negative."""
+def _snli(limit: int | None, seed: int) -> list[TrainingRow]:
+    """Entailments whose premise also has a contradiction, which is the hard negative."""
     table = _table("stanfordnlp/snli", None, "train")
-    found: dict[str, dict[int, str]] = {}
+    labels: dict[str, dict[int, str]] = {}
     for premise, hypothesis, label in zip(table["premise"], table["hypothesis"], table["label"], strict=True):
-        found.setdefault(premise, {}).setdefault(label, hypothesis)
-    return draw([(one, by[0], by[2]) for one, by in found.items() if {0, 2} <= by.keys()], limit, seed)
+        labels.setdefault(premise, {}).setdefault(label, hypothesis)
+    return draw([(text, by[0], by[2]) for text, by in labels.items() if {0, 2} <= by.keys()], limit, seed)
 
 
-def _beir(path: str, revision: str, test: str, limit: int | None, seed: int) -> list[Row]:
-    """Queries of the training part and a passage that answers each; a query that the test part has is none."""
+def _beir(path: str, revision: str, test: str, limit: int | None, seed: int) -> list[TrainingRow]:
+    """Queries of the training part, each with a relevant passage, without queries of the test part."""
     judged = _table(path, "default", "train", revision)
     ids = list(zip(judged["query-id"], judged["corpus-id"], judged["score"], strict=True))
     tested = set(_table(path, "default", test, revision)["query-id"])
@@ -66,13 +65,15 @@ def _beir(path: str, revision: str, test: str, limit: int | None, seed: int) -> 
 
 
 def _texts(table: Any, wanted: Iterable[str]) -> dict[str, str]:
-    """Id -> text, with its title before it, of the wanted rows."""
+    """Id -> title and text of the wanted rows."""
     ids = set(wanted)
-    rows = table.select([i for i, one in enumerate(table["_id"]) if one in ids])
+    rows = table.select([i for i, id_ in enumerate(table["_id"]) if id_ in ids])
     return {row["_id"]: f"{row.get('title') or ''} {row['text']}".strip() for row in rows}
 
 
-def _source(name: str, trains: tuple[str, ...], read: Callable[[int | None, int], list[Row]], where: str) -> Source:
+def _source(
+    name: str, trains: tuple[str, ...], read: Callable[[int | None, int], list[TrainingRow]], where: str
+) -> Source:
     return Source(name, name != "wikitext-103", trains, read, where)
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from xalign_models.corpora import read_lines
 from xalign_models.errors import DataError
 from xalign_models.paths import data_dir
-from xalign_models.training.lusifer.data.base import Row, Source, draw
+from xalign_models.training.lusifer.data.base import Source, TrainingRow, draw
 
 WORDS = range(6, 61)
-"""Words of a sentence of WikiText that is used."""
+"""Number of words of a sentence of WikiText that is used."""
 _TOKENS = (
     (r" @(.)@ ", r"\1"),
     (r" ([.,;:!?%)\]}])", r"\1"),
@@ -27,7 +27,7 @@ _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "``": '"', 
 
 
 def detokenise(text: str) -> str:
-    """A tokenised sentence as it is usually written: WikiText's and the Penn Treebank's way undone, nearly."""
+    """A tokenised sentence in usual spelling; undoes most of WikiText's and the Penn Treebank's tokenisation."""
     words = (_BRACKETS.get(word, word) for word in text.split())
     text = " ".join(words)
     for pattern, replacement in _TOKENS:
@@ -35,43 +35,45 @@ def detokenise(text: str) -> str:
     return text
 
 
-def _wikitext2(root: Path) -> list[Row]:
+def _wikitext2(root: Path) -> list[TrainingRow]:
     """Whole sentences of the running text; those with unknown words, and very short or long ones, are left out."""
     lines = [line.strip() for name in ("valid", "test") for line in read_lines(root / f"{name}.txt")]
-    text = [line for line in lines if line and not line.startswith("=")]
-    sentences = (one.strip() for line in text for one in re.split(r"(?<= [.!?]) ", line))
-    return [(detokenise(one),) for one in sentences if "<unk>" not in one and len(one.split()) in WORDS]
+    paragraphs = [line for line in lines if line and not line.startswith("=")]
+    sentences = (sentence.strip() for line in paragraphs for sentence in re.split(r"(?<= [.!?]) ", line))
+    return [(detokenise(text),) for text in sentences if "<unk>" not in text and len(text.split()) in WORDS]
 
 
-def _squad(root: Path) -> list[Row]:
+def _squad(root: Path) -> list[TrainingRow]:
     # The other part, dev, is SQuAD's development set, whose questions XQuAD took over: evaluation text.
     questions, sentences = (read_lines(root / f"{side}-test.txt") for side in ("tgt", "src"))
     if len(questions) != len(sentences):
         raise DataError(f"{root}: tgt-test.txt and src-test.txt differ in their number of lines.")
-    return [(detokenise(question), detokenise(one)) for question, one in zip(questions, sentences, strict=True)]
+    return [(detokenise(query), detokenise(answer)) for query, answer in zip(questions, sentences, strict=True)]
 
 
-def _captions(root: Path) -> list[Row]:
-    """Two of an image's five captions; which two goes round."""
+def _captions(root: Path) -> list[TrainingRow]:
+    """Two of an image's five captions; the two rotate from image to image."""
     files = [root / "task2" / "raw" / f"train.{number}.en.gz" for number in range(1, 6)]
     columns = [gzip.decompress(file.read_bytes()).decode("utf-8").splitlines() for file in files]
     images = list(zip(*columns, strict=True))
     return [(image[i % 5].strip(), image[(i + 1) % 5].strip()) for i, image in enumerate(images)]
 
 
-def _sts_benchmark(root: Path) -> list[Row]:
-    """Pairs of the training part that mean the same or nearly so: a score of 4 or 5."""
+def _sts_benchmark(root: Path) -> list[TrainingRow]:
+    """Pairs of the training part with the same or nearly the same meaning: a score of 4 or 5."""
     rows = [line.split("\t") for line in read_lines(root / "sts-train.csv")]
     return [(row[5], row[6]) for row in rows if float(row[4]) >= 4]
 
 
-def _sick(root: Path) -> list[Row]:
-    """Pairs of the training part of which the first entails the second, or that are related with 4.5 and more."""
+def _sick(root: Path) -> list[TrainingRow]:
+    """Pairs of the training part whose first text entails the second, or with a relatedness of at least 4.5."""
     rows = [line.split("\t") for line in read_lines(root / "SICK_train.txt")[1:]]
     return [(row[1], row[2]) for row in rows if row[4].strip() == "ENTAILMENT" or float(row[3]) >= 4.5]
 
 
-def _read(folder: str, where: str, parse: Callable[[Path], list[Row]], limit: int | None, seed: int) -> list[Row]:
+def _read(
+    folder: str, where: str, parse: Callable[[Path], list[TrainingRow]], limit: int | None, seed: int
+) -> list[TrainingRow]:
     root = data_dir()
     if root is None or not (root / folder).is_dir():
         raise DataError(
@@ -86,7 +88,7 @@ def _read(folder: str, where: str, parse: Callable[[Path], list[Row]], limit: in
         raise DataError(f"{root / folder} is not in the layout of {where} ({error}).") from None
 
 
-def _source(name: str, folder: str, where: str, parse: Callable[[Path], list[Row]], *trains: str) -> Source:
+def _source(name: str, folder: str, where: str, parse: Callable[[Path], list[TrainingRow]], *trains: str) -> Source:
     return Source(name, parse is not _wikitext2, trains, partial(_read, folder, where, parse), where)
 
 
@@ -99,4 +101,4 @@ LOCAL = (
     _source("stsbenchmark", "stsbenchmark_en", "the STS benchmark (sts-train.csv)", _sts_benchmark, "STSBenchmark"),
     _source("sick", "sick_en", "SICK (SICK_train.txt)", _sick, "SICK-R"),
 )
-"""Sentences and questions, captions of one image, paraphrases and entailments; text."""
+"""Local training sets: sentences, questions, captions of one image, paraphrases and entailments."""

@@ -1,4 +1,4 @@
-"""Hard negatives by any model that xalign knows: passages that it takes to be near a query that they do not answer."""
+"""Hard negatives by any model that xalign knows: passages near a query that do not answer it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xalign_models.configuration import AtLeastOne, Count, Share, configuration_
 from xalign_models.errors import DataError
 from xalign_models.paths import atomic_write_text, cache_dir
 from xalign_models.specs import digest
-from xalign_models.training.lusifer.data.base import Row
+from xalign_models.training.lusifer.data.base import TrainingRow
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,13 +27,13 @@ logger = logging.getLogger(__name__)
 
 @configuration_class
 class Miner:
-    """How hard negatives are found.
+    """How to find hard negatives.
 
     Attributes:
         model: Registered name, directory or hub id of the encoder that ranks the passages.
-        negatives: Of each row.
-        margin: A passage is none unless its similarity is that share below the answer's: it may answer as well.
-        skip: The nearest so many passages are left out, beside the answer.
+        negatives: Hard negatives per row.
+        margin: Share that a negative's similarity must be below the answer's; nearer passages may be answers too.
+        skip: Number of nearest passages to leave out, beside the answer.
     """
 
     model: str
@@ -43,9 +43,9 @@ class Miner:
 
 
 class _Encoder:
-    """A model of xalign's as sentence-transformers' miner wants it: queries and documents with their prompts.
+    """Adapts an encoder to sentence-transformers' miner: queries and documents with their prompts.
 
-    Its vectors are of length 1, so that inner products are cosines.
+    The vectors have length 1, so that inner products are cosines.
     """
 
     def __init__(self, encoder: XAlignEncoder) -> None:
@@ -66,14 +66,14 @@ class _Encoder:
         return self.encoder.encode_texts(texts, ["eng-Latn"] * len(texts), prompt, f"mining ({side})")
 
 
-def mine(rows: Sequence[Row], miner: Miner, device: str | None = None) -> list[Row]:
-    """(query, passage) rows with hard negatives from among all rows' passages; rows that have too few are left out.
+def mine(rows: Sequence[TrainingRow], miner: Miner, device: str | None = None) -> list[TrainingRow]:
+    """Add hard negatives from all rows' passages to (query, passage) rows; rows with too few are left out.
 
-    sentence-transformers' ``mine_hard_negatives`` does it. What was mined is kept in the cache.
+    Uses sentence-transformers' ``mine_hard_negatives``; the result is cached.
 
     Args:
         rows: Pairs; the passages of equal queries are all answers.
-        miner: How.
+        miner: The model and its settings.
         device: cpu, cuda or mps.
 
     Raises:
@@ -91,7 +91,7 @@ def mine(rows: Sequence[Row], miner: Miner, device: str | None = None) -> list[R
     path = cache_dir() / "negatives" / f"{key[:32]}.json"
     if path.is_file():
         return [tuple(row) for row in json.loads(path.read_text(encoding="utf-8"))]
-    found = mine_hard_negatives(
+    table = mine_hard_negatives(
         Dataset.from_dict({"query": [row[0] for row in rows], "passage": [row[1] for row in rows]}),
         _Encoder(encoder),
         num_negatives=miner.negatives,
@@ -101,7 +101,7 @@ def mine(rows: Sequence[Row], miner: Miner, device: str | None = None) -> list[R
         output_format="n-tuple",
         verbose=False,
     )
-    mined: list[Row] = list(zip(*(found[name] for name in found.column_names), strict=True))
+    mined: list[TrainingRow] = list(zip(*(table[name] for name in table.column_names), strict=True))
     if not mined:
         raise DataError(
             f"mining: no row has {miner.negatives} passages that are {miner.margin:.0%} below its answer; "
