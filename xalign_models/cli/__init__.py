@@ -9,13 +9,13 @@ from types import FrameType
 __all__ = ["main"]
 
 TERMINATED = 143
-"""Exit status of a process that was told to end: 128 + 15, as a shell has it."""
+"""Exit status of a terminated process: 128 + 15, as in a shell."""
 
 
 def main() -> None:
-    """Run a command; the application is imported here, so that an interruption while it loads ends in one line too."""
+    """Run a command; importing the application here makes an interruption while it loads end in one line too."""
     signal.signal(signal.SIGTERM, _terminate)
-    for stream in (sys.stdout, sys.stderr):  # a terminal that is not UTF-8, and names that are no text
+    for stream in (sys.stdout, sys.stderr):  # for terminals without UTF-8 and for undecodable names
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 PACKAGES = ("mteb", "sentence-transformers", "transformers", "torch", "numpy", "scipy", "scikit-learn", "matplotlib")
 PRINTED, OF_LARGE, COLUMNS = 60, 10, 12
-"""Rows of a table that are printed: all of them, or the first few of a large one; of a table with more columns, none
-(a terminal would break every cell). The files have them all."""
+"""Rows to print of a table: all, or the first few of a large one, or none of one with more columns, as a terminal would
+break every cell. The files have everything."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -48,7 +48,7 @@ def analyse(
     from xalign_models.plugins import ANALYSES
 
     if name is None:
-        print_rows([{"analysis": known, **ANALYSES.facts(known)} for known in ANALYSES], json)
+        print_rows([{"analysis": analysis_name, **ANALYSES.facts(analysis_name)} for analysis_name in ANALYSES], json)
         return
     ANALYSES.check(name)
     if rows is not None and rows < 1:
@@ -79,11 +79,11 @@ def analyse(
 
 
 def report(name: str, request: Request, findings: Findings) -> dict[str, Any]:
-    """All tables with what made them: models and their revisions, text, options, versions, date."""
+    """All tables with their provenance: models and revisions, text, options, versions, date."""
     return {
         "analysis": name,
         "date": datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds"),
-        "models": [_model(one, request.results) for one in request.models],
+        "models": [_model(model, request.results) for model in request.models],
         "data": dict(findings.data),
         "options": {"rows": request.rows, "languages": request.languages, "device": request.device},
         "versions": {
@@ -92,7 +92,7 @@ def report(name: str, request: Request, findings: Findings) -> dict[str, Any]:
             **{package: version(package) for package in PACKAGES},
         },
         "notes": list(findings.notes),
-        "tables": {one: _records(frame) for one, frame in findings.tables.items()},
+        "tables": {title: _records(frame) for title, frame in findings.tables.items()},
         "figures": [],
     }
 
@@ -103,7 +103,7 @@ def _model(name: str, results: Path) -> dict[str, Any]:
 
     try:
         meta = model_meta(name)
-    except ModelError:  # an analysis of results may be of a model that is not at hand
+    except ModelError:  # an analysis of results may cover models that are not on this machine
         revisions = set()
         with contextlib.suppress(ResultsError):
             tables = read_results(results).tables
@@ -113,7 +113,7 @@ def _model(name: str, results: Path) -> dict[str, Any]:
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as plain data; what is not a number is null."""
+    """Rows as plain data; NaN becomes null."""
     records: list[dict[str, Any]] = jsonlib.loads(frame.to_json(orient="records", double_precision=10))
     return records
 

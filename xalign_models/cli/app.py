@@ -1,4 +1,4 @@
-"""The application: its commands, the options before them, and how errors end."""
+"""The application: its commands, the global options, and the handling of errors."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _EXTRAS = {
     "sacrebleu": "train",
     "sentencepiece": "llm",
 }
-"""What the core does without -> the extra that brings it."""
+"""Optional package -> the extra that installs it."""
 _INTERRUPTED = 130  # typer's exit status for a keyboard interrupt
 
 
@@ -73,8 +73,8 @@ def _plug_in(sources: list[str] | None) -> None:
         add_plugin(source)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         out.print(f"xalign {__version__}", highlight=False)
         raise typer.Exit
 
@@ -99,20 +99,20 @@ def _options(
 ) -> None:
     logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, format="%(levelname)s: %(message)s")
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"  # one line, without a source line
-    if not debug:  # others' information on every call; ours says what a user must know
+    if not debug:  # silences information of other packages
         for name in ("mteb", "datasets", "transformers", "sentence_transformers", "httpx", "huggingface_hub"):
             logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def _share(option: Any, command: Any) -> None:
-    """Give an option of a command to all commands below it."""
+    """Add an option of a command to all its subcommands."""
     for below in getattr(command, "commands", {}).values():
         below.params.append(option)
         _share(option, below)
 
 
 def main() -> None:
-    """Run a command. Exit status: 0 done; 1 done, but something failed or regressed; 2 it could not be done."""
+    """Run a command. Exit status: 0 done; 1 done with failures or regressions; 2 an error."""
     try:
         command: Any = typer.main.get_command(app)
         _share(next(option for option in command.params if option.name == "plugin"), command)
@@ -122,8 +122,8 @@ def main() -> None:
     except BrokenPipeError:  # `xalign ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except SystemExit as left:  # click's way out if more is written than the pipe holds; our own exits are below
-        sys.exit(0 if left.code == 1 else left.code)
+    except SystemExit as leaving:  # click's way out if more is written than the pipe holds; our own exits are below
+        sys.exit(0 if leaving.code == 1 else leaving.code)
     except Exception as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # a group without a command: click's way to print its help
             error.show()  # type: ignore[attr-defined]

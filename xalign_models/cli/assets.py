@@ -10,7 +10,7 @@ from xalign_models.cli.common import Json, out, print_rows, split_list
 from xalign_models.errors import AssetError
 
 group = typer.Typer(help="Weights and corpora that come inside Python packages.", no_args_is_help=True)
-Names = Annotated[list[str] | None, typer.Argument(help="Names as in `xalign assets list`; all by default.")]
+AssetNames = Annotated[list[str] | None, typer.Argument(help="Names as in `xalign assets list`; all by default.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -20,7 +20,7 @@ def add_to(app: typer.Typer) -> None:
 
 @group.command("list")
 def list_(json: Json = False) -> None:
-    """What there is, what is installed, and under which licence."""
+    """List all assets, whether they are installed, and their licences."""
     from xalign_models import assets
 
     print_rows(
@@ -40,24 +40,24 @@ def list_(json: Json = False) -> None:
 
 @group.command()
 def install(
-    names: Names = None,
+    names: AssetNames = None,
     accept_license: Annotated[list[str] | None, typer.Option(help="Licence terms you accept, e.g. gemma.")] = None,
 ) -> None:
-    """Download, check and convert; what is installed already stays."""
+    """Download, check and convert; installed assets stay."""
     from xalign_models import assets
 
     accepted = split_list(accept_license)
-    wanted = names or [
+    chosen = names or [
         a.name for a in assets.list_assets() if not a.needs_licence_flag or a.needs_licence_flag in accepted
     ]
-    for name in wanted:
+    for name in chosen:
         path = assets.install(name, accept_license=accepted)
         out.print(f"{name}: {path}", highlight=False, soft_wrap=True)
 
 
 @group.command()
-def verify(names: Names = None) -> None:
-    """Compare every installed file with the hash that was taken when it was installed."""
+def verify(names: AssetNames = None) -> None:
+    """Compare every installed file with its hash at the time of installation."""
     from xalign_models import assets
 
     damaged = []

@@ -1,10 +1,11 @@
-"""What commands share: the two consoles, options, rows, JSON, and lists from options."""
+"""Shared code of the commands: consoles, options, rows, JSON, and lists from options."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
@@ -19,7 +20,7 @@ err = Console(stderr=True)
 
 
 def _model_names(incomplete: str) -> list[str]:
-    """For the shell's completion."""
+    """Names for the shell's completion."""
     from xalign_models.models.catalogue import specs
 
     names = (name.removeprefix("xalign/") for name in specs())
@@ -27,7 +28,7 @@ def _model_names(incomplete: str) -> list[str]:
 
 
 def _task_names(incomplete: str) -> list[str]:
-    """For the shell's completion."""
+    """Names for the shell's completion."""
     from xalign_models.plugins import TASKS
 
     return [name for name in TASKS if name.startswith(incomplete)]
@@ -53,24 +54,34 @@ Budget = Annotated[
 Price = Annotated[float | None, typer.Option("--price-per-million", help="Dollars for a million tokens.")]
 
 
+def check_output(output: Path) -> None:
+    """Refuse to replace anything but a saved model.
+
+    Raises:
+        ModelError: ``--output`` is a file, or a directory with other content.
+    """
+    if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / "modules.json").is_file()):
+        raise ModelError(f"--output {output} exists and is no model; choose a new directory.")
+
+
 def fail(message: str) -> NoReturn:
-    """One line on standard error, exit status 2."""
+    """Print one line on standard error and exit with status 2."""
     err.print(f"error: {message}", soft_wrap=True, highlight=False, markup=False)
     sys.exit(2)
 
 
 def print_json(data: Any) -> None:
-    """``data`` as indented JSON on standard output."""
+    """Print ``data`` as indented JSON on standard output."""
     sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False, default=str) + "\n")
 
 
 def print_rows(rows: list[dict[str, Any]], as_json: bool, right: tuple[str, ...] = ()) -> None:
-    """Rows as a table; as JSON if asked for; as tab-separated values where the output is no terminal.
+    """Print rows as a table, as JSON if requested, or as tab-separated values if the output is no terminal.
 
     Args:
-        rows: All with the keys of the first, which are the columns' names.
-        as_json: Print JSON.
-        right: Columns that a table aligns at the right.
+        rows: Rows with equal keys, the names of the columns.
+        as_json: Whether to print JSON.
+        right: Right-aligned columns of a table.
     """
     if as_json:
         print_json(rows)
@@ -98,31 +109,31 @@ def language_codes(values: list[str] | None, default: Default, **words: Default)
     """``--languages`` as canonical codes, each once.
 
     Args:
-        values: What was given.
-        default: Where nothing was.
-        **words: What ``all`` or ``core`` is for the command, if it is anything; each stands alone.
+        values: Values of the option.
+        default: Result without values.
+        **words: Results of the words ``all`` or ``core``, as far as the command has them; a word must be alone.
 
     Raises:
-        LanguageError: No language has such a code, or a word is not alone (as a code, ``all`` would be Allar).
+        LanguageError: A code is unknown, or a word is not alone (as a code, ``all`` would be Allar).
     """
     from xalign_models.languages import canonical
 
-    given = split_list(values)
-    if not given:
+    codes = split_list(values)
+    if not codes:
         return default
-    if len(given) == 1 and given[0] in words:
-        return words[given[0]]
-    if {"all", "core"} & {*given}:
-        alone = "".join(f", or `{word}` alone" for word in words)
-        raise LanguageError(f"--languages {','.join(given)} is not possible; give codes{alone}.")
-    return tuple(dict.fromkeys(canonical(one) for one in given))
+    if len(codes) == 1 and codes[0] in words:
+        return words[codes[0]]
+    if {"all", "core"} & {*codes}:
+        alternatives = "".join(f", or `{word}` alone" for word in words)
+        raise LanguageError(f"--languages {','.join(codes)} is not possible; give codes{alternatives}.")
+    return tuple(dict.fromkeys(canonical(code) for code in codes))
 
 
 def set_data(data: list[str] | None) -> None:
-    """``--data`` as ``XALIGN_OWN``, for this process and those that it starts.
+    """Set ``XALIGN_OWN`` from ``--data``, for this process and its children.
 
     Raises:
-        DataError: It is not NAME=DIR, the name cannot be one of own text, or nothing is there.
+        DataError: The value is not NAME=DIR, the name is not allowed, or the path does not exist.
     """
     from xalign_models.corpora.own_text import VARIABLE, own_paths
 
@@ -136,10 +147,10 @@ def set_data(data: list[str] | None) -> None:
 
 
 def set_budget(budget: str | None, price: float | None, engine: str = "local") -> None:
-    """``--budget`` and ``--price-per-million`` as the environment's variables.
+    """Set environment variables from ``--budget`` and ``--price-per-million``.
 
     Raises:
-        ModelError: They are no amounts, or the processes are several.
+        ModelError: A value is no amount, or there are several processes.
     """
     from xalign_models.backbones.endpoints.settings import BUDGET, PRICE, Settings
 

@@ -47,20 +47,20 @@ def gate(
 
     path = against or Path(output) / "results" / "baseline.json"
     chosen = split_list(models) or None, split_list(tasks) or None
-    given = split_list(tolerance)
+    tolerances = split_list(tolerance)
     if throughput:
         if against or update or any(chosen):
             raise ResultsError("--throughput compares two files of benchmarks; leave out --against, --update, -m, -t.")
-        report = compare_throughput(*throughput, baseline.parse_tolerances(given))
+        report = compare_throughput(*throughput, baseline.parse_tolerances(tolerances))
     elif update:
         if path.is_dir():
             raise ResultsError(f"--update writes a baseline file, and {path} is a folder; name a file.")
         new = baseline.make_baseline(read_results(Path(output)), *chosen)
-        baseline.write_baseline(path, new, baseline.parse_tolerances(given))
+        baseline.write_baseline(path, new, baseline.parse_tolerances(tolerances))
         out.print(f"wrote {path}", highlight=False, markup=False, soft_wrap=True)
         return
     else:
-        report = compare(read_results(Path(output)), baseline.read_before(path, given), *chosen)
+        report = compare(read_results(Path(output)), baseline.read_before(path, tolerances), *chosen)
     if junit:
         junit.write_text(reports.junit(report), encoding="utf-8")
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):

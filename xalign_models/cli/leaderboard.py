@@ -23,7 +23,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 class Format(StrEnum):
-    """What a board is printed as."""
+    """Output formats of a board."""
 
     TABLE = "table"
     TSV = "tsv"
@@ -89,7 +89,7 @@ def leaderboard(
 def _write_page(
     output: Path, folder: Path, models: Collection[str] | None, tasks: Collection[str] | None, serve: bool
 ) -> None:
-    """Write the page and, if asked to, serve it until Ctrl-C."""
+    """Write the page and, if requested, serve it until Ctrl-C."""
     from xalign_models.atlas import load_atlas
     from xalign_models.atlas.measured import with_measured
     from xalign_models.evaluation.page import write_page
@@ -108,11 +108,11 @@ def _write_page(
 
 
 def _describe(tasks: Collection[str]) -> dict[str, dict[str, Any]]:
-    """By task, what mteb's metadata say; none of unknown tasks, and the source's domains where a task names none."""
+    """Mteb's metadata by task, without unknown tasks; a task without domains gets those of its sources."""
     from xalign_models.models.mteb import described
 
-    known = described(tasks)
-    sources = described({source for metadata in known.values() for source in metadata.adapted_from or ()})
+    metadata_by_task = described(tasks)
+    sources = described({source for metadata in metadata_by_task.values() for source in metadata.adapted_from or ()})
     return {
         name: {
             "type": metadata.type,
@@ -120,15 +120,15 @@ def _describe(tasks: Collection[str]) -> dict[str, dict[str, Any]]:
             or sorted(
                 {
                     domain
-                    for one in metadata.adapted_from or ()
-                    if one in sources
-                    for domain in sources[one].domains or ()
+                    for source in metadata.adapted_from or ()
+                    if source in sources
+                    for domain in sources[source].domains or ()
                 }
             ),
             "description": metadata.description,
             "reference": metadata.reference,
         }
-        for name, metadata in known.items()
+        for name, metadata in metadata_by_task.items()
     }
 
 
@@ -138,14 +138,14 @@ def make(
     """The board of some models and tasks, or of a benchmark.
 
     Args:
-        models: As :func:`xalign_models.evaluation.leaderboard.leaderboard` takes them; None is all.
-        tasks: Names of tasks; None is all, or the benchmark's.
+        models: As :func:`xalign_models.evaluation.leaderboard.leaderboard` takes them; None for all.
+        tasks: Names of tasks; None for all, or the benchmark's.
         output: Root of the results.
-        benchmark: Name of one of ours; the LUSIFER paper's have a board of their own with the published scores.
+        benchmark: Name of one of our benchmarks; the LUSIFER paper's have their own board with published scores.
 
     Raises:
-        ResultsError: No such results.
-        DataError: No such benchmark.
+        ResultsError: There are no such results.
+        DataError: The benchmark is unknown.
     """
     from xalign_models.evaluation.leaderboard import leaderboard as make_board
     from xalign_models.evaluation.results import read_results
@@ -154,11 +154,11 @@ def make(
     if benchmark:
         from xalign_models.plugins import BENCHMARKS
 
-        known = BENCHMARKS.get(benchmark)
-        if known.board:
-            board: Board = known.make_board(results, benchmark, models)
+        entry = BENCHMARKS.get(benchmark)
+        if entry.board:
+            board: Board = entry.make_board(results, benchmark, models)
             return board
-        tasks = tasks or [part.task for part in known.parts if part.task in results.tasks]
+        tasks = tasks or [part.task for part in entry.parts if part.task in results.tasks]
         if not tasks:
             raise ResultsError(f'No results of {benchmark}; `xalign run --benchmark "{benchmark}"` makes them.')
     return make_board(results, models=models, tasks=tasks)
@@ -169,7 +169,7 @@ def show(board: Board, form: Format | None = None) -> None:
 
     Args:
         board: The board.
-        form: None is a table in a terminal and TSV, which other programs read, in a pipe.
+        form: None for a table in a terminal, and for TSV in a pipe.
     """
     from xalign_models.evaluation.formats import FORMATS, to_json
 

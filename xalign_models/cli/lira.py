@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xalign_models.cli.common import Device, Json, err, language_codes, out, print_rows, split_list
-from xalign_models.cli.training import OVER, Change, _check_output, group, say
+from xalign_models.cli.common import Device, Json, check_output, err, language_codes, out, print_rows, split_list
+from xalign_models.cli.training import OVER, Change, group, say
 from xalign_models.errors import DataError, ModelError
 from xalign_models.specs import Dtype
 
@@ -23,7 +23,7 @@ PARTS = ("critic", "embeds", "translations", "multilingual", "queue")
 
 
 class Stages(StrEnum):
-    """What of a training is done."""
+    """Stages of a training to run."""
 
     ARCA = "arca"
     LASR = "lasr"
@@ -72,7 +72,7 @@ def translate(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Translate texts into English once and for all, for `xalign train lira` and the models it makes.
+    """Translate texts into English in advance, for `xalign train lira` and the models it makes.
 
     The same command resumes after an interruption; nothing is translated twice.
     """
@@ -88,20 +88,21 @@ def translate(
         from xalign_models.training.lira.run import open_lira
 
         designs.append(open_lira(model).design)
-    named += [one for design in designs for one in design.translators] + [*(read.arca.extra if read else ())]
+    named += [name for design in designs for name in design.translators] + [*(read.arca.extra if read else ())]
     critic = critic or next((design.critic for design in designs if design.critic), None)
     if not named or (not texts and read is None):
         raise DataError("Name --texts and --translators, or a --config that has both.")
     if change and not config:
         raise DataError("--set changes fields of a --config; name one.")
     codes = language_codes(languages, (), all=())
-    made = [Translations(make_translator(one, device, dtype), output, batch_size) for one in dict.fromkeys(named)]
+    journals = [Translations(make_translator(name, device, dtype), output, batch_size) for name in dict.fromkeys(named)]
     stream = _texts(split_list(texts), codes, rows, read)
-    wanted = list(stream) if critic else []
-    found = translate_all(wanted or stream, made)
+    listed = list(stream) if critic else []
+    summaries = translate_all(listed or stream, journals)
     if critic:
-        judge_all(wanted, made, Scores(make_critic(critic, device, dtype), output, batch_size))
-    folders = {str(one.translator.spec): str(one.path) for one in made if not one.translator.instant}
+        judge_all(listed, journals, Scores(make_critic(critic, device, dtype), output, batch_size))
+    made = [journal for journal in journals if not journal.translator.instant]
+    folders = {str(journal.translator.spec): str(journal.path) for journal in made}
     print_rows(
         [
             {
@@ -111,7 +112,7 @@ def translate(
                 "problems": ", ".join(f"{count} {problem}" for problem, count in summary.problems.most_common()),
                 "file": folders[name],
             }
-            for name, summary in found.items()
+            for name, summary in summaries.items()
             if name in folders
         ],
         json,
@@ -134,8 +135,8 @@ def _texts(
             yield from recording.corpus_texts(name, languages, rows)
         else:
             err.print(f"reading {name} ...", highlight=False) if err.is_terminal else None
-            found = recording.task_texts(name, [*languages, ENGLISH] if languages else None)
-            yield from (one for one in found if one[1] != ENGLISH and (not languages or one[1] in languages))
+            texts = recording.task_texts(name, [*languages, ENGLISH] if languages else None)
+            yield from (item for item in texts if item[1] != ENGLISH and (not languages or item[1] in languages))
 
 
 def lira(
@@ -154,7 +155,7 @@ def lira(
 ) -> None:
     """Train LiRA: choose translations and anchor to them (arca), fuse both paths (lasr), and write the model.
 
-    Translations that are missing are made first. The same command resumes an interrupted training from its last
+    Missing translations are made first. The same command resumes an interrupted training from its last
     checkpoint.
     """
     from xalign_models import models
@@ -173,7 +174,7 @@ def lira(
     label = {Stages.ARCA: read.arca_label, Stages.UNTRAINED: "plain"}.get(stage, read.label)
     name = run.lasr_name(read, source) if source else (label, run.names(read.design))
     output = output or models.directory_of("__".join(name))
-    _check_output(output)
+    check_output(output)
     if stage is Stages.UNTRAINED:
         spec = run.untrained(read, output, device)
     elif stage is Stages.ARCA:
@@ -181,7 +182,7 @@ def lira(
     else:
         if source is None:
             source = output.with_name(f"{output.name}-arca")
-            _check_output(source)
+            check_output(source)
             run.train_arca(read, source, device)
         spec = run.train_lasr(read, source, output, device)
     say(spec.name, output)
@@ -196,10 +197,10 @@ def variant(
     translators: Annotated[list[str] | None, typer.Option(help="Instead of its own, or `none`.")] = None,
     paths: Annotated[str | None, typer.Option(help="Streams to fuse: both, multilingual or english.")] = None,
 ) -> None:
-    """A trained LiRA that translates or fuses in another way, under a name of its own; nothing is trained."""
+    """Write a trained LiRA that translates or fuses differently, under its own name; nothing is trained."""
     from xalign_models.training.lira.run import variant as make
 
-    _check_output(output)
+    check_output(output)
     if paths not in (None, "both", "multilingual", "english"):
         raise ModelError(f"--paths {paths}: both, multilingual or english.")
     spec = make(
@@ -209,6 +210,6 @@ def variant(
         pass_at=pass_at,
         online=online,
         paths=paths,
-        translators=[one for one in split_list(translators) if one != "none"] if translators else None,
+        translators=[name for name in split_list(translators) if name != "none"] if translators else None,
     )
     out.print(f"{spec.name}: {output}", highlight=False, soft_wrap=True)

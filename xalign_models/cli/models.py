@@ -14,6 +14,7 @@ from xalign_models.cli.common import (
     Device,
     Json,
     Price,
+    check_output,
     err,
     language_codes,
     out,
@@ -53,7 +54,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 class _Fit(typer.core.TyperCommand):
-    """The command whose help ends in the methods there are, those of plug-ins too."""
+    """The command with all methods, those of plug-ins included, at the end of its help."""
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the methods."""
@@ -77,10 +78,10 @@ def overrides(
     """The options as fields of a BackboneSpec.
 
     Raises:
-        ModelError: A prompt without a key, or with one that nothing looks up.
+        ModelError: A prompt has no key, or a key that nothing looks up.
     """
-    pairs = [tuple(one.split("=", 1)) for one in prompt or ()]
-    if bad := [one for one in pairs if len(one) != 2]:
+    pairs = [tuple(option.split("=", 1)) for option in prompt or ()]
+    if bad := [pair for pair in pairs if len(pair) != 2]:
         raise ModelError(f'--prompt {bad[0][0]!r} has no key; write it as --prompt "default=query: ".')
     if unused := [key for key, *_ in pairs if not _is_prompt_key(key)]:
         raise ModelError(
@@ -101,7 +102,7 @@ def overrides(
 
 
 def _is_prompt_key(key: str) -> bool:
-    """Whether BackboneSpec's prompts are looked up by it."""
+    """Whether a key can select one of BackboneSpec's prompts."""
     from xalign_models.languages import canonical, is_canonical
 
     if is_canonical(key):
@@ -131,7 +132,7 @@ def models(
         listed = ((f"mteb:{name}", note) for name, note in sorted(registry().items()))
         print_rows([{"model": name, "note": note or "a backbone"} for name, note in listed if match in name], json)
         return
-    known = sorted(specs().items(), key=lambda item: (item[1].backbone.name, item[1].data, item[0]))
+    registered = sorted(specs().items(), key=lambda item: (item[1].backbone.name, item[1].data, item[0]))
     if match or json:
         rows = [
             {
@@ -140,14 +141,14 @@ def models(
                 "layer": _layer(spec.backbone),
                 "fitted on": "+".join(spec.alignment.corpora) if spec.alignment else "",
             }
-            for name, spec in known
+            for name, spec in registered
             if match.lower() in name.lower()
         ]
         print_rows(rows, json)
         if not rows:
             err.print(f"No registered name contains {match!r}.", highlight=False, markup=False)
         return
-    backbones = [spec.backbone for _, spec in known if spec.alignment is None and not spec.backbone.tuned]
+    backbones = [spec.backbone for _, spec in registered if spec.alignment is None and not spec.backbone.tuned]
     print_rows([{"backbone": spec.name, "weights": spec.model, "layer": _layer(spec)} for spec in backbones], json)
     if not out.is_terminal:
         return
@@ -234,8 +235,7 @@ def fit(
     from xalign_models.models.saving import save
 
     set_budget(budget, price)
-    if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / "modules.json").is_file()):
-        raise ModelError(f"--output {output} is there and is no model; choose a new directory.")
+    check_output(output)
     codes = language_codes(languages, None, all=None)
     if old or new:
         model = _migration(
@@ -257,7 +257,7 @@ def fit(
         default_lang=default_lang,
         unknown=unknown,
         overrides=overrides(layer, pooling, dtype, max_tokens, prompt, False, precision, truncate_dim, vectors),
-        **dict(_parameter(given) for given in param or ()),
+        **dict(_parameter(assignment) for assignment in param or ()),
     )
     save(model, output, adapter=adapter, standalone=standalone, lang=default_lang)
     out.print(f"{model.xalign_spec.name}: {output}", highlight=False, soft_wrap=True)
@@ -282,12 +282,12 @@ def _migration(
     return migration.fit(method, old=old, new=new, corpus=corpus, languages=languages, limit=limit, device=device)
 
 
-def _parameter(given: str) -> tuple[str, Any]:
+def _parameter(assignment: str) -> tuple[str, Any]:
     import json
 
-    name, separator, value = given.partition("=")
+    name, separator, value = assignment.partition("=")
     if not separator:
-        raise ModelError(f"--param {given!r} is not NAME=VALUE.")
+        raise ModelError(f"--param {assignment!r} is not NAME=VALUE.")
     try:
         return name, json.loads(value)
     except ValueError:

@@ -13,7 +13,7 @@ from xalign_models.cli.common import Json, Output, out, print_json
 from xalign_models.errors import ModelError, ResultsError
 
 SHOWN = 20
-"""Problems that a terminal shows."""
+"""Maximum number of problems that a terminal shows."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -49,7 +49,7 @@ def publish(
         from xalign_models.models.mteb import register_with_mteb
 
         register_with_mteb()
-    where = f"https://huggingface.co/{repository}" if to == "hub" else to
+    target = f"https://huggingface.co/{repository}" if to == "hub" else to
     if not write:
         card = publishing.card_text(model, results)
         for path, size in publishing.contents(model):
@@ -57,7 +57,7 @@ def publish(
                 out.print(f"{size:>12,}  {path}", highlight=False, markup=False, soft_wrap=True)
         scores = card.count("dataset:")
         out.print(f"{len(card.encode()):>12,}  README.md, with {scores} scores", highlight=False, markup=False)
-        out.print(f"would go to {where}; --write does it.", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"would go to {target}; --write does it.", highlight=False, markup=False, soft_wrap=True)
     elif to == "hub":
         with tempfile.TemporaryDirectory() as folder:
             address = publishing.upload(
@@ -81,16 +81,16 @@ def submit(
 
     if not check:
         raise ResultsError("--check is what this command does; `xalign mteb submit-results` sends results.")
-    found = problems(Path(output))
+    refusals = problems(Path(output))
     if json:
-        print_json(found)
+        print_json(refusals)
     else:
-        for line in found[:SHOWN]:
+        for line in refusals[:SHOWN]:
             out.print(escape(line), highlight=False, markup=False, soft_wrap=True)
-        if len(found) > SHOWN:
-            out.print(f"... and {len(found) - SHOWN} more; --json has all.", highlight=False)
-        out.print(f"{len(found)} problems." if found else "The repository's checks pass.", highlight=False)
-    raise typer.Exit(1 if found else 0)
+        if len(refusals) > SHOWN:
+            out.print(f"... and {len(refusals) - SHOWN} more; --json has all.", highlight=False)
+        out.print(f"{len(refusals)} problems." if refusals else "The repository's checks pass.", highlight=False)
+    raise typer.Exit(1 if refusals else 0)
 
 
 def mteb_command(context: typer.Context) -> None:

@@ -31,7 +31,7 @@ def recommend(
     """
     from xalign_models.models.api import recommend as find
 
-    found = find(
+    recommendation = find(
         backbone=backbone,
         corpus=split_list(corpus),
         languages=language_codes(languages, None, all=None),
@@ -41,7 +41,7 @@ def recommend(
         device=device,
     )
     if json:
-        print_json(asdict(found))
+        print_json(asdict(recommendation))
         return
     print_rows(
         [
@@ -53,9 +53,9 @@ def recommend(
                 "least gain": f"{verdict.worst_gain:+.4f} {verdict.worst}",
                 "worse in": verdict.error or ", ".join(verdict.losses),
             }
-            for verdict in found.verdicts
+            for verdict in recommendation.verdicts
         ],
         as_json=False,
         right=(found.measure, "P@1", "p"),
     )
-    out.print(found.reason, highlight=False, markup=False)
+    out.print(recommendation.reason, highlight=False, markup=False)

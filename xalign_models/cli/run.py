@@ -49,7 +49,7 @@ EMBEDDED_MODELS = (
         )
     ),
 )
-"""What `xalign run` runs by default: models and text that come from the package index."""
+"""Default models of `xalign run`, which come from the package index."""
 EMBEDDED_TASKS = ("GettextPrecision",)
 
 
@@ -89,8 +89,8 @@ def run(
 ) -> None:
     """Score models on tasks and print the leaderboard.
 
-    Without options: models and text that come from the package index. Goes on where an earlier run stopped; what is
-    scored is not scored again, and what is encoded is not encoded again.
+    Without options: models and text that come from the package index. Resumes an earlier run; nothing is scored or
+    encoded twice.
     """
     set_data(data)
     set_budget(budget, price, engine)
@@ -99,13 +99,13 @@ def run(
     from xalign_models.plugins import BENCHMARKS
 
     names: list[Any] = split_list(tasks)
-    wanted = split_list(models) or list(EMBEDDED_MODELS)
+    chosen_models = split_list(models) or list(EMBEDDED_MODELS)
     fields = overrides(layer, pooling, dtype, max_tokens, prompt, trust_remote_code, precision, truncate_dim, vectors)
     if engine not in {"local", "ray"}:
         raise ModelError(f"--engine {engine} is not known; choose local or ray.")
     for name in names:  # before the seconds that mteb takes to import
         check_task(name)
-    for model in wanted:
+    for model in chosen_models:
         locate(model, **fields)
     if benchmark and benchmark in BENCHMARKS and (languages or BENCHMARKS.get(benchmark).whole):
         names += [part.task for part in BENCHMARKS.get(benchmark).parts]
@@ -118,7 +118,7 @@ def run(
     from xalign_models.evaluation.run import run as run_here
     from xalign_models.store import open_store
 
-    chosen = language_codes(languages, CORE, core=CORE, all=None)
+    chosen, chosen_tasks = language_codes(languages, CORE, core=CORE, all=None), names or list(EMBEDDED_TASKS)
     failed = []
     outcomes: list[dict[str, Any]] = []
     arguments: dict[str, Any] = {"languages": chosen, "items": items, "overrides": fields}
@@ -130,9 +130,8 @@ def run(
     else:
         here: dict[str, Any] = {"device": device, "store": open_store()}
         run_all = partial(run_here, **here)
-        given = names or list(EMBEDDED_TASKS)
-        announce(wanted, given, Path(output), languages=chosen, overrides=fields, **here)
-    for outcome in run_all(wanted, names or list(EMBEDDED_TASKS), Path(output), **arguments):
+        announce(chosen_models, chosen_tasks, Path(output), languages=chosen, overrides=fields, **here)
+    for outcome in run_all(chosen_models, chosen_tasks, Path(output), **arguments):
         line = f"{outcome.model}  {outcome.task}: "
         if outcome.result is None:
             failed.append(outcome.error)
@@ -154,14 +153,14 @@ def run(
         )
     if json:
         print_json(outcomes)
-    elif scored := [one for one in outcomes if one["scored"]]:
-        show(make({one["model"] for one in scored}, {one["task"] for one in scored}, Path(output), benchmark))
+    elif scored := [row for row in outcomes if row["scored"]]:
+        show(make({row["model"] for row in scored}, {row["task"] for row in scored}, Path(output), benchmark))
     if failed:
         raise typer.Exit(2 if len(failed) == len(outcomes) else 1)
 
 
 def _main_scores(result: Any) -> dict[str, dict[str, float]]:
-    """The main score by split and subset; empty where the task was not scored."""
+    """The main score by split and subset; empty if the task was not scored."""
     return {
         split: {entry["hf_subset"]: entry["main_score"] for entry in entries}
         for split, entries in (result.scores if result else {}).items()

@@ -1,4 +1,4 @@
-"""``xalign store``: the vectors that are kept so that nothing is encoded twice."""
+"""``xalign store``: the stored vectors, so that nothing is encoded twice."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def stats(json: Json = False) -> None:
     store = open_store()
     rows = [
         {
-            "encoder": one.namespace[:16],
-            "vectors": one.vectors,
-            "MB": round(one.bytes / 1e6, 1),
-            "last used": datetime.datetime.fromtimestamp(one.last_used).isoformat(" ", "minutes"),
+            "encoder": usage.namespace[:16],
+            "vectors": usage.vectors,
+            "MB": round(usage.bytes / 1e6, 1),
+            "last used": datetime.datetime.fromtimestamp(usage.last_used).isoformat(" ", "minutes"),
         }
-        for one in store.stats()
+        for usage in store.stats()
     ]
     if not json:
         out.print(f"{store.path}, at most {store.max_bytes / 2**30:.1f} GiB", highlight=False, soft_wrap=True)
@@ -43,15 +43,15 @@ def clear(
     encoder: Annotated[str | None, typer.Argument(help="Start of an encoder's fingerprint; all by default.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Drop kept vectors; they are encoded again when they are needed."""
+    """Drop stored vectors; they are encoded again when needed."""
     from xalign_models.store import open_store
 
     store = open_store()
-    chosen = [one for one in store.stats() if one.namespace.startswith(encoder or "")]
-    total = sum(one.vectors for one in chosen)
+    chosen = [usage for usage in store.stats() if usage.namespace.startswith(encoder or "")]
+    total = sum(usage.vectors for usage in chosen)
     if total and not yes:
         typer.confirm(f"Drop {total} vectors of {len(chosen)} encoders?", abort=True)
-    dropped = sum(store.clear(one.namespace) for one in chosen)
+    dropped = sum(store.clear(usage.namespace) for usage in chosen)
     out.print(f"dropped {dropped} vectors", highlight=False)
 
 
@@ -72,7 +72,7 @@ def export_(
     prompt: Prompt = None,
     device: Device = None,
 ) -> None:
-    """Write raw vectors as parquet; texts that the store does not have are encoded."""
+    """Write raw vectors as parquet; texts missing in the store are encoded."""
     from xalign_models.corpora.listed import texts_of
     from xalign_models.store import open_store
     from xalign_models.vectors.transfer import export
@@ -90,9 +90,9 @@ def import_(
     check: Annotated[int, typer.Option(min=0, help="Texts that the model encodes itself first, for comparison.")] = 8,
     device: Device = None,
 ) -> None:
-    """Keep the vectors of a file as those of a model, so that its texts are not encoded."""
+    """Store the vectors of a file as those of a model, so that its texts need no encoding."""
     from xalign_models.store import open_store
     from xalign_models.vectors.transfer import import_file
 
-    found = import_file(file, model, open_store(), prompt=prompt, check=check, device=device)
-    out.print(f"{found.vectors} vectors kept, {found.checked} of them checked", highlight=False)
+    imported = import_file(file, model, open_store(), prompt=prompt, check=check, device=device)
+    out.print(f"{imported.vectors} vectors kept, {imported.checked} of them checked", highlight=False)

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from xalign_models.cli.common import Device, err, language_codes, out, split_list
-from xalign_models.errors import ModelError
+from xalign_models.cli.common import Device, check_output, err, language_codes, out, split_list
 from xalign_models.specs import Dtype
 
 OVER = "Several, or with commas: later ones go over earlier ones."
@@ -24,13 +23,8 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(group, name="train")
 
 
-def _check_output(output: Path) -> None:
-    if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / "modules.json").is_file()):
-        raise ModelError(f"--output {output} is there and is no model; choose a new directory.")
-
-
 def say(name: str, directory: Path) -> None:
-    """Name a trained model and where it is, and on the standard error output what it has learnt; in one process."""
+    """Print a trained model's name and directory, and on standard error the outcome; only in the main process."""
     from xalign_models.training.processes import is_main_process
     from xalign_models.training.records import verdict
 
@@ -69,7 +63,7 @@ def contrastive(
     from xalign_models.training.contrastive.config import PAPER_LANGUAGES, ContrastiveConfig
     from xalign_models.training.contrastive.run import train
 
-    _check_output(output)
+    check_output(output)
     config = ContrastiveConfig(
         pairs=pairs, samples=samples, languages=language_codes(languages, PAPER_LANGUAGES), epochs=epochs,
         max_steps=max_steps, batch_size=batch_size, accumulation=accumulation, cached=cached, learning_rate=lr,
@@ -102,7 +96,7 @@ def lusifer(
     from xalign_models.training.lusifer.run import train, untrained
 
     if output is not None:
-        _check_output(output)
+        check_output(output)
     read = load_config(split_list(config), change or ())
     spec, directory = train(read, stage, output, start, device) if stage else untrained(read, output)
     say(spec.name, directory)

@@ -39,7 +39,7 @@ def apply(
     cpus_per_task: Annotated[int, typer.Option(min=1, help="Ray: cores of a part.")] = 1,
     device: Device = None,
 ) -> None:
-    """Align vectors that exist already, of any number; the same command resumes a run that was stopped."""
+    """Align existing vectors, any number of them; the same command resumes an interrupted run."""
     from xalign_models.languages import canonical
     from xalign_models.models.maps import load_maps
     from xalign_models.vectors.applying import apply as apply_maps
@@ -76,17 +76,18 @@ def parity(
     from xalign_models.parity.served import Served
 
     listed = texts_of(texts, language_codes(languages, None, all=None), limit)
-    found = compare(Served(first, device), Served(second, device), listed, tolerance)
+    result = compare(Served(first, device), Served(second, device), listed, tolerance)
     if json:
-        print_json(asdict(found))
+        print_json(asdict(result))
     else:
-        print_rows([asdict(row) for row in found.rows], as_json=False)
-        for cause in found.causes:
+        print_rows([asdict(row) for row in result.rows], as_json=False)
+        for cause in result.causes:
             out.print(f"{cause.kind}: {cause.text}", highlight=False, markup=False, soft_wrap=True)
-        verdict = "the same" if found.same else "different"
+        verdict = "the same" if result.same else "different"
         out.print(
-            f"{verdict}: least cosine {found.least:.9f}, nearest neighbour of {found.neighbours:.1%} of texts changes",
+            f"{verdict}: least cosine {result.least:.9f}, "
+            f"nearest neighbour of {result.neighbours:.1%} of texts changes",
             highlight=False,
             soft_wrap=True,
         )
-    raise typer.Exit(0 if found.same else 1)
+    raise typer.Exit(0 if result.same else 1)

@@ -77,12 +77,12 @@ def reproduce(
     from xalign_models.store import open_store
 
     register_with_mteb()
-    found = run_again(result, device=device, store=None if anew else open_store(), tell=_tell)
-    differing = found.differing(tolerance)
+    rerun = run_again(result, device=device, store=None if anew else open_store(), tell=_tell)
+    differing = rerun.differing(tolerance)
     if json:
-        print_json({**dataclasses.asdict(found), "differing": [dataclasses.asdict(row) for row in differing]})
+        print_json({**dataclasses.asdict(rerun), "differing": [dataclasses.asdict(row) for row in differing]})
     else:
-        for note in found.notes:
+        for note in rerun.notes:
             err.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
         print_rows(
             [
@@ -91,11 +91,11 @@ def reproduce(
             ],
             False,
         )
-        largest = max(abs(row.difference) for row in found.rows)
+        largest = max(abs(row.difference) for row in rerun.rows)
         out.print(
-            f"{found.model}  {found.task}: {len(found.rows) - len(differing)} of {len(found.rows)} scores are the same "
-            f"within {tolerance:g}; the largest difference is {largest:.2g}. Encoded {found.encoded:,} texts; of "
-            f"{found.stored + found.compared:,} vectors of the store {found.compared:,} were compared.",
+            f"{rerun.model}  {rerun.task}: {len(rerun.rows) - len(differing)} of {len(rerun.rows)} scores are the same "
+            f"within {tolerance:g}; the largest difference is {largest:.2g}. Encoded {rerun.encoded:,} texts; of "
+            f"{rerun.stored + rerun.compared:,} vectors of the store {rerun.compared:,} were compared.",
             highlight=False,
             markup=False,
             soft_wrap=True,
@@ -116,7 +116,7 @@ def audit(
     ] = 0.01,
     json: Json = False,
 ) -> None:
-    """Look for a task's text in the text that models were fitted on; exits with 1 where a model does not say so."""
+    """Look for a task's text in models' fit text; exits with 1 if a model does not declare an overlap."""
     from xalign_models.evaluation import audit as auditing
     from xalign_models.evaluation.recording import task_texts
     from xalign_models.models.mteb import register_with_mteb

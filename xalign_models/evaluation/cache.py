@@ -1,4 +1,4 @@
-"""mteb's result cache, made safe: results are written whole or not at all, and unreadable ones are set aside."""
+"""mteb's result cache with atomic writes; unreadable results are set aside."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class SafeResultCache(ResultCache):
     ``loader_kwargs``, ``run_settings.jsonl`` with versions and hardware by task, and ``items/``.
 
     Args:
-        root: The folder that has ``results/``, or will have it.
+        root: The parent folder of ``results/``.
 
     Attributes:
-        hardware: What encodes the results that are saved next; see :func:`hardware`.
-        counts: What it has encoded, and how fast; None where it is not known.
+        hardware: Hardware of the next saved results; see :func:`hardware`.
+        counts: Number of encoded tokens and their speed; None if unknown.
 
     Raises:
         ResultsError: The root cannot be written.
@@ -64,10 +64,10 @@ class SafeResultCache(ResultCache):
             raise ResultsError(f"Cannot write results to {root}: {error.strerror}; choose another --output.") from None
 
     def get_task_result_path(self, *args: Any, **kwargs: Any) -> Path:
-        """Where mteb puts a result.
+        """The file of a result in mteb's layout.
 
         Raises:
-            ResultsError: A name or revision leads out of the results.
+            ResultsError: A name or revision leads out of the folder of results.
         """
         path = Path(super().get_task_result_path(*args, **kwargs))
         for part in path.relative_to(self.cache_path).parts:
@@ -76,15 +76,15 @@ class SafeResultCache(ResultCache):
         return path
 
     def path_of(self, task: str, meta: ModelMeta) -> Path:
-        """Where a result lies or will lie."""
+        """The file of a result."""
         return self.get_task_result_path(task, meta)
 
     def save_to_cache(
         self, task_result: TaskResult, model_name: str | ModelMeta, model_revision: str | None = None, **kwargs: Any
     ) -> None:
-        """As mteb does, but written elsewhere and moved, the scores last.
+        """Save as mteb does, but write to a temporary folder and move, scores last.
 
-        A run that is killed at any point leaves the old result or none, and what the next run completes.
+        A run killed at any point leaves the old result or none; the next run completes it.
         """
         task = task_result.task_name
         final = self.get_task_result_path(task, model_name, model_revision).parent
@@ -119,7 +119,7 @@ class SafeResultCache(ResultCache):
                 file.replace(final / file.name)
 
     def _complete_settings(self, path: Path, task: str) -> None:
-        """Add what mteb does not say to a task's lines: the other packages' versions, and the hardware."""
+        """Add the versions of other packages and the hardware to a task's lines."""
         if not path.is_file():  # mteb writes none where no subset could be scored
             return
         entries, _ = read_log(path)
@@ -132,10 +132,10 @@ class SafeResultCache(ResultCache):
         path.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
 
     def keep_only_usable(self, task: AbsTask, meta: ModelMeta) -> None:
-        """Rename a result that is unreadable or of other text, so that the task is run again; nothing is deleted.
+        """Rename a result that is unreadable or of other text, so that the task runs again; nothing is deleted.
 
-        Its outcomes item by item go with it. A model's metadata that are damaged or missing are written again, and
-        damaged items alone are set aside.
+        Its outcomes by item are renamed too. Damaged or missing metadata of a model are written again; damaged items
+        alone are set aside.
         """
         path = self.path_of(task.metadata.name, meta)
         if not path.is_file():
@@ -156,7 +156,7 @@ class SafeResultCache(ResultCache):
 
 
 def _copy_settings(path: Path, copy: Path) -> None:
-    """The lines that can be read; a file with others is set aside, for mteb would not read any of it."""
+    """Copy the readable lines; a file with damaged lines is set aside, because mteb would not read it at all."""
     entries, damaged = read_log(path)
     usable = [entry for entry in entries if _is_setting(entry)]
     if lost := damaged + len(entries) - len(usable):
@@ -167,18 +167,18 @@ def _copy_settings(path: Path, copy: Path) -> None:
 
 def _is_setting(entry: Mapping[str, Any]) -> bool:
     lists = (entry.get("splits"), entry.get("subsets"))
-    texts = all(isinstance(some, list) and all(isinstance(text, str) for text in some) for some in lists)
+    texts = all(isinstance(values, list) and all(isinstance(text, str) for text in values) for values in lists)
     mappings = all(isinstance(entry.get(key), dict) for key in ("version", "encode_kwargs"))
     return texts and mappings and isinstance(entry.get("task"), str)
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, of this package and of those that determine scores."""
+    """Versions of Python, of this package and of the packages that affect scores."""
     return {"python": platform.python_version(), "xalign": __version__, **{p: version(p) for p in PACKAGES}}
 
 
 def compact(result: dict[str, Any]) -> str:
-    """A result as JSON with a line per subset, so that a difference shows where it is."""
+    """A result as JSON with a line per subset, for readable differences."""
     splits = [
         f"  {json.dumps(split)}: [\n   " + ",\n   ".join(map(json.dumps, entries)) + "\n  ]"
         for split, entries in result["scores"].items()
@@ -188,7 +188,7 @@ def compact(result: dict[str, Any]) -> str:
 
 
 def _complete_meta(path: Path, meta: ModelMeta) -> None:
-    """Write ``model_meta.json`` if a kill or damage has left a result without it."""
+    """Write ``model_meta.json`` if it is missing or damaged."""
     try:
         if read_json(path)["name"] == meta.name:
             return
@@ -198,42 +198,42 @@ def _complete_meta(path: Path, meta: ModelMeta) -> None:
 
 
 def meta_text(meta: ModelMeta) -> str:
-    """A model's metadata as mteb writes them, but the same every time: without local paths, the data sets sorted."""
+    """A model's metadata as in mteb, but reproducible: without local paths, with sorted data sets."""
     data = _portable(meta).to_dict()
     data["training_datasets"] = data["training_datasets"] and sorted(data["training_datasets"])
     return json.dumps(data, default=str, indent=4) + "\n"
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove what a run left there that was killed more than an hour ago while it wrote."""
+    """Remove temporary folders older than an hour, left by killed runs."""
     for staged in folder.glob(f"{_STAGED}*"):
         if time.time() - staged.stat().st_mtime > 3600:
             shutil.rmtree(staged, ignore_errors=True)
 
 
 def _portable(meta: ModelMeta) -> ModelMeta:
-    """The same with files and directories called by their names: where they lie says nothing on another machine."""
+    """The metadata with file names instead of local paths, which mean nothing on another machine."""
     return meta.model_copy(
-        update={field: _called(getattr(meta, field)) for field in ("loader_kwargs", "training_datasets")}
+        update={field: _without_folders(getattr(meta, field)) for field in ("loader_kwargs", "training_datasets")}
     )
 
 
-def _called(value: Any) -> Any:
+def _without_folders(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {_called(key): _called(one) for key, one in value.items()}
+        return {_without_folders(key): _without_folders(item) for key, item in value.items()}
     if isinstance(value, set):
-        return {_called(one) for one in value}
+        return {_without_folders(item) for item in value}
     if isinstance(value, list | tuple):
-        return [_called(one) for one in value]
+        return [_without_folders(item) for item in value]
     if not isinstance(value, str):
         return value
-    whole = _last(value)
+    shortened = _last(value)
     # else of ``kind:path?option=value`` and ``name+kind:path``
-    return whole if whole != value else re.sub(r"[^:+?]+", lambda part: _last(part[0]), value)
+    return shortened if shortened != value else re.sub(r"[^:+?]+", lambda part: _last(part[0]), value)
 
 
 def _last(text: str) -> str:
-    """The last part of a path that is there; any other text as it is."""
+    """The last part of an existing path; any other text unchanged."""
     try:
         return Path(text).name if "/" in text and Path(text).exists() else text
     except OSError:  # a prompt, too long for a path
@@ -248,13 +248,13 @@ def _set_aside(path: Path, reason: str) -> None:
 
 
 def _rename(path: Path) -> str:
-    """Give a file a name that nothing reads, which is returned."""
+    """Rename a file to a name that nothing reads, and return it."""
     stamp = datetime.datetime.now(tz=datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
     return path.rename(path.with_name(f"{path.name}.aside-{stamp}")).name
 
 
 def hardware(device: str) -> str:
-    """What a device of this machine is."""
+    """Description of a device of this machine."""
     import torch
 
     return torch.cuda.get_device_name(device) if device.startswith("cuda") else f"{device} {platform.machine()}"

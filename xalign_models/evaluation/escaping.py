@@ -1,4 +1,4 @@
-"""Names from results, cards and files, made safe to show: they may be anyone's, and may be hostile."""
+"""Escaping of untrusted names from results, cards and files for display."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import html
 from typing import Literal
 
 _COMMAND = {"%": "%25", ":": "%3A", ",": "%2C"}
-"""What ends a property of a GitHub workflow command, and how GitHub has it written."""
+"""Characters that end a property of a GitHub workflow command, and their escapes."""
 
 Form = Literal["terminal", "html", "markdown", "github"]
 
 
 def escape(text: str, form: Form = "terminal") -> str:
-    r"""``text`` on one line, with nothing in it that acts on what shows it.
+    r"""``text`` on one line, without active characters.
 
     Characters that do not print (control, bidirectional, zero-width, line separators, lone surrogates, private use)
     become ``\x1b``, ``\u202e`` and the like in every form. Letters of all scripts stay.
 
     Args:
         text: A name, a subset, a message.
-        form: ``terminal`` does no more; ``html`` escapes markup, for XML and attributes too; ``markdown`` makes a code
+        form: ``terminal`` adds nothing; ``html`` escapes markup, for XML and attributes too; ``markdown`` makes a code
             span, in which nothing is markup, that a table's cell may hold; ``github`` is for workflow commands.
     """
     shown = "".join(

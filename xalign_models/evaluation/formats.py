@@ -1,4 +1,4 @@
-"""Boards as text: Markdown, LaTeX, CSV, TSV and JSON, all with the same numbers."""
+"""Boards as Markdown, LaTeX, CSV, TSV and JSON, all with the same numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xalign_models.evaluation.escaping import escape
 
 FIELDS = ("score", "difference", "low", "high", "significant", "best_rank", "worst_rank", "best", "fitted")
 NBSP = "\u00a0"
-"""Keeps a score and its difference in one line."""
+"""Non-breaking space between a score and its difference."""
 _LATEX = {
     **{char: f"\\{char}" for char in "&%$#_{}"},
     "~": r"\textasciitilde{}",
@@ -47,7 +47,7 @@ def _plain(cell: Cell) -> dict[str, Any]:
 
 
 def to_csv(board: Board) -> str:
-    """One line per cell, for programs: row, column, and each number in a field of its own."""
+    """One line per cell, for programs: row, column, and each number in its own field."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([board.corner, "column", *FIELDS, "covered", "of", "other_text"])
@@ -80,12 +80,12 @@ def to_markdown(board: Board, *, narrow: bool = False) -> str:
     """
 
     def text(cell: Cell | None) -> str:
-        score, *rest = _texts(cell)
+        score, *extra = _texts(cell)
         if cell is None:
             return score
-        rest = rest[:1] if narrow else rest
+        extra = extra[:1] if narrow else extra
         marked = f"**{score}**" if cell.best else f"<ins>{score}</ins>" if cell.tied else score
-        return marked + (f"{NBSP if narrow else ' '}({', '.join(rest)})" if rest else "")
+        return marked + (f"{NBSP if narrow else ' '}({', '.join(extra)})" if extra else "")
 
     heads = [_markdown(" ".join(wrap(column, HEAD))) for column in board.columns]  # browsers break lines at spaces
     lines = [[board.corner, *heads], ["---", *["---:"] * len(heads)]]

@@ -1,4 +1,4 @@
-"""Scores as a data frame: the Python way to what ``xalign run`` does."""
+"""Scores as a data frame: ``xalign run`` in Python."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def evaluate(
     device: str | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> pd.DataFrame:
-    """Score models on tasks; what is among the results already is not computed again.
+    """Score models on tasks; existing results are reused.
 
     Args:
         models: Names, directories, hub ids or SentenceTransformers.
         tasks: Names that mteb or a plug-in knows, or tasks.
-        languages: Codes; a subset is scored if all its languages are among them. None is all.
+        languages: Codes; a subset is scored if all its languages are among them. None for all.
         output: Root of the results, which lie in its folder ``results``.
-        device: cpu, cuda or mps; by default the best there is.
+        device: cpu, cuda or mps; by default the best available.
         overrides: Fields of the backbones' specs.
 
     Returns:

@@ -1,7 +1,7 @@
 """The regression gate: new results against old ones, task by task and language by language.
 
-A score whose items are there before and after is judged by a paired test; the others by their tolerance alone.
-``docs/ci.md`` has the rules and why they are so.
+Scores with items before and after are judged by a paired test, the others by their tolerance alone.
+``docs/ci.md`` explains the rules.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _Z = 1.6448536269514722  # of a one-sided 95% bound
 
 
 def weights(subsets: Collection[str]) -> dict[str, dict[str, float]]:
-    """What is reported of a task: name -> subset -> its share; the shares of a name sum to 1.
+    """The reported rows of a task: name -> subset -> its share; the shares of a name sum to 1.
 
-    Of language pairs: each language, as the mean of Into X and From X (or the one there is); else each subset. Beside
-    them the mean over all, if there is more than one.
+    For language pairs the rows are languages, as the mean of Into X and From X (or the available one); otherwise they
+    are subsets. If there are several, a row has the mean over all.
     """
     pairs = language_pairs(subsets)
     rows = {"mean": dict.fromkeys(subsets, 1 / len(subsets))} if len(subsets) > 1 else {}
@@ -53,20 +53,20 @@ def compare(
     score fails wherever it is.
 
     Args:
-        results: What there is now.
-        before: What is to be kept up, and the tolerances.
-        models: Names, with or without ``xalign/``, directories or hub ids; None is all.
-        tasks: Names; None is all.
+        results: The new results.
+        before: The old results and the tolerances.
+        models: Names, with or without ``xalign/``, directories or hub ids; None for all.
+        tasks: Names; None for all.
 
     Raises:
-        ResultsError: Neither the old nor the new results have a name, be it of a tolerance, a model or a task.
+        ResultsError: A name of a tolerance, a model or a task is in neither the old nor the new results.
     """
     old = before.results
     keys = {*old.tables, *old.unreadable, *results.tables, *results.unreadable}
-    known = sorted({task for _, task in keys})
-    choose(known, before.tolerance.keys() - {DEFAULT}, "task (of a tolerance)")
-    kept = choose_models(sorted({model for model, _ in keys}), models)
-    chosen = sorted(keys & set(product(kept, choose(known, tasks, "task"))))
+    task_names = sorted({task for _, task in keys})
+    choose(task_names, before.tolerance.keys() - {DEFAULT}, "task (of a tolerance)")
+    chosen_models = choose_models(sorted({model for model, _ in keys}), models)
+    chosen = sorted(keys & set(product(chosen_models, choose(task_names, tasks, "task"))))
     items = Items(MAIN), Items(MAIN)
     rows: list[GateRow] = []
     unguarded = []
@@ -84,7 +84,7 @@ def _judge(
     wrong = new.impossible if new else {}
 
     def rows(why: Mapping[str, tuple[Verdict, str]]) -> Iterator[GateRow]:
-        yield from (GateRow(*key, name, tolerance, *said) for name, said in why.items())
+        yield from (GateRow(*key, name, tolerance, *reason) for name, reason in why.items())
 
     bad = {subset: (Verdict.FAIL, f"impossible score: {reason}") for subset, reason in wrong.items()}
     unknown: str | None = None
@@ -107,16 +107,16 @@ def _judge(
     common = [subset for subset in values[0] if subset in values[1] and not {subset} & (wrong.keys() | never.keys())]
     for subset in {**values[0], **never}:
         if subset not in common and subset not in bad:
-            what = f"impossible score before: {never[subset]}" if subset in never else "missing: no new score"
-            bad[subset] = (Verdict.CANNOT_TELL, what)
+            reason = f"impossible score before: {never[subset]}" if subset in never else "missing: no new score"
+            bad[subset] = (Verdict.CANNOT_TELL, reason)
     yield from rows(_blame(bad, common))
     yield from _compared(key, common, values, tolerance, _gaps((old, new), items, common))
 
 
 def _blame(bad: Mapping[str, tuple[Verdict, str]], common: Sequence[str]) -> dict[str, tuple[Verdict, str]]:
-    """Of pairs without a comparison: the languages that have no other pair, then the pairs that no such one explains.
+    """Rows for pairs without a comparison: languages without any other pair, then pairs of other languages.
 
-    So one broken language is one row, and not all languages that are paired with it.
+    One broken language thus makes one row, instead of a row per language paired with it.
     """
     pairs = language_pairs([*bad, *common])
     if not pairs:
@@ -124,10 +124,10 @@ def _blame(bad: Mapping[str, tuple[Verdict, str]], common: Sequence[str]) -> dic
     alive = {language for subset in common for language in pairs[subset]}
     blamed: dict[str, tuple[Verdict, str]] = {}
     lost = {subset: sum(language not in alive for language in pairs[subset]) for subset in bad}
-    for subset, said in bad.items():
+    for subset, reason in bad.items():
         names = [_name(language) for language in pairs[subset] if language not in alive] if lost[subset] else [subset]
         for name in names:
-            blamed[name] = min(blamed.get(name, said), said, key=lambda one: list(Verdict).index(one[0]))
+            blamed[name] = min(blamed.get(name, reason), reason, key=lambda entry: list(Verdict).index(entry[0]))
     return blamed
 
 

@@ -1,4 +1,4 @@
-"""Scores that cannot be: text, NaN, infinite, or outside what their metric can have."""
+"""Detects impossible scores: text, NaN, infinity, or values outside the metric's range."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from xalign_models.files import is_number
 
 _NEGATIVE = re.compile("spearman|pearson|kendall|matthews|mcc|rand|p-MRR", re.IGNORECASE)
-"""Metrics that may be below zero."""
+"""Metrics that may be negative."""
 _NOISE = 1e-6  # of scores with six decimals
 
 
 def why_impossible(entry: Mapping[str, Any], metric: str) -> str | None:
-    """What is wrong with a score of a result's entry; None if nothing is, or if there is none."""
+    """The reason why a score of a result's entry is impossible; None if it is possible or missing."""
     if metric not in entry:
         return None
     value = entry[metric]

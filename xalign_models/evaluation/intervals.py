@@ -1,8 +1,8 @@
-"""95% intervals of differences and the ranks that chance leaves open, from outcomes sentence by sentence.
+"""95% intervals of differences, and intervals of ranks, from outcomes by sentence.
 
 A model's score on a task is the sum of its sentences' shares: the mean over subsets of the mean over sentences.
-Sentence i of every subset is one unit, because multi-parallel text says the same in all languages; copies of the same
-evidence in many language pairs do not count as more evidence.
+Sentence i of every subset is one unit, because multi-parallel text says the same in all languages; the same
+sentence in many language pairs is not more evidence.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def half_width(gaps: npt.NDArray[np.float64]) -> float:
 
 
 def rank_intervals(shares: npt.NDArray[np.float64]) -> list[tuple[int, int]]:
-    """Best and worst rank of each model that chance leaves open.
+    """Best and worst plausible rank of each model.
 
     All pairs of models are compared by the sign-flip test in its normal limit, with Holm's correction for their number.
     A model's best rank is one more than the number of models that are better beyond chance; its worst rank is the

@@ -26,29 +26,29 @@ logger = logging.getLogger(__name__)
 Outcomes = dict[str, npt.NDArray[np.bool_ | np.floating]]
 
 Level = Literal["none", "outcomes", "full"]
-"""What a run keeps of single items: nothing, what a significance test needs, or all that the task knows."""
+"""Data of single items that a run keeps: none, the outcomes for significance tests, or everything."""
 KS = (1, 5, 10)
-"""Ranks up to one of these may be what the main score counts."""
+"""The main score may be the share of ranks up to one of these."""
 TOLERANCE = 1e-5
-"""Between the mean of the outcomes and the score, which keeps six decimals."""
+"""Allowed difference of the outcomes' mean and the score, which has six decimals."""
 _STEPS = 65535  # of an outcome between a miss and a hit
 DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
 def full_folder(folder: Path) -> Path:
-    """Where a model's folder of results has all that tasks know of their items."""
+    """Folder of the full item data in a model's folder of results."""
     return folder / "items" / "full"
 
 
 def outcomes_path(folder: Path, task: str) -> Path:
-    """Where a model's folder of results has a task's outcomes."""
+    """File of a task's outcomes in a model's folder of results."""
     return folder / "items" / f"{task}.npz"
 
 
 def save_items(folder: Path, task: str, items: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Keep all that is known of a task's items: ``<folder>/<task>.npz``, an array per subset.
+    """Save all item data of a task to ``<folder>/<task>.npz``, an array per subset.
 
-    Subsets that an earlier run left there are kept, unless the file is damaged.
+    Subsets of earlier runs are kept, unless the file is damaged.
     """
     path = folder / f"{task}.npz"
     arrays: dict[str, Any] = {**_load(path), **items}
@@ -57,12 +57,12 @@ def save_items(folder: Path, task: str, items: Mapping[str, npt.NDArray[Any]]) -
 
 
 def keep_outcomes(folder: Path, task: str, scores: Mapping[str, float]) -> None:
-    """Write the outcomes of a task whose items are in ``items/full``, beside those of subsets that are there already.
+    """Write the outcomes of a task from ``items/full``, in addition to those of subsets written before.
 
     Args:
         folder: A model's folder of results.
         task: The task's name.
-        scores: Main score by subset; a subset whose items do not give it is left out.
+        scores: Main score by subset; a subset whose items do not yield it is left out.
     """
     items = _load(full_folder(folder) / f"{task}.npz")
     outcomes = {subset: outcomes_of(array, scores[subset]) for subset, array in items.items() if subset in scores}
@@ -72,11 +72,11 @@ def keep_outcomes(folder: Path, task: str, scores: Mapping[str, float]) -> None:
 
 
 def outcomes_of(items: npt.NDArray[Any], score: float) -> npt.NDArray[np.bool_ | np.floating] | None:
-    """The outcomes (n,) whose mean is ``score``; None if the items do not give them.
+    """The outcomes (n,) whose mean is ``score``; None if the items do not yield it.
 
     Args:
         items: Ranks (..., n) from 1, of which the last row counts; (n, 2) predicted and true labels; or numbers (n,).
-        score: The mean that they must have.
+        score: The mean of the outcomes.
     """
     candidates: list[npt.NDArray[Any]] = []
     if items.dtype.kind in "iu":
@@ -86,7 +86,10 @@ def outcomes_of(items: npt.NDArray[Any], score: float) -> npt.NDArray[np.bool_ |
         candidates = [items[:, 0] == items[:, 1]]
     elif items.dtype.kind in "bf" and items.ndim == 1 and np.isfinite(items).all():
         candidates = [items]
-    return next((one for one in candidates if len(one) and abs(float(np.mean(one)) - score) < TOLERANCE), None)
+    return next(
+        (array for array in candidates if len(array) and abs(float(np.mean(array)) - score) < TOLERANCE),
+        None,
+    )
 
 
 def write_outcomes(path: Path, outcomes: Outcomes) -> None:
@@ -108,7 +111,7 @@ def write_outcomes(path: Path, outcomes: Outcomes) -> None:
 
 
 def read_outcomes(path: Path) -> Outcomes:
-    """Outcomes by subset; empty where there are none or the file is damaged, which is said in one line."""
+    """Outcomes by subset; empty if there are none, or, with a warning, if the file is damaged."""
     if not (arrays := _load(path)):
         return {}
     try:

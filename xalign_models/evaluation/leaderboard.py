@@ -24,9 +24,9 @@ from xalign_models.evaluation.significance import ALPHA, Items, sign_flip_test
 from xalign_models.published import Published, published_on
 
 DIRECTIONS: dict[str, dict[str, str]] = {"Tatoeba36": {"eng→X": "eng_Latn-*", "X→eng": "*-eng_Latn"}}
-"""Tasks whose two directions are two columns: their headers and their subsets."""
+"""Tasks with a column per direction: headers and subsets."""
 _SAME_METRIC = {"accuracy": "precision_at_1", "spearman": "cosine_spearman", "pearson": "cosine_pearson"}
-"""Metrics that papers call otherwise than mteb."""
+"""Metrics with other names in papers than in mteb."""
 
 
 def leaderboard(
@@ -41,13 +41,13 @@ def leaderboard(
 
     Args:
         results: From :func:`xalign_models.evaluation.results.read_results`.
-        models: Names, with or without ``xalign/``, directories or hub ids; None is all.
-        tasks: Names; None is all.
-        metric: ``main_score`` is each task's own.
-        significance: Test the differences of which ranks were kept item by item.
+        models: Names, with or without ``xalign/``, directories or hub ids; None for all.
+        tasks: Names; None for all.
+        metric: ``main_score`` for each task's own.
+        significance: Test differences where ranks by item were kept.
 
     Raises:
-        ResultsError: No readable result is left, or a name has none.
+        ResultsError: There is no readable result, or a name has none.
     """
     rows = {row.name: row for row in _empty_rows(results, choose_models(results.models, models))}
     hits = Items(metric) if significance else None
@@ -70,39 +70,41 @@ def leaderboard(
                     tables = {name: results.tables[name, task] for name in rivals[widest]}
                     _mark_ranks(rows, column, tables, widest[1], hits)
     if not columns:
-        known = sorted({name for table in results.tables.values() for name in table.metrics})
-        raise ResultsError(f"No readable result has {metric!r}; there are {', '.join(known) or 'no readable results'}.")
+        metrics = sorted({name for table in results.tables.values() for name in table.metrics})
+        raise ResultsError(
+            f"No readable result has {metric!r}; there are {', '.join(metrics) or 'no readable results'}."
+        )
     shown = [row for row in rows.values() if row.cells]
     return Board("model", columns, shown, _legend(shown, metric))
 
 
-def choose(known: Sequence[str], wanted: Collection[str] | None, kind: str) -> list[str]:
-    """Those of ``known`` that are wanted, ``xalign/`` being optional, in the order of ``known``.
+def choose(names: Sequence[str], chosen: Collection[str] | None, kind: str) -> list[str]:
+    """Those of ``names`` that are wanted, ``xalign/`` being optional, in the order of ``names``.
 
     Raises:
-        ResultsError: One of them is not known; the message names the nearest.
+        ResultsError: A name is unknown; the message suggests the nearest.
     """
-    if wanted is None:
-        return list(known)
-    for name in wanted:
-        if not {name, f"xalign/{name}"} & set(known):
-            near = difflib.get_close_matches(name, known, n=3, cutoff=0.3) or known[:3]
+    if chosen is None:
+        return list(names)
+    for name in chosen:
+        if not {name, f"xalign/{name}"} & set(names):
+            near = difflib.get_close_matches(name, names, n=3, cutoff=0.3) or names[:3]
             raise ResultsError(f"No results of {kind} {name!r}; there are some of {', '.join(near) or 'none'}.")
-    return [name for name in known if name in wanted or name.removeprefix("xalign/") in wanted]
+    return [name for name in names if name in chosen or name.removeprefix("xalign/") in chosen]
 
 
-def choose_models(known: Sequence[str], wanted: Collection[str] | None, kind: str = "model") -> list[str]:
-    """As :func:`choose`, models being called by anything that ``xalign run`` takes.
+def choose_models(names: Sequence[str], chosen: Collection[str] | None, kind: str = "model") -> list[str]:
+    """As :func:`choose`, for models by any name that ``xalign run`` takes.
 
     Raises:
-        ResultsError: One of them is not known; the message names the nearest.
+        ResultsError: A name is unknown; the message suggests the nearest.
     """
-    return choose(known, wanted and [_called(one, known) for one in wanted], kind)
+    return choose(names, chosen and [_name_in_results(model, names) for model in chosen], kind)
 
 
-def _called(model: str, known: Sequence[str]) -> str:
-    """What the results call a model; if they do not have it, as it was given."""
-    if {model, f"xalign/{model}"} & set(known):
+def _name_in_results(model: str, names: Sequence[str]) -> str:
+    """Name of a model in the results; the given name if they do not have it."""
+    if {model, f"xalign/{model}"} & set(names):
         return model
     from xalign_models.models.names import name_of
 
@@ -110,13 +112,13 @@ def _called(model: str, known: Sequence[str]) -> str:
         name = name_of(model)
     except ModelError:
         return model
-    return name if name in known else model
+    return name if name in names else model
 
 
 def _empty_rows(results: Results, models: Collection[str]) -> list[Row]:
-    """By backbone, the unaligned one first; models without a backbone of ours at the end."""
+    """Rows by backbone, the unaligned model first; models without a backbone of ours come last."""
     baselines = {model: table.baseline for (model, _), table in results.tables.items()}
-    found = []
+    keyed = []
     for model in models:
         base = baselines[model] or model
         if base.startswith("xalign/"):
@@ -125,8 +127,8 @@ def _empty_rows(results: Results, models: Collection[str]) -> list[Row]:
             label += f" ({', '.join(data)})" if data else ""
         else:
             group, label = "other models", model
-        found.append(((group == "other models", group, model != base, label), Row(group, label, model, {})))
-    return [row for _, row in sorted(found, key=lambda item: item[0])]
+        keyed.append(((group == "other models", group, model != base, label), Row(group, label, model, {})))
+    return [row for _, row in sorted(keyed, key=lambda item: item[0])]
 
 
 def _matching(table: TaskScores, metric: str, pattern: str) -> dict[str, float]:
@@ -134,19 +136,19 @@ def _matching(table: TaskScores, metric: str, pattern: str) -> dict[str, float]:
 
 
 def _cell(table: TaskScores, base: TaskScores | None, metric: str, pattern: str, hits: Items | None) -> Cell:
-    mine = _matching(table, metric, pattern)
-    cell = Cell(100 * fmean(mine.values()), fitted=table.trained_on)
-    theirs = _matching(base, metric, pattern) if base else {}
-    if base is None or not theirs:
+    own = _matching(table, metric, pattern)
+    cell = Cell(100 * fmean(own.values()), fitted=table.trained_on)
+    baseline = _matching(base, metric, pattern) if base else {}
+    if base is None or not baseline:
         return cell
     if base.dataset_revision != table.dataset_revision:
         return dataclasses.replace(cell, other_text=True)
-    common = sorted(mine.keys() & theirs.keys())
-    if len(common) < len(theirs):
-        cell = dataclasses.replace(cell, covered=len(common), of=len(theirs))
+    common = sorted(own.keys() & baseline.keys())
+    if len(common) < len(baseline):
+        cell = dataclasses.replace(cell, covered=len(common), of=len(baseline))
     if not common:
         return cell
-    difference = 100 * fmean(mine[subset] - theirs[subset] for subset in common)
+    difference = 100 * fmean(own[subset] - baseline[subset] for subset in common)
     cell = dataclasses.replace(cell, difference=difference)
     gaps = hits.gaps(table, base, common) if hits else None
     if gaps is None:
@@ -157,7 +159,7 @@ def _cell(table: TaskScores, base: TaskScores | None, metric: str, pattern: str,
 
 
 def _mark_best(rows: Sequence[dict[str, Cell]], column: str) -> None:
-    """Among those of the same subsets: a mean over fewer languages is no rival to one over all."""
+    """Mark the best of models with the same subsets, as means over fewer languages do not compare."""
     top = max(round(cells[column].score, 1) for cells in rows)
     for cells in rows:
         cells[column] = dataclasses.replace(cells[column], best=round(cells[column].score, 1) == top)
@@ -166,13 +168,13 @@ def _mark_best(rows: Sequence[dict[str, Cell]], column: str) -> None:
 def _mark_ranks(
     rows: Mapping[str, Row], column: str, tables: Mapping[str, TaskScores], subsets: Collection[str], hits: Items
 ) -> None:
-    """The ranks that chance leaves open, among the models of which outcomes are there; none without the best."""
+    """Mark the intervals of ranks among the models with outcomes; none without outcomes of the best."""
     tested = {name: table for name, table in tables.items() if hits.outcomes(table).keys() >= set(subsets)}
-    known = {name: hits.shares(table, subsets) for name, table in tested.items()}
+    shares = {name: hits.shares(table, subsets) for name, table in tested.items()}
     best = {name for name in tables if rows[name].cells[column].best}
-    if len(known) < 2 or not best <= known.keys() or len({len(row) for row in known.values()}) > 1:
+    if len(shares) < 2 or not best <= shares.keys() or len({len(row) for row in shares.values()}) > 1:
         return
-    for name, ranks in zip(known, rank_intervals(np.stack(list(known.values()))), strict=True):
+    for name, ranks in zip(shares, rank_intervals(np.stack(list(shares.values()))), strict=True):
         cells = rows[name].cells
         cells[column] = dataclasses.replace(cells[column], ranks=ranks)
 
@@ -231,13 +233,13 @@ def detail(
 
     Args:
         results: From :func:`xalign_models.evaluation.results.read_results`.
-        task: Its name.
-        models: Names, with or without ``xalign/``, directories or hub ids; None is all.
-        metric: ``main_score`` is the task's own.
-        published: Put the published numbers of the same task, metric and subset beside.
+        task: Name of the task.
+        models: Names, with or without ``xalign/``, directories or hub ids; None for all.
+        metric: ``main_score`` for the task's own.
+        published: Add the published numbers of the same task, metric and subset.
 
     Raises:
-        ResultsError: No such results.
+        ResultsError: There are no such results.
     """
     choose(results.tasks, [task], "task")
     having = [model for model in results.models if (model, task) in results.tables]
@@ -263,17 +265,17 @@ def detail(
         legend.append(_FITTED)
     if published:
         tables = [results.tables[head.name, task] for head in heads]
-        found = published_columns(list(published_on(task)), tables, metric, set(cells))
-        for column, values in found.items():
+        columns_of_papers = published_columns(list(published_on(task)), tables, metric, set(cells))
+        for column, values in columns_of_papers.items():
             columns.append(column)
             for language, value in values.items():
                 cells[language][column] = Cell(value)
         legend.append(
             "[paper]: as printed there; its mean is over the paper's subsets."
-            if found
+            if columns_of_papers
             else "Nothing published has this task, metric and these subsets."
         )
-    rows = [Row("", one, one, row) for one, row in sorted(cells.items(), key=_mean_first)]
+    rows = [Row("", language, language, row) for language, row in sorted(cells.items(), key=_mean_first)]
     return Board("language", columns, rows, legend)
 
 
@@ -287,38 +289,39 @@ def by_language(task: str, values: Mapping[str, float]) -> dict[str, dict[str, f
         return {}
     pairs = language_pairs(values) or {}
     if task in DIRECTIONS:
-        found = {}
+        headings = {}
         for heading, pattern in DIRECTIONS[task].items():
             scores = {
-                next(one for one in pairs[subset] if one != "eng_Latn"): value
+                next(language for language in pairs[subset] if language != "eng_Latn"): value
                 for subset, value in values.items()
                 if fnmatchcase(subset, pattern)
             }
             if scores:
-                found[heading] = {"mean": fmean(scores.values()), **scores}
+                headings[heading] = {"mean": fmean(scores.values()), **scores}
     elif any((b, a) in pairs.values() for a, b in pairs.values()):
         mean = fmean(values.values())
-        found = {
+        headings = {
             heading: {"mean": mean, **scores}
             for heading, scores in zip(("Into X", "From X"), into_and_from(values), strict=True)
         }
     else:
         return {"": {"mean": fmean(values.values()), **values}}
-    return {heading: {one.replace("_", "-"): v for one, v in scores.items()} for heading, scores in found.items()}
+    return {heading: {name.replace("_", "-"): v for name, v in scores.items()} for heading, scores in headings.items()}
 
 
 def published_columns(
     numbers: Sequence[Published], tables: Sequence[TaskScores], metric: str, rows: set[str]
 ) -> dict[str, dict[str, float]]:
-    """Column -> row -> percent, for the numbers of our metric whose subset is a row of ours."""
-    same = {metric}
+    """Column -> row -> percent, for published numbers of the same metric whose subset is among the rows."""
+    equal = {metric}
     for table in tables:
-        same |= {one for one in table.metrics if table.values(metric) and table.values(one) == table.values(metric)}
+        if values := table.values(metric):
+            equal |= {other for other in table.metrics if table.values(other) == values}
     subsets = {languages: subset for table in tables for subset, languages in table.languages.items()}
-    found: dict[str, dict[str, float]] = {}
-    means, whole = set[str](), set[str]()
+    by_column: dict[str, dict[str, float]] = {}
+    means, complete = set[str](), set[str]()
     for number in numbers:
-        if not {number.metric, _SAME_METRIC.get(number.metric)} & same:
+        if not {number.metric, _SAME_METRIC.get(number.metric)} & equal:
             continue
         source, arrow, target = number.subset.partition("->")
         heading, row = number.direction.replace("->", "→").replace("other", "X"), number.subset
@@ -331,12 +334,12 @@ def published_columns(
         elif not number.direction:
             row = subsets.get((source, target) if arrow else (source,), "")
         column = f"{number.column} {heading}".strip()
-        found.setdefault(column, {}).setdefault(row, number.value)
-        whole |= {column} if number.whole else set()
+        by_column.setdefault(column, {}).setdefault(row, number.value)
+        complete |= {column} if number.whole else set()
     languages = rows - {"mean"}
     return {
         column: {row: value for row, value in values.items() if row in rows}
-        for column, values in found.items()
-        if (values.keys() & languages or column in whole)
+        for column, values in by_column.items()
+        if (values.keys() & languages or column in complete)
         and (column not in means or values.keys() - {"mean"} == languages)  # like for like
     }

@@ -1,4 +1,4 @@
-"""All results as one plain table: a line per model, task and language, to compare by eye and with ``diff``."""
+"""All results as a plain table: a line per model, task and language, to read and to ``diff``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ HEADER = ("model", "task", "language", "score")
 
 
 def means_csv(results: Results, models: Collection[str] | None = None) -> str:
-    """Main scores in percent as CSV: of each model and task the mean over its subsets, then each language's.
+    """Main scores in percent as CSV: the mean over subsets of each model and task, then a line per language.
 
-    A language of a task of pairs has the mean of Into X and From X; other tasks have a line per subset.
+    In tasks of pairs, a language has the mean of Into X and From X; other tasks have a line per subset.
 
     Args:
         results: From :func:`xalign_models.evaluation.results.read_results`.
-        models: Names, with or without ``xalign/``, directories or hub ids; None is all.
+        models: Names, with or without ``xalign/``, directories or hub ids; None for all.
 
     Raises:
         ResultsError: A model has no results.

@@ -1,4 +1,4 @@
-"""Whether a score fell, from its items before and after: an exact test, an error, a correction for many scores."""
+"""Tests whether a score fell, from its items before and after: exact test, standard error, Holm's correction."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 _RADEMACHER = 1 / (2 * math.erfc(1))  # 1 / (4 P(Z >= sqrt 2)) = 3.179
-_ZERO = 1e-12  # what is left of shares that cancel out
+_ZERO = 1e-12  # rounding of shares that cancel
 
 
 def fall_p(gaps: npt.NDArray[np.float64]) -> float:
-    """One-sided p of a sum of paired differences as low as theirs, if each could as well have the other sign.
+    """One-sided p of the sum of paired differences under random signs.
 
-    Right or wrong answers to one set of questions have differences of one size: the test is McNemar's, exact. Others
-    get an upper bound of the exact p, ``c P(Z >= z)`` with ``z = -sum(g) / sqrt(sum(g^2))`` and ``c = 3.179``, which
+    Differences of right and wrong answers have one size: the test is McNemar's, exact. Others get an upper bound of the
+    exact p, ``c P(Z >= z)`` with ``z = -sum(g) / sqrt(sum(g^2))`` and ``c = 3.179``, which
     holds for any sizes and any number of them (Bentkus & Dzindzalieta 2015, a tight Gaussian bound for weighted sums of
-    Rademacher random variables). So p may be as small as a correction for many comparisons needs it.
+    Rademacher random variables). So p may be as small as a correction for many comparisons requires.
 
     Args:
         gaps: (n,), after minus before, item by item.
@@ -36,15 +36,15 @@ def fall_p(gaps: npt.NDArray[np.float64]) -> float:
 
 
 def standard_error(gaps: npt.NDArray[np.float64]) -> float:
-    """Of the sum of ``gaps`` (n,), the items being a sample of those that there could be."""
+    """Standard error of the sum of ``gaps`` (n,), as a sample of items."""
     n = len(gaps)
     return math.sqrt(n / (n - 1) * float(np.square(gaps - gaps.mean()).sum())) if n > 1 else 0.0
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Adjusted p-values (Holm 1979): rejecting those below alpha errs anywhere with probability alpha at most.
+    """Adjusted p-values (Holm 1979): rejecting those below alpha makes any error with probability alpha at most.
 
-    This holds whatever the dependence, which languages of one text and their mean have.
+    This holds under any dependence, such as that of languages of one text and their mean.
     """
     order = np.argsort(p, kind="stable")
     adjusted = np.empty(len(order))

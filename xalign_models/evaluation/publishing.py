@@ -1,4 +1,4 @@
-"""A saved model made ready for the hub: its files, and a card with scores in the format of mteb and the hub."""
+"""Prepares a saved model for the hub: its files, and a card with scores in the format of mteb and the hub."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TAGS = ("sentence-transformers", "sentence-similarity", "feature-extraction", "m
 
 
 def prepare(model: Path, folder: Path, results: Results | None = None) -> Path:
-    """Copy a saved model and give it a card with its scores; a folder that is there is replaced as a whole.
+    """Copy a saved model and add a card with its scores; an existing folder is replaced as a whole.
 
     Args:
-        model: What ``xalign fit``, ``train`` or ``save`` wrote.
-        folder: Where to.
-        results: Where its scores are, of tasks that mteb knows by now; None is a card without any.
+        model: Output of ``xalign fit``, ``train`` or ``save``.
+        folder: Folder to write.
+        results: Results with its scores, on tasks registered with mteb; None for a card without scores.
 
     Returns:
         The folder.
@@ -46,7 +46,7 @@ def prepare(model: Path, folder: Path, results: Results | None = None) -> Path:
 
 
 def check(model: Path) -> None:
-    """Refuse what is no saved model.
+    """Check that a directory is a saved model.
 
     Raises:
         ModelError: The directory has no ``modules.json``.
@@ -61,7 +61,7 @@ def card_text(model: Path, results: Results | None = None) -> str:
 
     path = model / "README.md"
     card = ModelCard(path.read_text(encoding="utf-8") if path.is_file() else "")
-    known: dict[str, Any] = card.data.to_dict()  # type: ignore[no-untyped-call]
+    metadata: dict[str, Any] = card.data.to_dict()  # type: ignore[no-untyped-call]
     scores = list(_scores(name_of(str(model)), results)) if results else []
     spec = read_card(model).spec
     fields = {
@@ -69,9 +69,9 @@ def card_text(model: Path, results: Results | None = None) -> str:
         "pipeline_tag": "sentence-similarity",
         "license": model_meta(str(model)).license,
         "base_model": spec.backbone.mteb_name if spec else None,
-        "model_name": known.get("model_name") or model.resolve().name,
-        **{key: value for key, value in known.items() if key not in {"tags", "model-index"}},
-        "tags": list(dict.fromkeys([*(known.get("tags") or ()), *TAGS])),
+        "model_name": metadata.get("model_name") or model.resolve().name,
+        **{key: value for key, value in metadata.items() if key not in {"tags", "model-index"}},
+        "tags": list(dict.fromkeys([*(metadata.get("tags") or ()), *TAGS])),
     }
     data = ModelCardData(**{key: value for key, value in fields.items() if value}, eval_results=scores or None)
     body = card.text.strip() or f"# {model.resolve().name}\n\nA sentence-transformers model made by xalign."
@@ -79,7 +79,7 @@ def card_text(model: Path, results: Results | None = None) -> str:
 
 
 def _scores(name: str, results: Results) -> Iterator[EvalResult]:
-    """Each subset's main score, as mteb's own cards have it; tasks that mteb does not know are left out."""
+    """Each subset's main score, in the format of mteb's cards; tasks unknown to mteb are left out."""
     import mteb
     from huggingface_hub import EvalResult
 
@@ -109,11 +109,11 @@ def upload(folder: Path, repository: str, *, private: bool = False) -> str:
 
     Args:
         folder: From :func:`prepare`.
-        repository: ``org/name``; made if it is not there.
-        private: Make it so that others do not see it.
+        repository: ``org/name``; created if missing.
+        private: Whether to create a private repository.
 
     Raises:
-        ModelError: The hub cannot be reached, or refuses.
+        ModelError: The hub is unreachable or refuses.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
@@ -129,5 +129,5 @@ def upload(folder: Path, repository: str, *, private: bool = False) -> str:
 
 
 def contents(model: Path) -> Sequence[tuple[str, int]]:
-    """(path, bytes) of a model's files, as they would be published."""
+    """(path, bytes) of a model's files to publish."""
     return [(str(path.relative_to(model)), path.stat().st_size) for path in sorted(model.rglob("*")) if path.is_file()]

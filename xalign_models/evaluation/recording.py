@@ -1,4 +1,4 @@
-"""What a task gives a model to encode: every text, and its language where the task says it."""
+"""Records the texts that a task encodes, with their languages where the task provides them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DIMENSION = 8
 
 
 class Recorder(XAlignEncoder):
-    """Stands in for a model, and keeps what it is given to encode."""
+    """A stand-in for a model that records the texts to encode."""
 
     def __init__(self) -> None:
         from mteb.models.model_meta import ModelMeta, ScoringFunction
@@ -24,7 +24,7 @@ class Recorder(XAlignEncoder):
         fields = {"name": "xalign/recorder", "revision": "1", "similarity_fn_name": ScoringFunction.COSINE}
         nothing: Any = None
         super().__init__(nothing, [], {}, None, ModelMeta.create_empty(fields))
-        self._by_language = True  # it asks for the language of every text, as a model with prompts by language does
+        self._by_language = True  # requests the language of every text, like a model with prompts by language
         self.seen: dict[LanguageText, None] = {}
 
     def encode_texts(
@@ -35,7 +35,7 @@ class Recorder(XAlignEncoder):
         progress: str | None = None,
         side: str = "",
     ) -> npt.NDArray[np.float32]:
-        """Keep the texts and their languages; vectors (n, d) that differ with the texts."""
+        """Record texts and languages, and return vectors (n, d) that differ between texts."""
         codes = (code and canonical(code) for code in languages)
         self.seen |= dict.fromkeys(zip(texts, codes, strict=True))
         seeds = (hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8] for text in texts)
@@ -45,14 +45,14 @@ class Recorder(XAlignEncoder):
 
 
 def task_texts(name: str, languages: Collection[str] | None = None) -> list[LanguageText]:
-    """What a model is given by a task, in the subsets of the chosen languages.
+    """The texts that a task encodes, in the subsets of the chosen languages.
 
     Args:
-        name: As mteb knows it, once ours are registered there.
-        languages: Canonical codes; None is all.
+        name: Name of the task in mteb, ours included once registered.
+        languages: Canonical codes; None for all.
 
     Raises:
-        DataError: No such task, or its data are missing.
+        DataError: The task is unknown, or its data are missing.
         LanguageError: The task has nothing in these languages.
     """
     import mteb

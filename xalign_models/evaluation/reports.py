@@ -1,4 +1,4 @@
-"""What a gate found, for those who did not run it: JUnit, GitHub's annotations and its summary of a step."""
+"""Reports of a gate: JUnit, GitHub's annotations and GitHub's step summary."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from xalign_models.evaluation.escaping import escape
 from xalign_models.evaluation.verdicts import MOST_SHOWN, GateReport, Verdict
 
 _MOST_ANNOTATIONS = 10
-"""Of one level in one step; GitHub shows no more."""
+"""Maximum number of annotations per level that GitHub shows in a step."""
 
 
 def junit(report: GateReport) -> str:
-    """A test suite per model, a test case per task and language; what cannot be judged is an error, never skipped."""
+    """A test suite per model, a test case per task and language; scores that cannot be judged are errors."""
     failures, errors = (sum(row.verdict == verdict for row in report.rows) for verdict in _KINDS)
     root = ET.Element("testsuites", tests=str(len(report.rows)), failures=str(failures), errors=str(errors))
     for model, rows in groupby(sorted(report.rows, key=lambda row: row.key), lambda row: row.model):
@@ -38,7 +38,7 @@ _KINDS = {Verdict.FAIL: "failure", Verdict.CANNOT_TELL: "error"}
 
 
 def workflow_commands(report: GateReport) -> list[str]:
-    """Workflow commands: an error per score that fell, a warning per one that cannot be judged, ten of each."""
+    """Workflow commands: errors for scores that fell, warnings for scores that cannot be judged, ten of each."""
     lines = []
     for verdict, command in ((Verdict.FAIL, "error"), (Verdict.CANNOT_TELL, "warning")):
         for row in [row for row in report.rows if row.verdict == verdict][:_MOST_ANNOTATIONS]:

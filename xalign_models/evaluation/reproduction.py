@@ -1,7 +1,7 @@
 """Run a committed result again and compare: the same model on the same text gives the same scores.
 
-Most of a run's time goes into encoding, above all fit text. So vectors that the store has
-are taken from it, and one in :data:`SAMPLE` of them is encoded again and compared; or else all are made anew.
+Encoding, above all of fit text, takes most of a run's time. By default, vectors therefore come from the store, and one
+in :data:`SAMPLE` of them is encoded again and compared; the alternative encodes all texts again.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from xalign_models.store import EmbeddingStore
 
 SAMPLE = 32
-"""One of so many vectors from the store is encoded again."""
+"""One in ``SAMPLE`` stored vectors is encoded again."""
 SAME = 1e-2
-"""Largest distance of two encodings of one text, relative to their length: other batches sum in another order."""
+"""Maximum distance of two encodings of a text, relative to their length, as batches differ in rounding."""
 TOLERANCE = 1e-4
-"""Between a committed score and the same one now: other machines sum in another order."""
+"""Allowed difference of a committed score and the new one, as machines differ in rounding."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """A score then and now.
+class ScorePair:
+    """A committed score and the reproduced one.
 
     Attributes:
-        split: Of the data.
-        subset: Of the task.
+        split: Split of the data.
+        subset: Subset of the task.
         committed: The main score in the file.
         again: The main score now; None if the subset is gone.
     """
@@ -56,71 +56,71 @@ class Row:
 
     @property
     def difference(self) -> float:
-        """``again - committed``; infinite if there is none now."""
+        """``again - committed``; infinite without a new score."""
         return float("inf") if self.again is None else self.again - self.committed
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A result that was run again.
+    """A reproduced result.
 
     Attributes:
-        model: Its name.
-        task: Its name.
-        rows: Every score of the file.
-        notes: What is not as it was: revisions of the model or of the text, vectors in the store.
-        encoded: Texts that went through the backbone.
-        stored: Vectors that were taken from the store.
-        compared: Vectors of the store that were encoded again, too.
+        model: Name of the model.
+        task: Name of the task.
+        rows: All scores of the file.
+        notes: Changes of the model's or the text's revision, or of vectors in the store.
+        encoded: Number of texts that went through the backbone.
+        stored: Number of vectors taken from the store.
+        compared: Number of stored vectors that were encoded again.
     """
 
     model: str
     task: str
-    rows: tuple[Row, ...]
+    rows: tuple[ScorePair, ...]
     notes: tuple[str, ...]
     encoded: int = 0
     stored: int = 0
     compared: int = 0
 
-    def differing(self, tolerance: float = TOLERANCE) -> list[Row]:
-        """The scores that are farther apart than the tolerance."""
+    def differing(self, tolerance: float = TOLERANCE) -> list[ScorePair]:
+        """The scores that differ by more than the tolerance."""
         return [row for row in self.rows if not abs(row.difference) <= tolerance]
 
 
 @dataclass
 class Sampled:
-    """A store that holds back one in :data:`SAMPLE` of its vectors, and compares it with the one that is made instead.
+    """A store that withholds one in :data:`SAMPLE` of its vectors, and compares it with the new encoding.
 
     Attributes:
         store: The store.
-        stored: Vectors that were given out.
-        compared: Vectors that were made again.
-        other: Those of them that are others than in the store.
+        stored: Number of vectors returned.
+        compared: Number of vectors encoded again.
+        changed: Number of these that differ from the stored ones.
     """
 
     store: EmbeddingStore
     stored: int = 0
     compared: int = 0
-    other: int = 0
-    _held: dict[tuple[str, bytes], npt.NDArray[Any]] = field(default_factory=dict, repr=False)
+    changed: int = 0
+    _withheld: dict[tuple[str, bytes], npt.NDArray[Any]] = field(default_factory=dict, repr=False)
 
     def get(self, namespace: str, keys: Sequence[bytes]) -> list[npt.NDArray[Any] | None]:
-        """As the store's; None for those that are held back."""
+        """Like the store's method; None for withheld vectors."""
         vectors: list[npt.NDArray[Any] | None] = list(self.store.get(namespace, keys))
         for place, (key, vector) in enumerate(zip(keys, vectors, strict=True)):
-            if vector is not None and key[0] % SAMPLE == 0:  # a hash: a random share, the same ones every time
-                self._held[namespace, key], vectors[place] = vector, None
+            if vector is not None and key[0] % SAMPLE == 0:  # a hash: a random but reproducible share
+                self._withheld[namespace, key], vectors[place] = vector, None
         self.stored += sum(vector is not None for vector in vectors)
         return vectors
 
     def put(self, namespace: str, keys: Sequence[bytes], vectors: npt.NDArray[np.float32]) -> None:
-        """As the store's, but for those that were held back, which are compared."""
-        new = [place for place, key in enumerate(keys) if (namespace, key) not in self._held]
+        """Like the store's method, but compare vectors that were withheld."""
+        new = [place for place, key in enumerate(keys) if (namespace, key) not in self._withheld]
         for place in {*range(len(keys))} - {*new}:
-            before = self._held.pop((namespace, keys[place]))
+            before = self._withheld.pop((namespace, keys[place]))
             self.compared += 1
-            same = before.shape == vectors[place].shape
-            self.other += not same or float(np.linalg.norm(vectors[place] - before)) > SAME * float(
+            same_shape = before.shape == vectors[place].shape
+            self.changed += not same_shape or float(np.linalg.norm(vectors[place] - before)) > SAME * float(
                 np.linalg.norm(before)
             )
         if new:
@@ -134,20 +134,20 @@ def reproduce(
     store: EmbeddingStore | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Reproduction:
-    """Score the model of a result file on its task again; nothing is written beside the file.
+    """Score the model of a result file on its task again, without writing next to the file.
 
-    The tasks have to be known to mteb.
+    Tasks must be registered with mteb.
 
     Args:
-        path: ``results/<model>/<revision>/<task>.json``, with the model's metadata beside it.
-        device: cpu, cuda or mps; by default the best there is.
-        store: Where raw vectors are taken from, but for a sample, and kept; None encodes and fits anew.
-        tell: Called with a line on what there is to encode.
+        path: ``results/<model>/<revision>/<task>.json``, next to the model's metadata.
+        device: cpu, cuda or mps; by default the best available.
+        store: Store of raw vectors, used except for a sample; None encodes and fits again.
+        tell: Called with a line on the texts to encode.
 
     Raises:
         ResultsError: The file is no result, or the model cannot be scored now.
-        ModelError: The metadata name no model that is there.
-        DataError: There is no such task.
+        ModelError: The model of the metadata is missing.
+        DataError: The task is unknown.
     """
     committed, task_name = _committed(path)
     sampled: Any = Sampled(store) if store is not None else None
@@ -155,7 +155,8 @@ def reproduce(
         meta, spec = _meta(path)
         encoder = _encoder(meta["name"], spec, device, sampled)
         task = make_task(task_name, None).filter_eval_splits(sorted({split for split, _ in committed}))
-        task.hf_subsets = [subset for subset in task.hf_subsets if any(subset == known for _, known in committed)]
+        subsets = {subset for _, subset in committed}
+        task.hf_subsets = [subset for subset in task.hf_subsets if subset in subsets]
         tell(_plan(encoder, spec, task, store))
         with tempfile.TemporaryDirectory(prefix="xalign-reproduce-") as folder:
             cache = SafeResultCache(Path(folder))
@@ -163,7 +164,7 @@ def reproduce(
             outcome = run_one(encoder, task, cache, "none")
     if outcome.result is None:
         raise ResultsError(f"{meta['name']} cannot be scored on {task_name} now: {outcome.error}")
-    again = {
+    scores = {
         (split, entry["hf_subset"]): float(entry["main_score"])
         for split, entries in outcome.result.scores.items()
         for entry in entries
@@ -172,16 +173,16 @@ def reproduce(
         ("the model", meta.get("revision"), encoder.mteb_model_meta.revision),
         ("the text", read_json(path).get("dataset_revision"), outcome.result.dataset_revision),
     )
-    notes = [f"{what} is of revision {now} and was of {then}" for what, then, now in revisions if then != now]
-    if sampled and sampled.other:
-        notes.append(f"{sampled.other} of {sampled.compared} vectors are others than in the store; use --anew")
-    rows = tuple(Row(*key, score, again.get(key)) for key, score in sorted(committed.items()))
+    notes = [f"{what} is of revision {new} and was of {old}" for what, old, new in revisions if old != new]
+    if sampled and sampled.changed:
+        notes.append(f"{sampled.changed} of {sampled.compared} vectors are others than in the store; use --anew")
+    rows = tuple(ScorePair(*key, score, scores.get(key)) for key, score in sorted(committed.items()))
     counts = encoder.raw.counts.encoded, *((sampled.stored, sampled.compared) if sampled else (0, 0))
     return Reproduction(meta["name"], task_name, rows, tuple(notes), *counts)
 
 
 def _meta(path: Path) -> tuple[dict[str, Any], ModelSpec | None]:
-    """The metadata beside a result, and the spec in them."""
+    """The metadata next to a result, and the spec in them."""
     try:
         meta = read_json(path.with_name(META))
         arguments = meta.get("loader_kwargs") or {}
@@ -201,7 +202,7 @@ def _encoder(name: str, spec: ModelSpec | None, device: str | None, store: Any) 
 
 
 def _plan(encoder: XAlignEncoder, spec: ModelSpec | None, task: Any, store: EmbeddingStore | None) -> str:
-    """What there is to encode beside the task's own text."""
+    """Description of the texts to encode in addition to the task's own."""
     from xalign_models.backbones.loading import prompt_in
     from xalign_models.backbones.raw import key
     from xalign_models.models.on_demand import FittedOnDemand
@@ -210,16 +211,16 @@ def _plan(encoder: XAlignEncoder, spec: ModelSpec | None, task: Any, store: Embe
         return "There is the task's text to encode; nothing is fitted."
     fit = fit_spec(spec)
     if any(isinstance(module, FittedOnDemand) for module in encoder.tail):  # only what the task asks for
-        wanted = {code for codes in languages_of(task).values() for code in codes}
-        fit = replace(fit, languages=tuple(sorted(wanted & set(fitting.fit_languages(fit, fitting.load_corpora(fit))))))
+        asked = {code for codes in languages_of(task).values() for code in codes}
+        fit = replace(fit, languages=tuple(sorted(asked & set(fitting.fit_languages(fit, fitting.load_corpora(fit))))))
     keys = {
         key(prompt_in(encoder.prompts, code), text)
         for language, sides in fitting.fit_texts(fit)
         for code, texts in zip((language, fitting.pivot_of(fit)), sides, strict=False)
         for text in texts
     }
-    known = sum(vector is not None for vector in store.get(encoder.raw.namespace, [*keys])) if store else 0
-    return f"The fit has {len(keys):,} texts, of which the store has {known:,}; what it lacks is encoded."
+    stored = sum(vector is not None for vector in store.get(encoder.raw.namespace, [*keys])) if store else 0
+    return f"The fit has {len(keys):,} texts, of which the store has {stored:,}; what it lacks is encoded."
 
 
 def _committed(path: Path) -> tuple[dict[tuple[str, str], float], str]:

@@ -24,31 +24,31 @@ logger = logging.getLogger(__name__)
 MAIN = "main_score"
 META, SETTINGS = "model_meta.json", "run_settings.jsonl"
 MOST_NAMED = 5
-"""Files, or scores of a file, that warnings name one by one."""
+"""Maximum number of files, or of scores of a file, that warnings list."""
 _BOUNDS = (
     (re.compile("(before_|after_)?(precision|recall|ndcg|map|mrr|hit_rate|accuracy|f1|ap)(_|$)"), 0),
     (re.compile(".*(main_score|spearman|pearson)"), -1),
 )
-"""Metrics and their least value; their greatest is 1. Others may have any finite one."""
+"""Metrics and their minimum; the maximum is 1. Other metrics may have any finite value."""
 _NOISE = 1e-6  # of scores with six decimals
 _PAIR = re.compile(r"([a-z]{3}_[A-Z][a-z]{3})-([a-z]{3}_[A-Z][a-z]{3})")
 
 
 @dataclass(frozen=True)
 class TaskScores:
-    """What one model scored on one task.
+    """Scores of one model on one task.
 
     Attributes:
-        model: Its name.
-        revision: The model's, and the folder's name.
-        task: Its name.
-        dataset_revision: The text that was scored.
+        model: Name of the model.
+        revision: Revision of the model, and name of the folder.
+        task: Name of the task.
+        dataset_revision: Revision of the text.
         trained_on: Whether the model's training data name the task.
         baseline: Name of the same backbone, unaligned; None for itself and for models that are not ours.
-        date: Of the run; of the file where the run left none.
-        folder: Where the file lies; outcomes of single items are in ``items/<task>.npz`` below it.
+        date: Date of the run, or else of the file.
+        folder: Folder of the file; outcomes of single items are in ``items/<task>.npz`` below it.
         entries: (split, subset, languages, metric -> value) as in the file, numbers only.
-        impossible: What is wrong with main scores that cannot be, by subset as in :meth:`values`.
+        impossible: Reasons why main scores are impossible, by subset as in :meth:`values`.
     """
 
     model: str
@@ -87,9 +87,9 @@ class Results:
     """All results below a root.
 
     Attributes:
-        root: The folder that has ``results/``.
-        tables: By (model, task), in the order of their names.
-        unreadable: Files that were skipped, by (model, task); no older revision stands in for them.
+        root: The parent folder of ``results/``.
+        tables: Scores by (model, task), sorted by names.
+        unreadable: Files that were skipped, by (model, task); no older revision replaces them.
     """
 
     root: Path
@@ -116,7 +116,7 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None) -> Results
 
     Args:
         root: The folder that has ``results/``, that folder, mteb's own cache, or a clone of the public repository.
-        tasks: Read only these; None is all.
+        tasks: Tasks to read; None for all.
 
     Raises:
         ResultsError: There are no results at all.
@@ -133,8 +133,9 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None) -> Results
     metas = {folder: _read_meta(folder) for folder in {path.parent for path in paths}}
     newest: dict[tuple[str, str], _File] = {}
     dropped: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    wanted = [path for path in paths if tasks is None or path.stem in tasks]
-    for file in sorted((_read_file(path, metas[path.parent]) for path in wanted), key=lambda one: (one.date, one.path)):
+    chosen = [path for path in paths if tasks is None or path.stem in tasks]
+    read = (_read_file(path, metas[path.parent]) for path in chosen)
+    for file in sorted(read, key=lambda file: (file.date, file.path)):
         key = (metas[file.path.parent].name, file.path.stem)
         if key in newest:
             dropped[key[0], newest[key].path.parent.name, file.path.parent.name].append(key[1])
@@ -161,7 +162,7 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None) -> Results
 
 @dataclass(frozen=True)
 class _Meta:
-    """What we need of ``model_meta.json``."""
+    """The needed fields of ``model_meta.json``."""
 
     name: str
     training_datasets: frozenset[str] = frozenset()
@@ -170,7 +171,7 @@ class _Meta:
 
 @dataclass(frozen=True)
 class _File:
-    """A file of results: its scores, or why they cannot be read."""
+    """A file of results: its scores, or the reason why they are unreadable."""
 
     path: Path
     date: datetime
@@ -178,7 +179,7 @@ class _File:
 
 
 def _read_meta(folder: Path) -> _Meta:
-    """What a model says of itself, as far as it is true; nothing if the file is missing or damaged."""
+    """A model's metadata, checked against the folder's name; defaults if the file is missing or damaged."""
     fallback = _Meta(folder.parent.name.replace("__", "/", 1))
     try:
         if not (folder / META).exists():
@@ -225,8 +226,8 @@ def _read_file(path: Path, meta: _Meta) -> _File:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, FileError) as error:
         return _File(path, date, one_line(error).removeprefix(f"{path} "))
     if left_out:
-        more = f" and {len(left_out) - MOST_NAMED} more" if len(left_out) > MOST_NAMED else ""
-        logger.warning("%s: no scores, and left out: %s%s.", path, ", ".join(left_out[:MOST_NAMED]), more)
+        rest = f" and {len(left_out) - MOST_NAMED} more" if len(left_out) > MOST_NAMED else ""
+        logger.warning("%s: no scores, and left out: %s%s.", path, ", ".join(left_out[:MOST_NAMED]), rest)
     table = TaskScores(
         model=meta.name,
         revision=path.parent.name,
@@ -249,7 +250,7 @@ def _text(value: Any) -> str:
 
 
 def _numbers(entry: Mapping[str, Any], left_out: list[str]) -> dict[str, float]:
-    """The scores of a subset; those that are none, of metrics that have bounds, are added to ``left_out``."""
+    """The valid scores of a subset; invalid ones of bounded metrics are added to ``left_out``."""
     numbers: dict[str, float] = {}
     for key, value in entry.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -257,14 +258,14 @@ def _numbers(entry: Mapping[str, Any], left_out: list[str]) -> dict[str, float]:
         lowest = _lowest(key)
         if is_number(value) and (lowest is None or lowest - _NOISE <= value <= 1 + _NOISE):
             numbers[key] = float(value)
-        elif lowest is not None and (key == MAIN or not isnan(value)):  # mteb writes NaN where a metric has no meaning
+        elif lowest is not None and (key == MAIN or not isnan(value)):  # mteb writes NaN where a metric is undefined
             left_out.append(f"{key} of {entry['hf_subset']} ({str(value)[:40]})")
     return numbers
 
 
 @cache
 def _lowest(metric: str) -> int | None:
-    """A metric's least value; None if it has no bounds."""
+    """A metric's minimum; None if it has no bounds."""
     return next((least for pattern, least in _BOUNDS if pattern.match(metric)), None)
 
 
@@ -279,7 +280,7 @@ def into_and_from(scores: Mapping[str, float]) -> tuple[dict[str, float], dict[s
     """Means by target and by source language of a score by subset ``a-b``.
 
     Returns:
-        (Into X, From X), keyed by the language as it stands in the subsets, sorted.
+        (Into X, From X), keyed by the language as in the subsets, sorted.
 
     Raises:
         DataError: There are no scores.

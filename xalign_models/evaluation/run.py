@@ -1,4 +1,4 @@
-"""Score models on tasks: resumable, encode-once, and only where the alignment knows the languages."""
+"""Scores models on tasks: resumable, encoding each text once, only in languages that the alignment knows."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ CORE = tuple(canonical(code) for code in "ar bn de en es fr hi id it ja ms pt ru
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one model on one task.
+    """Outcome of one model on one task.
 
     Attributes:
-        model: Its name.
-        task: Its name.
-        result: mteb's result; None when the task could not be run.
+        model: Name of the model.
+        task: Name of the task.
+        result: mteb's result; None on an error.
         fresh: Whether anything was computed, rather than found among the results.
         unfitted: Languages left out because the alignment does not know them.
-        error: Why there is no result.
-        revision: Of the model.
+        error: The reason for a missing result.
+        revision: Revision of the model.
     """
 
     model: str
@@ -68,24 +68,23 @@ def run(
 ) -> Iterator[Outcome]:
     """Score every model on every task and write the results under ``output/results``.
 
-    What is there already and is of the same model revision and data is not computed again. A model that cannot be
-    loaded and a task whose data are missing are outcomes with an error; the others go on.
+    Existing results of the same model revision and data are reused. Models that cannot be loaded and tasks with missing
+    data give outcomes with an error; the run continues.
 
     Args:
         models: Registered names, directories, hub ids, or encoders.
-        tasks: Names, ours or mteb's, or tasks with their subsets chosen,
-            which ``languages`` does not narrow.
+        tasks: Names, ours or mteb's, or tasks with chosen subsets, which ``languages`` does not narrow.
         output: Root of the results.
-        languages: Codes; a subset is scored if all its languages are among them, those of its pool included. None is
+        languages: Codes; a subset is scored if all its languages are among them, those of its pool included. None for
             all. The default, :data:`CORE`, does not narrow Tatoeba36, LanguageIdentity and others whose protocol fixes
             the languages.
         device: cpu, cuda or mps.
-        store: Where raw vectors are kept.
-        items: What to keep of single items: nothing, what significance tests need, or all that a task knows of them.
+        store: Store of raw vectors.
+        items: Data of single items to keep: none, the outcomes for significance tests, or everything.
         overrides: Fields of the backbones' specs.
 
     Yields:
-        One outcome per model and task, as soon as it is there.
+        One outcome per model and task, as soon as it is available.
 
     Raises:
         ModelError: A model or the device does not exist.
@@ -94,18 +93,18 @@ def run(
         ResultsError: ``output`` cannot be written.
     """
     fields = overrides or {}
-    names = [  # before hours of work: is there such a model?
+    names = [  # checks the names before hours of work
         name_of(model, **fields) if isinstance(model, str) else str(model.mteb_model_meta.name) for model in models
     ]
     device = pick_device(device)
     cache = SafeResultCache(output)
-    chosen = [make_task(one, languages) if isinstance(one, str) else one for one in tasks]
+    chosen = [make_task(task, languages) if isinstance(task, str) else task for task in tasks]
     for model, model_name in zip(models, names, strict=True):
         try:
             encoder = load_encoder(model, device=device, store=store, **fields) if isinstance(model, str) else model
             if encoder.mteb_model_meta.revision is None:
                 raise ModelError(f"{model_name} has no revision to store results under.")
-        except Exception as error:  # whatever a broken model raises is its own matter, not the others'
+        except Exception as error:  # a broken model may raise anything and must not stop the others
             logger.debug("%s cannot be loaded", model_name, exc_info=True)
             yield from (Outcome(model_name, task.metadata.name, None, error=one_line(error)) for task in chosen)
             continue
@@ -118,32 +117,32 @@ def make_task(name: str, languages: Collection[str] | None) -> AbsTask:
     """A task by name, with the subsets whose languages are all among ``languages``.
 
     Raises:
-        DataError: No such task.
+        DataError: The task is unknown.
     """
     task = get_task(Part(name))
     identify(task)
     if languages is not None and (languages is not CORE or getattr(task, "narrows", True)):
         by_subset = {subset: {canonical(code) for code in codes} for subset, codes in languages_of(task).items()}
-        wanted = {canonical(code) for code in languages}
-        kept = [subset for subset in task.hf_subsets if by_subset[subset] <= wanted]
-        if not kept:
-            least = min((sorted(by_subset[subset] - wanted) for subset in task.hf_subsets), key=len)
+        requested = {canonical(code) for code in languages}
+        subsets = [subset for subset in task.hf_subsets if by_subset[subset] <= requested]
+        if not subsets:
+            least = min((sorted(by_subset[subset] - requested) for subset in task.hf_subsets), key=len)
             raise LanguageError(
                 f"{name} has no subset within the chosen languages; one lacks {', '.join(least)}: choose others with "
                 "--languages, or `all`."
             )
-        task.hf_subsets = kept
+        task.hf_subsets = subsets
     return task
 
 
 def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items: Level) -> Outcome:
-    """One model on one task: the subsets that are chosen in the task and not there yet; an error is an outcome."""
+    """Score one model on the task's chosen subsets that are still missing; errors are outcomes."""
     import mteb
 
     meta, name = encoder.mteb_model_meta, task.metadata.name
     everything = list(task.hf_subsets)
     by_subset = languages_of(task)
-    unfitted = tuple(encoder.unfitted({one for subset in everything for one in by_subset[subset]}))
+    unfitted = tuple(encoder.unfitted({language for subset in everything for language in by_subset[subset]}))
     folder = None if items == "none" else full_folder(cache.path_of(name, meta).parent)
     try:
         if unfitted:
@@ -161,7 +160,7 @@ def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items
             show_progress_bar=False,
             co2_tracker=False,
         )
-        if result.exceptions:  # mteb's way to say that a private data set cannot be had
+        if result.exceptions:  # mteb's report of an unavailable private data set
             raise DataError(result.exceptions[0].exception)
         fresh = _modified(cache.path_of(name, meta)) != before
         if folder is not None and items != "full":
@@ -177,13 +176,13 @@ def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items
 
 
 def languages_of(task: AbsTask) -> dict[str, set[str]]:
-    """Subset to the languages that a model must know for it."""
-    shared = getattr(task, "needs", ())
-    return {subset: {*shared, *codes} for subset, codes in task.metadata.hf_subsets_to_langscripts.items()}
+    """Subset to the languages that a model must know."""
+    pool = getattr(task, "needs", ())
+    return {subset: {*pool, *codes} for subset, codes in task.metadata.hf_subsets_to_langscripts.items()}
 
 
 def remove_items(folder: Path, task: str) -> None:
-    """Remove what the task, or one of mteb's own, left in the folder of all items; outcomes have been made of it."""
+    """Remove a task's full item data, once the outcomes are written."""
     for name in (f"{task}.npz", f"{task}_predictions.json"):
         (folder / name).unlink(missing_ok=True)
     with suppress(OSError):  # another run's items are there
@@ -191,7 +190,7 @@ def remove_items(folder: Path, task: str) -> None:
 
 
 def identify(task: AbsTask) -> None:
-    """Let a task of ours look at its text: its revision, which results are compared by, is the text's fingerprint."""
+    """Let a task of ours set its revision, by which results are compared, to its text's fingerprint."""
     getattr(task, "identify", lambda: None)()
 
 

@@ -1,4 +1,4 @@
-"""Whether a difference between two models could be chance: a paired test over sentences."""
+"""A paired test over sentences, whether a difference between two models may be chance."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _ZERO = 1e-12
 
 
 class Items:
-    """Outcomes item by item, whose mean is the score.
+    """Outcomes by item, whose mean is the score.
 
     Args:
-        metric: The score. It can be tested where it is the main score or equals it, as others have no outcomes.
+        metric: The score. Only the main score, or one equal to it, can be tested, as others have no outcomes.
     """
 
     def __init__(self, metric: str) -> None:
@@ -28,13 +28,13 @@ class Items:
         self._shares: dict[tuple[str, str, tuple[str, ...]], npt.NDArray[np.float64]] = {}
 
     def gaps(self, table: TaskScores, base: TaskScores, subsets: Sequence[str]) -> npt.NDArray[np.float64] | None:
-        """Each sentence's share (n,) in the macro difference, which is their sum; None if the items do not say.
+        """Each sentence's share (n,) in the macro difference, which is their sum; None without outcomes.
 
-        Sentence i is taken to be the same in all subsets, as it is in multi-parallel text; where subsets have sentences
-        of their own, this merely puts independent outcomes together.
+        Sentence i counts as the same in all subsets, as in multi-parallel text; if subsets have different sentences,
+        this only groups independent outcomes.
         """
-        mine, theirs = self.outcomes(table), self.outcomes(base)
-        if any(s not in mine or s not in theirs or len(mine[s]) != len(theirs[s]) for s in subsets):
+        own, base_outcomes = self.outcomes(table), self.outcomes(base)
+        if any(s not in own or s not in base_outcomes or len(own[s]) != len(base_outcomes[s]) for s in subsets):
             return None
         gaps = self.shares(table, subsets) - self.shares(base, subsets)
         gaps[np.abs(gaps) < _ZERO] = 0  # equal outcomes
@@ -52,24 +52,24 @@ class Items:
         return self._shares[key]
 
     def outcomes(self, table: TaskScores) -> Outcomes:
-        """By subset; those that give the score."""
+        """Outcomes by subset, if their mean is the score."""
         key = table.model, table.task
         if key not in self._loaded:
             values = table.values(self.metric)
-            kept = read_outcomes(outcomes_path(table.folder, table.task))
+            recorded = read_outcomes(outcomes_path(table.folder, table.task))
             self._loaded[key] = {
                 subset: array
-                for subset, array in kept.items()
+                for subset, array in recorded.items()
                 if subset in values and abs(float(np.mean(array)) - values[subset]) < TOLERANCE
             }
         return self._loaded[key]
 
 
 def sign_flip_test(gaps: npt.NDArray[np.float64]) -> float:
-    """Two-sided p of a sum of paired differences under the null that each could as well have the other sign.
+    """Two-sided p of a sum of paired differences under random signs.
 
-    By the normal limit of the randomisation distribution, whose variance is the sum of squares; for 0/1 outcomes of one
-    subset this is McNemar's test. Below 50 non-zero differences the distribution itself is taken (exact up to 13).
+    Uses the normal limit of the randomisation distribution, whose variance is the sum of squares; for 0/1 outcomes of
+    one subset this is McNemar's test. Below 50 non-zero differences the distribution itself is taken (exact up to 13).
     """
     moved = gaps[gaps != 0]
     if len(moved) == 0:

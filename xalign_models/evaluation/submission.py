@@ -1,4 +1,4 @@
-"""What mteb's public results repository demands of results, checked here before they are sent there.
+"""Checks results against the rules of mteb's public results repository.
 
 https://github.com/embeddings-benchmark/results checks each pull request: names and revisions of folders, metadata,
 result files that mteb can read, settings that cover every score, and no task twice.
@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from xalign_models.errors import FileError, ResultsError, one_line
+from xalign_models.evaluation.results import META, SETTINGS
 from xalign_models.files import read_json, read_log
 
 _LEAST_MTEB = 2
-"""Major version of mteb that results must be made with."""
-META, SETTINGS = "model_meta.json", "run_settings.jsonl"
+"""Minimum major version of mteb."""
 
 
 def problems(root: Path) -> list[str]:
-    """Why the repository would refuse results, a line for each reason; empty if it would not.
+    """Reasons why the repository would refuse results, one line each; empty if it would accept.
 
     Args:
-        root: The folder that has ``results/``, or that folder.
+        root: The parent folder of ``results/``, or that folder.
 
     Raises:
         ResultsError: There are no results.
@@ -39,41 +39,43 @@ def problems(root: Path) -> list[str]:
 def _of_model(model: Path) -> Iterator[str]:
     revisions: dict[str, list[str]] = defaultdict(list)
     for revision in sorted(path for path in model.iterdir() if not path.name.startswith(".")):
-        where = f"{model.name}/{revision.name}"
+        place = f"{model.name}/{revision.name}"
         if not revision.is_dir():
-            yield f"{where}: a file where only folders of revisions may be"
+            yield f"{place}: a file where only folders of revisions may be"
             continue
-        yield from _of_meta(where, model, revision)
+        yield from _of_meta(place, model, revision)
         settings = _settings(revision / SETTINGS)
         for path in sorted(revision.glob("*.json")):
             if path.name != META:
                 revisions[path.stem].append(revision.name)
-                yield from _of_result(f"{where}/{path.name}", path, settings)
+                yield from _of_result(f"{place}/{path.name}", path, settings)
     for task, names in revisions.items():
         if len(names) > 1:
             yield f"{model.name}: {task} is there under {len(names)} revisions, {', '.join(names)}; keep one"
 
 
-def _of_meta(where: str, model: Path, revision: Path) -> Iterator[str]:
+def _of_meta(place: str, model: Path, revision: Path) -> Iterator[str]:
     try:
         meta = read_json(revision / META)
         name, number = str(meta["name"]), str(meta["revision"])
     except (FileError, KeyError) as error:
         missing = not (revision / META).exists()
-        yield f"{where}: {META} is missing" if missing else f"{where}/{META} is no model's metadata ({one_line(error)})"
+        yield (
+            f"{place}: {META} is missing" if missing else f"{place}/{META} is no model's metadata ({one_line(error)})"
+        )
         return
     if "/" not in name:
-        yield f"{where}/{META}: the name {name!r} has no organisation; org/name is wanted"
+        yield f"{place}/{META}: the name {name!r} has no organisation; org/name is wanted"
     if name.replace("/", "__").replace(" ", "_") != model.name:
-        yield f"{where}/{META}: the name {name!r} is another than the folder's"
+        yield f"{place}/{META}: the name {name!r} is another than the folder's"
     if number != revision.name:
-        yield f"{where}/{META}: the revision {number!r} is another than the folder's"
+        yield f"{place}/{META}: the revision {number!r} is another than the folder's"
     if not re.fullmatch(r"[0-9a-f]{40}|.", number):
-        yield f"{where}: the revision has {len(number)} characters; 40 hexadecimal digits, or one character, are wanted"
+        yield f"{place}: the revision has {len(number)} characters; 40 hexadecimal digits, or one character, are wanted"
 
 
 def _settings(path: Path) -> set[tuple[str, str, str]] | None:
-    """(task, split, subset) that the settings cover; None if there are none that can be read."""
+    """(task, split, subset) that the settings cover; None if there are no readable settings."""
     try:
         lines, damaged = read_log(path)
         covered = {
@@ -87,24 +89,24 @@ def _settings(path: Path) -> set[tuple[str, str, str]] | None:
     return covered if path.is_file() and not damaged else None
 
 
-def _of_result(where: str, path: Path, settings: set[tuple[str, str, str]] | None) -> Iterator[str]:
+def _of_result(place: str, path: Path, settings: set[tuple[str, str, str]] | None) -> Iterator[str]:
     from mteb.results import TaskResult
 
     try:
         read_json(path)  # within bounds
         result: Any = TaskResult.from_disk(path)
     except Exception as error:  # whatever a damaged file makes mteb raise
-        yield f"{where} is no result that mteb can read ({type(error).__name__})"
+        yield f"{place} is no result that mteb can read ({type(error).__name__})"
         return
     if result.task_name != path.stem:
-        yield f"{where} is of the task {result.task_name!r}"
+        yield f"{place} is of the task {result.task_name!r}"
     if not (version := re.match(r"\d+", str(result.mteb_version))) or int(version[0]) < _LEAST_MTEB:
-        yield f"{where}: made with mteb {result.mteb_version}; {_LEAST_MTEB} or newer is wanted"
+        yield f"{place}: made with mteb {result.mteb_version}; {_LEAST_MTEB} or newer is wanted"
     if settings is None:
-        yield f"{where}: {SETTINGS} is missing or damaged"
+        yield f"{place}: {SETTINGS} is missing or damaged"
         return
     scored = {
         (result.task_name, split, entry["hf_subset"]) for split, entries in result.scores.items() for entry in entries
     }
     if missing := sorted(scored - settings):
-        yield f"{where}: {SETTINGS} does not cover {len(missing)} of its scores, such as {'/'.join(missing[0][1:])}"
+        yield f"{place}: {SETTINGS} does not cover {len(missing)} of its scores, such as {'/'.join(missing[0][1:])}"

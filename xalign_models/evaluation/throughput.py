@@ -1,4 +1,4 @@
-"""The throughput gate: speeds relative to a reference that was timed in turns with them, before and after."""
+"""The throughput gate: speeds before and after, relative to a reference timed in turns with them."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from xalign_models.evaluation.verdicts import GateReport, GateRow, Verdict, deci
 from xalign_models.files import is_number, parse_json, read_json
 
 TOLERANCE = 10.0
-"""Percent that a speed may fall where nothing else is said."""
+"""Default tolerance: percent that a speed may fall."""
 _SAME = ("device", "dtype", "threads", "against")
 
 
 def compare_throughput(old: Path, new: Path, tolerance: Mapping[str, float]) -> GateReport:
     """Speed of each benchmark relative to its reference, new over old, in percent of the old one.
 
-    Times on two machines, or on one that does other things, cannot be compared. So every benchmark times its
-    alternative in turns with itself, and the ratios of the two are compared: of processor time, or of the clock where
-    a GPU does the work. Where both files have a ratio per round, a fall must also be beyond the rounds' spread (Welch's
-    test on the logarithms, corrected for all benchmarks).
+    Times on two machines, or on a busy one, do not compare. Therefore every benchmark times a reference in turns with
+    itself, and their ratios are compared: of processor time, or of wall-clock time on a GPU. If both files have a ratio
+    per round, a fall must also exceed the rounds' spread (Welch's test on the logarithms, corrected for all
+    benchmarks).
 
     Args:
-        old: What ``pytest benchmarks --benchmark-json=FILE`` or ``--bench-findings=FILE`` wrote before.
-        new: The same now.
+        old: Earlier output of ``pytest benchmarks --benchmark-json=FILE`` or ``--bench-findings=FILE``.
+        new: New output, likewise.
         tolerance: Percent that a speed may fall, by module (``test_align``) or ``default``.
 
     Raises:
@@ -48,7 +48,7 @@ def compare_throughput(old: Path, new: Path, tolerance: Mapping[str, float]) -> 
 
 
 def _read(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    """(module, benchmark) -> what it noted, of those that have an alternative."""
+    """(module, benchmark) -> notes of the benchmarks with a reference."""
     try:
         lines = path.suffix == ".jsonl"  # findings, written as a run goes
         entries = (
@@ -56,7 +56,7 @@ def _read(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
             if lines
             else read_json(path)["benchmarks"]
         )
-        found = {
+        benchmarks = {
             (entry["fullname"].split("::")[0].rpartition("/")[2].removesuffix(".py"), entry["name"]): entry[
                 "extra_info"
             ]
@@ -68,10 +68,10 @@ def _read(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
     except OSError as error:
         raise ResultsError(f"{path} cannot be read ({error.strerror}); write it with --bench-findings.") from None
     except (KeyError, TypeError, AttributeError):
-        found = {}
-    if not found:
+        benchmarks = {}
+    if not benchmarks:
         raise ResultsError(f"{path} has no benchmark with a ratio; write it with pytest benchmarks --benchmark-json.")
-    return found
+    return benchmarks
 
 
 def _row(key: tuple[str, str], old: Mapping[str, Any], new: Mapping[str, Any] | None, tolerance: float) -> GateRow:
@@ -103,7 +103,7 @@ def _row(key: tuple[str, str], old: Mapping[str, Any], new: Mapping[str, Any] | 
 
 
 def _ratios(info: Mapping[str, Any]) -> list[Any]:
-    """The reference's time over ours, a round each where they were kept: above 1, ours is faster."""
+    """The reference's time over ours, per round if recorded: above 1, ours is faster."""
     kind = "processor_ratio" if info.get("device") == "cpu" and "processor_ratio" in info else "ratio"
     rounds = info.get(f"{kind}s")
     return rounds if isinstance(rounds, list) and rounds else [info[kind]]

@@ -1,4 +1,4 @@
-"""Verdicts of a gate: the scores before and after, what is known of each, and how that is shown."""
+"""Verdicts of a gate: scores before and after, their verdicts, and their display."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 _NOISE = 1e-6  # points; of the subtraction and of a baseline's rounding: a fall of exactly the tolerance is allowed
 MOST_SHOWN = 100
-"""Rows that a terminal and a summary show; JSON and JUnit have all."""
+"""Maximum number of rows in a terminal and a summary; JSON and JUnit have all."""
 
 
 class Verdict(StrEnum):
-    """What is known of a score."""
+    """The verdict on a score."""
 
     FAIL = "fail"
     CANNOT_TELL = "cannot tell"
@@ -36,17 +36,17 @@ class GateRow:
     """One score before and after; in percent.
 
     Attributes:
-        model: Its name; ``throughput`` where times are compared.
-        task: Its name, or the benchmark's module.
+        model: Name of the model; ``throughput`` for times.
+        task: Name of the task, or module of the benchmark.
         language: A language of a pair task, a subset of another one, or ``mean``.
-        tolerance: Points that it may fall: the least effect that matters is more.
+        tolerance: Points that the score may fall.
         verdict: Whether it fell.
         reason: Why, in a few words.
-        old: The score before; None where there is none.
-        new: The score now; None where there is none.
+        old: The score before; None if missing.
+        new: The score now; None if missing.
         low: Lower end of the difference's 90% interval, in points; None without items.
-        high: Upper end.
-        p: That a fall is chance, corrected for all rows of the report; None without items.
+        high: Upper end of the interval.
+        p: p-value of a fall, corrected for all rows of the report; None without items.
     """
 
     model: str
@@ -86,8 +86,8 @@ class GateReport:
     """All rows, the worst verdicts first; rich prints those that do not pass and one line of summary.
 
     Attributes:
-        rows: By verdict, model, task; ``mean`` before the languages.
-        unguarded: (model, task) that have new results and no old ones.
+        rows: Rows by verdict, model, task; ``mean`` before the languages.
+        unguarded: (model, task) with new results and no old ones.
     """
 
     rows: tuple[GateRow, ...]
@@ -95,7 +95,7 @@ class GateReport:
 
     @property
     def exit_code(self) -> int:
-        """0: every score is kept up; 1: one is not; 3: none fell, but some cannot be judged."""
+        """0: no score fell; 1: a score fell; 3: none fell, but some cannot be judged."""
         verdicts = {row.verdict for row in self.rows}
         if Verdict.FAIL in verdicts:
             return 1
@@ -107,14 +107,14 @@ class GateReport:
         return [row for row in self.rows if row.verdict != Verdict.PASS]
 
     def summary(self) -> str:
-        """One line."""
+        """A summary in one line."""
         counts = [(verdict, sum(row.verdict == verdict for row in self.rows)) for verdict in _ORDER]
-        said = ", ".join(f"{verdict}: {n}" for verdict, n in counts if n) or "nothing to compare"
+        counted = ", ".join(f"{verdict}: {n}" for verdict, n in counts if n) or "nothing to compare"
         word = {0: "passed", 1: "FAILED", 3: "CANNOT TELL"}[self.exit_code]
         noisy = [-row.low for row in self.rows if row.verdict == Verdict.CANNOT_TELL and row.low is not None]
-        said += f"; the items at hand can vouch for a tolerance of {max(noisy):.2f} points" if noisy else ""
+        counted += f"; the items at hand can vouch for a tolerance of {max(noisy):.2f} points" if noisy else ""
         notes = f"; not guarded, having no old result: {len(self.unguarded)}" if self.unguarded else ""
-        return f"Gate {word} ({said}{notes})."
+        return f"Gate {word} ({counted}{notes})."
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: every row, the summary and the exit code."""
@@ -123,7 +123,7 @@ class GateReport:
         return {"exit_code": self.exit_code, "summary": self.summary(), "rows": plain}
 
     def to_rich(self) -> RenderableType:
-        """What rich prints."""
+        """The renderable for rich."""
         return self
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
@@ -148,10 +148,10 @@ class GateReport:
 
 
 def decide(rows: Iterable[GateRow]) -> list[GateRow]:
-    """The rows with their p-values corrected and a verdict for those that have numbers, the worst first.
+    """Correct the p-values, judge the rows with numbers, and sort the worst first.
 
-    Fail: the score fell by more than the tolerance, and a fall as large is chance in 5% of such reports at most. Pass:
-    the lower end of its interval is within the tolerance. Cannot tell: neither. Without items: by the tolerance alone.
+    Fail: the score fell by more than the tolerance, significantly at 5% over the report. Pass: the lower end of its
+    interval is within the tolerance. Cannot tell: neither. Without items, the tolerance alone decides.
     """
     rows = list(rows)
     tested = [index for index, row in enumerate(rows) if row.p is not None]

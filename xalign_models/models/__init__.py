@@ -1,4 +1,4 @@
-"""Models: what they are called, what identifies them, and how they are built, saved and registered."""
+"""Models: their names and identities, and how they are built, saved and registered."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:  # imported when asked for: names alone need neither torch nor mteb
+    if name in _MODULES:  # imported on demand: names alone need neither torch nor mteb
         return getattr(import_module(f"xalign_models.models.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

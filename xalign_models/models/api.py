@@ -1,4 +1,4 @@
-"""What Python users call: fit an alignment, and hand a model to mteb. The command line is a skin over these."""
+"""The Python API: fit an alignment, and pass a model to mteb. The command line is a thin layer over it."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def fit(
     """Fit an alignment to a backbone.
 
     Args:
-        method: A registered alignment, e.g. ``lsar``; ``auto`` is the one of :func:`recommend`, or none.
+        method: A registered alignment, e.g. ``lsar``; ``auto`` uses that of :func:`recommend`, or none.
         backbone: A registered backbone, a directory or a hub id.
-        corpus: Names of corpora, e.g. ``ntrex`` or ``own:DIR``; by default the text and the number of rows that the
-            registered model of this method is fitted on.
-        languages: Codes to fit; by default all that the text has.
-        limit: Rows per language and corpus; None is all.
+        corpus: Names of corpora, e.g. ``ntrex`` or ``own:DIR``; by default the text and the number of rows of the
+            registered model with this method.
+        languages: Codes to fit; by default all languages of the text.
+        limit: Rows per language and corpus; None for all.
         label: First part of the model's name; by default the method and its parameters' values.
-        device: cpu, cuda or mps; by default the best there is.
-        default_lang: Language of texts that come without one, or ``auto``.
-        unknown: ``error`` or ``unaligned``: what becomes of a text in a language that was not fitted.
+        device: cpu, cuda or mps; by default the best available.
+        default_lang: Language of texts without a language, or ``auto``.
+        unknown: ``error`` or ``unaligned``: treatment of texts in languages that were not fitted.
         overrides: Fields of the backbone's spec, e.g. ``{"layer": 6}``.
         **params: The method's hyperparameters.
 
@@ -61,14 +61,14 @@ def fit(
         The model, with its spec in ``xalign_spec``; ``xalign_models.save`` writes it.
 
     Raises:
-        ModelError: No such backbone, or one that is aligned already, or a bad label.
-        AlignmentError: No such method or parameter, or the method cannot be fitted on the text.
+        ModelError: The backbone is unknown or aligned already, or the label is invalid.
+        AlignmentError: The method or a parameter is unknown, or the method cannot be fitted on the text.
         XAlignError: Weights or fit text are missing.
     """
     if method == "auto":
         if params or not corpus:
             raise AlignmentError("auto chooses its parameters itself, on a text that is named: --corpus ntrex.")
-        found = recommend(
+        recommendation = recommend(
             backbone=backbone,
             corpus=corpus,
             languages=languages,
@@ -76,10 +76,10 @@ def fit(
             device=device,
             overrides=overrides,
         )
-        logger.warning("%s", found.reason)
-        if not found.chosen.method:
+        logger.warning("%s", recommendation.reason)
+        if not recommendation.chosen.method:
             return build(find_spec(backbone, **(overrides or {})), device=device)
-        method, params = found.chosen.method, dict(found.chosen.params)
+        method, params = recommendation.chosen.method, dict(recommendation.chosen.params)
     spec = fit_spec(
         method,
         backbone=backbone,
@@ -106,15 +106,15 @@ def recommend(
     overrides: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Recommendation:
-    """Which alignment to fit to a backbone, by cross-validation on text; see :mod:`.recommendation`.
+    """Recommend an alignment for a backbone, by cross-validation on text; see :mod:`.recommendation`.
 
     Args:
         backbone: A registered backbone, a directory or a hub id.
-        corpus: Names of corpora. Without translations in all of them, only whether to centre is judged.
-        languages: Codes; by default all that the text has.
+        corpus: Names of corpora; unless all have translations, centring is the only candidate.
+        languages: Codes; by default all languages of the text.
         pivot: Language that the others are paired with.
-        limit: Rows per language and corpus; None is all.
-        device: cpu, cuda or mps; by default the best there is.
+        limit: Rows per language and corpus; None for all.
+        device: cpu, cuda or mps; by default the best available.
         overrides: Fields of the backbone's spec, e.g. ``{"layer": 6}``.
         seed: Of the folds.
 
@@ -157,11 +157,11 @@ def fit_spec(
     overrides: Mapping[str, Any] | None = None,
     **params: Any,
 ) -> ModelSpec:
-    """The spec of what :func:`fit` makes, under a name that no other fit has unless a label names it.
+    """The spec of a model of :func:`fit`, with a unique name unless a label sets it.
 
     Raises:
-        ModelError: No such backbone, or one that is aligned already, or a bad label.
-        AlignmentError: No such method or parameter.
+        ModelError: The backbone is unknown or aligned already, or the label is invalid.
+        AlignmentError: The method or a parameter is unknown.
     """
     alignments.make(method, **params)
     if label is not None and not is_label(label):
@@ -191,7 +191,7 @@ def fit_spec(
 
 
 def set_language_handling(model: SentenceTransformer, default_lang: str | None, unknown: str) -> None:
-    """Put ``default_lang`` and ``unknown`` into a model's modules, with which they are saved.
+    """Set ``default_lang`` and ``unknown`` in a model's modules, which are saved with them.
 
     Raises:
         AlignmentError: ``unknown`` is neither ``error`` nor ``unaligned``.
@@ -210,14 +210,14 @@ def set_language_handling(model: SentenceTransformer, default_lang: str | None, 
 
 
 def as_mteb(model: str | SentenceTransformer, *, device: str | None = None) -> XAlignEncoder:
-    """A model as the encoder that mteb wants, which hands every text's language on to the alignment.
+    """A model as an mteb encoder, which passes every text's language to the alignment.
 
     Args:
         model: A name, a directory, a hub id, or a SentenceTransformer, whose own modules are used.
-        device: cpu, cuda or mps; by default the best there is, or where a SentenceTransformer is.
+        device: cpu, cuda or mps; by default the best available, or that of the SentenceTransformer.
 
     Raises:
-        ModelError: No such model.
+        ModelError: The model is unknown.
         XAlignError: Weights or fit text are missing.
     """
     if isinstance(model, str):
@@ -238,7 +238,7 @@ def as_mteb(model: str | SentenceTransformer, *, device: str | None = None) -> X
 
 
 def _identity(model: SentenceTransformer) -> str:
-    """40 hex digits of all that determines a model's vectors: modules, their settings, weights, tokenizer, prompts."""
+    """40 hex digits that identify a model's vectors: modules, settings, weights, tokenizer, prompts."""
     import torch
 
     from xalign_models.backbones.router import all_modules

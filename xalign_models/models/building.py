@@ -1,4 +1,4 @@
-"""From a name, a directory or a spec to a model that runs: a SentenceTransformer, or an mteb encoder."""
+"""Builds models from a name, a directory or a spec: SentenceTransformers and mteb encoders."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 def load(model: str, *, device: str | None = None, **overrides: Any) -> SentenceTransformer:
     """A model as an ordinary SentenceTransformer.
 
-    Give it texts, or ``{"text": ..., "lang": "de"}`` where the alignment depends on the language. A directory's
-    modules are loaded only if they are sentence-transformers' or ours: code that a directory brings along is not run.
+    Its inputs are texts, or ``{"text": ..., "lang": "de"}`` if the alignment depends on the language. A directory's
+    modules are loaded only if they are sentence-transformers' or ours: code in a directory is not run.
 
     Args:
         model: A registered name, a directory, or a hub id.
-        device: cpu, cuda or mps; by default the best there is.
+        device: cpu, cuda or mps; by default the best available.
         **overrides: Fields of the backbone's spec, e.g. ``layer=6``.
 
     Raises:
-        ModelError: No such model, or a directory with modules of others.
+        ModelError: The model is unknown, or a directory with custom modules.
         XAlignError: Weights or fit text are missing.
     """
     from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
@@ -60,7 +60,7 @@ def build(spec: ModelSpec, *, device: str | None = None) -> SentenceTransformer:
     Raises:
         XAlignError: Weights or fit text are missing.
     """
-    loading.fingerprint(spec.backbone)  # is it there? Before seconds of imports
+    loading.fingerprint(spec.backbone)  # checks that it exists before seconds of imports
     from xalign_models.store import open_store
 
     device = loading.pick_device(device)
@@ -70,7 +70,7 @@ def build(spec: ModelSpec, *, device: str | None = None) -> SentenceTransformer:
 
 
 def assemble(spec: ModelSpec, tail: Sequence[nn.Module], device: str) -> SentenceTransformer:
-    """The modules of a spec's backbone and what follows them, as one model with the backbone's prompts.
+    """The modules of a spec's backbone and the given tail, as one model with the backbone's prompts.
 
     Raises:
         XAlignError: Weights are missing.
@@ -101,12 +101,12 @@ def load_encoder(
 
     Args:
         model: A name, a directory (of any sentence-transformers model or of a saved aligned one), a hub id, or a spec.
-        device: cpu, cuda or mps; by default the best there is.
-        store: Where raw vectors are kept; None encodes anew.
+        device: cpu, cuda or mps; by default the best available.
+        store: Store of raw vectors; None always encodes.
         **overrides: Fields of the backbone's spec; a saved model's are fixed.
 
     Raises:
-        ModelError: No such model, or overrides for a saved one.
+        ModelError: The model is unknown, or a saved one got overrides.
         XAlignError: Weights or fit text are missing.
     """
     from xalign_models.models.encoder import XAlignEncoder
@@ -136,9 +136,9 @@ def load_encoder(
 def _fitted_tail(
     spec: ModelSpec, raw: RawEncoder, reduced: Sequence[Reduced]
 ) -> tuple[list[nn.Module], Sequence[str] | None]:
-    """What follows the raw vectors, and the languages it knows; None where any will do.
+    """The modules after the raw vectors, and the languages they know; None for any language.
 
-    Maps by language are fitted when their language is first asked for.
+    Maps by language are fitted when their language is first used.
     """
     from sentence_transformers.sentence_transformer.modules import Normalize
 
@@ -147,24 +147,24 @@ def _fitted_tail(
 
         chosen = fit_spec(spec)
         languages = fitting.fit_languages(chosen, fitting.load_corpora(chosen))
-        whole = dataclasses.replace(chosen, languages=languages)
-        return [FittedOnDemand(whole, *encoding(spec, raw, reduced)), Normalize()], languages
+        complete = dataclasses.replace(chosen, languages=languages)
+        return [FittedOnDemand(complete, *encoding(spec, raw, reduced)), Normalize()], languages
     alignment = fitted(spec, raw, reduced)
-    known = alignment.languages_ if alignment is not None and alignment.language_dependent else None
-    return _tail(alignment), known
+    fitted_languages = alignment.languages_ if alignment is not None and alignment.language_dependent else None
+    return _tail(alignment), fitted_languages
 
 
 def encoder_of(
     model: SentenceTransformer, raw_namespace: str, meta: Any, device: str, store: EmbeddingStore | None = None
 ) -> XAlignEncoder:
-    """A SentenceTransformer as an mteb encoder: what comes before its alignment or normalisation gives raw vectors.
+    """A SentenceTransformer as an mteb encoder; the modules before its alignment or normalisation give raw vectors.
 
     Args:
-        model: Any; its own modules are used.
-        raw_namespace: Fingerprint of what determines the raw vectors.
+        model: Any model; its own modules are used.
+        raw_namespace: Fingerprint of the raw vectors.
         meta: mteb's ModelMeta.
-        device: Where the backbone runs.
-        store: Where raw vectors are kept; None encodes anew.
+        device: Device of the backbone.
+        store: Store of raw vectors; None always encodes.
     """
     from sentence_transformers.sentence_transformer.modules import Normalize
 
@@ -191,7 +191,7 @@ def encoder_of(
 
 
 def raw_encoder(spec: BackboneSpec, device: str, store: EmbeddingStore | None = None) -> RawEncoder:
-    """What gives the backbone's raw vectors."""
+    """The encoder of the backbone's raw vectors."""
     from xalign_models.backbones.raw import RawEncoder
 
     load = partial(loading.shared_modules, spec.whole, device)
@@ -228,12 +228,12 @@ def fitted(spec: ModelSpec, raw: RawEncoder, reduced: Sequence[Reduced] | None =
 
 
 def encoding(spec: ModelSpec, raw: RawEncoder, reduced: Sequence[Reduced] | None = None) -> tuple[str, fitting.Encode]:
-    """What encodes fit text, and the fingerprint of what it computes, prompts included.
+    """The fingerprint of encoded fit text, prompts included, and the function that encodes it.
 
     Args:
         spec: The model.
-        raw: Of its backbone.
-        reduced: What :func:`reduction` gives, where it is known.
+        raw: The encoder of its backbone.
+        reduced: The modules of :func:`reduction`, if known.
     """
     import torch
 
@@ -252,7 +252,7 @@ def encoding(spec: ModelSpec, raw: RawEncoder, reduced: Sequence[Reduced] | None
 
 
 def _tail(alignment: Alignment | None) -> list[nn.Module]:
-    """What follows the raw vectors: the alignment, if any, and the normalisation."""
+    """The modules after the raw vectors: the alignment, if any, and the normalisation."""
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     from xalign_models.alignments.module import Aligned

@@ -1,4 +1,4 @@
-"""The card of a model directory: what the directory says of itself, read once and held against what is in it."""
+"""The card of a model directory: its claims, read once and checked against the content."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Card:
     Attributes:
         directory: The directory.
         own_modules: Whether its ``modules.json`` names modules of ours.
-        claims: The content of ``xalign.json``; empty where there is none or where the files have changed since.
+        claims: The content of ``xalign.json``; empty if it is missing or the files have changed since.
     """
 
     directory: Path
@@ -42,7 +42,7 @@ class Card:
 
     @cached_property
     def backbone(self) -> str:
-        """Sha256 (hex) of what determines the raw vectors: models that differ in their maps alone have it in common."""
+        """Sha256 (hex) of the files that determine the raw vectors; models that differ only in their maps share it."""
         return assets.directory_fingerprint(self.directory, without=f"{MAPS}/*")
 
     @cached_property
@@ -76,7 +76,7 @@ class Card:
 
     @property
     def training_datasets(self) -> set[str] | None:
-        """Mteb's names of what the model was fitted or trained on; None where nothing says so."""
+        """Mteb's names of the training data; None if undeclared."""
         named = self.claims.get("training_datasets")
         return {str(name) for name in named} if isinstance(named, list) else None
 
@@ -84,13 +84,13 @@ class Card:
 def read_card(directory: Path) -> Card:
     """The card of a model directory.
 
-    The card's fingerprint must be that of the files, or else all that it claims is left aside.
+    If the card's fingerprint is not that of the files, all its claims are ignored.
 
     Args:
         directory: Any directory of a checkpoint.
 
     Raises:
-        ModelError: The maps in it are not those that the card was written for.
+        ModelError: The maps have changed since the card was written.
     """
     card = Card(directory, loading.has_own_modules(directory), _claims(directory / assets.CARD))
     if not card.claims or card.claims.get("content") == card.content:
@@ -116,7 +116,7 @@ def _claims(path: Path) -> dict[str, Any]:
 
 
 def _maps_changed(directory: Path, claims: Mapping[str, Any]) -> bool:
-    """Whether the alignment's files are others than the card names."""
+    """Whether the alignment's files differ from those on the card."""
     maps = claims.get("maps")
     return maps is not None and maps != maps_fingerprint(directory)
 

@@ -23,13 +23,13 @@ MODES: dict[str, tuple[tuple[str, str], ...]] = {
     "en-prompts": (("default", ENGLISH),),
     "last-token": (),
 }
-"""PromptEOL's ways of asking a language model: the template in the text's language, the English one, none."""
+"""PromptEOL's prompts of a language model: the template in the text's language, the English one, none."""
 
 
 def modes_of(
     name: str, model: str, revision: str | None = "main", dtype: Dtype = Dtype.BFLOAT16
 ) -> tuple[BackboneSpec, ...]:
-    """A causal language model as three backbones, one for each of :data:`MODES`; bf16 as its weights."""
+    """A causal language model as three backbones, one per mode of :data:`MODES`; bf16 like its weights."""
     return tuple(
         BackboneSpec(
             f"{name}-{mode}", model, revision, pooling=Pooling.LAST, max_tokens=512, dtype=dtype, prompts=prompts
@@ -86,7 +86,7 @@ LUSIFER = (
     BackboneSpec("multilingual-e5-small-q4__smollm2-135m-q4", "multilingual-e5-small-q4", max_tokens=512,
                  dtype=Dtype.BFLOAT16, tuned="lusifer", llm="smollm2-135m-q4"),
 )  # fmt: skip
-"""What `xalign train lusifer` makes, the paper's model and a small one; by their encoder until they are trained."""
+"""Models of `xalign train lusifer`, the paper's and a small one, named after their encoder until trained."""
 
 CITATIONS = {
     "affine": "Vasilyev, Isono, Bohannon (2023): Linear Cross-Lingual Mapping of Sentence Embeddings",
@@ -98,7 +98,7 @@ CITATIONS = {
     "Representations",
     "procrustes": "Representational Isomorphism and Alignment of Multilingual Large Language Models",
 }
-"""Method -> the paper that it comes from."""
+"""Method -> its paper."""
 MONOLINGUAL = ("lingua", "newstest")
 LANGUAGES = tuple(
     """afr-Latn arb-Arab ben-Beng bul-Cyrl deu-Latn ell-Grek eng-Latn est-Latn eus-Latn fin-Latn fra-Latn heb-Hebr
@@ -106,8 +106,8 @@ LANGUAGES = tuple(
     por-Latn rus-Cyrl spa-Latn swh-Latn tam-Taml tel-Telu tgl-Latn tha-Thai tur-Latn urd-Arab vie-Latn zho-Hans
     zsm-Latn""".split()
 )
-"""The languages of the default runs: those of Tatoeba-36 and Malay. The parallel methods are fitted for those of them
-that their corpus has; the monolingual ones for every language of theirs."""
+"""The languages of the default runs: those of Tatoeba-36 and Malay. Parallel methods are fitted for those in
+their corpus, monolingual methods for all languages of theirs."""
 _PARALLEL = tuple(code for code in LANGUAGES if code != "jav-Latn")
 PAIRS = ("ntrex", "tatoeba_pairs")
 _METHODS = {
@@ -127,16 +127,16 @@ ALIGNMENTS = {"": _METHODS, "gettext": _EMBEDDED}
 
 
 def default_fit(method: str) -> AlignmentSpec | None:
-    """The registered fit of a method: its text, rows and languages; None where there is none."""
+    """The registered fit of a method: its text, rows and languages; None if there is none."""
     return next((spec for spec in fits()[""].values() if spec.method == method), None)
 
 
 def fits() -> dict[str, dict[str, AlignmentSpec]]:
-    """:data:`ALIGNMENTS`, and for methods of plug-ins what is like theirs."""
-    known = {spec.method for spec in _METHODS.values()}
+    """:data:`ALIGNMENTS`, with corresponding fits for methods of plug-ins."""
+    registered = {spec.method for spec in _METHODS.values()}
     text, embedded = dict(_METHODS), dict(_EMBEDDED)
     for method in plugins.ALIGNMENTS:
-        if method not in known:
+        if method not in registered:
             like = "procrustes" if plugins.ALIGNMENTS.facts(method)["parallel"] else "centered"
             text[method] = dataclasses.replace(_METHODS[like], label=method, method=method)
             embedded[method] = dataclasses.replace(_EMBEDDED[like], label=method, method=method)
@@ -146,25 +146,25 @@ def fits() -> dict[str, dict[str, AlignmentSpec]]:
 def specs() -> dict[str, ModelSpec]:
     """Every registered model by name: each backbone plain and with each alignment on each fit data, and LUSIFER."""
     backbones = [spec for _, spec in BACKBONES.items()]
-    found = [ModelSpec(backbone) for backbone in (*backbones, *LUSIFER)]
-    found += [
+    models = [ModelSpec(backbone) for backbone in (*backbones, *LUSIFER)]
+    models += [
         ModelSpec(backbone, alignment, data)
         for backbone in backbones
         for data, methods in fits().items()
         for alignment in methods.values()
     ]
-    return {spec.name: spec for spec in found}
+    return {spec.name: spec for spec in models}
 
 
 def get_spec(name: str) -> ModelSpec:
-    """The spec of a registered model, with or without the ``xalign/`` before its name.
+    """The spec of a registered model, with or without the prefix ``xalign/``.
 
     Raises:
-        ModelError: No such model; the message names the nearest.
+        ModelError: The model is unknown; the message suggests the nearest.
     """
-    known = specs()
+    registered = specs()
     full = name if name.startswith("xalign/") else f"xalign/{name}"
-    if full in known:
-        return known[full]
-    near = plugins.did_you_mean(full, known, cutoff=0.4)
+    if full in registered:
+        return registered[full]
+    near = plugins.did_you_mean(full, registered, cutoff=0.4)
     raise ModelError(f"Unknown model {name!r}.{near} `xalign models` lists them; a directory or hub id works too.")

@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 
 class XAlignEncoder(AbsEncoder):
-    """A backbone and what follows it, as mteb wants it.
+    """A backbone and the modules after it, as an mteb encoder.
 
     Args:
-        raw: Gives raw vectors, from the store where it has them.
+        raw: The encoder of raw vectors, with the store.
         tail: The modules after the backbone: an alignment, a normalisation; applied to raw vectors at every call.
-        prompts: By language, task name, task type, ``query`` / ``document`` or ``default``; see BackboneSpec.
-        languages: The languages that the alignment is fitted for; None when any will do. The model's are those of them
-            that have a prompt, where prompts are by language.
-        meta: Name, revision and all else that mteb records.
+        prompts: Prompts by language, task name, task type, ``query`` / ``document`` or ``default``; see BackboneSpec.
+        languages: The languages that the alignment is fitted for; None for any language. If prompts are by language,
+            the model has only those with a prompt.
+        meta: Name, revision and other metadata for mteb.
         sides: Those of ``query`` and ``document`` that the backbone encodes in another way than other texts.
-        context: Names what a task's texts are encoded in, where the backbone knows prompts of its own; see
+        context: Names the context of a task's texts, if the backbone has its own prompts; see
             :class:`~xalign_models.backbones.sources.Source`.
     """
 
@@ -53,29 +53,29 @@ class XAlignEncoder(AbsEncoder):
         self.tail = list(tail)
         self.prompts = dict(prompts)
         self._by_language = any(map(is_canonical, prompts))
-        known = [frozenset(some) for some in (languages, prompt_languages(prompts)) if some is not None]
-        self.languages = frozenset.intersection(*known) if known else None
+        known_sets = [frozenset(codes) for codes in (languages, prompt_languages(prompts)) if codes is not None]
+        self.languages = frozenset.intersection(*known_sets) if known_sets else None
         self._meta = meta
         self._context, self._sides = context, sides
         self.model = None  # mteb's attribute for a wrapped model; the modules here are raw.modules and tail
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
-        """Name, revision and all else that mteb records."""
+        """Name, revision and other metadata for mteb."""
         return self._meta
 
     @mteb_model_meta.setter
     def mteb_model_meta(self, meta: ModelMeta) -> None:
-        # mteb puts the registry's entry here, which has no revision if the weights were not at hand when it was made
+        # mteb sets the registry's entry, which has no revision if the weights were missing when it was made
         if meta.revision is not None:
             self._meta = meta
 
     def unfitted(self, languages: Iterable[str]) -> list[str]:
-        """Those of ``languages`` (any codes) that the alignment or the prompts do not know, canonical and sorted."""
-        return [] if self.languages is None else sorted({canonical(one) for one in languages} - self.languages)
+        """The ``languages`` (any codes) that alignment or prompts do not know, canonical and sorted."""
+        return [] if self.languages is None else sorted({canonical(code) for code in languages} - self.languages)
 
     def refusal(self, unfitted: Sequence[str]) -> str:
-        """Why texts in these languages cannot be encoded, and what can be done."""
+        """The reason why texts in these languages cannot be encoded, and a remedy."""
         prompted = prompt_languages(self.prompts)
         if prompted is None or set(unfitted) <= prompted:
             return f"{self.mteb_model_meta.name} is not fitted for {', '.join(unfitted)}"
@@ -85,9 +85,9 @@ class XAlignEncoder(AbsEncoder):
         )
 
     def prompt_for(self, task: TaskMetadata, prompt_type: PromptType | None = None) -> str:
-        """The first that is set of task name, task type, query / document, default; a language's own goes before it.
+        """The first prompt of task name, task type, query / document, default; a language's own prompt precedes it.
 
-        A checkpoint may call its documents' prompt ``passage``, as e5 does.
+        The documents' prompt may be called ``passage``, as in e5.
         """
         kind = str(getattr(prompt_type, "value", prompt_type or ""))
         kinds = ("document", "passage") if kind in {"document", "passage"} else (kind,)
@@ -109,7 +109,7 @@ class XAlignEncoder(AbsEncoder):
         A text's language is the batch's ``lang`` column, else the one language of the subset.
 
         Raises:
-            LanguageError: The alignment depends on the language and the task hides it, or has one that is not fitted.
+            LanguageError: The alignment needs the language, and the task hides it or has one that is not fitted.
         """
         texts: list[str] = []
         codes: list[str] = []
@@ -133,13 +133,13 @@ class XAlignEncoder(AbsEncoder):
         progress: str | None = None,
         side: str = "",
     ) -> npt.NDArray[np.float32]:
-        """Vectors (n, d), float32, of texts in known languages (any codes; None where no alignment asks).
+        """Vectors (n, d), float32, of texts in given languages (any codes; None if no alignment needs one).
 
-        Without a ``prompt`` the model's default one is used; ``""`` is none. A ``side``, ``query`` or ``document``,
+        Without a ``prompt`` the model's default is used; ``""`` is no prompt. A ``side``, ``query`` or ``document``,
         chooses the route of a model that has routes.
 
         Raises:
-            LanguageError: There is neither a prompt nor a default one in a language.
+            LanguageError: A language has neither a prompt nor a default one.
             ModelError: The model has routes, and none for these texts.
         """
         import torch
@@ -147,13 +147,13 @@ class XAlignEncoder(AbsEncoder):
         if prompt is None:
             prompt = self.prompts.get("default", "")
         side = side if side in self._sides else ""
-        asked = self.languages is not None or self._by_language
-        lang = [None if one is None else canonical(one) for one in languages] if asked else None
+        needs_language = self.languages is not None or self._by_language
+        lang = [None if language is None else canonical(language) for language in languages] if needs_language else None
         if lang and self._by_language:
             by_language = prompt_languages(self.prompts)  # None: there is a default for all others
-            if by_language is not None and (missing := sorted({str(one) for one in lang} - by_language)):
+            if by_language is not None and (missing := sorted({str(code) for code in lang} - by_language)):
                 raise LanguageError(f"{self.refusal(missing)}.")
-            prompts = [with_side(side, self.prompts.get(str(one), prompt)) for one in lang]
+            prompts = [with_side(side, self.prompts.get(str(code), prompt)) for code in lang]
             raw = self.raw.encode(texts, prompts, progress)
         else:
             raw = self.raw.encode(texts, with_side(side, prompt), progress)
@@ -184,7 +184,7 @@ class XAlignEncoder(AbsEncoder):
 
 
 def _columns(inputs: DataLoader[Any]) -> Iterable[Mapping[str, Sequence[str]]]:
-    """The texts and languages of all inputs at once, where a data set has them as columns; else batch by batch."""
+    """Texts and languages of all inputs at once, if they are columns of a data set; else batch by batch."""
     dataset: Any = getattr(inputs, "dataset", None)
     names = [name for name in ("text", "lang") if name in (getattr(dataset, "column_names", None) or ())]
     return [dataset.select_columns(names)[:]] if "text" in names else inputs

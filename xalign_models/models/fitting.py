@@ -1,4 +1,4 @@
-"""From fit text to a fitted alignment, and the cache of fitted alignments."""
+"""Fits alignments on text, and caches fitted alignments."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _anew = ContextVar("anew", default=False)
 
 @contextmanager
 def anew() -> Iterator[None]:
-    """Within it, nothing is taken from the cache of fits and nothing is put there."""
+    """Bypass the cache of fits within the context."""
     token = _anew.set(True)
     try:
         yield
@@ -48,41 +48,41 @@ def load_corpora(spec: AlignmentSpec) -> list[Corpus]:
     """The corpora that an alignment is fitted on.
 
     Raises:
-        DataError: One is missing, or a parallel method is given monolingual text.
+        DataError: A corpus is missing, or monolingual where the method is parallel.
     """
-    found = [corpora.load(name) for name in spec.corpora]
-    if not found:
+    opened = [corpora.load(name) for name in spec.corpora]
+    if not opened:
         raise DataError(f"{spec.label} has no fit text; name a corpus: {', '.join(corpora.CORPORA)}.")
-    if alignments.find_method(spec.method).parallel and any(corpus.kind == "monolingual" for corpus in found):
+    if alignments.find_method(spec.method).parallel and any(corpus.kind == "monolingual" for corpus in opened):
         raise DataError(
             f"{spec.method} needs translations; {spec.corpora[0]!r} has none. Parallel corpora: ntrex, flores, "
             "tatoeba_pairs, gettext, own:DIR."
         )
-    return found
+    return opened
 
 
-def fit_languages(spec: AlignmentSpec, found: Sequence[Corpus]) -> tuple[str, ...]:
-    """The languages that the corpora have, or those of the spec.
+def fit_languages(spec: AlignmentSpec, opened: Sequence[Corpus]) -> tuple[str, ...]:
+    """The languages of the spec, by default all languages of the corpora.
 
     Raises:
         LanguageError: A language of the spec is in none of the corpora.
     """
-    have = {language for corpus in found for language in corpus.languages}
+    have = {language for corpus in opened for language in corpus.languages}
     if alignments.find_method(spec.method).parallel:
-        have.add(pivot_of(spec))  # it is on the other side of every pair
-    wanted = set(spec.languages or have)
-    if missing := sorted(wanted - have):
+        have.add(pivot_of(spec))  # the pivot is on the other side of every pair
+    languages = set(spec.languages or have)
+    if missing := sorted(languages - have):
         raise LanguageError(
             f"{', '.join(spec.corpora)} have no {', '.join(missing)}; they have {', '.join(sorted(have))}."
         )
-    return tuple(sorted(wanted))
+    return tuple(sorted(languages))
 
 
 def fingerprint(spec: AlignmentSpec) -> str:
-    """Sha256 (hex) of what an alignment is fitted on and how, apart from the backbone."""
-    found = load_corpora(spec)
-    languages = fit_languages(spec, found)
-    texts = [corpus.fingerprint([*languages, pivot_of(spec)]) for corpus in found]
+    """Sha256 (hex) of the text and settings of an alignment's fit, without the backbone."""
+    opened = load_corpora(spec)
+    languages = fit_languages(spec, opened)
+    texts = [corpus.fingerprint([*languages, pivot_of(spec)]) for corpus in opened]
     made_by = alignments.version_of(spec.method)
     return digest(made_by, spec.method, spec.params, spec.limit, languages, texts)
 
@@ -108,25 +108,25 @@ def fit(spec: AlignmentSpec, encode: Encode) -> Alignment:
 
 
 def fit_texts(spec: AlignmentSpec) -> Iterator[tuple[str, list[list[str]]]]:
-    """By language, what an alignment is fitted on: its sentences, and for a parallel method the pivot's beside them.
+    """Fit text by language: its sentences and, for a parallel method, the pivot's.
 
     Raises:
         DataError: Fit text is missing or not aligned.
     """
-    found, parallel = load_corpora(spec), alignments.find_method(spec.method).parallel
-    for language in fit_languages(spec, found):
+    opened, parallel = load_corpora(spec), alignments.find_method(spec.method).parallel
+    for language in fit_languages(spec, opened):
         if parallel and language == pivot_of(spec):
             continue
         rows = [
             _rows(corpus, language, spec.limit, pivot_of(spec) if parallel else None)
-            for corpus in found
+            for corpus in opened
             if language in corpus.languages
         ]
         yield language, [[text for side in part for text in side] for part in zip(*rows, strict=True)]
 
 
 def fit_vectors(spec: AlignmentSpec, encode: Encode) -> dict[str, Any]:
-    """What an alignment is fitted on: raw vectors (n, d) by language, or for a parallel method (its own, the pivot's).
+    """Fit data: raw vectors (n, d) by language or, for a parallel method, pairs (its own, the pivot's).
 
     Raises:
         DataError: Fit text is missing or not aligned.
@@ -143,7 +143,7 @@ def fit_vectors(spec: AlignmentSpec, encode: Encode) -> dict[str, Any]:
 
 
 def pivot_of(spec: AlignmentSpec) -> str:
-    """The language that a parallel method maps onto; any that row-parallel text has."""
+    """The language that a parallel method maps onto; any language of row-parallel text."""
     return str(dict(spec.params).get("pivot", corpora.ENGLISH))
 
 
@@ -154,7 +154,7 @@ def _rows(corpus: Corpus, language: str, limit: int | None, pivot: str | None) -
 
 
 def cached(spec: AlignmentSpec, backbone: str) -> Alignment | None:
-    """What an earlier fit of the same text on the same backbone and prompt left in the cache."""
+    """The cached fit of the same text, backbone and prompt; None if there is none."""
     if _anew.get():
         return None
     with suppress(AlignmentError):
@@ -167,13 +167,13 @@ def _directory(spec: AlignmentSpec, backbone: str) -> Path:
 
 
 def fit_cached(spec: AlignmentSpec, backbone: str, encode: Encode) -> Alignment:
-    """:func:`fit`, or what an earlier fit of the same text on the same backbone and prompt left in the cache.
+    """The cached fit of the same text, backbone and prompt, or else :func:`fit`.
 
-    Of several processes that want the same fit one makes it, the others wait.
+    If several processes need the same fit, one computes it while the others wait.
 
     Args:
         spec: Method, hyperparameters and text.
-        backbone: Fingerprint of what ``encode`` computes, prompt included.
+        backbone: Fingerprint of ``encode``, prompt included.
         encode: Texts to raw vectors (n, d).
     """
     if (earlier := cached(spec, backbone)) is not None:
@@ -185,7 +185,7 @@ def fit_cached(spec: AlignmentSpec, backbone: str, encode: Encode) -> Alignment:
         directory.parent.mkdir(parents=True, exist_ok=True)
         turn = FileLock(directory.parent / f".{directory.name}.lock").acquire()
     except OSError as error:
-        logger.warning("The fit is not kept: %s.", one_line(error))
+        logger.warning("The fit is not cached: %s.", one_line(error))
         return fit(spec, encode)
     with turn:
         try:

@@ -1,4 +1,4 @@
-"""What identifies a model's vectors: revisions of results and namespaces of the store."""
+"""Identities of a model's vectors: revisions of results and namespaces of the store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def revision(spec: ModelSpec) -> str:
     """40 hex digits of everything that determines the model's vectors.
 
     Raises:
-        XAlignError: The weights or the fit text are not there.
+        XAlignError: Weights or fit text are missing.
     """
     parts: list[Any] = [loading.fingerprint(spec.backbone), loading.prompts(spec.backbone)]
     if spec.backbone.whole != spec.backbone:
@@ -34,18 +34,18 @@ def revision(spec: ModelSpec) -> str:
 
 
 def namespace(model: str | Located, **overrides: Any) -> str:
-    """Fingerprint of a model's raw vectors: models that have it in common share their vectors.
+    """Fingerprint of a model's raw vectors; models with the same fingerprint share their vectors.
 
-    It comes from the content of the files; a card has no say in it.
+    It depends on the content of the files, not on the card.
 
     Args:
         model: As :func:`~xalign_models.models.names.locate` takes it, or what that gave.
         **overrides: Fields of the backbone's spec.
 
     Raises:
-        XAlignError: No such model, or its weights are missing.
+        XAlignError: The model is unknown, or its weights are missing.
     """
-    from xalign_models.backbones.pointer import pointed  # torch, which names do without
+    from xalign_models.backbones.pointer import pointed  # imports torch, which names do not need
 
     located = locate(model, **overrides) if isinstance(model, str) else model
     if located.saved and located.card is not None:
@@ -56,7 +56,7 @@ def namespace(model: str | Located, **overrides: Any) -> str:
 
 
 def fit_spec(spec: ModelSpec) -> AlignmentSpec:
-    """The spec's alignment, of the languages alone that have a prompt where prompts are by language."""
+    """The spec's alignment; if prompts are by language, restricted to languages with a prompt."""
     assert spec.alignment is not None
     languages = loading.prompt_languages(loading.prompts(spec.backbone))
     if languages is None:
@@ -71,10 +71,10 @@ def calibration(spec: ModelSpec) -> AlignmentSpec:
 
 
 def trained_on(spec: ModelSpec) -> set[str]:
-    """Mteb's names of the data that a model was trained or fitted on here, apart from its published weights."""
-    named: set[str] = set()
+    """Mteb's names of the data that a model was trained or fitted on, without those of its published weights."""
+    datasets: set[str] = set()
     if spec.backbone.tuned and Path(spec.backbone.model).is_dir():
-        named |= read_card(Path(spec.backbone.model)).training_datasets or set()
+        datasets |= read_card(Path(spec.backbone.model)).training_datasets or set()
     if spec.alignment:
-        named |= {task for corpus in spec.alignment.corpora for task in corpora.trained_tasks(corpus)}
-    return named
+        datasets |= {task for corpus in spec.alignment.corpora for task in corpora.trained_tasks(corpus)}
+    return datasets

@@ -1,4 +1,4 @@
-"""The maps of a model without its backbone: what vectors that exist already are aligned with."""
+"""The maps of a model without its backbone, to align existing vectors."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ Floats = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class Maps:
-    """The maps of a model, and whether unit length follows.
+    """The maps of a model, and whether rows are normalised afterwards.
 
     Attributes:
         aligned: The module that maps.
-        normalise: Whether rows are brought to unit length after it, as the model's own are.
+        normalise: Whether mapped rows get unit length, as in the model.
     """
 
     aligned: Aligned
@@ -51,30 +51,30 @@ class Maps:
         return content.hexdigest()
 
     def index(self, codes: Iterable[str | None]) -> dict[str | None, int | None]:
-        """Which map the rows of each language take: its number, or None for rows that stay as they are.
+        """The number of each language's map, or None for rows that stay unchanged.
 
         Args:
-            codes: Of rows, in any form; None where the language is not known.
+            codes: Language codes of rows, in any form; None for an unknown language.
 
         Raises:
             LanguageError: A language is missing or was not fitted, and the model's ``unknown`` is ``error``.
         """
         module = self.aligned
-        found: dict[str | None, int | None] = {}
+        numbers: dict[str | None, int | None] = {}
         missing = []
         for code in codes:
             try:
                 ((number, _),) = rows_by_language(module.codes([None], code, 1), 1, module.languages, module.method)
-                found[code] = number
+                numbers[code] = number
             except LanguageError:
-                found[code] = None
+                numbers[code] = None
                 missing.append("none at all" if code is None else code)
         if missing and module.unknown == "error":
             raise LanguageError(
                 f"{module.method} is not fitted for rows in {', '.join(sorted(missing)[:20])}; fitted languages are "
                 f"{', '.join(module.languages or ())}. With --unknown unaligned such rows keep their vectors."
             )
-        return found
+        return numbers
 
     def apply(self, rows: Floats, numbers: npt.NDArray[np.int64] | int | None) -> Floats:
         """Mapped rows in their own float type; half precision is mapped in float32.
@@ -92,7 +92,7 @@ class Maps:
                 "backbone that the maps were fitted on."
             )
         with torch.inference_mode(), warnings.catch_warnings(), np.errstate(over="ignore"):
-            warnings.simplefilter("ignore")  # that the rows are read-only, which is all that they have to be
+            warnings.simplefilter("ignore")  # the rows may be read-only
             x = torch.from_numpy(rows.astype(np.result_type(rows.dtype, np.float32), copy=False))
             if numbers is None or isinstance(numbers, int):
                 y = x if numbers is None else self.aligned.map_rows(x, numbers)
@@ -115,15 +115,15 @@ def load_maps(
     unknown: Literal["error", "unaligned"] | None = None,
     device: str | None = None,
 ) -> Maps:
-    """The maps of a model; the weights of a saved one are not opened.
+    """The maps of a model, without opening the weights of a saved one.
 
     Args:
         model: A saved aligned model, a directory that an alignment was saved to, or a registered name, whose alignment
             is fitted now unless an earlier fit is in the cache.
-        default_lang: Language of rows that come without one; by default the model's own.
-        unknown: ``error`` or ``unaligned``: what becomes of rows in languages that were not fitted; by default the
+        default_lang: Language of rows without one; by default the model's own.
+        unknown: ``error`` or ``unaligned``: treatment of rows in languages that were not fitted; by default the
             model's own.
-        device: For a registered name: where its backbone runs.
+        device: Device of the backbone, for a registered name.
 
     Raises:
         ModelError: The model has no alignment.
@@ -137,17 +137,17 @@ def load_maps(
         maps = _saved(directory)
     else:
         spec = find_spec(model)
-        found = fitted(spec, raw_encoder(spec.backbone, loading.pick_device(device), open_store()))
-        if found is None:
+        fit = fitted(spec, raw_encoder(spec.backbone, loading.pick_device(device), open_store()))
+        if fit is None:
             raise ModelError(f"{model} has no alignment; give an aligned model, such as one that `xalign fit` wrote.")
-        maps = Maps(found.module() or Aligned.of(found), normalise=True)
+        maps = Maps(fit.module() or Aligned.of(fit), normalise=True)
     module = maps.aligned.to("cpu").eval()
     module.default_lang, module.unknown = default_lang or module.default_lang, unknown or module.unknown
     return maps
 
 
 def _saved(directory: Path) -> Maps:
-    read_card(directory)  # refuses maps that are not those of the card
+    read_card(directory)  # raises if the maps are not those of the card
     resolved = ResolvedModel(str(directory), None, "", "local")
     policy.check(resolved)
     classes = policy.module_classes(resolved)

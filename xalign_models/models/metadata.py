@@ -1,4 +1,4 @@
-"""What mteb is told of a model: its ModelMeta, without a way to load it."""
+"""A model's metadata for mteb: its ModelMeta, without a loader."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _INHERITED = (
 
 
 def model_meta(model: str | ModelSpec) -> ModelMeta:
-    """What mteb records of a model; ``revision`` is None as long as its weights or fit text are not at hand.
+    """A model's metadata for mteb; ``revision`` is None if its weights or fit text are missing.
 
     Raises:
-        ModelError: No such model.
+        ModelError: The model is unknown.
     """
     return meta_of(locate(model) if isinstance(model, str) else Located(model))
 
 
 def meta_of(located: Located) -> ModelMeta:
-    """:func:`model_meta` of what :func:`~xalign_models.models.names.locate` gave."""
+    """:func:`model_meta` of a located model."""
     spec, card = located.spec, located.card
     if located.saved and card is not None:
         arguments = {"spec": spec.to_dict()} if spec else {}
@@ -63,21 +63,21 @@ def _training(spec: ModelSpec, card: Card | None) -> dict[str, Any]:
 def describe(
     name: str, fixed: str | None, trained: set[str] | None, spec: ModelSpec | None, arguments: dict[str, Any]
 ) -> ModelMeta:
-    """Metadata of a model, those of its backbone where mteb knows it.
+    """Metadata of a model, based on those of its backbone if mteb knows it.
 
-    ``training_datasets`` is None where the backbone's own training data are unknown, as mteb has it; what the model was
-    fitted on here is in ``loader_kwargs["fitted_on"]``.
+    ``training_datasets`` is None if the backbone's own training data are unknown, as in mteb; the data of the fit are
+    in ``loader_kwargs["fitted_on"]``.
     """
     import mteb
     from mteb.models.model_meta import ModelMeta, ScoringFunction
 
     like = spec.backbone.mteb_name if spec else None
-    known = mteb.get_model_meta(like).model_dump() if like else {}
-    inherited = {key: known.get(key) for key in _INHERITED} | {
+    backbone_facts = mteb.get_model_meta(like).model_dump() if like else {}
+    inherited = {key: backbone_facts.get(key) for key in _INHERITED} | {
         "framework": ["Sentence Transformers", "PyTorch"],
         "similarity_fn_name": ScoringFunction.COSINE,
     }
-    of_backbone = known.get("training_datasets")
+    of_backbone = backbone_facts.get("training_datasets")
     if spec is not None:
         inherited["max_tokens"] = spec.backbone.max_tokens or inherited["max_tokens"]
         if like is None:
@@ -106,7 +106,7 @@ def describe(
 
 
 def _of_asset(name: str) -> dict[str, Any]:
-    """What the catalogue of assets says of a model that mteb does not know; nothing of other models."""
+    """Facts from the catalogue of assets on a model that mteb does not know; empty for other models."""
     asset = next((asset for asset in assets.list_assets() if asset.name == name), None)
     if asset is None:
         return {}

@@ -1,7 +1,7 @@
 """A new model's queries against an old model's index: a map from the new model's vectors into the old model's space.
 
-The index stays as it is. The new model encodes a query, and the map takes its vector to where the old model would have
-put it (the idea of Drift-Adapter, arXiv 2509.23471). Both models encode the same texts, and one map serves all
+The index stays unchanged. The new model encodes a query, and the map moves its vector to the old model's vector of the
+query (the idea of Drift-Adapter, arXiv 2509.23471). Both models encode the same texts, and one map serves all
 languages: no translations are needed. Dimensions may differ.
 """
 
@@ -35,7 +35,7 @@ def similarity(x: Rows, y: Rows) -> tuple[Array, Array]:
 
     Args:
         x: Vectors of the new model (n, d).
-        y: Those of the old one (n, m).
+        y: Vectors of the old model (n, m).
 
     Returns:
         W (d, m) and b (m,). Where d < m the rows of W are orthogonal, else its columns.
@@ -53,7 +53,7 @@ MAPS: dict[str, Callable[[Rows, Rows], tuple[Array, Array]]] = {
     "procrustes": similarity,
     "affine": ridge_by_leave_one_out,
 }
-"""The methods that have a map between spaces of different dimension."""
+"""Methods with a map between spaces of different dimensions."""
 
 
 def fit_map(method: str, new: Rows, old: Rows) -> tuple[Array, Array]:
@@ -65,7 +65,7 @@ def fit_map(method: str, new: Rows, old: Rows) -> tuple[Array, Array]:
         old: The old model's vectors of the same texts.
 
     Raises:
-        AlignmentError: No such method, or fewer than two texts.
+        AlignmentError: The method is unknown, or there are fewer than two texts.
     """
     if method not in MAPS:
         raise AlignmentError(f"{method} is no map between two models; choose {' or '.join(MAPS)}.")
@@ -77,19 +77,19 @@ def fit_map(method: str, new: Rows, old: Rows) -> tuple[Array, Array]:
 def texts_of(
     corpus: Sequence[str], languages: Collection[str] | None = None, limit: int | None = None
 ) -> dict[str, list[str]]:
-    """Distinct texts by language of several corpora; ``limit`` is of each language and corpus.
+    """Distinct texts by language of several corpora; ``limit`` applies per language and corpus.
 
     Raises:
-        DataError: There are none.
+        DataError: There are no such texts.
     """
-    found: dict[str, list[str]] = {}
+    by_language: dict[str, list[str]] = {}
     for part in map(corpora.load, corpus):
         for language in part.languages if languages is None else sorted({*languages} & {*part.languages}):
-            found.setdefault(language, []).extend(part.texts(language)[:limit])
-    found = {language: list(dict.fromkeys(filter(str.strip, side))) for language, side in found.items()}
-    if not any(found.values()):
+            by_language.setdefault(language, []).extend(part.texts(language)[:limit])
+    by_language = {language: list(dict.fromkeys(filter(str.strip, side))) for language, side in by_language.items()}
+    if not any(by_language.values()):
         raise DataError(f"{', '.join(corpus)} have no texts in {', '.join(languages or ()) or 'any language'}.")
-    return found
+    return by_language
 
 
 def fit(
@@ -109,13 +109,13 @@ def fit(
         old: The model of the index; ``vectors:FILE`` is the index itself, with its texts.
         new: The model of the queries.
         corpus: Names of corpora that both encode.
-        languages: Canonical codes; None is all that the corpora have.
+        languages: Canonical codes; None for all languages of the corpora.
         limit: Texts per language and corpus.
         device: cpu, cuda or mps.
 
     Raises:
-        ModelError: A model is aligned, or there is no such model.
-        AlignmentError: No such method.
+        ModelError: A model is aligned or unknown.
+        AlignmentError: The method is unknown.
         XAlignError: Weights or texts are missing.
     """
     from sentence_transformers.base.modules.dense import Dense

@@ -1,4 +1,4 @@
-"""Our models, tasks and benchmarks in mteb's registries, and mteb's names. mteb's private names live here alone."""
+"""Our models, tasks and benchmarks in mteb's registries, and mteb's names; only here are its private ones used."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 def register_models() -> None:
-    """Make every registered model, and those trained where their names find them, known to ``mteb.get_model``.
+    """Make every registered model, and every trained model in the default folder, known to ``mteb.get_model``.
 
-    Nothing is opened: no weights, no text, no network. A revision is computed when a model is loaded.
+    Opens no weights, no text and no network connection. A revision is computed when a model is loaded.
     """
     from mteb.models.model_implementations import MODEL_REGISTRY
 
@@ -39,7 +39,7 @@ def register_models() -> None:
 
 
 def _load(name: str, revision: str | None = None, device: str | None = None, **kwargs: Any) -> XAlignEncoder:
-    """Mteb's way to a model."""
+    """Mteb's loader of a model."""
     from xalign_models.models.building import load_encoder
     from xalign_models.store import open_store
 
@@ -50,14 +50,14 @@ def _load(name: str, revision: str | None = None, device: str | None = None, **k
 def register_with_mteb() -> None:
     """Make every registered task, benchmark and model known to mteb's own functions by name.
 
-    Nothing is opened: no text, no weights, no network. What is registered later is made known by the next call.
+    Opens no text, no weights and no network connection. Later registrations need another call.
     """
     _register(tuple(TASKS), tuple(BENCHMARKS), (*BACKBONES, *ALIGNMENTS))
 
 
 @cache
 def _register(tasks: tuple[str, ...], benchmarks: tuple[str, ...], _: tuple[str, ...]) -> None:
-    import mteb.benchmarks.benchmarks as known
+    import mteb.benchmarks.benchmarks as mteb_benchmarks
     from mteb.benchmarks.benchmark import Benchmark as MtebBenchmark
 
     from xalign_models.models.sides import with_sides
@@ -70,7 +70,7 @@ def _register(tasks: tuple[str, ...], benchmarks: tuple[str, ...], _: tuple[str,
     for name in benchmarks:
         benchmark = BENCHMARKS.get(name)
         named = MtebBenchmark(name=name, tasks=members(benchmark), description=f"{benchmark.description}.")
-        setattr(known, name, named)
+        setattr(mteb_benchmarks, name, named)
     get_benchmark: Any = sys.modules["mteb.benchmarks.get_benchmark"]
     get_benchmark._build_registry.cache_clear()
     get_benchmark._build_aliases_registry.cache_clear()
@@ -92,7 +92,7 @@ def get_task(part: Part) -> AbsTask:
     """A task by name, ours or mteb's, with the subsets and splits that count.
 
     Raises:
-        DataError: There is none of this name.
+        DataError: The task is unknown.
     """
     import mteb
 
@@ -110,9 +110,9 @@ def mteb_benchmark(name: str) -> list[AbsTask]:
     """The tasks of one of mteb's own benchmarks.
 
     Raises:
-        DataError: It has none of this name.
+        DataError: The benchmark is unknown.
     """
-    if name in _quoted("benchmarks"):  # importing mteb to ask it takes seconds
+    if name in _quoted("benchmarks"):  # importing mteb takes seconds
         import mteb
 
         with suppress(KeyError):
@@ -122,10 +122,10 @@ def mteb_benchmark(name: str) -> list[AbsTask]:
 
 
 def check_task(name: str) -> None:
-    """Refuse a name that is no task's, without importing mteb.
+    """Check that a task exists, without importing mteb.
 
     Raises:
-        DataError: Neither a task of ours nor one of mteb's has this name; the message has the nearest.
+        DataError: Neither we nor mteb have a task of this name; the message suggests the nearest.
     """
     if name not in TASKS and not _has(name):
         near = did_you_mean(name, (*TASKS, *_quoted("tasks", "name=")))
@@ -143,17 +143,17 @@ def _has(name: str) -> bool:
 
 @cache
 def _quoted(folder: str, before: str = "") -> frozenset[str]:
-    """What stands in quotes, behind ``before``, in mteb's source below ``folder``: its tasks' names are among it."""
-    found = importlib.util.find_spec("mteb")
-    root = Path(found.origin).parent / folder if found and found.origin else Path()
+    """Quoted strings after ``before`` in mteb's source below ``folder``, its tasks' names among them."""
+    package = importlib.util.find_spec("mteb")
+    root = Path(package.origin).parent / folder if package and package.origin else Path()
     text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(root.rglob("*.py")))
     return frozenset(re.findall(rf'{before}"([^"\n]+)"', text))
 
 
 def described(tasks: Iterable[str]) -> dict[str, Any]:
-    """By name, mteb's metadata of those tasks that are known."""
+    """Mteb's metadata of known tasks, by name."""
     import mteb.get_tasks  # noqa: F401  # the function of this name hides the module
 
-    known = sys.modules["mteb.get_tasks"].__dict__["_TASKS_REGISTRY"]
-    found = {name: TASKS.get(name) if name in TASKS else known.get(name) for name in tasks}
-    return {name: task.metadata for name, task in found.items() if task is not None}
+    registered = sys.modules["mteb.get_tasks"].__dict__["_TASKS_REGISTRY"]
+    kinds = {name: TASKS.get(name) if name in TASKS else registered.get(name) for name in tasks}
+    return {name: task.metadata for name, task in kinds.items() if task is not None}

@@ -1,4 +1,4 @@
-"""From what a user calls a model to its spec: no weights are opened, no text, no network."""
+"""Resolves a user's name of a model to its spec, without opening weights, text or network."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from xalign_models.specs import BackboneSpec, ModelSpec, digest
 
 @dataclass(frozen=True)
 class Located:
-    """What a user's word for a model stands for.
+    """A model that a user named.
 
     Attributes:
         spec: The backbone and the alignment; None for a saved model without a card.
-        card: Of the directory, where the model is one.
+        card: The card of the directory, if the model is one.
     """
 
     spec: ModelSpec | None
@@ -37,9 +37,9 @@ class Located:
 
     @property
     def name(self) -> str:
-        """The name that the model's results are kept under.
+        """The model's name in results.
 
-        A directory never takes the name of a registered model: what its card says could be anything.
+        A directory never takes the name of a registered model, as its card could claim anything.
         """
         if not self.saved or self.card is None:
             assert self.spec is not None
@@ -57,31 +57,31 @@ def list_models() -> list[str]:
 
 
 def locate(model: str, **overrides: Any) -> Located:
-    """What a name, directory or hub id stands for; a directory's card is read here, and only here.
+    """Locate a model by name, directory or hub id; only this function reads a directory's card.
 
     Args:
         model: ``xalign/lsar__multilingual-e5-small-q4``, the name of a backbone, a directory, or ``org/name``.
         **overrides: Fields of the backbone's spec that replace its own, e.g. ``layer=6``; None leaves a field alone.
 
     Raises:
-        ModelError: No such model, or overrides for a saved one.
+        ModelError: The model is unknown, or a saved one got overrides.
     """
-    given = {field: value for field, value in overrides.items() if value is not None}
+    changes = {field: value for field, value in overrides.items() if value is not None}
     located = _located(model)
     if located.card is None and located.spec and (source := find_source(located.spec.backbone.model)):
         source.named = True
-    if not given:
+    if not changes:
         return located
     if located.saved or located.spec is None:
-        raise ModelError(f"{model} is a saved model: its {', '.join(given)} cannot be changed; fit it anew.")
-    parts = {field: digest(value)[:6] if field == "prompts" else value for field, value in sorted(given.items())}
-    words = {"precision": "", "truncate_dim": "dim", "vectors": "vectors-"}  # values that need no field's name, or less
+        raise ModelError(f"{model} is a saved model: its {', '.join(changes)} cannot be changed; fit it anew.")
+    parts = {field: digest(value)[:6] if field == "prompts" else value for field, value in sorted(changes.items())}
+    words = {"precision": "", "truncate_dim": "dim", "vectors": "vectors-"}  # shorter words than the field's name
     labels = (words.get(field, field) for field in parts)
     suffix = slug(
         "-".join(f"{label}{value}".replace("_", "") for label, value in zip(labels, parts.values(), strict=True))
     )
     spec = located.spec
-    backbone = dataclasses.replace(spec.backbone, name=f"{spec.backbone.name}-{suffix}", **given)
+    backbone = dataclasses.replace(spec.backbone, name=f"{spec.backbone.name}-{suffix}", **changes)
     return dataclasses.replace(located, spec=dataclasses.replace(spec, backbone=backbone))
 
 
@@ -106,12 +106,12 @@ def _in_directory(directory: Path) -> Located:
     card = read_card(directory)
     if card.saved:
         return Located(card.spec, card)
-    spec = card.spec if card.trained else None  # else the files are the model, whatever the card says
+    spec = card.spec if card.trained else None  # otherwise the files are the model, whatever the card claims
     spec = spec or ModelSpec(BackboneSpec(slug(directory.resolve().name), str(directory.resolve())))
     if not is_name(spec.name):
         raise ModelError(f"{directory}: {assets.CARD} gives a name that is none ({spec.name[:80]!r}); remove it.")
-    known = catalogue.specs().get(spec.name)
-    if known is not None and not (card.trained and known.backbone.tuned):  # a registered name is nobody else's
+    registered = catalogue.specs().get(spec.name)
+    if registered is not None and not (card.trained and registered.backbone.tuned):  # a registered name is reserved
         backbone = dataclasses.replace(spec.backbone, name=f"{spec.backbone.name}-{card.content[:6]}")
         spec = dataclasses.replace(spec, backbone=backbone)
     return Located(spec, card)
@@ -121,11 +121,11 @@ def find_spec(model: str, **overrides: Any) -> ModelSpec:
     """The spec of a registered name, of a directory that ``save`` wrote, or of any other backbone, unaligned.
 
     Args:
-        model: As :func:`locate` takes it.
+        model: Name as in :func:`locate`.
         **overrides: Fields of the backbone's spec that replace its own, e.g. ``layer=6``; None leaves a field alone.
 
     Raises:
-        ModelError: No such model, or overrides for a saved one.
+        ModelError: The model is unknown, or a saved one got overrides.
     """
     located = locate(model, **overrides)
     if located.spec is not None:
@@ -135,25 +135,25 @@ def find_spec(model: str, **overrides: Any) -> ModelSpec:
 
 
 def name_of(model: str, **overrides: Any) -> str:
-    """The name that a model's results are kept under.
+    """A model's name in results.
 
     Args:
-        model: As :func:`locate` takes it.
+        model: Name as in :func:`locate`.
         **overrides: Fields of the backbone's spec.
 
     Raises:
-        ModelError: No such model, or overrides for a saved one.
+        ModelError: The model is unknown, or a saved one got overrides.
     """
     return locate(model, **overrides).name
 
 
 def directory_of(name: str) -> Path:
-    """Where a model of this name lies that was trained without saying where."""
+    """The default directory of a trained model of this name."""
     return cache_dir() / "models" / name.removeprefix("xalign/")
 
 
 def trained_specs() -> dict[str, ModelSpec]:
-    """The models that lie where :func:`directory_of` finds them, by name."""
+    """The trained models in their default directories, by name."""
     cards = [read_card(folder) for folder in sorted(directory_of("").glob("*")) if folder.is_dir()]
     specs = {f"xalign/{card.directory.name}": card.spec for card in cards if card.trained}
     return {name: spec for name, spec in specs.items() if spec is not None and spec.name == name}
@@ -165,5 +165,5 @@ def is_label(text: str) -> bool:
 
 
 def slug(text: str) -> str:
-    """A text as a part of a model's name: letters, digits, ``.``, ``-`` and single ``_``."""
+    """A text reduced to a part of a model's name: letters, digits, ``.``, ``-`` and single ``_``."""
     return re.sub(r"__+", "_", re.sub(r"[^\w.-]+", "-", text).strip("-")) or "model"

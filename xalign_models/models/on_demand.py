@@ -1,4 +1,4 @@
-"""Maps that are fitted when their language is first asked for: a run of three languages encodes three languages."""
+"""Maps that are fitted when their language is first used: a run of three languages encodes three languages."""
 
 from __future__ import annotations
 
@@ -19,57 +19,57 @@ from xalign_models.specs import AlignmentSpec
 
 
 class FittedOnDemand(nn.Module):
-    """Applies an alignment whose maps are each fitted on one language alone, fitting those that are missing.
+    """Applies an alignment with separately fitted maps per language, fitting missing ones.
 
     Args:
-        spec: Method, hyperparameters and text; ``spec.languages`` are all that can be asked for.
-        backbone: Fingerprint of what ``encode`` computes, prompt included.
+        spec: Method, hyperparameters and text; ``spec.languages`` are all possible ones.
+        backbone: Fingerprint of ``encode``, prompt included.
         encode: Texts to raw vectors (n, d).
     """
 
     def __init__(self, spec: AlignmentSpec, backbone: str, encode: fitting.Encode) -> None:
         super().__init__()
         self._spec, self._backbone, self._encode = spec, backbone, encode
-        self._whole = fitting.cached(spec, backbone)  # an earlier run may have fitted every language
-        self._aligned: Aligned | None = Aligned.of(self._whole) if self._whole else None
+        self._fitted = fitting.cached(spec, backbone)  # an earlier run may have fitted every language
+        self._aligned: Aligned | None = Aligned.of(self._fitted) if self._fitted else None
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Map ``features["sentence_embedding"]`` (n, d) by ``features["lang"]``, fitting what is missing.
+        """Map ``features["sentence_embedding"]`` (n, d) by ``features["lang"]``, fitting missing maps.
 
         Raises:
             LanguageError: A language is missing or not among the spec's.
             XAlignError: Fit text is missing, or the method cannot be fitted on it.
         """
         codes = features.get("lang") or []
-        known = self._spec.languages or ()
-        if not codes or (unknown := {code for code in codes if code not in known}):
-            asked = ", ".join(sorted(map(str, unknown))) if codes else "a text of no language"
-            raise LanguageError(f"{self._spec.label} is not fitted for {asked}; fitted languages: {', '.join(known)}.")
+        fitted = self._spec.languages or ()
+        if not codes or (unknown := {code for code in codes if code not in fitted}):
+            names = ", ".join(sorted(map(str, unknown))) if codes else "a text of no language"
+            raise LanguageError(f"{self._spec.label} is not fitted for {names}; fitted languages: {', '.join(fitted)}.")
         self._fit({*codes})
         assert self._aligned is not None
         return self._aligned(features, **kwargs)  # type: ignore[no-any-return]
 
     def _fit(self, codes: Collection[str]) -> None:
-        have = self._whole.languages_ if self._whole else ()
+        have = self._fitted.languages_ if self._fitted else ()
         missing = sorted(set(codes) - set(have))
-        if self._parallel and missing == [ENGLISH]:  # the pivot's map is the identity, beside whatever it is fitted
+        if self._parallel and missing == [ENGLISH]:  # the pivot's map is the identity, whatever else is fitted
             missing = [next(code for code in self._spec.languages or () if code != ENGLISH)]
-        if fits := [self._one(code) for code in missing if not (self._parallel and code == ENGLISH)]:
-            self._whole = merged([self._whole, *fits] if self._whole else fits)
-            self._aligned = Aligned.of(self._whole)
+        if fits := [self._fit_one(code) for code in missing if not (self._parallel and code == ENGLISH)]:
+            self._fitted = merged([self._fitted, *fits] if self._fitted else fits)
+            self._aligned = Aligned.of(self._fitted)
 
     @property
     def _parallel(self) -> bool:
         return find_method(self._spec.method).parallel
 
-    def _one(self, code: str) -> Alignment:
+    def _fit_one(self, code: str) -> Alignment:
         languages = (code, ENGLISH) if self._parallel else (code,)
         spec = dataclasses.replace(self._spec, languages=tuple(dict.fromkeys(languages)))
         return fitting.fit_cached(spec, self._backbone, self._encode)
 
 
 def merged(fits: Sequence[Alignment]) -> Alignment:
-    """One alignment of several fits of one method, each language's maps taken from the first fit that has it.
+    """Merge fits of one method into one alignment; each language's maps come from the first fit that has it.
 
     Args:
         fits: Equal in method and hyperparameters; the first axis of every array follows the languages.
@@ -78,8 +78,8 @@ def merged(fits: Sequence[Alignment]) -> Alignment:
     for fit in fits:
         for index, language in enumerate(fit.languages_):
             rows.setdefault(language, (fit, index))
-    whole = copy.copy(fits[0])
-    for name in whole.arrays:
-        setattr(whole, name, np.stack([getattr(fit, name)[index] for fit, index in rows.values()]))
-    whole.languages_ = tuple(rows)
-    return whole
+    combined = copy.copy(fits[0])
+    for name in combined.arrays:
+        setattr(combined, name, np.stack([getattr(fit, name)[index] for fit, index in rows.values()]))
+    combined.languages_ = tuple(rows)
+    return combined

@@ -1,4 +1,4 @@
-"""The card and the README that a saved model carries: what it is, what it was fitted on, how it is used."""
+"""The card and README of a saved model: its content, its fit text, its use."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 def write_card(
     model: Any, directory: Path, *, training: dict[str, Any] | None = None, called: str = "", readme: bool = True
 ) -> None:
-    """Put ``xalign.json`` and README.md into a directory that holds a model.
+    """Write ``xalign.json`` and README.md into a model's directory.
 
     Args:
-        model: With ``xalign_spec`` and ``xalign_claims``.
-        directory: Where it was written.
-        training: How the weights were trained, for a model that has just been.
-        called: The name of the directory, where it is still under another.
-        readme: Write README.md.
+        model: A model with ``xalign_spec`` and ``xalign_claims``.
+        directory: Directory of the model.
+        training: Record of the training, for a newly trained model.
+        called: Final name of the directory, if different.
+        readme: Whether to write README.md.
     """
     spec: ModelSpec | None = model.xalign_spec
     claims = dict(getattr(model, "xalign_claims", None) or {})
     if spec is not None:
         claims["name"] = claims.get("name") or spec.name
-        if training is not None:  # its weights are these files
-            own = dataclasses.replace(
+        if training is not None:  # the weights are in this directory
+            backbone = dataclasses.replace(
                 spec.backbone, model=called or directory.name, layer=None, pooling=Pooling.PUBLISHED
             )
-            spec = dataclasses.replace(spec, backbone=own)
+            spec = dataclasses.replace(spec, backbone=backbone)
             claims |= {"training": training, "training_datasets": sorted(training["datasets"])}
         elif "training_datasets" not in claims:
             claims["training_datasets"] = sorted(trained_on(spec) or ())
@@ -55,7 +55,7 @@ def write_card(
 
 
 def split(model: SentenceTransformer) -> tuple[list[Any], int, Aligned | None]:
-    """The modules, where the backbone ends, and the alignment, if any."""
+    """The modules, the number of the backbone's modules, and the alignment, if any."""
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     from xalign_models.alignments.module import Aligned
@@ -68,7 +68,7 @@ def split(model: SentenceTransformer) -> tuple[list[Any], int, Aligned | None]:
 
 
 def _readme(model: Any, spec: ModelSpec | None, claims: Mapping[str, Any], called: str) -> str:
-    """A model card in the hub's form: what it is, its languages, its text, and how to use it."""
+    """A model card in the hub's format: description, languages, fit text, and usage."""
     from xalign_models.languages import display_name
 
     _, _, aligned = split(model)

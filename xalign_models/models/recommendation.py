@@ -1,9 +1,8 @@
-"""Which alignment to fit to a backbone, if any: cross-validation over candidates, paired tests, and the reason why.
+"""Recommends an alignment for a backbone: cross-validation of candidates, paired tests, and the reason.
 
-Text with translations says which candidate retrieves best. Text without them says less. What it shows is whether the
-languages lie apart: how many of a sentence's nearest neighbours are of its own language. Centring is judged by that.
-It does not rank methods: removing many directions, or whitening, mixes languages more than centring does and retrieves
-worse.
+Text with translations shows which candidate retrieves best. Text without them shows whether the languages lie apart:
+how many of a sentence's nearest neighbours are of its own language. Centring is judged by that. This measure does not
+rank methods: removing many directions, or whitening, mixes languages more than centring but retrieves worse.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from xalign_models.ranking.ranks import gold_ranks, normalise
 
 FOLDS = 5
 LEVEL = 0.05
-"""Of the tests, divided by the number of candidates or languages that are tested at once."""
+"""Level of the tests, divided by the number of candidates or languages tested at once."""
 LEAST_P = 1e-99
-"""What is below it is not said exactly."""
+"""Smaller p values are printed as less than this."""
 LEAST = 50
-"""Rows that a language needs: fewer in a fold tell nothing."""
+"""Minimum number of rows of a language; fewer in a fold tell nothing."""
 NEIGHBOURS = 10
-"""Of a sentence, whose languages are looked at where there are no translations."""
+"""Number of a sentence's nearest neighbours whose languages are counted, without translations."""
 
 Rows = npt.NDArray[np.floating[Any]]
 Data = Mapping[str, tuple[Rows, Rows]]
@@ -54,7 +53,7 @@ CENTRED = Candidate("centered")
 
 
 def candidates(languages: int) -> tuple[Candidate, ...]:
-    """What is tried for so many languages: every method, ranks, shrinkage towards the identity, compositions."""
+    """Candidates for a number of languages: every method, ranks, shrinkage to the identity, compositions."""
     ranks = sorted({1, (languages - 1) // 2, languages - 1} - {0})
     shrunk = (("shrink", 1.0),)
     return (
@@ -73,18 +72,18 @@ def candidates(languages: int) -> tuple[Candidate, ...]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a candidate did on held-out rows.
+    """Scores of a candidate on held-out rows.
 
     Attributes:
         candidate: The candidate.
         score: The recommendation's measure, the mean over languages.
-        precision_at_1: Of the translation, both directions, the mean over languages; None without translations.
-        gain: In score, over the plain backbone.
+        precision_at_1: P@1 in both directions, the mean over languages; None without translations.
+        gain: Gain in score over the plain backbone.
         p_gain: One-sided sign test over sentences that it is no better than the plain backbone.
         worst: The language with the least gain.
-        worst_gain: Its gain.
-        losses: Languages in which it is worse beyond chance.
-        error: Why it could not be fitted, else empty.
+        worst_gain: Gain in that language.
+        losses: Languages in which the candidate is significantly worse.
+        error: Reason why it could not be fitted, else empty.
     """
 
     candidate: Candidate
@@ -100,14 +99,14 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What to fit, and why.
+    """A recommended alignment, with the reason.
 
     Attributes:
-        chosen: The candidate; :data:`PLAIN` where none is better beyond chance and worse nowhere.
-        verdicts: Of all candidates, the plain backbone first, then by falling score.
-        reason: A sentence.
-        measure: What the scores are: ``MRR``, the mean reciprocal rank of the translation in both directions, or
-            ``mixed``, the share of the nearest neighbours that are of another language.
+        chosen: The candidate; :data:`PLAIN` if none is significantly better and worse nowhere.
+        verdicts: Verdicts on all candidates, the plain backbone first, then by decreasing score.
+        reason: The reason in a sentence.
+        measure: Measure of the scores: ``MRR``, the mean reciprocal rank of the translation in both directions, or
+            ``mixed``, the share of the nearest neighbours in another language.
     """
 
     chosen: Candidate
@@ -119,12 +118,12 @@ class Recommendation:
 def recommend(data: Data, pivot: str, tried: Sequence[Candidate] | None = None, seed: int = 0) -> Recommendation:
     """Cross-validate candidates and choose the best that is not worse than the plain backbone in any language.
 
-    A sentence and its repetitions are in one fold. Where the languages share the pivot's rows, each is also ranked
-    against the next one, as maps onto a pivot may harm the others among each other.
+    A sentence and its repetitions are in one fold. If languages share the pivot's rows, each is also ranked against the
+    next one, as maps onto a pivot may harm pairs without the pivot.
 
     Args:
         data: Language to row-aligned raw vectors, its own and the pivot's, (n, d) each.
-        pivot: The language on the other side.
+        pivot: The language on the other side of the pairs.
         tried: The candidates; by default :func:`candidates`.
         seed: Of the folds.
 
@@ -150,14 +149,14 @@ def recommend(data: Data, pivot: str, tried: Sequence[Candidate] | None = None, 
 
 
 def recommend_centring(data: Mapping[str, Rows], seed: int = 0) -> Recommendation:
-    """Whether to centre a backbone, judged by text without translations: whether its languages lie apart.
+    """Decide by text without translations whether to centre a backbone, because its languages lie apart.
 
     Args:
         data: Language to raw vectors (n, d).
         seed: Of the folds.
 
     Raises:
-        DataError: There is one language only, or one has fewer than 50 rows.
+        DataError: There is only one language, or one has fewer than 50 rows.
     """
     if len(data) < 2:
         raise DataError("One language lies apart from no other; give the text of two or more.")
@@ -167,20 +166,20 @@ def recommend_centring(data: Mapping[str, Rows], seed: int = 0) -> Recommendatio
     after: dict[str, list[npt.NDArray[np.float64]]] = {language: [] for language in data}
     keys: dict[str, list[npt.NDArray[np.uint32]]] = {language: [] for language in data}
     for fold in range(FOLDS):
-        held = {language: of_language % FOLDS == fold for language, of_language in sentences.items()}
+        held = {language: hashes % FOLDS == fold for language, hashes in sentences.items()}
         alignment = alignments.make("centered").fit({code: rows[~held[code]] for code, rows in data.items()})
         test = {language: rows[held[language]] for language, rows in data.items()}
         moved = {language: alignment.transform(rows, language) for language, rows in test.items()}
-        was, is_now = _mixed(test), _mixed(moved)
+        mixed_before, mixed_after = _mixed(test), _mixed(moved)
         for language in data:
-            before[language].append(was[language])
-            after[language].append(is_now[language])
+            before[language].append(mixed_before[language])
+            after[language].append(mixed_after[language])
             keys[language].append(sentences[language][held[language]])
     plain, verdict = (
         _centring(candidate, shares, before, keys) for candidate, shares in ((PLAIN, before), (CENTRED, after))
     )
     apart = verdict.p_gain < LEVEL and not verdict.losses
-    said = (
+    evidence = (
         f"Without translations only centring is judged: of a sentence's {NEIGHBOURS} nearest neighbours "
         f"{plain.score:.0%} are of another language, {verdict.score:.0%} with each language centred "
         f"({_chance(verdict)})"
@@ -188,7 +187,8 @@ def recommend_centring(data: Mapping[str, Rows], seed: int = 0) -> Recommendatio
     return Recommendation(
         CENTRED if apart else PLAIN,
         (plain, verdict),
-        said + (": the languages lie apart, and centring brings them together." if apart else ": it is not needed."),
+        evidence
+        + (": the languages lie apart, and centring brings them together." if apart else ": it is not needed."),
         "mixed",
     )
 
@@ -200,10 +200,10 @@ Parts = Mapping[str, Sequence[npt.NDArray[np.float64]]]
 def _centring(
     candidate: Candidate, shares: Parts, plain: Parts, keys: Mapping[str, Sequence[npt.NDArray[np.uint32]]]
 ) -> Verdict:
-    whole = {language: np.concatenate(parts) for language, parts in shares.items()}
-    gains = {language: rows - np.concatenate(plain[language]) for language, rows in whole.items()}
+    joined = {language: np.concatenate(parts) for language, parts in shares.items()}
+    gains = {language: rows - np.concatenate(plain[language]) for language, rows in joined.items()}
     tested = _tested(candidate, gains, {language: np.concatenate(parts) for language, parts in keys.items()})
-    return replace(tested, score=float(np.mean([rows.mean() for rows in whole.values()])))
+    return replace(tested, score=float(np.mean([rows.mean() for rows in joined.values()])))
 
 
 def _check(data: Mapping[str, Rows]) -> None:
@@ -212,18 +212,18 @@ def _check(data: Mapping[str, Rows]) -> None:
 
 
 def _mixed(data: Mapping[str, Rows]) -> dict[str, npt.NDArray[np.float64]]:
-    """By language, the share of each row's nearest neighbours in the pool of all that are of another language."""
+    """By language, the share of each row's nearest neighbours, among all rows, that are in another language."""
     unit = {language: normalise(rows) for language, rows in data.items()}
     pool = np.concatenate(list(unit.values()))
     languages = np.repeat(np.arange(len(unit)), [len(rows) for rows in unit.values()])
-    found, start = {}, 0
+    mixed, start = {}, 0
     for index, (language, rows) in enumerate(unit.items()):
         scores = rows @ pool.T
         scores[np.arange(len(rows)), start + np.arange(len(rows))] = -np.inf
         nearest = np.argpartition(-scores, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
-        found[language] = (languages[nearest] != index).mean(axis=1)
+        mixed[language] = (languages[nearest] != index).mean(axis=1)
         start += len(rows)
-    return found
+    return mixed
 
 
 def _reason(best: Verdict, ordered: Sequence[Verdict], plain: Verdict) -> str:
@@ -234,10 +234,10 @@ def _reason(best: Verdict, ordered: Sequence[Verdict], plain: Verdict) -> str:
             f"{best.worst_gain:+.3f}, in {best.worst}."
         )
     first = next((verdict for verdict in ordered if not verdict.error), plain)
-    why = f"it is worse in {', '.join(first.losses)}" if first.losses else f"p = {first.p_gain:.2g}"
+    reason = f"it is worse in {', '.join(first.losses)}" if first.losses else f"p = {first.p_gain:.2g}"
     return (
         f"The plain backbone, with a mean reciprocal rank of {plain.score:.3f} on held-out translations: the best "
-        f"alignment, {first.candidate.label}, has {first.score:.3f}, and {why}."
+        f"alignment, {first.candidate.label}, has {first.score:.3f}, and {reason}."
     )
 
 
@@ -250,34 +250,34 @@ Ranked = dict[str, tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]]
 
 
 def _keys(rows: Rows, seed: int) -> npt.NDArray[np.uint32]:
-    """A number for each row, the same for equal ones."""
+    """A number for each row, equal for equal rows."""
     return np.array([zlib.crc32(np.ascontiguousarray(row).tobytes(), seed) for row in rows], dtype=np.uint32)
 
 
 def _ranks(data: Data, sentences: Mapping[str, npt.NDArray[np.uint32]], pivot: str, candidate: Candidate) -> Ranked:
-    """Ranks of held-out translations under a candidate that is fitted on the other folds."""
+    """Ranks of held-out translations under a candidate fitted on the other folds."""
     parts: dict[str, list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]]] = {language: [] for language in data}
     for fold in range(FOLDS):
-        held = {language: keys % FOLDS == fold for language, keys in sentences.items()}
-        fit = {language: tuple(side[~held[language]] for side in sides) for language, sides in data.items()}
+        held_out = {language: keys % FOLDS == fold for language, keys in sentences.items()}
+        fit = {language: tuple(side[~held_out[language]] for side in sides) for language, sides in data.items()}
         alignment = _fitted(candidate, fit, pivot)
         mapped = {}
         for language, sides in data.items():
-            test = [side[held[language]] for side in sides]
+            test = [side[held_out[language]] for side in sides]
             if alignment is not None:
                 test = [alignment.transform(x, code) for x, code in zip(test, (language, pivot), strict=True)]
             mapped[language] = [normalise(side) for side in test]
         names = list(data)
         for language, following in zip(names, [*names[1:], names[0]], strict=True):
-            keys, (own, other) = sentences[language][held[language]], mapped[language]
-            targets = [other]
-            if following != language and np.array_equal(keys, sentences[following][held[following]]):
+            keys, (queries, translations) = sentences[language][held_out[language]], mapped[language]
+            targets = [translations]
+            if following != language and np.array_equal(keys, sentences[following][held_out[following]]):
                 targets.append(mapped[following][0])
             for target in targets:
-                parts[language] += [(keys, ranks) for ranks in gold_ranks(own, target)]
+                parts[language] += [(keys, ranks) for ranks in gold_ranks(queries, target)]
     return {
-        language: (np.concatenate([keys for keys, _ in found]), np.concatenate([ranks for _, ranks in found]))
-        for language, found in parts.items()
+        language: (np.concatenate([keys for keys, _ in pieces]), np.concatenate([ranks for _, ranks in pieces]))
+        for language, pieces in parts.items()
     }
 
 
@@ -295,12 +295,12 @@ def _fitted(candidate: Candidate, data: Mapping[str, Any], pivot: str) -> Alignm
     return unfitted.fit({pivot: pivots, **{language: sides[0] for language, sides in data.items()}})
 
 
-def _verdict(candidate: Candidate, found: Ranked, plain: Ranked) -> Verdict:
-    gains = {language: 1 / ranks - 1 / plain[language][1] for language, (_, ranks) in found.items()}
+def _verdict(candidate: Candidate, ranked: Ranked, plain: Ranked) -> Verdict:
+    gains = {language: 1 / ranks - 1 / plain[language][1] for language, (_, ranks) in ranked.items()}
     return replace(
-        _tested(candidate, gains, {language: keys for language, (keys, _) in found.items()}),
-        score=float(np.mean([(1 / ranks).mean() for _, ranks in found.values()])),
-        precision_at_1=float(np.mean([(ranks == 1).mean() for _, ranks in found.values()])),
+        _tested(candidate, gains, {language: keys for language, (keys, _) in ranked.items()}),
+        score=float(np.mean([(1 / ranks).mean() for _, ranks in ranked.values()])),
+        precision_at_1=float(np.mean([(ranks == 1).mean() for _, ranks in ranked.values()])),
     )
 
 
@@ -309,7 +309,7 @@ def _tested(
     gains: Mapping[str, npt.NDArray[np.float64]],
     keys: Mapping[str, npt.NDArray[np.uint32]],
 ) -> Verdict:
-    """What gains over the plain backbone say, sentence by sentence (n,) in each language."""
+    """A verdict from the gains over the plain backbone, by language for each sentence (n,)."""
     by_language = {language: float(gain.mean()) for language, gain in gains.items()}
     worst = min(by_language, key=by_language.__getitem__)
     return Verdict(
@@ -323,7 +323,7 @@ def _tested(
 
 
 def _sign_test(gains: npt.NDArray[np.float64], keys: npt.NDArray[np.uint32]) -> float:
-    """One-sided p that gains are no gains; all ranks of one sentence, in whatever language, are one observation."""
+    """One-sided p of gains; all ranks of a sentence, in any language, are one observation."""
     from scipy.stats import binomtest
 
     _, sentence = np.unique(keys, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Saved models: ordinary sentence-transformers directories with a card, whole, as a map alone, or without xalign."""
+"""Saves models as sentence-transformers directories with a card: whole, as maps alone, or independent of xalign."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def save(
 ) -> None:
     """Write a model as an ordinary sentence-transformers directory with our card in it.
 
-    A directory that is there is replaced as a whole, at the end.
+    An existing directory is replaced as a whole, at the end.
 
     Args:
-        model: From :func:`~xalign_models.models.building.build` or ``load``; for one that was trained
-            ``spec.backbone.tuned`` says how.
-        directory: Where to write.
-        training: What the weights were trained on and how, for the card; ``datasets`` names mteb's tasks.
-        files: More files, by name, such as a training's log.
+        model: From :func:`~xalign_models.models.building.build` or ``load``; ``spec.backbone.tuned`` marks a trained
+            one.
+        directory: Directory to write.
+        training: Record of the training, for the card; ``datasets`` names mteb's tasks.
+        files: Additional files, by name, such as a training log.
         adapter: Write the maps and a pointer to the backbone, without its weights.
-        standalone: Write stock modules only, so that sentence-transformers loads it where xalign is not installed.
-        lang: With ``standalone``: the language of all texts, where the alignment depends on it.
+        standalone: Write stock modules only, which sentence-transformers loads without xalign.
+        lang: With ``standalone``: the language of all texts, if the alignment depends on it.
 
     Raises:
-        ModelError: The model has no spec, or its maps cannot be written so.
+        ModelError: The model has no spec, or its maps cannot be written in this form.
     """
     from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer
@@ -69,26 +69,22 @@ def save(
 
 
 def _with_pointer(model: SentenceTransformer) -> SentenceTransformer:
-    """The same model, whose backbone is saved as a pointer."""
+    """The model with its backbone replaced by a pointer."""
     from xalign_models.backbones.pointer import Pointer
 
     modules, start, _ = split(model)
     spec = model.xalign_spec.backbone
     if isinstance(modules[0], Pointer):
         return model
-    if _is_of_this_machine(spec.model):
+    if Path(spec.model).is_dir():
         raise ModelError(
             f"--adapter needs a backbone that others have too; {spec.model} is a directory of this machine."
         )
     return _copied(model, [Pointer(spec.whole, modules[:start]), *modules[start:]])
 
 
-def _is_of_this_machine(model: str) -> bool:
-    return Path(model).is_dir()
-
-
 def _without_xalign(model: SentenceTransformer, lang: str | None) -> SentenceTransformer:
-    """The same model of stock modules: the map becomes a dense layer."""
+    """The model in stock modules, with the map as a dense layer."""
     import torch
     from sentence_transformers.base.modules.dense import Dense
     from sentence_transformers.sentence_transformer.modules import Transformer

@@ -1,4 +1,4 @@
-"""A SentenceTransformer that knows its spec, and writes it with its weights however it is saved."""
+"""A SentenceTransformer with a spec, which is saved with the weights by any method."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class AlignedSentenceTransformer(SentenceTransformer):
 
     Attributes:
         xalign_spec: The backbone and the alignment; None for a directory without a card.
-        xalign_claims: What the card says beside the spec, e.g. how the weights were trained.
+        xalign_claims: The card's other claims, e.g. the record of the training.
     """
 
     xalign_spec: ModelSpec | None
@@ -25,7 +25,7 @@ class AlignedSentenceTransformer(SentenceTransformer):
 
     @classmethod
     def adopt(cls, model: SentenceTransformer, spec: ModelSpec | None, claims: Mapping[str, Any] | None = None) -> Self:
-        """The same model, modules and all, as one of ours (in place: nothing is loaded again)."""
+        """Turn a model into one of ours, in place, without loading anything."""
         model.__class__ = cls
         model.xalign_spec, model.xalign_claims = spec, dict(claims or {})
         return cast(Self, model)
@@ -34,10 +34,10 @@ class AlignedSentenceTransformer(SentenceTransformer):
         """Write the directory as sentence-transformers does, with our model card and ``xalign.json`` in it.
 
         Args:
-            path: Directory; made if it is not there.
-            *args: sentence-transformers' own.
-            create_model_card: Write README.md.
-            **kwargs: sentence-transformers' own.
+            path: Directory; created if missing.
+            *args: Arguments of sentence-transformers.
+            create_model_card: Whether to write README.md.
+            **kwargs: Options of sentence-transformers.
         """
         super().save_pretrained(path, *args, create_model_card=False, **kwargs)
         write_card(self, Path(path), readme=create_model_card)

@@ -1,7 +1,7 @@
-"""The language of each side of mteb's cross-lingual tasks: mteb names a subset by both and does not say which is which.
+"""The language of each side of mteb's cross-lingual tasks, whose subsets name both languages but not the sides.
 
-A task keeps its text, metric, name and revision. Only a model of ours learns more: it is asked for the vectors of a
-subset that is named by the one language of the texts.
+A task keeps its text, metric, name and revision. Only our models get more: the subset's name is the language of the
+texts to encode.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ SEARCHES = {
     "MLQARetrieval": ("document", "query"),
     "mFollowIRCrossLingual": ("query", "document"),
 }
-"""Searches in two languages -> whose language a subset's metadata have first. Nothing in mteb says it."""
+"""Searches in two languages -> the order of sides in a subset's languages, which mteb does not record."""
 COMPARES = {"BitextMining", "STS"}
 """Task types with two columns of text, the first of which is in the first language of a subset's name."""
 
 
 def closed(kind: type[Any]) -> dict[str, str]:
-    """A task's subsets that a model which has to know the language of a text cannot take -> why."""
+    """Subsets of a task that a language-dependent model cannot encode -> the reason."""
     metadata = kind.metadata
     subsets = metadata.eval_langs if isinstance(metadata.eval_langs, dict) else {"default": metadata.eval_langs}
-    named = not getattr(kind, "parallel_subsets", False)  # else columns are named by their language
+    named = not getattr(kind, "parallel_subsets", False)  # otherwise columns are named by their language
     reasons = {subset: _reason(metadata, subset, codes) for subset, codes in subsets.items() if named}
     return {subset: reason for subset, reason in reasons.items() if reason}
 
@@ -44,12 +44,12 @@ def _reason(metadata: Any, subset: str, codes: Sequence[str]) -> str | None:
         return "some of its text is in no natural language"
     if several > 2:
         return "it does not say which text is in which of several languages"
-    told = metadata.name in SEARCHES or (metadata.type in COMPARES and subset != "default")
-    return None if several == 1 or told else "it does not say which side is in which of two languages"
+    known = metadata.name in SEARCHES or (metadata.type in COMPARES and subset != "default")
+    return None if several == 1 or known else "it does not say which side is in which of two languages"
 
 
 def with_sides(kind: type[Any]) -> type[Any]:
-    """A task's class, or one that tells models of ours the language of each side where its subsets have two."""
+    """A task's class, or a subclass that tells our models the language of each side of bilingual subsets."""
     languages, shut = kind.metadata.eval_langs, closed(kind)
     if issubclass(kind, _Sided) or getattr(kind, "parallel_subsets", False) or not isinstance(languages, dict):
         return kind
@@ -59,15 +59,15 @@ def with_sides(kind: type[Any]) -> type[Any]:
 
 
 class _Sided:
-    """A task of mteb's, before its own class."""
+    """A mixin before the class of mteb's task."""
 
     metadata: Any
     dataset: Any
 
     def evaluate(self, model: Any, *args: Any, **kwargs: Any) -> Any:
-        """Mteb's scores, for which a model of ours is told the language of each side."""
-        told = _Told(model, self) if isinstance(model, XAlignEncoder) else model
-        return super().evaluate(told, *args, **kwargs)  # type: ignore[misc]
+        """Mteb's scores; our models get the language of each side."""
+        sided = _WithLanguages(model, self) if isinstance(model, XAlignEncoder) else model
+        return super().evaluate(sided, *args, **kwargs)  # type: ignore[misc]
 
     def language_of(self, texts: Sequence[str], split: str, subset: str, prompt_type: Any) -> str | None:
         """The canonical language of the texts of one side; None in a subset of one language."""
@@ -83,8 +83,8 @@ class _Sided:
         raise LanguageError(f"{self.metadata.name} {subset}: its texts are not those of one column.")
 
 
-class _Told:
-    """A model of ours as one task sees it."""
+class _WithLanguages:
+    """One of our models, with the languages of a task."""
 
     def __init__(self, encoder: XAlignEncoder, task: _Sided) -> None:
         self._encoder, self._task = encoder, task

@@ -195,4 +195,4 @@ def test_a_cache_that_cannot_be_written_keeps_no_fit_and_says_so(text, planted, 
     (workdir / "file").write_text("")
     monkeypatch.setenv("XALIGN_CACHE", str(workdir / "file" / "cache"))
     assert fitting.fit_cached(spec("centered", text), "backbone", planted().encode).dim_ == 16
-    assert "The fit is not kept" in caplog.text
+    assert "The fit is not cached" in caplog.text

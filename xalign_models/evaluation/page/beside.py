@@ -1,4 +1,4 @@
-"""The atlas in the page: published and measured scores by language, and what the form that chooses a model needs."""
+"""The atlas in the page: published and measured scores by language, and the data for choosing a model."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ SHOWN = {
     "gap": "same-language less cross-language",
     "low_resource_gap": "frequently less rarely named languages",
 }
-"""Statistics of the page, and what they say."""
-_LARGEST = 3.2  # what 16 bits hold
+"""Statistics of the page with explanations."""
+_LARGEST = 3.2  # maximum value in 16 bits
 
 
 def atlas_data(atlas: Atlas, label: Callable[[str], int]) -> tuple[dict[str, Any], dict[str, str]]:
-    """What the page's script reads at once, and each column's numbers, packed, by the name of their element.
+    """Data that the page's script reads at once, and the packed numbers of each column, by element name.
 
     A column's numbers are counts (languages, kinds), scores (kinds, languages, models) and the statistics
     (statistics, models), scores and statistics in ten-thousandths.
@@ -62,9 +62,9 @@ def atlas_data(atlas: Atlas, label: Callable[[str], int]) -> tuple[dict[str, Any
         }
         for column in atlas.columns
     ]
-    known = sorted({language for column in atlas.columns for language in choosing.known_languages(column)})
+    measured = sorted({language for column in atlas.columns for language in choosing.known_languages(column)})
     languages = sorted({*FLORES_200, *(language for column in atlas.columns for language in column.languages)})
-    relatives = {code: nearest(code, known) for code in languages if code not in known}
+    relatives = {code: nearest(code, measured) for code in languages if code not in measured}
     about = {
         "source": atlas.source,
         "scale": SCALE,
@@ -95,7 +95,7 @@ def atlas_data(atlas: Atlas, label: Callable[[str], int]) -> tuple[dict[str, Any
 
 
 class _Numbered(dict[str, int]):
-    """Texts by their numbers, in the order in which they are first asked for."""
+    """Numbers of texts, in order of first use."""
 
     def __missing__(self, text: str) -> int:
         self[text] = len(self)
@@ -103,14 +103,14 @@ class _Numbered(dict[str, int]):
 
 
 def _model(atlas: Atlas, name: str) -> dict[str, Any]:
-    """What the registry says of a model, without what it does not say."""
-    known = atlas.models.get(name)
-    fields = {} if known is None else vars(known)
+    """The registry's known fields of a model."""
+    model = atlas.models.get(name)
+    fields = {} if model is None else vars(model)
     return {"name": name} | {key: value for key, value in fields.items() if value is not None}
 
 
 def _words(languages: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """What people write for a language beside its full code and name: ``sw``, ``swh``, ``arabic``, in small letters."""
+    """Other names of languages besides full code and name: ``sw``, ``swh``, ``arabic``, in lower case."""
     pairs = {first + second for first in ascii_lowercase for second in ascii_lowercase}
     for short in sorted(pairs | {code[:3] for code in languages}):
         try:
@@ -124,15 +124,15 @@ def _words(languages: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _numbers(atlas: Atlas, column: Column) -> tuple[npt.NDArray[np.int16], ...]:
-    of = levels(atlas, column)
+    model_levels = levels(atlas, column)
     statistics = np.full((len(SHOWN), len(column.models)), np.nan)
-    if of.models and of.languages:
-        rows, summary = [column.row[model] for model in of.models], summarise(of)
+    if model_levels.models and model_levels.languages:
+        rows, summary = [column.row[model] for model in model_levels.models], summarise(model_levels)
         for number, name in enumerate(SHOWN):
             statistics[number, rows] = summary[name]
     statistics[np.abs(statistics) > _LARGEST] = np.nan
-    return column.counts, _whole(column.scores.transpose(2, 1, 0)), _whole(statistics)
+    return column.counts, _scaled(column.scores.transpose(2, 1, 0)), _scaled(statistics)
 
 
-def _whole(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int16]:
+def _scaled(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int16]:
     return np.where(np.isnan(values), MISSING, np.rint(np.nan_to_num(values) * SCALE)).astype(np.int16)

@@ -1,6 +1,6 @@
-"""What the page shows, as plain data: the board, scores by language, pairs of languages, provenance, published numbers.
+"""The page's content as plain data: board, scores by language, language pairs, provenance, published numbers.
 
-Scores by language are many: they travel as tenths of points, packed by task.
+The many scores by language are stored as tenths of points, packed by task.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from xalign_models.evaluation.board import Board, Cell
 from xalign_models.evaluation.leaderboard import DIRECTIONS, by_language, leaderboard
 from xalign_models.evaluation.page.beside import atlas_data
 from xalign_models.evaluation.page.packing import MISSING, pack
-from xalign_models.evaluation.results import META, Results, TaskScores, language_pairs
+from xalign_models.evaluation.results import META, SETTINGS, Results, TaskScores, language_pairs
 from xalign_models.files import read_json, read_log
 from xalign_models.published import published_on
 
 MOST_LANGUAGES = 40
-"""A task of more languages has no matrix of pairs: nobody could read it."""
+"""Maximum number of languages of a matrix of pairs; larger ones are unreadable."""
 MOST_PAIRS = 500_000
-"""Values in all matrices; those of further tasks are left out, so that the page stays small."""
+"""Maximum number of values in all matrices; further tasks get none, so that the page stays small."""
 _RIGHT_TO_LEFT = {"Arab", "Hebr", "Thaa", "Nkoo", "Syrc", "Adlm", "Rohg"}
 _BEFORE = "before_"
 
 
 @dataclass
 class _Values:
-    """Blocks of scores, those of a task one after the other, and the names of their languages, each once."""
+    """Blocks of scores by task, and the distinct names of their languages."""
 
     blocks: list[dict[str, Any]] = field(default_factory=list)
     values: dict[int, list[np.ndarray[Any, np.dtype[np.int16]]]] = field(default_factory=lambda: defaultdict(list))
@@ -51,16 +51,16 @@ class _Values:
         scores: Iterable[Iterable[float | None]],
         **about: Any,
     ) -> None:
-        """Add a task's table of percentages, rows x labels, None being no score."""
+        """Add a task's table of percentages, rows x labels; None is no score."""
         table = [[MISSING if score is None else round(10 * score) for score in row] for row in scores]
-        known = [self.label(label) for label in labels]
+        label_numbers = [self.label(label) for label in labels]
         place = sum(block.size for block in self.values[task])
-        self.blocks.append({"task": task, **about, "rows": list(rows), "labels": known, "at": place})
+        self.blocks.append({"task": task, **about, "rows": list(rows), "labels": label_numbers, "at": place})
         self.values[task].append(np.asarray(table, dtype=np.int16))
 
     @property
     def size(self) -> int:
-        """How many scores there are."""
+        """Number of scores."""
         return sum(block.size for blocks in self.values.values() for block in blocks)
 
     def label(self, name: str) -> int:
@@ -68,7 +68,7 @@ class _Values:
         return self.labels.setdefault(name, len(self.labels))
 
     def packed(self) -> dict[str, str]:
-        """The scores of each task, by the name of the element that holds them."""
+        """The packed scores of each task, by element name."""
         return {f"values-{task}": pack(blocks) for task, blocks in self.values.items()}
 
 
@@ -79,14 +79,14 @@ def page_data(
     tasks: Collection[str] | None = None,
     atlas: Atlas | None = None,
 ) -> dict[str, Any]:
-    """Everything that the page shows, ready for JSON, and what is unpacked later under ``packed``.
+    """The page's content, ready for JSON, with packed numbers under ``packed``.
 
     Args:
         results: From :func:`xalign_models.evaluation.results.read_results`.
-        describe: By task, what is known of it: ``type``, ``domains``, ``description``, ``reference``.
-        models: Names, with or without ``xalign/``, directories or hub ids; None is all.
-        tasks: Names; None is all.
-        atlas: Published scores to show beside the board and to choose models by; None shows none.
+        describe: Facts by task: ``type``, ``domains``, ``description``, ``reference``.
+        models: Names, with or without ``xalign/``, directories or hub ids; None for all.
+        tasks: Names; None for all.
+        atlas: Published scores to show beside the board and to choose models by; None for none.
 
     Raises:
         ResultsError: There is no readable result, or a name has none.
@@ -103,7 +103,7 @@ def page_data(
         _add_languages(values, number, task, tables, plain)
         _add_pairs(values, number, tables)
         published += _published(number, task, results, values)
-    own = len(values.labels)
+    own_labels = len(values.labels)
     beside, packed = (None, {}) if atlas is None else atlas_data(atlas, values.label)
     codes = Counter(label.partition("-")[0] for label in values.labels)
     several = {"zho"} | {code for code, count in codes.items() if count > 1}
@@ -118,7 +118,7 @@ def page_data(
         "machines": [json.loads(machine) for machine in sources.machines],
         "data": list(sources.data),
         "legend": list(board.legend),
-        "own_labels": own,
+        "own_labels": own_labels,
         "labels": [_label(label, several) for label in values.labels],
         "blocks": values.blocks,
         "published": published,
@@ -137,7 +137,7 @@ def _directions(task: str) -> list[str]:
 
 
 class _Sources:
-    """What made the results, each once: models with their revisions, machines with their versions, data revisions."""
+    """Distinct origins of results: models with revisions, machines with versions, data revisions."""
 
     def __init__(self) -> None:
         self.models: dict[str, int] = {}
@@ -160,23 +160,23 @@ class _Sources:
 
 
 def _model(table: TaskScores) -> dict[str, Any]:
-    """A model's revision, and what its metadata say of its size, licence and source."""
+    """A model's revision, size, licence and source."""
     meta = next(iter(_lines(table.folder / META)), {})
     fields = {"parameters": "n_parameters", "dimensions": "embed_dim", "licence": "license", "reference": "reference"}
     return {"revision": table.revision, **{name: meta.get(field) for name, field in fields.items()}}
 
 
 def _machines(folder: Path) -> dict[str, str]:
-    """By task, the hardware, the versions and the speed of its run, as JSON; of several runs, the last."""
+    """Hardware, versions and speed of each task's last run, as JSON."""
     fields = ("hardware", "version", "tokens_per_second", "fit_seconds")
     return {
         str(entry.get("task")): json.dumps({field: entry.get(field) for field in fields})
-        for entry in _lines(folder / "run_settings.jsonl")
+        for entry in _lines(folder / SETTINGS)
     }
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a file of JSON, which may have one in each line; none if it is missing or damaged."""
+    """The objects of a JSON or JSON lines file; none if it is missing or damaged."""
     try:
         lines, damaged = read_log(path) if path.suffix == ".jsonl" else ([read_json(path)], 0)
     except FileError:
@@ -185,7 +185,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 def _cells(board: Board, results: Results, tasks: Sequence[str], index: int, sources: _Sources) -> list[Any]:
-    """A row's cells, by column; 0 where there is none."""
+    """A row's cells by column; 0 for no cell."""
     row = board.rows[index]
     cells: list[Any] = []
     for column in board.columns:
@@ -209,25 +209,25 @@ def _numbers(cell: Cell) -> list[Any]:
 def _add_languages(
     values: _Values, number: int, task: str, tables: Mapping[int, TaskScores], plain: Mapping[int, TaskScores]
 ) -> None:
-    """For each heading, such as Into X, models x languages, and what the unaligned backbones have on the same subsets.
+    """Add models x languages for each heading, such as Into X, and the unaligned backbones' scores on the same subsets.
 
-    The second block, of the kind ``plain``, has only the models whose subsets or text are not their backbone's.
+    The second block, of kind ``plain``, only has models whose subsets or text differ from their backbone's.
     """
-    found = {row: by_language(task, table.values()) for row, table in tables.items()}
+    scores_by_row = {row: by_language(task, table.values()) for row, table in tables.items()}
     against = {
         row: _like_for_like(task, tables[row], base) for row, base in plain.items() if _differ(tables[row], base)
     }
-    known = {subset: codes for table in tables.values() for subset, codes in table.languages.items()}
+    spoken_by_subset = {subset: codes for table in tables.values() for subset, codes in table.languages.items()}
 
     def spoken(labels: Sequence[str]) -> list[list[int]]:
-        """The one or two languages of each subset, such as ``ar-en``, that is not called after one itself."""
-        codes = ([code for code in known.get(label, ()) if code != label] for label in labels)
+        """The one or two languages of each subset, such as ``ar-en``, that is not named after a language."""
+        codes = ([code for code in spoken_by_subset.get(label, ()) if code != label] for label in labels)
         return [[values.label(code) for code in of_one] if len(of_one) < 3 else [] for of_one in codes]
 
-    for heading in dict.fromkeys(heading for scores in found.values() for heading in scores):
-        labels = sorted({label for scores in found.values() for label in scores.get(heading, ())} - {"mean"})
-        for kind, by_row in (("languages", found), ("plain", against)):
-            rows = [row for row in by_row if heading in found[row]]
+    for heading in dict.fromkeys(heading for scores in scores_by_row.values() for heading in scores):
+        labels = sorted({label for scores in scores_by_row.values() for label in scores.get(heading, ())} - {"mean"})
+        for kind, by_row in (("languages", scores_by_row), ("plain", against)):
+            rows = [row for row in by_row if heading in scores_by_row[row]]
             scores = ([_percent(by_row[row].get(heading, {}).get(label)) for label in labels] for row in rows)
             if rows:
                 values.add(number, rows, labels, scores, kind=kind, heading=heading, spoken=spoken(labels))
@@ -238,11 +238,11 @@ def _differ(table: TaskScores, base: TaskScores) -> bool:
 
 
 def _like_for_like(task: str, table: TaskScores, base: TaskScores) -> dict[str, dict[str, float]]:
-    """The backbone's scores by language over the model's subsets; none if it lacks one or was scored on other text."""
-    theirs = base.values()
-    if table.dataset_revision != base.dataset_revision or not table.values().keys() <= theirs.keys():
+    """The backbone's scores by language over the model's subsets; empty if it lacks a subset or has other text."""
+    baseline = base.values()
+    if table.dataset_revision != base.dataset_revision or not table.values().keys() <= baseline.keys():
         return {}
-    return by_language(task, {subset: theirs[subset] for subset in table.values()})
+    return by_language(task, {subset: baseline[subset] for subset in table.values()})
 
 
 def _percent(score: float | None) -> float | None:
@@ -250,11 +250,11 @@ def _percent(score: float | None) -> float | None:
 
 
 def _add_pairs(values: _Values, number: int, tables: Mapping[int, TaskScores]) -> None:
-    """Matrices, a row per model: queries x candidates, and the same before a rotation where the task has both."""
+    """Add matrices of queries x candidates, a row per model, also before a rotation if the task has one."""
     pairs = language_pairs({subset for table in tables.values() for subset in table.values()}) or {}
     labels = sorted({language for pair in pairs.values() for language in pair})
-    wanted = len(tables) * len(labels) ** 2
-    if not 2 < len(labels) <= MOST_LANGUAGES or values.size + wanted > MOST_PAIRS:
+    count = len(tables) * len(labels) ** 2
+    if not 2 < len(labels) <= MOST_LANGUAGES or values.size + count > MOST_PAIRS:
         return
     shown = [label.replace("_", "-") for label in labels]
     for heading, metric in (("after", "main_score"), ("before", _before(tables))):
@@ -266,7 +266,7 @@ def _add_pairs(values: _Values, number: int, tables: Mapping[int, TaskScores]) -
 
 
 def _before(tables: Mapping[int, TaskScores]) -> str:
-    """The metric that stands for the main score before a rotation: ``before_precision_at_5``; empty without one."""
+    """The main score's metric before a rotation, e.g. ``before_precision_at_5``; empty without one."""
     for table in tables.values():
         main = table.values()
         for metric in sorted(table.metrics):
@@ -295,7 +295,7 @@ def _published(number: int, task: str, results: Results, values: _Values) -> lis
 def _label(label: str, several: Collection[str]) -> list[str]:
     """Code, English name, own name, direction and language tag of a language; other labels have no name.
 
-    The names say the script where it is one of ``several`` languages that are here in more than one script.
+    Names include the script for languages in ``several``, which occur in more than one script.
     """
     code, _, script = label.partition("-")
     if not (len(code) == 3 and len(script) == 4):

@@ -1,4 +1,4 @@
-"""A folder on a local port, for browsers that open no files."""
+"""Serves a folder on a local port, for browsers that cannot open files."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of a browser that hangs up; other errors are told."""
+        """Ignore disconnected browsers; report other errors."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 def server(folder: Path, port: int = 0) -> ThreadingHTTPServer:
-    """A server of the folder's files to this machine alone; ``serve_forever`` starts it.
+    """A server of the folder's files for this machine only; ``serve_forever`` starts it.
 
     Args:
-        folder: What is served.
-        port: 0 is any that is free; ``server_address`` says which.
+        folder: The folder.
+        port: 0 for any free port; ``server_address`` has the result.
     """
     return _Server(("127.0.0.1", port), partial(_Quiet, directory=str(folder)))

@@ -1,4 +1,4 @@
-"""The board as one page that opens from a file: no request to any host, nothing of a name acts on it."""
+"""The board as a single page that opens from a file, without requests to any host and safe from hostile names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xalign_models.evaluation.results import Results
 from xalign_models.paths import atomic_write_text
 
 SCRIPTS = ("bundle/vendor.js", "data.js", "parts.js", "tables.js", "charts.js", "choosing.js", "atlas.js", "app.js")
-"""In this order: the libraries, the data, and what shows them."""
+"""Scripts in order: libraries, data, display."""
 
 
 def write_page(
@@ -33,11 +33,11 @@ def write_page(
 
     Args:
         results: From :func:`xalign_models.evaluation.results.read_results`.
-        folder: Made if it is not there.
-        describe: By task, what is known of it: ``type``, ``domains``, ``description``, ``reference``.
-        models: Names, with or without ``xalign/``, directories or hub ids; None is all.
-        tasks: Names; None is all.
-        atlas: Published scores to show beside the board and to choose models by; None shows none.
+        folder: Created if missing.
+        describe: Facts by task: ``type``, ``domains``, ``description``, ``reference``.
+        models: Names, with or without ``xalign/``, directories or hub ids; None for all.
+        tasks: Names; None for all.
+        atlas: Published scores to show beside the board and to choose models by; None for none.
 
     Returns:
         The page.
@@ -56,7 +56,7 @@ def write_page(
 
 
 def render(data: Mapping[str, Any]) -> str:
-    """The whole page. Its policy admits the scripts below by their digests, and no connection at all.
+    """The whole page. Its policy admits only the scripts below, by their digests, and no connection.
 
     Args:
         data: From :func:`xalign_models.evaluation.page.gathering.page_data`.
@@ -64,7 +64,7 @@ def render(data: Mapping[str, Any]) -> str:
     source = files(__package__)
     scripts = [source.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS]
     digests = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
-    # In JSON, < is only ever part of a string: so escaped, no name can end the element that holds the data.
+    # In JSON, < occurs only in strings: escaped, no name can end the element with the data.
     text = json.dumps(
         {key: value for key, value in data.items() if key != "packed"}, ensure_ascii=False, separators=(",", ":")
     ).replace("<", "\\u003c")

@@ -32,10 +32,10 @@ def columns(workdir: Path, write_text: Callable[..., Path]) -> dict[str, list[st
 
 def test_texts_are_of_all_languages_but_english_and_held_out_by_row(columns: dict[str, list[str]]) -> None:
     found = foreign_texts(["own:text"], [], 20, 0.25)
-    assert {one.language for one in found.train} == {"deu-Latn", "fra-Latn"}
+    assert {one.lang for one in found.train} == {"deu-Latn", "fra-Latn"}
     for language in ("deu-Latn", "fra-Latn"):
-        own = [one.text for one in found.train if one.language == language]
-        kept = [one.text for one in found.held_out if one.language == language]
+        own = [one.text for one in found.train if one.lang == language]
+        kept = [one.text for one in found.held_out if one.lang == language]
         assert own == [text for text in columns[language][:15] if text] and kept == columns[language][15:]
     assert len(foreign_texts(["own:text"], ["deu-Latn"], 8, 0.0).train) == 8
     assert "OwnParallel" in found.datasets
@@ -45,15 +45,15 @@ def test_texts_are_of_all_languages_but_english_and_held_out_by_row(columns: dic
 
 def test_queries_meet_their_translations_both_ways(columns: dict[str, list[str]]) -> None:
     found = searches(["own:text"], [], 20, 0.25, 0)
-    rows = {(one.query.language == ENGLISH) for one in found.train}
+    rows = {(one.query.lang == ENGLISH) for one in found.train}
     assert rows == {True, False}
     for one in found.train:
-        language = one.query.language if one.document.language == ENGLISH else one.document.language
-        texts = {one.query.language: one.query.text, one.document.language: one.document.text}
+        language = one.query.lang if one.document.lang == ENGLISH else one.document.lang
+        texts = {one.query.lang: one.query.text, one.document.lang: one.document.text}
         assert (texts[language], texts[ENGLISH]) in zip(columns[language], columns[ENGLISH], strict=True)
     assert searches(["own:text"], [], 20, 0.25, 0).train == found.train
     assert searches(["own:text"], [], 20, 0.25, 1).train != found.train
-    trained = {one.text for row in found.train for one in row if one.language != ENGLISH}
+    trained = {one.text for row in found.train for one in row if one.lang != ENGLISH}
     assert trained.isdisjoint(text for language in ("deu-Latn", "fra-Latn") for text in columns[language][15:])
 
 
@@ -116,17 +116,17 @@ def stsb(workdir: Path) -> Path:
 def test_stsb_is_taken_within_and_across_languages(stsb: Path) -> None:
     found = rated(["stsb_multi_mt"], [], 100, 0.5, 0)
     assert (len(found.train), len(found.held_out)) == (12, 6)
-    assert {(one.first.language, one.second.language) for one in found.train} == {
+    assert {(one.first.lang, one.second.lang) for one in found.train} == {
         (a, b) for a in ("deu-Latn", "eng-Latn") for b in ("deu-Latn", "eng-Latn")
     }
     for i, one in enumerate(found.train):
         short = {"deu-Latn": "de", "eng-Latn": "en"}
-        assert one.first.text == f"{short[one.first.language]}, train {i}"
-        assert one.second.text == f'{short[one.second.language]} "train" {i}'
+        assert one.first.text == f"{short[one.first.lang]}, train {i}"
+        assert one.second.text == f'{short[one.second.lang]} "train" {i}'
         assert one.score == pytest.approx(i / 3, abs=1e-3)
     assert all("dev" in one.first.text for one in found.held_out)
     only = rated(["stsb_multi_mt"], ["deu-Latn"], 5, 0, 0)
-    assert len(only.train) == 5 and {one.second.language for one in only.train} == {"deu-Latn"}
+    assert len(only.train) == 5 and {one.second.lang for one in only.train} == {"deu-Latn"}
     (stsb / "stsb-de-train.csv").write_text("one,two,3\n")
     with pytest.raises(DataError, match="have not the same rows"):
         rated(["stsb_multi_mt"], [], 5, 0, 0)
@@ -139,5 +139,5 @@ def test_stsb_is_taken_within_and_across_languages(stsb: Path) -> None:
 def test_the_published_stsb_has_its_rows() -> None:
     found = rated(["stsb_multi_mt"], [], 10_000, 0, 0)
     assert (len(found.train), len(found.held_out)) == (5749, MEASURED)
-    assert {one.first.language for one in found.train} >= {"deu-Latn", "eng-Latn", "zho-Hans"}
+    assert {one.first.lang for one in found.train} >= {"deu-Latn", "eng-Latn", "zho-Hans"}
     assert {0 <= one.score <= 5 for one in found.train} == {True}

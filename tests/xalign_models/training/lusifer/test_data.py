@@ -84,7 +84,7 @@ def test_what_evaluation_sets_hold_is_left_out(english, caplog):
     (english / "lareqa" / "xquad-r" / "en.json").write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
     with caplog.at_level(logging.INFO):
         assert set(rows_of(DataConfig("squad-nqg"), evaluation_text(), 0)) == set(rows[4:])
-    assert "4 of 40 rows are left out" in caplog.text
+    assert "4 of 40 rows left out" in caplog.text
 
 
 def test_pairs_that_are_compared_are_left_out_and_their_sentences_are_not(english):
