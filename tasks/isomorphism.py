@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
 from tasks.base import without_normalisation
 from tasks.ntrex import LANGUAGES
 from tasks.pairs import RankedSubset, scored_pairs
 from tasks.precision import RankedTask, precision_metadata
 from xalign_models import corpora
+from xalign_models.arrays import Float32
 from xalign_models.languages import FLORES_200, canonical
 from xalign_models.ranking.pairs import Sides
 from xalign_models.ranking.ranks import AnyRanks, normalise, precision_at
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
 
 MAIN = "after_precision_at_5"
 STAGES = ("before", "after")
-
-Vectors = npt.NDArray[np.float32]
 
 
 class IsomorphismStudy(RankedTask):
@@ -109,6 +105,6 @@ class IsomorphismStudyRaw(IsomorphismStudy):
         update={"name": "IsomorphismStudyRaw", "description": "IsomorphismStudy, fitted on rows of their own lengths."}
     )
 
-    def embed(self, model: EncoderProtocol, *args: Any, **kwargs: Any) -> Vectors:
-        """Vectors (n, d) of a model of ours without its final Normalize, and of any other model as they are."""
+    def embed(self, model: EncoderProtocol, *args: Any, **kwargs: Any) -> Float32:
+        """Float32 (n, d) of a model of ours without its final Normalize, and of any other model as they are."""
         return super().embed(without_normalisation(model), *args, **kwargs)

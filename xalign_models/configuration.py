@@ -54,8 +54,8 @@ def configuration_class(kind: type[Config]) -> type[Config]:
 
     A class may name the command line's flags of its fields in a mapping ``FLAGS``.
     """
-    made: Any = dataclass(frozen=True, config=_STRICT)(kind)
-    create, names = made.__init__, [field.name for field in dataclasses.fields(made)]
+    validated: Any = dataclass(frozen=True, config=_STRICT)(kind)
+    create, names = validated.__init__, [field.name for field in dataclasses.fields(validated)]
 
     @functools.wraps(create)
     def checked(self: Any, *args: Any, **fields: Any) -> None:
@@ -64,8 +64,8 @@ def configuration_class(kind: type[Config]) -> type[Config]:
         except ValidationError as error:
             raise ModelError(_line(kind, error)) from None
 
-    made.__init__ = checked
-    decorated: type[Config] = made
+    validated.__init__ = checked
+    decorated: type[Config] = validated
     return decorated
 
 
@@ -81,7 +81,7 @@ _Loader.add_implicit_resolver(
 def shipped(package: str) -> list[str]:
     """Names of the configurations that come with a package, in its folder ``configs``."""
     folder = files(package).joinpath("configs")
-    return sorted(one.name.removesuffix(".yaml") for one in folder.iterdir() if one.name.endswith(".yaml"))
+    return sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
 
 
 def read(kind: type[Config], package: str, names: Sequence[str], changes: Sequence[str] = ()) -> Config:
@@ -96,13 +96,13 @@ def read(kind: type[Config], package: str, names: Sequence[str], changes: Sequen
     Raises:
         ModelError: No such file or field, or a value of the wrong kind or out of its range; the message names it.
     """
-    given: dict[Any, Any] = {}
+    fields: dict[Any, Any] = {}
     for name in names:
-        given = merged(given, _file(name, package))
+        fields = merged(fields, _file(name, package))
     for change in changes:
-        _put(given, change)
+        _put(fields, change)
     try:
-        return from_mapping(kind, given)
+        return from_mapping(kind, fields)
     except ModelError as error:
         raise ModelError(f"--config {','.join(names)}: {error}") from None
 
@@ -116,14 +116,14 @@ def merged(under: Mapping[Any, Any], over: Mapping[Any, Any]) -> dict[Any, Any]:
     return {**under, **both}
 
 
-def from_mapping(kind: type[Config], given: Any) -> Config:
+def from_mapping(kind: type[Config], data: Any) -> Config:
     """A dataclass of plain data, as YAML and JSON have it: lists for tuples, texts for enumerations.
 
     Raises:
         ModelError: A field that there is not or that is missing, or a value of the wrong kind; the message names it.
     """
     try:
-        return TypeAdapter(kind).validate_json(json.dumps(given, default=str), strict=True, extra="forbid")
+        return TypeAdapter(kind).validate_json(json.dumps(data, default=str), strict=True, extra="forbid")
     except ValidationError as error:
         raise ModelError(_line(kind, error)) from None
 
@@ -135,19 +135,19 @@ def to_mapping(config: Any) -> dict[str, Any]:
 
 
 def _file(name: str, package: str) -> dict[Any, Any]:
-    known = files(package).joinpath("configs", f"{name}.yaml")
-    path = known if known.is_file() else Path(name)
+    packaged = files(package).joinpath("configs", f"{name}.yaml")
+    path = packaged if packaged.is_file() else Path(name)
     try:
-        found = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError:
         raise ModelError(
             f"--config {name}: no such file, and the shipped ones are {', '.join(shipped(package))}."
         ) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ModelError(f"--config {name} is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(found, dict):
-        raise ModelError(f"--config {name}: fields were expected, not {found!r}.")
-    return found
+    if not isinstance(content, dict):
+        raise ModelError(f"--config {name}: fields were expected, not {content!r}.")
+    return content
 
 
 def _put(target: Any, change: str) -> None:
@@ -174,17 +174,17 @@ def _line(kind: Any, error: ValidationError) -> str:
     """What is wrong: a misspelt name before the field that it was meant for, a wrong value before a missing one."""
     details = error.errors(include_url=False)
     worst = max(
-        details, key=lambda given: (given["type"] == "unexpected_keyword_argument", given["type"] != "too_short")
+        details, key=lambda detail: (detail["type"] == "unexpected_keyword_argument", detail["type"] != "too_short")
     )
     names = [str(name) for name in worst["loc"] if name != "[key]"]
-    where = ".".join(names) or "the configuration"
-    where = getattr(kind, "FLAGS", {}).get(where, where)
+    field = ".".join(names) or "the configuration"
+    field = getattr(kind, "FLAGS", {}).get(field, field)
     if worst["type"] == "missing":
-        return f"{where} is missing."
+        return f"{field} is missing."
     if worst["type"] == "unexpected_keyword_argument":
-        return f"{where}: no such field; there are {', '.join(sorted(_fields(kind, names[:-1])))}."
+        return f"{field}: no such field; there are {', '.join(sorted(_fields(kind, names[:-1])))}."
     text = _LIMITS.get(worst["type"], worst["msg"].replace("Input should be ", "")).format(**worst.get("ctx", {}))
-    return f"{where} {worst['input']!r}: {text}."
+    return f"{field} {worst['input']!r}: {text}."
 
 
 def _fields(kind: Any, names: Sequence[str]) -> list[str]:
@@ -203,7 +203,7 @@ def _inner(hint: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return str(value) if isinstance(value, Enum) else value

@@ -18,7 +18,7 @@ def pick_device(device: str | None = None) -> str:
         return "cuda" if usable["cuda"] else "mps" if usable["mps"] else "cpu"
     kind, _, number = device.partition(":")
     if not usable.get(kind, False) or (number and not (number.isdecimal() and _is_there(kind, int(number)))):
-        names = ", ".join(name for name, there in usable.items() if there)
+        names = ", ".join(name for name, available in usable.items() if available)
         raise ModelError(f"--device {device} is not usable on this machine; usable: {names}.")
     return device
 

@@ -82,7 +82,7 @@ def from_zero(axes: Axes) -> None:
 def name_points(axes: Axes, points: Iterable[tuple[str, float, float]]) -> None:
     """Write (name, x, y) beside the points; neighbours' names on different sides, so that fewer overlap."""
     sides = ((3, 3, "left"), (-3, -9, "right"), (3, -9, "left"), (-3, 3, "right"))
-    for place, (name, x, y) in enumerate(sorted(points, key=lambda one: one[1])):
+    for place, (name, x, y) in enumerate(sorted(points, key=lambda point: point[1])):
         right, up, side = sides[place % len(sides)]
         axes.annotate(
             name, (x, y), xytext=(right, up), textcoords="offset points", ha=side, fontsize=8, color="#444444"

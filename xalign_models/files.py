@@ -69,8 +69,8 @@ def parse_json(content: bytes, name: str, kind: type | tuple[type, ...] = dict) 
     except ValueError as error:
         raise FileError(f"{name} is damaged: no JSON ({_line(error)}).") from None
     if not isinstance(value, kind):
-        wanted = "an object" if kind is dict else "a list" if kind is list else "an object or a list"
-        raise FileError(f"{name} is damaged: {wanted} was expected, not {type(value).__name__}.")
+        expected = "an object" if kind is dict else "a list" if kind is list else "an object or a list"
+        raise FileError(f"{name} is damaged: {expected} was expected, not {type(value).__name__}.")
     if _is_deep(value):
         raise FileError(f"{name} is nested too deeply for a JSON file of ours.")
     if _HALF.search(content) and any(map(_is_no_text, walk(value))):
@@ -82,7 +82,7 @@ def _is_deep(value: Any) -> bool:
     parts = [value]
     for _ in range(DEEPEST):
         inner = (part.values() if isinstance(part, dict) else part for part in parts)
-        parts = [part for some in inner for part in some if isinstance(part, dict | list)]
+        parts = [part for group in inner for part in group if isinstance(part, dict | list)]
     return bool(parts)
 
 
@@ -97,14 +97,14 @@ def is_number(value: Any) -> bool:
 
 def walk(value: Any) -> Any:
     """Every part of parsed JSON, keys too, without recursion."""
-    waiting = [value]
-    while waiting:
-        part = waiting.pop()
+    pending = [value]
+    while pending:
+        part = pending.pop()
         yield part
         if isinstance(part, Mapping):
-            waiting += (inner for item in part.items() for inner in item)
+            pending += (inner for item in part.items() for inner in item)
         elif isinstance(part, list):
-            waiting += part
+            pending += part
 
 
 def read_log(path: Path, *, most: int = 4 << 30) -> tuple[list[dict[str, Any]], int]:

@@ -150,22 +150,22 @@ def match(code: str, known: Sequence[str]) -> str:
 @lru_cache(maxsize=4096)
 def _match(code: str, known: tuple[str, ...]) -> str:
     try:
-        wanted = canonical(code)
+        canonical_code = canonical(code)
     except LanguageError:
         return code
     by_code: dict[str, str] = {}
     for name in known:
         with suppress(LanguageError):
             by_code.setdefault(canonical(name), name)
-    if wanted in by_code:
-        return by_code[wanted]
+    if canonical_code in by_code:
+        return by_code[canonical_code]
     form = _SHAPE.match(code.strip())
-    if form is None or form["script"] or (form["region"] and wanted[:3] == "zho"):
+    if form is None or form["script"] or (form["region"] and canonical_code[:3] == "zho"):
         return code
-    others = [name for canon, name in by_code.items() if canon[:3] == wanted[:3]]
-    if len(others) > 1:
-        raise LanguageError(f"Language code {code!r} is ambiguous here: say which of {', '.join(sorted(others))}.")
-    return others[0] if others else code
+    candidates = [name for canon, name in by_code.items() if canon[:3] == canonical_code[:3]]
+    if len(candidates) > 1:
+        raise LanguageError(f"Language code {code!r} is ambiguous here: say which of {', '.join(sorted(candidates))}.")
+    return candidates[0] if candidates else code
 
 
 def _likely_script(language: str, region: str) -> str:

@@ -40,14 +40,14 @@ def _is_long_enough(file: Path) -> bool:
     try:
         size = file.stat().st_size
         with file.open("rb") as opened:
-            begin = opened.read(_PAGE + 4096)
+            head = opened.read(_PAGE + 4096)
     except OSError:
         return True  # there is none yet, or lmdb says what is wrong
     if size == 0:
         return True
     metas = []
-    for offset in (0, int.from_bytes(begin[40:44], "little") or 4096):  # two, written in turns; the newer one holds
-        meta = begin[offset + 16 : offset + 152]
+    for offset in (0, int.from_bytes(head[40:44], "little") or 4096):  # two, written in turns; the newer one holds
+        meta = head[offset + 16 : offset + 152]
         if len(meta) == 136 and meta[:4] == _MAGIC:
             last_page, transaction = struct.unpack("<QQ", meta[120:])
             metas.append((transaction, (last_page + 1) * int.from_bytes(meta[24:28], "little")))

@@ -39,13 +39,13 @@ def _product() -> Product | None:
     """By the operation that torch's compiler takes for a linear layer; None where it fails."""
 
     def multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        found: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-        return found
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+        return result
 
     eye = torch.eye(16)
     try:
-        found = multiply(torch.stack([eye, 2 * eye]), eye, eye[0])
-        return multiply if torch.equal(found, torch.stack([eye, 2 * eye]) + eye[0]) else None
+        outcome = multiply(torch.stack([eye, 2 * eye]), eye, eye[0])
+        return multiply if torch.equal(outcome, torch.stack([eye, 2 * eye]) + eye[0]) else None
     except (AttributeError, RuntimeError, TypeError):  # a build without it, or a version in which it is another
         return None
 

@@ -154,7 +154,7 @@ class EmbeddingStore:
                 with suppress(lmdb.Error):  # the store or its disk is full or read-only: reading goes on
                     self._touch(namespace)
             with self._env.begin(db=database) as transaction:
-                values = [transaction.get(one) for one in keys]
+                values = [transaction.get(key) for key in keys]
         except lmdb.Error as error:
             self._stop(namespace, f"is damaged ({error})", "Run `xalign verify --clean`")
             return [None] * len(keys)
@@ -190,9 +190,9 @@ class EmbeddingStore:
             return False
         return True
 
-    def _stop(self, namespace: str, why: str, advice: str) -> None:
+    def _stop(self, namespace: str, reason: str, advice: str) -> None:
         self._full.add(namespace)
-        logger.warning("The store at %s %s; further vectors are not kept. %s.", self.path, why, advice)
+        logger.warning("The store at %s %s; further vectors are not kept. %s.", self.path, reason, advice)
 
     def _names(self) -> list[bytes]:
         """The databases of vectors."""
@@ -239,10 +239,10 @@ class EmbeddingStore:
         if dropped := self.drop_earlier_form():
             logger.warning("The store is full: dropping %d vectors of an earlier form.", dropped)
             return True
-        candidates = [one for one in self.stats() if one.namespace != besides]
+        candidates = [encoder for encoder in self.stats() if encoder.namespace != besides]
         if not candidates:
             return False
-        oldest = min(candidates, key=lambda one: one.last_used)
+        oldest = min(candidates, key=lambda encoder: encoder.last_used)
         logger.warning("The store is full: dropping %d vectors of %s.", oldest.vectors, oldest.namespace)
         self.clear(oldest.namespace)
         with suppress(lmdb.MapFullError):  # pages freed by a transaction are free for the next but one
@@ -253,7 +253,7 @@ class EmbeddingStore:
         """What is stored, encoder by encoder, most recently used first."""
         with self._env.begin(db=self._used) as transaction:
             used = {bytes(name).decode(): float(bytes(value)) for name, value in transaction.cursor()}
-        found = []
+        encoders = []
         for namespace, last_used in used.items():
             database = self._database(namespace, create=False)
             with self._env.begin(db=database) as transaction:
@@ -261,20 +261,20 @@ class EmbeddingStore:
             if not stat["entries"]:
                 continue
             pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
-            found.append(NamespaceStats(namespace, stat["entries"], pages * stat["psize"], last_used))
-        return sorted(found, key=lambda one: -one.last_used)
+            encoders.append(NamespaceStats(namespace, stat["entries"], pages * stat["psize"], last_used))
+        return sorted(encoders, key=lambda encoder: -encoder.last_used)
 
     def clear(self, namespace: str | None = None) -> int:
         """Drop one encoder's vectors, or all; returns how many there were."""
         dropped = 0
-        for one in self.stats():
-            database = self._database(one.namespace, create=False)
-            if database is not None and namespace in {None, one.namespace}:
+        for encoder in self.stats():
+            database = self._database(encoder.namespace, create=False)
+            if database is not None and namespace in {None, encoder.namespace}:
                 with self._env.begin(write=True) as transaction:
                     transaction.drop(database, delete=False)  # emptied: other processes' handles stay good
-                    transaction.delete(one.namespace.encode(), db=self._used)
+                    transaction.delete(encoder.namespace.encode(), db=self._used)
                 self._full.clear()
-                dropped += one.vectors
+                dropped += encoder.vectors
         return dropped
 
 

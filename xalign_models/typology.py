@@ -50,7 +50,7 @@ def syntax(languages: Sequence[str]) -> npt.NDArray[np.float64]:
         LanguageError: URIEL does not have a language.
         AssetError: URIEL cannot be had.
     """
-    return np.array([[float(bit) for bit in _entry("syntax", one)] for one in languages])
+    return np.array([[float(bit) for bit in _entry("syntax", language)] for language in languages])
 
 
 def _entry(table: str, language: str) -> Any:

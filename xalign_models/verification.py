@@ -39,7 +39,7 @@ class Check:
     problems: list[str] = field(default_factory=list)
     mended: list[str] = field(default_factory=list)
 
-    def found(self, problem: str, mend: Callable[[], object] | None = None) -> None:
+    def note(self, problem: str, mend: Callable[[], object] | None = None) -> None:
         """Note a problem; ``mend`` is tried and makes it a mended one."""
         if mend is None:
             self.problems.append(problem)
@@ -95,7 +95,7 @@ def _assets() -> Check:
             try:
                 assets.verify(asset.name)
             except XAlignError as error:
-                check.found(one_line(error))
+                check.note(one_line(error))
     return check
 
 
@@ -104,14 +104,14 @@ def _models(directories: Sequence[Path]) -> Check:
     for directory in directories:
         check.checked += 1
         if not directory.is_dir():
-            check.found(f"{directory} is no directory")
+            check.note(f"{directory} is no directory")
             continue
         try:
             policy.check_directory(directory)
             if (directory / assets.CARD).is_file() and not read_card(directory).claims:
-                check.found(f"{directory}: {assets.CARD} was written for other files than are there")
+                check.note(f"{directory}: {assets.CARD} was written for other files than are there")
         except (XAlignError, OSError) as error:
-            check.found(one_line(error))
+            check.note(one_line(error))
     return check
 
 
@@ -122,7 +122,7 @@ def _fits(clean: bool) -> Check:
         try:
             alignments.load(directory)
         except XAlignError as error:
-            check.found(one_line(error), partial(shutil.rmtree, directory) if clean else None)
+            check.note(one_line(error), partial(shutil.rmtree, directory) if clean else None)
     return check
 
 
@@ -131,7 +131,7 @@ def _results(root: Path, clean: bool) -> Check:
     inside = root.resolve()
     for folder in sorted(path for path in root.glob("*/*/") if not path.name.startswith(".")):
         if not folder.resolve().is_relative_to(inside):
-            check.found(f"{folder} is a link that leads out of the results; it is not looked into")
+            check.note(f"{folder} is a link that leads out of the results; it is not looked into")
             continue
         files = [*folder.glob("*.json"), *folder.glob("*.jsonl"), *folder.glob("items/**/*.npz")]
         for path in sorted(files):
@@ -140,9 +140,9 @@ def _results(root: Path, clean: bool) -> Check:
                 _check_result(path)
             except FileError as error:
                 reason = one_line(error)
-                check.found(reason, partial(set_aside, path, reason) if clean else None)
+                check.note(reason, partial(set_aside, path, reason) if clean else None)
         if any(path.name != META for path in folder.glob("*.json")) and not (folder / META).is_file():
-            check.found(f"{folder} has scores and no {META}; the next run of its model completes it")
+            check.note(f"{folder} has scores and no {META}; the next run of its model completes it")
     return check
 
 
@@ -171,7 +171,7 @@ def _leftovers(roots: Sequence[Path], clean: bool) -> Check:
         for path in sorted({path for pattern in _LEFTOVERS for path in root.rglob(pattern)}):
             if path.exists() and time.time() - _last_change(path) > OLD:
                 check.checked += 1
-                check.found(
+                check.note(
                     f"{path} was left by a process that was killed",
                     partial(_remove, path) if clean else None,
                 )

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.ticker import FuncFormatter
 
 from xalign_models import figures
+from xalign_models.arrays import Float64
 from xalign_models.atlas import KINDS, Atlas
 from xalign_models.atlas.statistics import (
     ENGLISH,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Floats = npt.NDArray[np.float64]
 
 MODELS, GROUPS, RANKED = 14, 12, 25
 """Rows and columns of a heat map at most, and the number of models whose ranks are drawn."""
@@ -143,7 +142,7 @@ def _directions(atlas: Atlas) -> Figure:
 
 
 def _against(
-    axis: Axes, atlas: Atlas, of: Levels, about: str, y: Floats, names: Sequence[str] = (), **options: Any
+    axis: Axes, atlas: Atlas, of: Levels, about: str, y: Float64, names: Sequence[str] = (), **options: Any
 ) -> None:
     """Models' values against a property from the registry, sizes and dimensions on a logarithmic axis."""
     chosen = multilingual(of)

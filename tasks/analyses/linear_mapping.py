@@ -11,8 +11,6 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tasks.analyses import mapping_figures
@@ -21,6 +19,7 @@ from tasks.orthogonality import RIDGE, map_gains, unit
 from xalign_models.alignments import dilation, orthogonality
 from xalign_models.alignments.solvers import affine_distance, affine_lsq
 from xalign_models.analysis import Findings, Request
+from xalign_models.arrays import Float64
 from xalign_models.corpora import ENGLISH
 from xalign_models.device import pick_device
 from xalign_models.errors import DataError
@@ -30,8 +29,7 @@ from xalign_models.published import published_table
 if TYPE_CHECKING:
     from xalign_models.models.encoder import XAlignEncoder
 
-Array = npt.NDArray[np.float64]
-Fit = Callable[[Array, Array], tuple[Array, Array]]
+Fit = Callable[[Float64, Float64], tuple[Float64, Float64]]
 
 PAIRS = 3000
 """Maximum number of pairs per language, from the top of its file."""
@@ -153,7 +151,7 @@ def study(
     return gains, shapes
 
 
-def _embed(encoder: XAlignEncoder, sides: tuple[list[str], list[str]], language: str) -> tuple[Array, Array]:
+def _embed(encoder: XAlignEncoder, sides: tuple[list[str], list[str]], language: str) -> tuple[Float64, Float64]:
     """Unit vectors (n, d) of texts of a language, and of their English counterparts."""
     foreign, english = (
         unit(encoder.encode_texts(texts, [code] * len(texts), progress=code))
@@ -162,7 +160,7 @@ def _embed(encoder: XAlignEncoder, sides: tuple[list[str], list[str]], language:
     return foreign, english
 
 
-def shape(weight: Array) -> dict[str, float | bool]:
+def shape(weight: Float64) -> dict[str, float | bool]:
     """Orthogonality (eqs. 11-16) and dilation (eqs. 17-20) of a map ``y = x W``, (d, d), by column."""
     p, alpha = orthogonality(weight), dilation(weight)
     return {

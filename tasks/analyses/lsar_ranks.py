@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tasks.analyses import spaces
 from tasks.analyses.base import labelled
-from tasks.analyses.spaces import Space, Tatoeba, Vectors
+from tasks.analyses.spaces import Space, Tatoeba
 from xalign_models import figures
 from xalign_models.alignments import LIR
 from xalign_models.analysis import Findings, Request
+from xalign_models.arrays import Float32, Float64
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import LanguageError
 from xalign_models.languages import display_name
@@ -93,7 +93,7 @@ def sweep(space: Space, tatoeba: Tatoeba) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def peel(x: Vectors, basis: npt.NDArray[np.float64]) -> Iterator[Vectors]:
+def peel(x: Float32, basis: Float64) -> Iterator[Float32]:
     """Rows (n, d) with the first 0, 1, ..., k columns of an orthonormal ``basis`` (d, k) projected away."""
     remaining = x.astype(np.float64)
     coordinates = remaining @ basis

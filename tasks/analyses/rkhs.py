@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -14,6 +13,7 @@ from tasks.analyses.base import labelled
 from tasks.analyses.sentences import PUBLISHED, load_sentences
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
+from xalign_models.arrays import Float64
 from xalign_models.backbones import loading
 from xalign_models.errors import ModelError
 from xalign_models.models.names import find_spec
@@ -26,7 +26,6 @@ ROWS = 4000
 MOST_TOKENS = 8192
 """The paper's maximum; no model limits the length of a mean of embeddings."""
 POLICIES = {"with special tokens": True, "without special tokens": False}
-Floats = npt.NDArray[np.float64]
 
 
 def analyse(request: Request) -> Findings:
@@ -91,7 +90,7 @@ def sentence_norms(name: str, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
     return frames
 
 
-def statistics(values: Floats) -> dict[str, float]:
+def statistics(values: Float64) -> dict[str, float]:
     """The columns of the paper's Tables 6 and 7."""
     if not len(values):
         return {**dict.fromkeys(("max", "mean", "std", "median", "p90", "p95", "p99"), float("nan")), "count": 0}

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
@@ -14,6 +13,7 @@ from sklearn.metrics import silhouette_score
 
 from xalign_models import corpora, figures
 from xalign_models.analysis import Findings, Request
+from xalign_models.arrays import Float32, Float64, Mask
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import canonical, display_name, is_canonical
 from xalign_models.models.catalogue import ALIGNMENTS
@@ -32,9 +32,6 @@ LANGUAGES = tuple(canonical(code) for code in "en th zh".split())
 ROWS = 200
 SEED = 0
 PERPLEXITY = 30.0
-
-Vectors = npt.NDArray[np.float32]
-Mask = npt.NDArray[np.bool_]
 
 
 def analyse(request: Request) -> Findings:
@@ -89,19 +86,19 @@ def before_and_after(models: Sequence[str]) -> list[str | ModelSpec]:
     return [find_spec(spec.baseline) if spec.backbone.tuned else ModelSpec(spec.backbone), model]
 
 
-def _pool(encoder: XAlignEncoder, texts: Mapping[str, Sequence[str]]) -> Vectors:
+def _pool(encoder: XAlignEncoder, texts: Mapping[str, Sequence[str]]) -> Float32:
     sides = [encoder.encode_texts(side, [language] * len(side), progress=language) for language, side in texts.items()]
     return normalise(np.concatenate(sides))
 
 
-def project(vectors: Vectors, seed: int = SEED) -> dict[str, npt.NDArray[np.float64]]:
+def project(vectors: Float32, seed: int = SEED) -> dict[str, Float64]:
     """Rows (n, d) in the plane (n, 2): ``PCA``, and ``t-SNE`` by cosine."""
     perplexity = min(PERPLEXITY, (len(vectors) - 1) / 3)
     tsne = TSNE(perplexity=perplexity, metric="cosine", init="pca", random_state=seed)
     return {"PCA": PCA(2, random_state=seed).fit_transform(vectors), "t-SNE": tsne.fit_transform(vectors)}
 
 
-def mixing(vectors: Vectors, labels: Sequence[str], meanings: Sequence[int]) -> dict[str, float]:
+def mixing(vectors: Float32, labels: Sequence[str], meanings: Sequence[int]) -> dict[str, float]:
     """Measures of how mixed a pool of unit rows (n, d) is.
 
     Args:
@@ -127,7 +124,7 @@ def mixing(vectors: Vectors, labels: Sequence[str], meanings: Sequence[int]) -> 
 
 @figures.styled()
 def draw(
-    panels: Mapping[str, Mapping[str, npt.NDArray[np.float64]]],
+    panels: Mapping[str, Mapping[str, Float64]],
     labels: Sequence[str],
     meanings: Sequence[int],
     highlighted: int = 0,
@@ -159,7 +156,7 @@ def draw(
     return figure
 
 
-def _points(axis: Axes, plane: npt.NDArray[np.float64], mine: Mask, large: Mask, index: int, label: str) -> None:
+def _points(axis: Axes, plane: Float64, mine: Mask, large: Mask, index: int, label: str) -> None:
     look = {key: value for key, value in figures.look(index).items() if key != "linestyle"}
     text = display_name(label) if is_canonical(label) else label
     x, y = plane[mine & ~large].T

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tasks.tatoeba36 import LANGUAGES
 from xalign_models import corpora
 from xalign_models.alignments import LSAR
 from xalign_models.analysis import Request
+from xalign_models.arrays import Float32
 from xalign_models.backbones import loading
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.corpora import ENGLISH, Corpus
@@ -24,8 +23,6 @@ from xalign_models.models.names import find_spec
 from xalign_models.published import published_table
 from xalign_models.ranking.ranks import gold_ranks, normalise, precision_at
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
-
-Vectors = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class Space:
     raw: RawEncoder
     lsar: LSAR
 
-    def embed(self, texts: Sequence[str], language: str) -> Vectors:
+    def embed(self, texts: Sequence[str], language: str) -> Float32:
         """Raw vectors (n, d) of texts of one language, with the prompt of the fit text."""
         prompt = loading.prompt_in(loading.prompts(self.backbone), language)
         return self.raw.encode(texts, prompt, f"{self.backbone.name} {language}")
@@ -125,7 +122,7 @@ def open_tatoeba(request: Request, languages: Sequence[str] = LANGUAGES) -> Tato
     return Tatoeba(corpus, chosen, request.rows)
 
 
-def by_language(space: Space, tatoeba: Tatoeba) -> dict[str, Vectors]:
+def by_language(space: Space, tatoeba: Tatoeba) -> dict[str, Float32]:
     """Raw vectors of each language; English comes first, with a sample as large as the largest other language."""
     sides: dict[str, list[str]] = {}
     english: dict[str, None] = {}
@@ -148,7 +145,7 @@ def describe(space: Space, tatoeba: Tatoeba) -> list[str]:
     return notes
 
 
-def accuracy(a: Vectors, english: Vectors) -> tuple[float, float]:
+def accuracy(a: Float32, english: Float32) -> tuple[float, float]:
     """Percent of texts whose nearest neighbour by cosine is their translation; row i of both means the same.
 
     Returns:

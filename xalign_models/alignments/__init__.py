@@ -1,4 +1,4 @@
-"""Post-hoc alignments: affine maps per language, fitted on embeddings; the torch module is apart, in ``module``."""
+"""Post-hoc alignments: affine maps per language, fitted on embeddings; ``module`` has their torch module."""
 
 from xalign_models.alignments.affine import AffineMap
 from xalign_models.alignments.base import Alignment

@@ -7,10 +7,10 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from xalign_models.alignments.base import AnyFloats, Array
 from xalign_models.alignments.pivot import PivotAlignment
 from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
 from xalign_models.alignments.solvers import affine_distance, affine_lsq
+from xalign_models.arrays import AnyFloats, Float64
 from xalign_models.errors import AlignmentError
 from xalign_models.plugins import register
 
@@ -31,15 +31,15 @@ class AffineMap(PivotAlignment):
     pivot: str = "eng-Latn"
     """The language at one end of every map."""
     direction: Direction = "to_pivot"
-    """``to_pivot`` maps language l onto the pivot: what an encoder needs. ``from_pivot`` maps the pivot onto l, the
-    paper's direction: ``transform(x, l)`` then takes embeddings of the *pivot* and gives them in the space of l."""
+    """``to_pivot`` maps language l onto the pivot: for use after an encoder. ``from_pivot`` maps the pivot onto l, the
+    paper's direction: ``transform(x, l)`` takes embeddings of the *pivot* and maps them into the space of l."""
     loss: Loss = "lsq"
     """``lsq``: mean squared distance, in closed form. ``distance``: mean unsquared distance, by gradient descent."""
     ridge: float | None = None
     """For lsq: weight of the penalty, in units of the mean variance. None chooses it by the leave-one-out error; 0 is
     plain least squares, the paper's."""
     shrink_to: Target = "identity"
-    """For lsq: what the penalty draws W_l towards. Few pairs then leave an aligned backbone as it is."""
+    """For lsq: the matrix that the penalty shrinks W_l towards. ``identity`` preserves an aligned backbone."""
     validation: float = 0.1
     """For distance: share of the pairs held out for early stopping."""
     seed: int = 0
@@ -61,16 +61,18 @@ class AffineMap(PivotAlignment):
 
     @property
     def shrunk(self) -> bool:
-        """Whether the ridge draws to the identity; the distance fit starts there."""
+        """Whether the map is shrunk to the identity, by the ridge or as the start of the distance fit."""
         return self.loss == "distance" or (self.ridge != 0 and self.shrink_to == "identity")
 
-    def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Array, Array]:
+    def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Float64, Float64]:
         source, target = (x, pivot) if self.direction == "to_pivot" else (pivot, x)
         if self.loss == "lsq":
             start = np.eye(x.shape[1]) if self.shrink_to == "identity" else np.zeros((x.shape[1],) * 2)
-            left = target - source.astype(np.float64) @ start
+            residual = target - source.astype(np.float64) @ start
             solved = (
-                ridge_by_leave_one_out(source, left) if self.ridge is None else affine_lsq(source, left, self.ridge)
+                ridge_by_leave_one_out(source, residual)
+                if self.ridge is None
+                else affine_lsq(source, residual, self.ridge)
             )
             return solved[0] + start, solved[1]
         from xalign_models.device import pick_device

@@ -1,4 +1,4 @@
-"""What every alignment is: one affine map of row vectors per language.
+"""Base classes of alignments: one affine map of row vectors per language.
 
 Embeddings are rows everywhere in this package: ``X`` is (n, d) and a map is ``Y = X @ A + b``. A fitted alignment gives
 its maps as *factors*, stacked over languages, each of which may be absent:
@@ -23,6 +23,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+from xalign_models.arrays import AnyFloats, Float64
 from xalign_models.errors import AlignmentError, FileError, LanguageError
 from xalign_models.files import read_json
 from xalign_models.languages import match
@@ -31,8 +32,7 @@ from xalign_models.paths import atomic_file, atomic_write_text
 if TYPE_CHECKING:
     from xalign_models.alignments.module import Aligned
 
-Array = npt.NDArray[np.float64]
-AnyFloats = npt.NDArray[np.floating[Any]]
+Array = Float64  # the name that plug-ins import
 
 FORMAT = 1
 """Version of the saved format; files of another version are refused."""
@@ -53,7 +53,7 @@ class Alignment(ABC):
     by_language: ClassVar[bool] = False
     """Whether a language's map depends on its own fit data alone (and the pivot's side of them)."""
     version: ClassVar[int] = 1
-    """Of the way it is fitted; raised when the same data and parameters would give another map."""
+    """Version of the fit; to be raised when the same data and parameters give another map."""
     language_dependent: ClassVar[bool] = True
     """Whether ``transform`` needs the language; when False, any language and None are accepted."""
 
@@ -65,10 +65,10 @@ class Alignment(ABC):
         """Learn the maps, computing in float64; sets ``languages_``, ``dim_`` and the method's own attributes."""
 
     @abstractmethod
-    def factors(self) -> dict[str, Array]:
+    def factors(self) -> dict[str, Float64]:
         """The maps as stacked "weight", "basis" and "shift"; the first axis follows ``languages_``, or is 1 long.
 
-        Those of a method that is not affine have names of its own.
+        A method that is not affine uses its own names.
         """
 
     def transform(self, x: npt.ArrayLike, language: str | Sequence[str] | None = None) -> AnyFloats:
@@ -76,7 +76,7 @@ class Alignment(ABC):
 
         Args:
             x: Embeddings (n, d); never changed.
-            language: The language of all rows, or one per row. Not looked at if the alignment is language-independent.
+            language: The language of all rows, or one per row; ignored if the alignment is language-independent.
 
         Returns:
             New embeddings (n, d) of the same float dtype (float64 for integers), computed in float64.
@@ -96,24 +96,26 @@ class Alignment(ABC):
         fitted = self.languages_ if self.language_dependent else None
         factors = self.factors()
         out = np.empty(rows.shape, rows.dtype)
-        for index, where in rows_by_language(language, len(rows), fitted, self.method):
+        for index, selected in rows_by_language(language, len(rows), fitted, self.method):
             chosen = {name: stack[index] for name, stack in factors.items()}
-            out[where] = self.apply(rows[where].astype(np.float64), **chosen)
+            out[selected] = self.apply(rows[selected].astype(np.float64), **chosen)
         return out
 
     @staticmethod
-    def apply(x: Array, weight: Array | None = None, basis: Array | None = None, shift: Array | None = None) -> Array:
-        """Rows (n, d) of one language by its factors; a method that is not affine has factors and a map of its own."""
+    def apply(
+        x: Float64, weight: Float64 | None = None, basis: Float64 | None = None, shift: Float64 | None = None
+    ) -> Float64:
+        """Map rows (n, d) of one language by its factors; a method that is not affine overrides this."""
         y = x if weight is None else x @ weight
         if basis is not None:
             y = y - (y @ basis) @ basis.T
         return y if shift is None else y + shift
 
     def module(self) -> Aligned | None:
-        """The torch module that applies the fitted alignment behind an encoder.
+        """The torch module that applies the fitted alignment after an encoder.
 
-        None is for :class:`~xalign_models.alignments.module.Aligned`, which applies any affine map. A method that is
-        not affine gives ``Subclass.of(self)`` of a subclass of it, registered by ``register.module``.
+        None stands for :class:`~xalign_models.alignments.module.Aligned`, which applies any affine map. A method that
+        is not affine returns ``Subclass.of(self)`` of a subclass of it, registered by ``register.module``.
         """
         return None
 
@@ -131,7 +133,7 @@ class Alignment(ABC):
         header = {"format": FORMAT, "method": self.method, "params": params, "languages": self.languages_}
         digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
         for name in self.arrays:
-            array: Array = getattr(self, name)
+            array: Float64 = getattr(self, name)
             digest.update(f"{name}{array.shape}".encode() + np.ascontiguousarray(array, "<f8").tobytes())
         return digest.hexdigest()
 
@@ -158,7 +160,7 @@ class Alignment(ABC):
         """Read what ``save`` wrote; ``alignments.load`` does so for any method.
 
         Raises:
-            AlignmentError: Nothing saved there, another method or format version, or damaged files.
+            AlignmentError: No saved alignment, another method or format version, or damaged files.
         """
         header = read_header(directory)
         if header["method"] != cls.method:
@@ -183,7 +185,7 @@ class Alignment(ABC):
 
 
 class UnpairedAlignment(Alignment):
-    """An alignment that needs no translations: any embeddings of each language will do."""
+    """An alignment fitted on any embeddings of each language, without translations."""
 
     def fit(self, data: Mapping[str, npt.ArrayLike]) -> Self:
         """Fit on embeddings of each language.
@@ -266,7 +268,7 @@ def listed(counts: Mapping[str, int]) -> str:
 def rows_by_language(
     language: str | Sequence[str] | None, count: int, fitted: Sequence[str] | None, method: str
 ) -> list[tuple[int, slice | list[int]]]:
-    """Which rows take which map.
+    """The rows that each map applies to.
 
     Args:
         language: The language of all rows, or one per row.
@@ -283,11 +285,11 @@ def rows_by_language(
     """
     if fitted is None:
         return [(0, slice(None))]
-    known = f"fitted languages: {', '.join(fitted)}."
-    if language is None or (not isinstance(language, str) and any(one is None for one in language)):
+    fitted_languages = f"fitted languages: {', '.join(fitted)}."
+    if language is None or (not isinstance(language, str) and any(code is None for code in language)):
         raise LanguageError(
             f"{method} needs the language of every text; pass language= to transform, lang= to encode, or inputs "
-            f"{{'text': ..., 'lang': ...}}; {known}"
+            f"{{'text': ..., 'lang': ...}}; {fitted_languages}"
         )
     groups: dict[str, slice | list[int]] = {}
     if isinstance(language, str):
@@ -300,5 +302,5 @@ def rows_by_language(
             members.setdefault(match(code, fitted), []).append(row)
         groups |= members
     if unknown := sorted(map(str, groups.keys() - set(fitted))):
-        raise LanguageError(f"{method} is not fitted for {', '.join(unknown)}; {known}")
-    return [(fitted.index(one), rows) for one, rows in groups.items()]
+        raise LanguageError(f"{method} is not fitted for {', '.join(unknown)}; {fitted_languages}")
+    return [(fitted.index(code), rows) for code, rows in groups.items()]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xalign_models.alignments.base import AnyFloats, Array, UnpairedAlignment
+from xalign_models.alignments.base import UnpairedAlignment
+from xalign_models.arrays import AnyFloats, Float64
 from xalign_models.plugins import register
 
 
@@ -27,6 +28,6 @@ class Centered(UnpairedAlignment):
     def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
         self.means_ = np.stack([x.mean(axis=0, dtype=np.float64) for x in matrices.values()])
 
-    def factors(self) -> dict[str, Array]:
+    def factors(self) -> dict[str, Float64]:
         """The shifts -mu_l."""
         return {"shift": -self.means_}

@@ -1,4 +1,4 @@
-"""Compositions: alignments fitted one on the output of the other, saved as one map."""
+"""Compositions: alignments fitted in sequence, each on the output of the previous one, saved as one map."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any, ClassVar, Self, get_type_hints
 
 import numpy as np
 
-from xalign_models.alignments.base import Alignment, Array
+from xalign_models.alignments.base import Alignment
+from xalign_models.arrays import Float64
 from xalign_models.errors import AlignmentError
 
 
 class Composed(Alignment):
-    """Several alignments in turn, each fitted on what those before it give; subclasses come from :func:`composed`.
+    """Several alignments in sequence, each fitted on the output of the previous ones; made by :func:`composed`.
 
     Attributes:
         stages: The methods, the first one first.
@@ -28,8 +29,8 @@ class Composed(Alignment):
         """Fit every stage in turn.
 
         Args:
-            data: As the most demanding stage takes it: translations where one is parallel. A stage that is not takes
-                all rows of each language there is.
+            data: Input of the most demanding stage: translations if any stage is parallel. Other stages take all rows
+                of each language.
 
         Returns:
             The alignment itself.
@@ -40,7 +41,7 @@ class Composed(Alignment):
         pivot, current = self.get_params().get("pivot", ""), dict(data)
         probes: dict[str, Any] = {}
         for method in self.stages:
-            names = {one.name for one in fields(method)}  # type: ignore[arg-type]  # every method is a dataclass
+            names = {parameter.name for parameter in fields(method)}  # type: ignore[arg-type]  # a dataclass
             stage = method(**{name: value for name, value in self.get_params().items() if name in names})
             stage.fit(current if stage.parallel else _unpaired(current, pivot))
             if not probes:  # the basis and the origin, which go through all stages
@@ -53,13 +54,13 @@ class Composed(Alignment):
                 else stage.transform(rows, language)
                 for language, rows in current.items()
             }
-        kept = list(probes.values()) if self.language_dependent else list(probes.values())[:1]
-        self.shifts_ = np.stack([rows[-1] for rows in kept])
-        self.weights_ = np.stack([rows[:-1] for rows in kept]) - self.shifts_[:, None]
+        chosen = list(probes.values()) if self.language_dependent else list(probes.values())[:1]
+        self.shifts_ = np.stack([rows[-1] for rows in chosen])
+        self.weights_ = np.stack([rows[:-1] for rows in chosen]) - self.shifts_[:, None]
         self.languages_, self.dim_ = tuple(probes), self.weights_.shape[1]
         return self
 
-    def factors(self) -> dict[str, Array]:
+    def factors(self) -> dict[str, Float64]:
         """The products of the maps."""
         return {"weight": self.weights_, "shift": self.shifts_}
 
@@ -67,17 +68,17 @@ class Composed(Alignment):
 def composed(stages: Sequence[type[Alignment]]) -> type[Composed]:
     """The method that applies ``stages`` in turn, ``centered+procrustes`` for instance.
 
-    Its parameters are those of the stages; one that several have, such as ``pivot``, has one value for them all.
+    Its parameters are those of the stages; stages share parameters of the same name, such as ``pivot``.
 
     Raises:
-        AlignmentError: Maps from the pivot cannot be among them.
+        AlignmentError: A stage maps from the pivot.
     """
     parameters: dict[str, tuple[str, Any, Any]] = {}
     for stage in stages:
         hints = get_type_hints(stage)
-        for one in fields(stage):  # type: ignore[arg-type]
-            default = field(default=one.default) if one.default is not MISSING else field()
-            parameters.setdefault(one.name, (one.name, hints[one.name], default))
+        for parameter in fields(stage):  # type: ignore[arg-type]
+            default = field(default=parameter.default) if parameter.default is not MISSING else field()
+            parameters.setdefault(parameter.name, (parameter.name, hints[parameter.name], default))
     name = "+".join(stage.method for stage in stages)
 
     def check(self: Composed) -> None:
@@ -100,6 +101,6 @@ def _unpaired(data: Mapping[str, Any], pivot: str) -> dict[str, Any]:
     sides = {language: rows[0] if isinstance(rows, tuple) else rows for language, rows in data.items()}
     pivots = [rows[1] for rows in data.values() if isinstance(rows, tuple)]
     if pivots and pivot:
-        given = [sides[pivot]] if pivot in sides else []
-        sides[pivot] = np.unique(np.concatenate([*given, *pivots]), axis=0)
+        present = [sides[pivot]] if pivot in sides else []
+        sides[pivot] = np.unique(np.concatenate([*present, *pivots]), axis=0)
     return sides

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xalign_models.alignments.base import AnyFloats, Array, UnpairedAlignment
+from xalign_models.alignments.base import UnpairedAlignment
 from xalign_models.alignments.solvers import lir_directions
+from xalign_models.arrays import AnyFloats, Float64
 from xalign_models.errors import AlignmentError
 from xalign_models.plugins import register
 
@@ -40,6 +41,6 @@ class LIR(UnpairedAlignment):
                 raise AlignmentError(f"{language}: k={self.k} directions from a matrix {x.shape}; lower k or add rows.")
         self.directions_ = np.stack([lir_directions(x, self.k) for x in matrices.values()])
 
-    def factors(self) -> dict[str, Array]:
+    def factors(self) -> dict[str, Float64]:
         """The bases C_l."""
         return {"basis": self.directions_}

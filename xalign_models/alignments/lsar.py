@@ -1,4 +1,4 @@
-"""LSAR: remove the low-rank subspace that tells languages apart (Xie et al., 2022)."""
+"""LSAR: remove the low-rank language-specific subspace (Xie et al., 2022)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xalign_models.alignments.base import AnyFloats, Array, UnpairedAlignment
+from xalign_models.alignments.base import UnpairedAlignment
 from xalign_models.alignments.solvers import lsar_subspace
+from xalign_models.arrays import AnyFloats, Float64
 from xalign_models.errors import AlignmentError
 from xalign_models.plugins import register
 
@@ -41,7 +42,7 @@ class LSAR(UnpairedAlignment):
 
     @property
     def rank_(self) -> int:
-        """Effective rank r: the asked one, cut to the numerical rank of the centred means."""
+        """Effective rank r: at most the numerical rank of the centred means."""
         return int(self.basis_.shape[1])
 
     def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
@@ -54,6 +55,6 @@ class LSAR(UnpairedAlignment):
                 stacklevel=3,
             )
 
-    def factors(self) -> dict[str, Array]:
+    def factors(self) -> dict[str, Float64]:
         """The one basis C."""
         return {"basis": self.basis_[None]}

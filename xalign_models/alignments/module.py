@@ -19,19 +19,18 @@ class Aligned(Module):
     """Maps ``features["sentence_embedding"]`` by the language of each row: ``y = x W_l - (x C_l) C_l^T + b_l``.
 
     The language of each row is ``features["lang"]`` (a list, put there by the first module from inputs
-    ``{"text": ..., "lang": ...}``), or for all rows the encode keyword ``lang``, or else ``default_lang``. Any code of
-    a language does. Maps are held in float32 whatever the model's dtype; half-precision embeddings are mapped in
-    float32 and returned in their own dtype.
+    ``{"text": ..., "lang": ...}``), or for all rows the encode keyword ``lang``, or else ``default_lang``, in any code.
+    Maps stay float32 in models of any dtype; half-precision embeddings are mapped in float32 and returned as they came.
 
     Args:
         method: Name of the alignment, for messages and provenance.
         dim: Embedding dimension d.
         languages: Fitted languages in the order of the maps, or None when one map serves all languages.
-        shapes: Shapes of the factors present, of an affine map "weight" (L, d, d), "basis" (L, d, k), "shift" (L, d).
+        shapes: Shapes of the factors; for an affine map "weight" (L, d, d), "basis" (L, d, k), "shift" (L, d).
         fingerprint: Of the alignment the maps come from.
         format: Version of this saved form.
-        default_lang: Language of texts that come without one; ``auto`` identifies it, None is an error.
-        unknown: What becomes of a text in a language that was not fitted: ``error``, or ``unaligned``, its raw vector.
+        default_lang: Language of texts without one; ``auto`` identifies it, None is an error.
+        unknown: Result for a text in a language that was not fitted: ``error``, or ``unaligned``, its raw vector.
 
     Raises:
         AlignmentError: Another format version, or ``unknown`` is neither.
@@ -42,7 +41,7 @@ class Aligned(Module):
     forward_kwargs = {"lang"}
 
     tensors: ClassVar[tuple[str, ...]] = ("weight", "basis", "shift")
-    """Names of the buffers, each a factor of the alignment; one that an alignment does not have is None."""
+    """Names of the buffers, one for each factor; factors that the alignment lacks are None."""
     weight: Tensor | None
     basis: Tensor | None
     shift: Tensor | None
@@ -103,9 +102,9 @@ class Aligned(Module):
         """Replace ``features["sentence_embedding"]`` (n, d) by its aligned form, in the same dtype.
 
         Args:
-            features: May hold "lang", one language per row; it goes before the keyword.
+            features: May hold "lang", one language per row, which precedes the keyword.
             lang: One language for all rows, as any code.
-            **kwargs: Not looked at.
+            **kwargs: Ignored.
 
         Raises:
             LanguageError: A language is missing, not fitted, or ``lang`` is a list.
@@ -115,36 +114,36 @@ class Aligned(Module):
             raise LanguageError(
                 "encode re-orders texts but not a list-valued lang; pass inputs {'text': ..., 'lang': ...} instead."
             )
-        given: Tensor = features["sentence_embedding"]
-        if given.shape[-1] != self.dim:
+        embeddings: Tensor = features["sentence_embedding"]
+        if embeddings.shape[-1] != self.dim:
             raise AlignmentError(
-                f"embeddings of dimension {given.shape[-1]}, but {self.method} was fitted on {self.dim}."
+                f"embeddings of dimension {embeddings.shape[-1]}, but {self.method} was fitted on {self.dim}."
             )
-        codes = self.codes(features.get("lang"), lang, len(given))
-        with torch.autocast(given.device.type, enabled=False):
-            x = given.to(torch.promote_types(given.dtype, torch.float32))
+        codes = self.codes(features.get("lang"), lang, len(embeddings))
+        with torch.autocast(embeddings.device.type, enabled=False):
+            x = embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
             out = x.clone()
-            known = [row for row, code in enumerate(codes or ()) if code in (self.languages or ())]
+            mapped = [row for row, code in enumerate(codes or ()) if code in (self.languages or ())]
             if codes is not None and self.unknown == "unaligned":
-                codes, x = [codes[row] for row in known], x[known]
+                codes, x = [codes[row] for row in mapped], x[mapped]
             else:
-                known = list(range(len(given)))
+                mapped = list(range(len(embeddings)))
             for index, rows in rows_by_language(codes, len(x), self.languages, self.method):
-                chosen = known if isinstance(rows, slice) else [known[row] for row in rows]
+                chosen = mapped if isinstance(rows, slice) else [mapped[row] for row in rows]
                 out[chosen] = self.map_rows(x[rows], index)
-        features["sentence_embedding"] = out.to(given.dtype)
+        features["sentence_embedding"] = out.to(embeddings.dtype)
         return features
 
     def codes(self, by_row: Sequence[str | None] | None, lang: str | None, count: int) -> Any:
-        """The canonical language of each row, (n,); None where one map serves all.
+        """The canonical language of each row, (n,); None if one map serves all.
 
         Args:
-            by_row: The language of each, None where it is not known.
-            lang: Language of those rows, before ``default_lang``.
-            count: Number of rows, where ``by_row`` is None.
+            by_row: The language of each row, None if unknown.
+            lang: Language of rows without one; precedes ``default_lang``.
+            count: Number of rows if ``by_row`` is None.
 
         Raises:
-            LanguageError: A language is to be identified, which vectors do not allow.
+            LanguageError: A language must be identified, which needs the text.
         """
         if self.languages is None:
             return None
@@ -161,7 +160,7 @@ class Aligned(Module):
         """The one affine map of a language, ``y = x W + b``: W (d, d) and b (d,), float32.
 
         Args:
-            lang: The language, where there is a map for each.
+            lang: The language, if maps are by language.
 
         Raises:
             LanguageError: A language is needed or not fitted.
@@ -176,7 +175,7 @@ class Aligned(Module):
     def map_rows(self, x: Tensor, index: int) -> Tensor:
         """Map rows (n, d), in float32 or more, of the language at ``index`` of ``languages`` (0 if one map serves all).
 
-        A method that is not affine has a subclass with a map and ``tensors`` of its own.
+        A method that is not affine overrides it and ``tensors`` in a subclass.
         """
         y = x
         if self.weight is not None:
@@ -225,7 +224,7 @@ class Aligned(Module):
 
 @cache
 def _canonical(code: str) -> str:
-    """The canonical form of a code; one that is no language's is as it was given, for the message that names it."""
+    """The canonical form of a code; unknown codes are returned as they are, for the error message."""
     try:
         return canonical(code)
     except LanguageError:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from xalign_models.errors import AlignmentError
 
 THRESHOLD = math.cos(0.75 * math.pi / 2)
-"""0.3827, the |p| at an angle of 75% of the right one."""
+"""0.3827, |p| at 75% of a right angle."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.alignments.base import Alignment, AnyFloats, Array, as_matrix, common_dim, listed
+from xalign_models.alignments.base import Alignment, as_matrix, common_dim, listed
+from xalign_models.arrays import AnyFloats, Float64
 from xalign_models.errors import AlignmentError
 
 ParallelData = Mapping[str, npt.ArrayLike | tuple[npt.ArrayLike, npt.ArrayLike]]
@@ -34,7 +35,7 @@ class PivotAlignment(Alignment):
 
         Args:
             data: Language to its embeddings (n, d), row-aligned with the pivot's, which must then be a key too; or
-                language to a tuple (its embeddings, the pivot's) when it has a pair corpus of its own. The forms mix.
+                language to a tuple (its embeddings, the pivot's) if it has its own pair corpus. The forms can be mixed.
 
         Returns:
             The alignment itself; ``languages_`` starts with the pivot.
@@ -45,7 +46,11 @@ class PivotAlignment(Alignment):
         """
         pairs = self._pairs(data)
         dim = common_dim(
-            {name: x for one, pair in pairs.items() for name, x in zip((one, f"{one}'s pivot side"), pair, strict=True)}
+            {
+                name: x
+                for language, pair in pairs.items()
+                for name, x in zip((language, f"{language}'s pivot side"), pair, strict=True)
+            }
         )
         maps = [(np.eye(dim), np.zeros(dim))]
         for language, (x, pivot) in pairs.items():
@@ -64,28 +69,28 @@ class PivotAlignment(Alignment):
         self.languages_, self.dim_ = (self.pivot, *pairs), dim
         return self
 
-    def factors(self) -> dict[str, Array]:
+    def factors(self) -> dict[str, Float64]:
         """The maps W_l and b_l."""
         return {"weight": self.weights_, "shift": self.shifts_}
 
     @property
     def shrunk(self) -> bool:
-        """Whether the maps stay near the identity where pairs are few."""
+        """Whether the maps are shrunk to the identity."""
         return False
 
     @abstractmethod
-    def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Array, Array]:
+    def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Float64, Float64]:
         """W (d, d) and b (d,) from row-aligned matrices (n, d)."""
 
     def _pairs(self, data: ParallelData) -> dict[str, tuple[AnyFloats, AnyFloats]]:
         """Every language but the pivot with its checked, row-aligned (x, pivot)."""
-        shared = {one: as_matrix(rows, one) for one, rows in data.items() if not isinstance(rows, tuple)}
+        shared = {language: as_matrix(rows, language) for language, rows in data.items() if not isinstance(rows, tuple)}
         if shared and self.pivot not in shared:
             raise AlignmentError(
                 f"the pivot {self.pivot} is not among {', '.join(shared)}; add its rows, choose another pivot, or pass "
                 "tuples (x, pivot)."
             )
-        counts = {one: len(rows) for one, rows in shared.items()}
+        counts = {language: len(rows) for language, rows in shared.items()}
         if len(set(counts.values())) > 1:
             raise AlignmentError(
                 f"rows are not aligned: {listed(counts)}; row i must be the same sentence in every language."
@@ -98,7 +103,7 @@ class PivotAlignment(Alignment):
                 pairs[language] = shared[language], shared[self.pivot]
                 continue
             x, pivot = (
-                as_matrix(side, f"{language}{of}") for side, of in zip(rows, ("", "'s pivot side"), strict=True)
+                as_matrix(side, f"{language}{suffix}") for side, suffix in zip(rows, ("", "'s pivot side"), strict=True)
             )
             if len(x) != len(pivot):
                 raise AlignmentError(

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xalign_models.alignments.base import AnyFloats, Array
 from xalign_models.alignments.pivot import PivotAlignment
 from xalign_models.alignments.shrinkage import shrunk_procrustes
+from xalign_models.arrays import AnyFloats, Float64
 from xalign_models.errors import AlignmentError
 from xalign_models.plugins import register
 
@@ -28,7 +28,7 @@ class Procrustes(PivotAlignment):
     center: bool = False
     """Fit W on centred rows, and add the shift that takes the language's mean onto the pivot's."""
     shrink: float | None = 0.0
-    """Weight of the identity: W is the rotation nearest X^T Y + lambda I, which steadies it where pairs are few. In
+    """Weight of the identity: W is the rotation nearest X^T Y + lambda I, which regularises it if pairs are few. In
     units of ||X||_F ||Y||_F / d; None chooses it on held-out pairs."""
 
     def __post_init__(self) -> None:
@@ -41,14 +41,14 @@ class Procrustes(PivotAlignment):
         """Whether the identity has a weight."""
         return self.shrink != 0
 
-    def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Array, Array]:
+    def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Float64, Float64]:
         weight = shrunk_procrustes(self._prepared(x), self._prepared(pivot), self.shrink)
         if not self.center:
             return weight, np.zeros(x.shape[1])
         return weight, pivot.mean(axis=0, dtype=np.float64) - x.mean(axis=0, dtype=np.float64) @ weight
 
-    def _prepared(self, rows: AnyFloats) -> Array:
-        prepared: Array = rows.astype(np.float64)
+    def _prepared(self, rows: AnyFloats) -> Float64:
+        prepared: Float64 = rows.astype(np.float64)
         if self.normalize:
             norms = np.linalg.norm(prepared, axis=1, keepdims=True)
             if not norms.all():

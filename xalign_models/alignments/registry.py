@@ -46,7 +46,7 @@ def load(directory: str | Path) -> Alignment:
 
 
 def find_method(name: str) -> type[Alignment]:
-    """The class of a method, or of several in turn: ``procrustes``, ``centered+procrustes``.
+    """The class of a method or of a sequence of methods: ``procrustes``, ``centered+procrustes``.
 
     Raises:
         AlignmentError: No such method.
@@ -60,7 +60,7 @@ def find_method(name: str) -> type[Alignment]:
 
 
 def version_of(name: str) -> int | str:
-    """What tells apart the fits of one method by other code: its version; of a plug-in's, the file's digest too.
+    """Identifies the code of a method: its version, and for plug-ins the file's digest too.
 
     Raises:
         AlignmentError: No such method.
@@ -76,7 +76,7 @@ def _composed(stages: tuple[type[Alignment], ...]) -> type[Alignment]:
 
 
 def _kinds(hint: Any) -> tuple[type, ...]:
-    """The types that a field may have; a choice among texts is checked by the method itself."""
+    """The types that a field may have; the method itself checks literals."""
     if get_origin(hint) is Literal:
         return (str,)
     return get_args(hint) or (hint,)

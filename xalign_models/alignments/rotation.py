@@ -1,4 +1,4 @@
-"""How much of the relation between two spaces a rotation explains, and the affine map that the data determine."""
+"""Share of the relation between two spaces that a rotation explains, and the affine map that the data determine."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
-from xalign_models.alignments.solvers import Array, Floats, affine_lsq, procrustes
+from xalign_models.alignments.solvers import affine_lsq, procrustes
+from xalign_models.arrays import AnyFloats, Float64
 
 CUT = 1e-2
-"""Of the mean variance: directions with less are taken from the rotation when a map's shape is described."""
+"""Fraction of the mean variance; along directions with less, :func:`determined_map` follows the rotation."""
 
 
 @dataclass(frozen=True)
@@ -26,19 +27,19 @@ class Explained:
 
     rotation: float
     affine: float
-    weight: Array
-    shift: Array
+    weight: Float64
+    shift: Float64
 
     @property
     def share(self) -> float:
-        """R2 of the rotation over that of the affine map, in [0, 1]; 0 where neither explains anything."""
+        """R2 of the rotation over that of the affine map, in [0, 1]; 0 if neither explains anything."""
         return min(1.0, self.rotation / self.affine) if self.affine else 0.0
 
 
-def explained(fit: tuple[Floats, Floats], held: tuple[Floats, Floats]) -> Explained:
+def explained(fit: tuple[AnyFloats, AnyFloats], held: tuple[AnyFloats, AnyFloats]) -> Explained:
     """Fit both maps from x to y and score them on held-out pairs.
 
-    The affine map is least squares with the ridge of the least leave-one-out error.
+    The affine map is least squares with the ridge of the lowest leave-one-out error.
 
     Args:
         fit: Row-aligned x and y, (n, d) each.
@@ -50,15 +51,15 @@ def explained(fit: tuple[Floats, Floats], held: tuple[Floats, Floats]) -> Explai
     weight, shift = ridge_by_leave_one_out(x, y)
     total = np.square(held[1] - held[1].mean(axis=0)).sum()
 
-    def r2(w: Array, b: Array) -> float:
-        left = np.square(held[0] @ w + b - held[1]).sum()
-        return max(0.0, float(1 - left / total)) if total else 0.0
+    def r2(w: Float64, b: Float64) -> float:
+        squares = np.square(held[0] @ w + b - held[1]).sum()
+        return max(0.0, float(1 - squares / total)) if total else 0.0
 
     return Explained(r2(rotation, y_mean - x_mean @ rotation), r2(weight, shift), weight, shift)
 
 
-def determined_map(x: Floats, y: Floats) -> Array:
-    """W (d, d) of the centred least-squares map, with the rotation's along directions that hardly vary.
+def determined_map(x: AnyFloats, y: AnyFloats) -> Float64:
+    """W (d, d) of the centred least-squares map, equal to the rotation along directions of low variance.
 
     An encoder that ends in a LayerNorm has directions without variance, where least squares is arbitrary. Here it is
     solved along the principal directions of x with a variance of at least :data:`CUT` of the mean.
@@ -69,7 +70,7 @@ def determined_map(x: Floats, y: Floats) -> Array:
     """
     x, y = x - x.mean(axis=0, dtype=np.float64), y - y.mean(axis=0, dtype=np.float64)
     values, directions = np.linalg.eigh(x.T @ x)
-    kept = directions[:, values >= CUT * values.mean()]
+    principal = directions[:, values >= CUT * values.mean()]
     rotation = procrustes(x, y)
-    weight: Array = rotation + kept @ (affine_lsq(x @ kept, y)[0] - kept.T @ rotation)
+    weight: Float64 = rotation + principal @ (affine_lsq(x @ principal, y)[0] - principal.T @ rotation)
     return weight

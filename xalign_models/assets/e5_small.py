@@ -66,7 +66,7 @@ def dequantise_q4_0(data: bytes, count: int) -> NDArray[np.float32]:
         A float32 array of shape (count,).
 
     Raises:
-        AssetError: The byte count does not belong to ``count`` weights.
+        AssetError: The byte count does not match ``count``.
     """
     if count % 32 or len(data) != count // 32 * _BLOCK.itemsize:
         raise AssetError(f"A Q4_0 tensor of {count} weights cannot have {len(data)} bytes; the file is damaged.")
@@ -84,7 +84,7 @@ def read_e5s1(data: bytes) -> tuple[E5Header, dict[str, NDArray[np.float32]]]:
         The header, and the flat float32 tensors under the file's own names.
 
     Raises:
-        AssetError: It is not an E5S1 file of version 1, or it is cut short.
+        AssetError: Not an E5S1 file of version 1, or truncated.
     """
     if data[:4] != b"E5S1":
         raise AssetError(f"An E5S1 file starts with b'E5S1', this one with {data[:4]!r}.")
@@ -121,7 +121,7 @@ def _read_e5s1(data: bytes) -> tuple[E5Header, dict[str, NDArray[np.float32]]]:
 def bert_state(header: E5Header, tensors: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
     """Name and shape the tensors as transformers' ``BertModel`` does; matrices are (output, input).
 
-    The pooler, which mean pooling does not use and the file does not hold, is zero, lest it be drawn at random.
+    The pooler, which mean pooling does not use and the file lacks, is zero to avoid a random initialisation.
     """
     state = {
         "pooler.dense.weight": np.zeros((header.hidden, header.hidden), np.float32),

@@ -1,15 +1,15 @@
 """The embedded parallel corpus: Django's user-interface messages, read from the ``django.po`` files of its wheel.
 
 ``corpus.jsonl`` has one line per English message, an object from canonical language code to text: ``eng-Latn`` always,
-another language where it has a translation. What is kept, and how it is cleaned:
+another language if translated. Selection and cleaning:
 
 - translated messages only: not fuzzy, obsolete, equal to the English, with plural forms, or with broken markup;
-- every placeholder (``%(name)s``, ``%d``, ``{name}``) is an ellipsis, HTML tags are gone, entities are characters,
-  white space is single spaces (Django's messages have no keyboard accelerators);
-- the English, its quotes made straight since translators keep older ones, has at least two words, more words than
+- placeholders (``%(name)s``, ``%d``, ``{name}``) become ellipses, HTML tags are removed, entities decoded, white space
+  collapsed (Django's messages have no keyboard accelerators);
+- the English text, with straight quotes since translators keep older ones, has at least two words, more words than
   placeholders, and twelve characters besides placeholders, so it is a phrase or a sentence;
-- a text stands once in a language: a later message of the same English is another context and is left out, a later
-  translation equal to an earlier one is left out in that language only.
+- texts are unique in a language: later messages of the same English text (another context) are left out, and
+  translations equal to an earlier one are left out in that language.
 
 Regional variants (``es_MX``, ``pt_BR``) are left out where the wheel has the language itself, which it always does.
 """
@@ -34,26 +34,26 @@ _TAG = re.compile(r"</?\w[^>]*>")  # translators have translated tag names too
 
 
 def clean(text: str) -> str:
-    """A message as plain text: placeholders as ``…``, no tags or entities, single spaces."""
+    """A message as plain text: ``…`` for placeholders, no tags or entities, single spaces."""
     text = _PLACEHOLDER.sub(lambda match: "%" if match[0] == "%%" else "…", text)
     text = html.unescape(_TAG.sub("", text))
     return " ".join(re.sub(r"…[….]+", "…", text).split())
 
 
 def english_key(text: str) -> str:
-    """A cleaned English message with straight quotes: files of different age differ in them."""
+    """A cleaned English message with straight quotes, in which files of different age differ."""
     return text.translate(str.maketrans("\u201c\u201d\u2018\u2019", "\"\"''"))
 
 
 def is_phrase(english: str) -> bool:
-    """Whether a cleaned English message has two words, more words than placeholders, and twelve characters besides."""
+    """Whether a cleaned English message has two words, more words than placeholders, and twelve other characters."""
     bare = " ".join(english.replace("…", " ").split())
     words = len(re.findall(r"[A-Za-z]{2,}", bare))
     return words > max(1, english.count("…")) and len(bare) >= _MINIMUM_LENGTH
 
 
 def messages(po: str) -> Iterator[tuple[str, str]]:
-    """The cleaned (English, translation) pairs of one ``.po`` file that are worth keeping."""
+    """The cleaned and selected (English, translation) pairs of one ``.po`` file."""
     import polib
 
     for entry in polib.pofile(po):
@@ -77,8 +77,8 @@ def joined(pairs: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> list[dict[
     """
     rows: dict[str, dict[str, str]] = {}
     seen: set[tuple[str, str]] = set()
-    for language, found in pairs:
-        for english, translation in found:
+    for language, translations in pairs:
+        for english, translation in translations:
             row = rows.setdefault(english, {})
             if language not in row and (language, translation) not in seen:
                 seen.add((language, translation))

@@ -1,7 +1,7 @@
-"""Small causal language models: GGUF files turned once into ordinary float32 safetensors checkpoints.
+"""Small causal language models: GGUF files converted into ordinary float32 safetensors checkpoints.
 
-transformers reads the GGUF file; a model loaded that way refuses to be saved, so it is rebuilt from its own
-configuration and weights first. Weights stay float32, the only type that holds dequantised 4-bit weights exactly.
+transformers reads the GGUF file but cannot save such a model, so it is rebuilt from its configuration and weights
+first. Weights stay float32, the only type that represents dequantised 4-bit weights exactly.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ def convert(gguf: Path, target: Path) -> None:
     """Write the model and the tokenizer of a GGUF file into ``target`` as a causal LM checkpoint.
 
     Raises:
-        AssetError: The tokenizer does not give back what it was given.
+        AssetError: The tokenizer does not reproduce a probe text.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     source, file = str(gguf.parent), gguf.name
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file)
-    back = str(tokenizer.decode(tokenizer(_PROBE)["input_ids"], skip_special_tokens=True))
-    if back.strip() != _PROBE:
+    decoded = str(tokenizer.decode(tokenizer(_PROBE)["input_ids"], skip_special_tokens=True))
+    if decoded.strip() != _PROBE:
         raise AssetError(
-            f"The tokenizer of {file} turns {_PROBE!r} into {back!r}; this transformers version misreads it."
+            f"The tokenizer of {file} turns {_PROBE!r} into {decoded!r}; this transformers version misreads it."
         )
     loaded = AutoModelForCausalLM.from_pretrained(source, gguf_file=file, dtype=torch.float32)
     config = loaded.config
@@ -63,15 +63,15 @@ def convert(gguf: Path, target: Path) -> None:
 
 
 def write_checkpoint(parts: Iterable[tuple[Path, str]], target: Path, sha256: str | None = None) -> None:
-    """Join the parts of a GGUF file, check the whole, and write it into ``target`` as a checkpoint.
+    """Join the parts of a GGUF file, check its hash, and write it into ``target`` as a checkpoint.
 
     Raises:
-        AssetError: The whole has another sha256 than the one given; nothing of it is read then.
+        AssetError: The file has another sha256 than the given one; then it is not read.
     """
     gguf = target / "model.gguf"
-    found = extract(parts, gguf)
-    if sha256 not in {None, found}:
-        raise AssetError(f"The GGUF file put together from its parts has sha256 {found} instead of {sha256}.")
+    digest = extract(parts, gguf)
+    if sha256 not in {None, digest}:
+        raise AssetError(f"The GGUF file put together from its parts has sha256 {digest} instead of {sha256}.")
     with nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO()):  # the loader's progress bars
         convert(gguf, target)
     gguf.unlink()

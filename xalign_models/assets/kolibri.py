@@ -1,4 +1,4 @@
-"""Fit text in languages that have little: the interface sentences of Kolibri, a learning platform, from its wheel.
+"""Fit text in low-resource languages: the interface sentences of Kolibri, a learning platform, from its wheel.
 
 ``corpus.jsonl`` has one line per English message, as in :mod:`xalign_models.assets.gettext`: an object from canonical
 language code to text, cleaned in the same way. Messages with plural or other choices inside them are left out.
@@ -21,7 +21,7 @@ _ARGUMENT = re.compile(r"\{\s*\w+\s*(?:,\s*\w+\s*){0,2}\}")  # {name}, { count, 
 
 
 def messages(english: Mapping[str, str], translated: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The cleaned (English, translation) pairs of two languages' messages by key that are worth keeping."""
+    """The cleaned and selected (English, translation) pairs of two languages' messages by key."""
     for key in sorted(english.keys() & translated.keys()):
         source, target = (clean(_ARGUMENT.sub("{x}", side[key])) for side in (english, translated))
         source = english_key(source)
@@ -36,8 +36,8 @@ def build(wheels: Mapping[str, Path], target: Path) -> None:
         for name in sorted(archive.namelist()):
             if match := _FILE.fullmatch(name):
                 file = name.rpartition("/")[2]
-                found = json.loads(archive.read(name)).items()
-                by_locale.setdefault(match["locale"], {}).update({f"{file} {key}": text for key, text in found})
+                texts = json.loads(archive.read(name)).items()
+                by_locale.setdefault(match["locale"], {}).update({f"{file} {key}": text for key, text in texts})
         licence = next(name for name in archive.namelist() if name.endswith(".dist-info/LICENSE"))
         (target / "LICENSE.txt").write_bytes(archive.read(licence))
     english = by_locale.pop("en")

@@ -1,4 +1,4 @@
-"""Turn what a user calls a model into something that can be loaded, with what identifies its exact weights."""
+"""Resolves model ids to loadable models with a fingerprint of their weights."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _TIMEOUT = 5
 """Seconds to wait for the hub's answer."""
 _PAUSE = 300
-"""Seconds in which a hub that could not be reached is not asked again."""
+"""Seconds before an unreachable hub is tried again."""
 _unreachable: tuple[float, str] | None = None
-"""When the hub could not be reached, and why."""
+"""Time and reason of the last failure to reach the hub."""
 
 
 @dataclass(frozen=True)
 class ResolvedModel:
-    """A model that can be loaded: ``from_pretrained(path_or_id, revision=revision)``."""
+    """A loadable model: ``from_pretrained(path_or_id, revision=revision)``."""
 
     path_or_id: str
     revision: str | None
@@ -38,10 +38,9 @@ class ResolvedModel:
 def resolve(model_id: str, revision: str | None = None) -> ResolvedModel:
     """Resolve an asset's name, else a local directory, else a hub id ``org/name``, in this order.
 
-    A directory ``$XALIGN_MODELS/org/name``, a local mirror of the hub's repository, is used before the hub, whatever
-    the revision: it is known by its content. An asset that is not installed is installed. A hub revision is pinned to
-    its commit: ``None`` and branch names are looked up on the hub, or in the local hub cache when the hub cannot be
-    reached.
+    A directory ``$XALIGN_MODELS/org/name``, a local mirror of the hub's repository, precedes the hub for any revision;
+    its content identifies it. Missing assets are installed. Hub revisions are pinned to commits: ``None`` and branch
+    names are looked up on the hub, or in the local hub cache if the hub is unreachable.
 
     Args:
         model_id: The name, path or hub id.
@@ -49,7 +48,7 @@ def resolve(model_id: str, revision: str | None = None) -> ResolvedModel:
 
     Raises:
         LicenceError: The asset's terms must be accepted first.
-        AssetError: There is no such model, it cannot be had, or a revision was given for something without revisions.
+        AssetError: The model is unknown or unavailable, or has no revisions and one was given.
     """
     is_asset = model_id in {asset.name for asset in list_assets()}
     directory = Path(model_id).expanduser()
@@ -67,18 +66,18 @@ def resolve(model_id: str, revision: str | None = None) -> ResolvedModel:
 
 
 def _local(directory: Path) -> ResolvedModel:
-    found = directory_fingerprint(directory)
+    digest = directory_fingerprint(directory)
     adapter = directory / "adapter_config.json"
     if adapter.is_file() and not (directory / "sentence_bert_config.json").is_file():  # ours name their base's own
         base = str(read_json(adapter).get("base_model_name_or_path"))
         local = Path(base).expanduser() if Path(base).expanduser().is_dir() else mirror(base)
-        below = directory_fingerprint(local) if local else resolve(base).fingerprint
-        found = sha256(f"{found} {below}".encode()).hexdigest()
-    return ResolvedModel(str(directory.resolve()), None, found, "local")
+        base_digest = directory_fingerprint(local) if local else resolve(base).fingerprint
+        digest = sha256(f"{digest} {base_digest}".encode()).hexdigest()
+    return ResolvedModel(str(directory.resolve()), None, digest, "local")
 
 
 def mirror(model_id: str) -> Path | None:
-    """``$XALIGN_MODELS/org/name`` if it is there.
+    """``$XALIGN_MODELS/org/name`` if it exists.
 
     Raises:
         AssetError: The variable names something that is not a directory.
@@ -93,7 +92,7 @@ def mirror(model_id: str) -> Path | None:
 
 
 def hub_is_away() -> bool:
-    """Whether the hub could not be reached a short while ago: then only its local cache is looked at."""
+    """Whether the hub was unreachable a short while ago, so that only its local cache is used."""
     return _unreachable is not None and time.monotonic() - _unreachable[0] < _PAUSE
 
 
@@ -117,10 +116,10 @@ def _is_hub_id(text: str) -> bool:
 
 
 def hub_commit(model_id: str, revision: str) -> str:
-    """The commit that a branch or tag of a hub model stands for now.
+    """The current commit of a branch or tag of a hub model.
 
     Raises:
-        AssetError: The hub has no such model or revision, or cannot be reached and the local cache has none either.
+        AssetError: The hub has no such model or revision, or is unreachable and the local cache lacks it.
     """
     from huggingface_hub import HfApi, try_to_load_from_cache
     from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError

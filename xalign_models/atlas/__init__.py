@@ -1,6 +1,6 @@
-"""The atlas: the public results of multilingual embedding models by language, and what they say of alignment.
+"""The atlas: public results of multilingual embedding models by language, and statistics of them.
 
-The arrows point one way: ``imported`` reads the public results, ``derive`` condenses them to means by language,
+Modules depend on each other in one direction: ``imported`` reads the results, ``derive`` condenses them by language,
 ``table`` reads that condensed table (it comes with the package), ``statistics`` and ``choose`` work on it.
 """
 

@@ -1,15 +1,14 @@
-"""Which model to use for given languages: published and measured evidence, ranked with what chance allows.
+"""Ranks models for given languages by published and measured scores, with confidence intervals.
 
-A task's score of a model is an observation of the model's quality for these languages, blurred by what the task happens
-to favour. On the logit scale,
+A model's score on a task is a noisy observation of its quality for these languages. On the logit scale,
 
     score(task, model) = difficulty(task) + quality(model) + affinity(task, model).
 
-Difficulty and quality come from alternating least squares with a weak pull of quality to the mean. A task of another
-kind than the one that is asked for has a smaller weight. The variance of the affinities comes from the residuals of the
-better half of the models; it says how far a quality may be off, and so which models cannot be told from the first.
-Scores are compared within a column alone (one text, one metric). Models that share no column with the others, not even
-through third ones, are not ranked.
+Difficulty and quality are estimated by alternating least squares, with quality shrunk weakly to the mean. Tasks of
+another kind than the requested one have a smaller weight. The variance of the affinities is estimated from the
+residuals of the better half of the models; it gives the quality's standard error, and so the models tied with the best.
+Scores are compared only within a column (one text, one metric). Models that no chain of shared columns connects with
+the others are not ranked.
 """
 
 from __future__ import annotations
@@ -19,39 +18,40 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from xalign_models.arrays import Float64
 from xalign_models.atlas.relatives import Relative, nearest
-from xalign_models.atlas.table import Atlas, Column, Floats, PublishedModel
+from xalign_models.atlas.table import Atlas, Column, PublishedModel
 from xalign_models.errors import LanguageError, ModelError
 
 TASKS = ("retrieval", "bitext", "sts", "classification")
 OTHER_KIND = 0.25
-"""Weight of a task of another kind than the one that is asked for."""
+"""Weight of a task of another kind than the requested one."""
 PULL = 0.5
-"""Pull of a model's quality to the mean, in observations."""
+"""Shrinkage of a model's quality to the mean, in observations."""
 LEAST, MOST = 0.01, 0.995
 """Scores are clipped to this range before the logit."""
 WIDTH = 1.96
 """Half a 95% interval, in standard errors."""
 FEWEST = 10
-"""A language of a column counts as evidence if so many models have it."""
+"""Models that a column needs in a language for the language to count as evidence."""
 PERMISSIVE = frozenset("apache-2.0 apache-2 mit bsd-2-clause bsd-3-clause isc cc0-1.0 unlicense cc-by-4.0".split())
-"""Licences that ask for no more than naming the authors."""
+"""Licences that require attribution at most."""
 PAIRINGS = ((0,), (1, 2), (3, 4))
-"""Kinds of a column that count as one: alone, with English, with others."""
+"""Kinds of a column that count as one pairing: alone, with English, with others."""
 ROUNDS = 100
 """Rounds of alternating least squares."""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What a model is wanted for.
+    """Requirements on a model.
 
     Attributes:
         languages: Canonical codes.
-        task: ``retrieval``, ``bitext``, ``sts`` or ``classification``; None is all of them.
-        max_parameters: Most parameters; models of unknown size are left out then.
-        licence: ``permissive``, or a licence as the registry names it; None is any.
-        max_dimension: Longest vectors; models of unknown dimension are left out then.
+        task: ``retrieval``, ``bitext``, ``sts`` or ``classification``; None for all.
+        max_parameters: Upper limit; excludes models of unknown size.
+        licence: ``permissive``, or a licence as the registry names it; None for any.
+        max_dimension: Upper limit; excludes models of unknown dimension.
     """
 
     languages: tuple[str, ...]
@@ -78,17 +78,17 @@ class Wish:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model that can be chosen.
+    """A ranked model.
 
     Attributes:
         model: Its name.
-        score: Expected mean score over the tasks for these languages, if it were scored on all of them.
+        score: Expected mean score on all tasks for these languages.
         low: Lower end of the 95% interval of ``score``.
         high: Upper end.
-        tied: Whether it cannot be told from the first.
+        tied: Whether its difference from the first is not significant.
         tasks: Score on each task for these languages, by the column's label.
-        trained_on: Those of the tasks whose training data it has seen, as its authors declare.
-        about: What the registry says of it.
+        trained_on: Tasks whose training data it has seen, as its authors declare.
+        about: Its entry in the registry.
     """
 
     model: str
@@ -103,15 +103,15 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """Candidates, the best first, and what the evidence lacks.
+    """Candidates, the best first, and gaps of the evidence.
 
     Attributes:
         candidates: Ranked models.
         evidence: Labels of the columns that were used.
-        coverage: Number of tasks, of the asked kind, that have scores for each language.
-        guessed: Language without any score -> the relative that stands in for it.
-        missing: Languages without any score and without a relative.
-        notes: What a reader must know, a sentence each.
+        coverage: Number of tasks of the requested kind with scores for each language.
+        guessed: Language without scores -> the relative used instead.
+        missing: Languages without scores or a relative.
+        notes: Caveats, a sentence each.
     """
 
     candidates: tuple[Candidate, ...]
@@ -123,11 +123,11 @@ class Choice:
 
 
 def choose(atlas: Atlas, wish: Wish, *, without: Sequence[str] = ()) -> Choice:
-    """Rank models for a wish.
+    """Rank the models that meet the requirements.
 
     Args:
-        atlas: Published scores, and measured ones if any.
-        wish: What the model is for.
+        atlas: Published and measured scores.
+        wish: The requirements.
         without: Tasks to ignore.
 
     Raises:
@@ -135,12 +135,12 @@ def choose(atlas: Atlas, wish: Wish, *, without: Sequence[str] = ()) -> Choice:
         ModelError: No model fits the wish.
     """
     columns = [column for column in atlas.columns if column.task not in without]
-    by = {column: known_languages(column) for column in columns}
-    known = sorted({language for languages in by.values() for language in languages})
+    languages_of = {column: known_languages(column) for column in columns}
+    with_scores = sorted({language for languages in languages_of.values() for language in languages})
     guessed, missing, notes = {}, [], []
     for language in wish.languages:
-        if language not in known:
-            relative = nearest(language, known)
+        if language not in with_scores:
+            relative = nearest(language, with_scores)
             if relative is None:
                 missing.append(language)
             else:
@@ -158,10 +158,10 @@ def choose(atlas: Atlas, wish: Wish, *, without: Sequence[str] = ()) -> Choice:
     place = {model: index for index, model in enumerate(models)}
     for row, (column, scores) in enumerate(observed):
         table[row, [place[model] for model in column.models]] = scores
-    table, apart = _connected(table)
-    if apart:
+    table, unconnected = _connected(table)
+    if unconnected:
         notes.append(
-            f"{apart} models share no task with the others for these languages and are not ranked. "
+            f"{unconnected} models share no task with the others for these languages and are not ranked. "
             "Scoring one published model on your tasks ties them to the rest."
         )
     about = [atlas.models.get(model, PublishedModel(model)) for model in models]
@@ -179,14 +179,14 @@ def choose(atlas: Atlas, wish: Wish, *, without: Sequence[str] = ()) -> Choice:
         notes.append(f"{unknown} models are left out because the registry does not say whether they fit.")
     coverage = {
         language: len(
-            {column.task for column in columns if wish.task in (None, column.kind) and language in by[column]}
+            {column.task for column in columns if wish.task in (None, column.kind) and language in languages_of[column]}
         )
         for language in wish.languages
     }
-    asked = np.array([wish.task in (None, column.kind) for column, _ in observed])
-    quality, error, difficulty = fit(table, np.where(asked, 1.0, OTHER_KIND))
-    if asked.any():
-        difficulty = difficulty[asked]
+    of_kind = np.array([wish.task in (None, column.kind) for column, _ in observed])
+    quality, error, difficulty = fit(table, np.where(of_kind, 1.0, OTHER_KIND))
+    if of_kind.any():
+        difficulty = difficulty[of_kind]
     else:
         notes.append(f"No {wish.task} task has scores for these languages; tasks of other kinds stand in.")
     order = chosen[np.argsort(-quality[chosen], kind="stable")]
@@ -212,19 +212,19 @@ def choose(atlas: Atlas, wish: Wish, *, without: Sequence[str] = ()) -> Choice:
 
 
 def known_languages(column: Column) -> list[str]:
-    """Languages of which a column is evidence: enough models have them, alone or in pairs."""
+    """Languages that enough models of a column have, alone or in pairs."""
     enough = np.isfinite(column.scores).sum(axis=0).max(axis=1) >= min(FEWEST, len(column.models))
     return [language for language, ok in zip(column.languages, enough, strict=True) if ok]
 
 
-def task_scores(column: Column, languages: Sequence[str]) -> Floats | None:
-    """A column's evidence for languages: logits (models,), NaN where a model has less than half of it.
+def task_scores(column: Column, languages: Sequence[str]) -> Float64 | None:
+    """A column's mean logits for languages, (models,); NaN for models with less than half of the cells.
 
-    A language counts once for each pairing that the column has: alone, with English, with others. Where a model lacks
-    some of it, what it has is compared with the mean of the other models on the same.
+    A language counts once for each of the column's pairings: alone, with English, with others. A model that lacks cells
+    is compared with the mean of the other models on the cells that it has.
 
     Returns:
-        None if no model has half of it.
+        None if no model has half of the cells.
     """
     cells = []
     for language in languages:
@@ -237,61 +237,61 @@ def task_scores(column: Column, languages: Sequence[str]) -> Floats | None:
     table = np.array([cell for cell in cells if np.isfinite(cell).sum() >= min(FEWEST, len(column.models))])
     if not len(table):
         return None
-    has = np.isfinite(table)
+    observed = np.isfinite(table)
     means = np.nanmean(table, axis=1)
-    residuals = np.where(has, table - means[:, None], 0.0).sum(axis=0) / np.maximum(has.sum(axis=0), 1)
-    scores = np.where(2 * has.sum(axis=0) >= len(table), means.mean() + residuals, np.nan)
+    residuals = np.where(observed, table - means[:, None], 0.0).sum(axis=0) / np.maximum(observed.sum(axis=0), 1)
+    scores = np.where(2 * observed.sum(axis=0) >= len(table), means.mean() + residuals, np.nan)
     return scores if np.isfinite(scores).any() else None
 
 
-def fit(table: Floats, weights: Floats, rounds: int = ROUNDS) -> tuple[Floats, Floats, Floats]:
-    """The additive model of the module's description.
+def fit(table: Float64, weights: Float64, rounds: int = ROUNDS) -> tuple[Float64, Float64, Float64]:
+    """Fit the additive model of the module's description.
 
     Args:
         table: Logits (tasks, models), NaN where a model lacks a task.
-        weights: Of the tasks (tasks,).
-        rounds: Of alternating least squares.
+        weights: Task weights (tasks,).
+        rounds: Rounds of alternating least squares.
 
     Returns:
         Quality (models,), its standard error (models,), difficulty (tasks,).
     """
-    has = np.isfinite(table)
-    weighted = np.where(has, weights[:, None], 0.0)
+    observed = np.isfinite(table)
+    weighted = np.where(observed, weights[:, None], 0.0)
     evidence = weighted.sum(axis=0)
     quality = np.zeros(table.shape[1])
     difficulty = np.zeros(table.shape[0])
     for _ in range(rounds):
-        difficulty = np.where(has, table - quality, 0).sum(axis=1) / np.maximum(has.sum(axis=1), 1)
-        quality = np.where(has, weighted * (table - difficulty[:, None]), 0).sum(axis=0) / (evidence + PULL)
+        difficulty = np.where(observed, table - quality, 0).sum(axis=1) / np.maximum(observed.sum(axis=1), 1)
+        quality = np.where(observed, weighted * (table - difficulty[:, None]), 0).sum(axis=0) / (evidence + PULL)
     better = quality >= np.median(quality[evidence > 0])
-    squares = np.where(has, weighted * (table - difficulty[:, None] - quality) ** 2, 0)[:, better]
-    freedom = max(has[:, better].sum() - better.sum() - len(table), 1)
+    squares = np.where(observed, weighted * (table - difficulty[:, None] - quality) ** 2, 0)[:, better]
+    freedom = max(observed[:, better].sum() - better.sum() - len(table), 1)
     return quality, np.sqrt(squares.sum() / freedom / (evidence + PULL)), difficulty
 
 
-def _connected(table: Floats) -> tuple[Floats, int]:
-    """The table without the models that no chain of shared tasks ties to the most models, and how many those are."""
-    has = np.isfinite(table)
+def _connected(table: Float64) -> tuple[Float64, int]:
+    """The table restricted to the largest group of models connected by shared tasks, and the number of other models."""
+    observed = np.isfinite(table)
     best = np.zeros(table.shape[1], dtype=bool)
-    left = np.ones(len(table), dtype=bool)
-    while left.any():
-        models = has[np.argmax(left)]
-        while (grown := has[(has & models).any(axis=1)].any(axis=0)).sum() > models.sum():
+    unvisited = np.ones(len(table), dtype=bool)
+    while unvisited.any():
+        models = observed[np.argmax(unvisited)]
+        while (grown := observed[(observed & models).any(axis=1)].any(axis=0)).sum() > models.sum():
             models = grown
-        left &= ~(has & models).any(axis=1)
+        unvisited &= ~(observed & models).any(axis=1)
         if models.sum() > best.sum():
             best = models
-    return np.where(best, table, np.nan), int((has.any(axis=0) & ~best).sum())
+    return np.where(best, table, np.nan), int((observed.any(axis=0) & ~best).sum())
 
 
-def _logit(score: Floats) -> Floats:
+def _logit(score: Float64) -> Float64:
     clipped = np.clip(score, LEAST, MOST)
     return np.asarray(np.log(clipped / (1 - clipped)))
 
 
-def _score(logit: Floats | float) -> Floats:
+def _score(logit: Float64 | float) -> Float64:
     return np.asarray(1 / (1 + np.exp(-np.asarray(logit))))
 
 
-def _expected(difficulty: Floats, quality: float) -> float:
+def _expected(difficulty: Float64, quality: float) -> float:
     return float(_score(difficulty + quality).mean())

@@ -32,9 +32,9 @@ EXCLUDED = {
     "CrossLingualSemanticDiscriminationWMT21": "its candidates are perturbed on purpose",
 }
 FEWEST_MODELS = 10
-"""A column of fewer models is left out of the package: nothing stands beside them."""
+"""Models that a column needs to be part of the package."""
 SEVERAL = 10
-"""A model that names so many languages is multilingual."""
+"""Languages that a multilingual model names at least."""
 _KINDS = {
     "BitextMining": "bitext",
     "Retrieval": "retrieval",
@@ -50,7 +50,7 @@ _ENGLISH = "eng-Latn"
 
 @cache
 def language_code(code: str) -> str | None:
-    """The canonical form of a public result's language code; the code itself where only mteb knows it; else None."""
+    """The canonical form of a public result's language code, or the code itself if only mteb knows it, else None."""
     code = _MENDED.get(code, code)
     if code in FLORES_200:
         return code
@@ -61,7 +61,7 @@ def language_code(code: str) -> str | None:
 
 
 def columns_of(results: Iterable[PublicResult], kinds: Mapping[str, str], *, measured: bool = False) -> list[Column]:
-    """Columns of comparable scores, the one of most models first within a task.
+    """Columns of comparable scores; within a task, the column with most models first.
 
     Args:
         results: At most one per model, task, revision of the text and metric.
@@ -159,8 +159,8 @@ def derive(imported: Imported, metadata: Iterable[Mapping[str, Any]], kinds: Map
     names = sorted({model for column in columns for model in column.models})
     merged: dict[str, dict[str, Any]] = defaultdict(dict)
     for entry in metadata:
-        known = merged[entry["name"]]
-        known.update({key: value for key, value in entry.items() if value is not None and key not in known})
+        fields = merged[entry["name"]]
+        fields.update({key: value for key, value in entry.items() if value is not None and key not in fields})
     models = {name: describe(name, merged[name], tasks) for name in names}
     several = [codes for entry in merged.values() if len(codes := _languages(entry)) >= SEVERAL]
     named = Counter(code for codes in several for code in {code[:3] for code in codes})
@@ -168,7 +168,7 @@ def derive(imported: Imported, metadata: Iterable[Mapping[str, Any]], kinds: Map
 
 
 def _languages(entry: Mapping[str, Any]) -> set[str]:
-    """Languages of people that an entry names; the registry also lists languages of programs."""
+    """Natural languages of an entry; the registry also lists programming languages."""
     codes = (
         text.replace("_", "-").removesuffix("-Code") for text in entry.get("languages") or () if "Code" not in text
     )
@@ -176,9 +176,9 @@ def _languages(entry: Mapping[str, Any]) -> set[str]:
 
 
 def describe(name: str, entry: Mapping[str, Any], tasks: Collection[str]) -> PublishedModel:
-    """A model by its entry in mteb's registry, which may lack anything; ``tasks`` are those of the table."""
+    """A model from its entry in mteb's registry, in which any field may be missing; ``tasks`` are the table's."""
 
-    def whole(key: str) -> int | None:
+    def positive(key: str) -> int | None:
         value = entry.get(key)
         return int(value) if isinstance(value, int | float) and 0 < value < math.inf else None
 
@@ -186,9 +186,9 @@ def describe(name: str, entry: Mapping[str, Any], tasks: Collection[str]) -> Pub
     return PublishedModel(
         name=name,
         release_date=entry.get("release_date"),
-        parameters=whole("n_parameters"),
-        dimension=whole("embed_dim"),
-        max_tokens=whole("max_tokens"),
+        parameters=positive("n_parameters"),
+        dimension=positive("embed_dim"),
+        max_tokens=positive("max_tokens"),
         licence=entry.get("license"),
         open_weights=entry.get("open_weights"),
         languages=len(_languages(entry)),
@@ -216,7 +216,7 @@ def task_kinds(tasks: Iterable[str]) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the table and say on standard error what was left out.
+    """Write the table and report omissions on standard error.
 
     Raises:
         ResultsError: An argument is missing.

@@ -18,7 +18,7 @@ from xalign_models.errors import FileError, ResultsError, one_line
 from xalign_models.files import read_json
 
 METRICS = ("f1", "precision_at_1", "ndcg_at_10", "v_measure", "cosine_spearman", "map", "accuracy")
-"""Main scores of multilingual tasks, mteb's and ours; where several equal it in as many subsets, the first counts."""
+"""Main scores of multilingual tasks, mteb's and ours; the earlier one wins ties in :func:`_metric`."""
 SIGNED = "cosine_spearman"
 """The metric that may be negative."""
 SATURATED, FEWEST = 0.5, 50
@@ -31,7 +31,7 @@ _NAME = re.compile(r"[^./\\\x00][^/\\\x00]*")
 _METADATA = {"model_meta.json", "xalign.json"}
 
 
-Row = tuple[str, str, tuple[str, ...], float]
+ScoreRow = tuple[str, str, tuple[str, ...], float]
 """Split, subset, the subset's languages as mteb codes them, and the main score."""
 
 
@@ -57,19 +57,19 @@ class PublicResult:
     dataset_revision: str | None
     metric: str
     prompts: dict[str, str] | None
-    rows: tuple[Row, ...] = field(repr=False)
+    rows: tuple[ScoreRow, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Imported:
-    """Public results that can be used, and one line for everything that was left out."""
+    """Usable public results, and one line for each omission."""
 
     results: tuple[PublicResult, ...]
     problems: tuple[str, ...]
 
 
 def read_public(path: Path, *, models: Collection[str] = (), tasks: Collection[str] = ()) -> Imported:
-    """Read public results; what is broken, duplicate or impossible is named and left out.
+    """Read public results; broken, duplicate and implausible ones are reported and left out.
 
     Args:
         path: A clone of the public results repository, a cache folder of mteb, its ``results`` folder, or a Parquet
@@ -79,19 +79,19 @@ def read_public(path: Path, *, models: Collection[str] = (), tasks: Collection[s
         tasks: Names of tasks to keep; none keeps all.
 
     Raises:
-        ResultsError: There is nothing to read.
+        ResultsError: There are no results.
     """
     problems: list[str] = []
     if path.is_dir():
-        found = _read_folder(path, problems, tasks)
+        public = _read_folder(path, problems, tasks)
     elif path.suffix == ".parquet" and path.is_file():
-        found = _read_parquet(path, problems)
+        public = _read_parquet(path, problems)
     else:
         raise ResultsError(f"{path} is neither a folder of results nor a .parquet file.")
-    wanted = (
-        result for result in found if (not models or result.model in models) and (not tasks or result.task in tasks)
+    selected = (
+        result for result in public if (not models or result.model in models) and (not tasks or result.task in tasks)
     )
-    results = _without_duplicates(_plausible(wanted, problems), problems)
+    results = _without_duplicates(_plausible(selected, problems), problems)
     if not results and not problems:
         raise ResultsError(
             f"No results under {path}; they lie in results/<org__name>/<revision>/<Task>.json or in a .parquet file."
@@ -156,8 +156,8 @@ def _encode(column: Any) -> tuple[npt.NDArray[np.int32], list[str | None]]:
 
 def _metric(counts: Mapping[str | None, int]) -> str:
     """The metric that equals the main score in most rows; empty if none of METRICS does."""
-    known = [name for name in METRICS if counts.get(name)]
-    return max(known, key=lambda name: counts[name], default="")
+    candidates = [name for name in METRICS if counts.get(name)]
+    return max(candidates, key=lambda name: counts[name], default="")
 
 
 def _read_folder(path: Path, problems: list[str], tasks: Collection[str]) -> Iterator[PublicResult]:
@@ -177,7 +177,7 @@ def _read_folder(path: Path, problems: list[str], tasks: Collection[str]) -> Ite
 
 def _read_file(path: Path, prompts: dict[str, str] | None) -> PublicResult:
     data = read_json(path)
-    rows: list[Row] = []
+    rows: list[ScoreRow] = []
     metrics: Counter[str | None] = Counter()
     for split, entries in data["scores"].items():
         for entry in entries:
@@ -213,7 +213,7 @@ def _prompts(path: Path) -> dict[str, str] | None:
 
 
 def _plausible(results: Iterable[PublicResult], problems: list[str]) -> Iterator[PublicResult]:
-    """Results whose scores can be: others are left out, subset by subset or whole."""
+    """Drop implausible scores and results."""
     possible = []
     implausible = {}
     for result in results:
@@ -221,16 +221,16 @@ def _plausible(results: Iterable[PublicResult], problems: list[str]) -> Iterator
             problems.append(f"{result.model} {result.revision} {result.task}: left out, a name that no folder can have")
             continue
         least = -1.0 if result.metric == SIGNED else 0.0
-        rows: dict[tuple[str, str], Row] = {}
-        wrong = []
+        rows: dict[tuple[str, str], ScoreRow] = {}
+        faults = []
         for row in result.rows:
             if not (math.isfinite(row[3]) and least <= row[3] <= 1):
-                wrong.append(f"{row[1]} is {row[3]:g}, not between {least:g} and 1")
+                faults.append(f"{row[1]} is {row[3]:g}, not between {least:g} and 1")
             elif rows.setdefault((row[0], row[1]), row) is not row:
-                wrong.append(f"{row[1]} has several scores; the first counts")
-        if wrong:
+                faults.append(f"{row[1]} has several scores; the first counts")
+        if faults:
             name = f"{result.model} {result.revision} {result.task}"
-            problems.append(f"{name}: {len(wrong)} of {len(result.rows)} scores left out, e.g. {wrong[0]}")
+            problems.append(f"{name}: {len(faults)} of {len(result.rows)} scores left out, e.g. {faults[0]}")
         perfect = sum(row[3] == 1 for row in rows.values())
         if len(rows) >= FEWEST and perfect > SATURATED * len(rows):
             implausible[_run(result)] = f"{perfect} of {len(rows)} subsets of {result.task} are exactly 1"
@@ -251,18 +251,18 @@ def _run(result: PublicResult) -> tuple[str | None, ...]:
 
 
 def _without_duplicates(results: Iterable[PublicResult], problems: list[str]) -> list[PublicResult]:
-    """One result per model, task, text and metric: the one of most subsets, then of the newest mteb."""
+    """One result per model, task, text and metric: the one with most subsets, then of the newest mteb."""
     groups: dict[tuple[str, ...], list[PublicResult]] = defaultdict(list)
     for result in results:
         groups[result.model, result.task, result.dataset_revision or "", result.metric].append(result)
-    kept = []
+    chosen = []
     for (model, task, *_), group in sorted(groups.items()):
         best, *others = sorted(group, key=_preference, reverse=True)
-        kept.append(best)
+        chosen.append(best)
         problems += [
             f"{model} {other.revision} {task}: left out, {best.revision} has the same task" for other in others
         ]
-    return kept
+    return chosen
 
 
 def _preference(result: PublicResult) -> tuple[Any, ...]:
@@ -271,7 +271,7 @@ def _preference(result: PublicResult) -> tuple[Any, ...]:
 
 
 def comparable(results: Iterable[PublicResult]) -> list[dict[str, Any]]:
-    """One row per task, revision of its text and metric: only results of one row can be compared."""
+    """One row for each task, revision of its text and metric, within which results can be compared."""
     groups: dict[tuple[str, ...], list[PublicResult]] = defaultdict(list)
     for result in results:
         groups[result.task, result.dataset_revision or "", result.metric].append(result)

@@ -1,4 +1,4 @@
-"""The user's own results beside the published ones: in the same column where text, split and metric are the same."""
+"""Adds the user's own results to the published ones, in the same column if text, split and metric are the same."""
 
 from __future__ import annotations
 
@@ -28,15 +28,14 @@ SAME_TEXT = {
     ("NTREXBitextMining", "local-26f2a5c13305"): ("NTREXBitextMining", "ed9a4403ed4adbfaf4aab56d5b2709e9f6c3ba33"),
     ("STS17CrossLingual", "local-2d18f6179d38"): ("STS17", "faeb762787bd10488a50c8b5be4a3b82e411949c"),
 }
-"""Task and text of ours, and the published ones that are the same: all-MiniLM-L6-v2, which is at hand in its published
-precision, has its published scores on them, to the last digit that is published."""
+"""Our tasks and texts that equal published ones: all-MiniLM-L6-v2 reproduces its published scores on them exactly."""
 
 
 def with_measured(atlas: Atlas, root: Path) -> Atlas:
     """The atlas with the results below a root.
 
-    A measured model joins a published column where task, revision of the text, split, metric and the number of subsets
-    behind each mean agree; otherwise it stands in a column of its own.
+    A measured model joins a published column if task, revision of the text, split, metric and the number of subsets of
+    each mean agree; otherwise it gets a column of its own.
 
     Raises:
         ResultsError: There are no results.
@@ -63,24 +62,24 @@ def _key(column: Column) -> tuple[str, ...]:
 
 
 def join(published: Column, measured: Column) -> Column:
-    """The published column with the measured models that it does not have; only cells of as many subsets count."""
-    new = [row for row, model in enumerate(measured.models) if model not in published.row]
-    scores = np.full((len(new), len(published.languages), measured.scores.shape[2]), np.nan)
+    """The published column plus the measured models that it lacks; cells with another number of subsets are NaN."""
+    new_rows = [row for row, model in enumerate(measured.models) if model not in published.row]
+    scores = np.full((len(new_rows), len(published.languages), measured.scores.shape[2]), np.nan)
     for place, language in enumerate(published.languages):
         if language in measured.languages:
-            own = measured.languages.index(language)
-            same = published.counts[place] == measured.counts[own]
-            scores[:, place] = np.where(same, measured.scores[new, own], np.nan)
+            index = measured.languages.index(language)
+            same = published.counts[place] == measured.counts[index]
+            scores[:, place] = np.where(same, measured.scores[new_rows, index], np.nan)
 
-    def both(name: str) -> tuple[str, ...]:
-        return (*getattr(published, name), *(getattr(measured, name)[row] for row in new))
+    def joined(name: str) -> tuple[str, ...]:
+        return (*getattr(published, name), *(getattr(measured, name)[row] for row in new_rows))
 
     return replace(
         published,
-        models=both("models"),
-        revisions=both("revisions"),
-        versions=both("versions"),
-        measured=published.measured | {measured.models[row] for row in new},
+        models=joined("models"),
+        revisions=joined("revisions"),
+        versions=joined("versions"),
+        measured=published.measured | {measured.models[row] for row in new_rows},
         scores=np.concatenate([published.scores, scores]),
     )
 

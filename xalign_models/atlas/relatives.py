@@ -1,4 +1,4 @@
-"""The nearest language that has scores, by family and script."""
+"""The most closely related language that has scores, by family and script."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ class Relative:
 
 
 def nearest(language: str, known: Sequence[str]) -> Relative | None:
-    """The language of ``known`` that is likeliest to fare as ``language`` does: a guess.
+    """The language of ``known`` that is most closely related to ``language``.
 
     The same language in another script comes first, then the same family and script, the same family, the same script
-    unless it is Latin. Where several are as near, the first counts. Without URIEL's families the script decides.
+    unless it is Latin. The first of several wins. Without URIEL's families, the script decides.
 
     Returns:
-        None if nothing is shared.
+        None if no language shares family or script.
     """
-    own = _family(language)
+    language_family = _family(language)
 
     def closeness(other: str) -> int:
         script = other[4:] == language[4:]
         if other[:3] == language[:3]:
             return 4
-        if own is not None and own == _family(other):
+        if language_family is not None and language_family == _family(other):
             return 3 if script else 2
         return 1 if script and language[4:] != "Latn" else 0
 

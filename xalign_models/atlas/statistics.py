@@ -1,4 +1,4 @@
-"""How even a model's languages are: alignment read off published scores, with languages as the units of chance.
+"""Evenness of a model over languages, from published scores; languages are the sampling units.
 
 Formulas are in ``docs/atlas.md``. All values are differences or means of scores between -1 and 1.
 """
@@ -11,13 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.atlas.table import KINDS, Atlas, Column, Floats
+from xalign_models.arrays import Float64, Mask
+from xalign_models.atlas.table import KINDS, Atlas, Column
 
 DRAWS = 1000
 """Bootstrap samples of languages, or of models, behind an interval."""
 INTERVAL = (0.025, 0.975)
 MULTILINGUAL = 0.5
-"""A model at or above this level on a task is called multilingual there; below, evenness is evenness of failure."""
+"""Level on a task from which a model counts as multilingual there; below, evenness has no meaning."""
 ENGLISH = "eng-Latn"
 STATISTICS = (
     "level", "english_centricity", "asymmetry", "gap", "spread", "script_spread", "worst_tenth", "evenness",
@@ -27,12 +28,12 @@ STATISTICS = (
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """A column's scores by language other than English, of the models that have all of them.
+    """A column's scores by language other than English, of the models with scores in all of them.
 
     Attributes:
         models: Names, one per row.
         languages: Canonical codes, one per column.
-        level: (models, languages) mean of both directions with English; of one language alone where the column has no
+        level: (models, languages) mean of both directions with English, or the same-language score if the column has no
             pairs with English.
         centricity: Level less the mean of both directions with the other languages; NaN where there are none.
         asymmetry: English into the language less the language into English; NaN where a pair has no direction.
@@ -42,11 +43,11 @@ class Levels:
 
     models: tuple[str, ...]
     languages: tuple[str, ...]
-    level: Floats
-    centricity: Floats
-    asymmetry: Floats
-    gap: Floats
-    low_resource: npt.NDArray[np.bool_]
+    level: Float64
+    centricity: Float64
+    asymmetry: Float64
+    gap: Float64
+    low_resource: Mask
 
     @property
     def scripts(self) -> npt.NDArray[np.str_]:
@@ -64,67 +65,69 @@ def levels(atlas: Atlas, column: Column) -> Levels:
     rows = np.flatnonzero(np.isfinite(level).all(axis=1))
     level = level[rows]
     picked = np.ix_(rows, np.array(chosen, dtype=np.intp))
-    nothing = np.full_like(level, np.nan)
-    gap = nothing
+    missing = np.full_like(level, np.nan)
+    gap = missing
     if paired and ENGLISH in column.languages:
         gap = (same[picked] + same[rows, column.languages.index(ENGLISH)][:, None]) / 2 - level
     return Levels(
         models=tuple(column.models[row] for row in rows),
         languages=tuple(column.languages[place] for place in chosen),
         level=level,
-        centricity=level - column.mean("other_into", "other_from")[picked] if paired else nothing,
-        asymmetry=nothing if column.kind == "sts" or not paired else into[picked] - leaving[picked],
+        centricity=level - column.mean("other_into", "other_from")[picked] if paired else missing,
+        asymmetry=missing if column.kind == "sts" or not paired else into[picked] - leaving[picked],
         gap=gap,
         low_resource=np.array([atlas.low_resource(column.languages[place]) for place in chosen]),
     )
 
 
-def summarise(of: Levels, sample: npt.NDArray[np.int64] | None = None) -> dict[str, Floats]:
+def summarise(scores: Levels, sample: npt.NDArray[np.int64] | None = None) -> dict[str, Float64]:
     """Each statistic (models,) over all languages, or over a sample of them (indices, with repetition)."""
-    chosen = np.arange(len(of.languages)) if sample is None else sample
-    level, low, scripts = of.level[:, chosen], of.low_resource[chosen], of.scripts[chosen]
+    chosen = np.arange(len(scores.languages)) if sample is None else sample
+    level, low, scripts = scores.level[:, chosen], scores.low_resource[chosen], scores.scripts[chosen]
     tenth = max(1, round(len(chosen) / 10))
     mean, worst = level.mean(axis=1), np.sort(level, axis=1)[:, :tenth].mean(axis=1)
     membership = (scripts[:, None] == np.unique(scripts)).astype(np.float64)
     by_script = level @ (membership / membership.sum(axis=0))
     named, rare = level[:, ~low], level[:, low]
-    told_apart = rare.size and named.size
+    comparable = rare.size and named.size
     return {
         "level": mean,
-        "english_centricity": _mean(of.centricity[:, chosen]),
-        "asymmetry": _mean(of.asymmetry[:, chosen]),
-        "gap": _mean(of.gap[:, chosen]),
+        "english_centricity": _mean(scores.centricity[:, chosen]),
+        "asymmetry": _mean(scores.asymmetry[:, chosen]),
+        "gap": _mean(scores.gap[:, chosen]),
         "spread": level.std(axis=1),
         "script_spread": by_script.std(axis=1),
         "worst_tenth": worst,
         "evenness": np.where(mean > 0, worst / np.where(mean > 0, mean, 1), np.nan),
-        "low_resource_gap": named.mean(axis=1) - rare.mean(axis=1) if told_apart else np.full(len(of.models), np.nan),
+        "low_resource_gap": named.mean(axis=1) - rare.mean(axis=1)
+        if comparable
+        else np.full(len(scores.models), np.nan),
     }
 
 
-def _mean(values: Floats) -> Floats:
-    """Mean (models,) over the languages that the column can say it of; NaN where a model lacks one of them."""
-    sayable = ~np.isnan(values).all(axis=0)
-    return values[:, sayable].mean(axis=1) if sayable.any() else np.full(len(values), np.nan)
+def _mean(values: Float64) -> Float64:
+    """Mean (models,) over the languages with any value; NaN for models that lack one of these languages."""
+    available = ~np.isnan(values).all(axis=0)
+    return values[:, available].mean(axis=1) if available.any() else np.full(len(values), np.nan)
 
 
-def with_intervals(of: Levels, *, draws: int = DRAWS, seed: int = 0) -> dict[str, tuple[Floats, Floats, Floats]]:
+def with_intervals(scores: Levels, *, draws: int = DRAWS, seed: int = 0) -> dict[str, tuple[Float64, Float64, Float64]]:
     """Each statistic (models,) with the ends of its 95% interval; languages are resampled with replacement."""
     rng = np.random.default_rng(seed)
-    samples = [summarise(of, rng.integers(0, len(of.languages), len(of.languages))) for _ in range(draws)]
+    samples = [summarise(scores, rng.integers(0, len(scores.languages), len(scores.languages))) for _ in range(draws)]
     result = {}
-    for name, value in summarise(of).items():
+    for name, value in summarise(scores).items():
         low, high = _quantiles(np.stack([sample[name] for sample in samples]))
         result[name] = (value, low, high)
     return result
 
 
-def _quantiles(draws: Floats) -> tuple[Floats, Floats]:
+def _quantiles(draws: Float64) -> tuple[Float64, Float64]:
     """The 95% interval of each column; NaN where any draw is missing in all rows."""
     low, high = np.full((2, *draws.shape[1:]), np.nan)
-    known = np.isfinite(draws).any(axis=0)
-    if known.any():
-        low[known], high[known] = np.nanquantile(draws[:, known], INTERVAL, axis=0)
+    finite = np.isfinite(draws).any(axis=0)
+    if finite.any():
+        low[finite], high[finite] = np.nanquantile(draws[:, finite], INTERVAL, axis=0)
     return low, high
 
 
@@ -136,9 +139,9 @@ class Ranked:
         model: Its name.
         mean: Its mean over languages.
         rank: 1 is the best.
-        lowest: Best rank that chance allows, at 95%.
-        highest: Worst rank that chance allows, at 95%.
-        group: Models of one group cannot be told from the group's first; the best group is 1.
+        lowest: Best rank in the 95% interval.
+        highest: Worst rank in the 95% interval.
+        group: Number of a group of models that do not differ significantly from its first; the best group is 1.
     """
 
     model: str
@@ -149,8 +152,8 @@ class Ranked:
     group: int
 
 
-def rank_groups(models: Sequence[str], level: Floats, *, draws: int = DRAWS, seed: int = 0) -> list[Ranked]:
-    """Rank models by their mean over languages, and group those that chance could have ordered otherwise.
+def rank_groups(models: Sequence[str], level: Float64, *, draws: int = DRAWS, seed: int = 0) -> list[Ranked]:
+    """Rank models by their mean over languages, and group those without a significant difference.
 
     A group begins with the best model that is not yet in one; a model joins while the 95% interval of its paired
     difference to that first model contains 0.
@@ -187,10 +190,10 @@ class Association:
     models: int
 
 
-def association(x: Floats, y: Floats, *, draws: int = DRAWS, seed: int = 0) -> Association | None:
-    """How two properties of models go together; None of fewer than five models that have both."""
-    known = np.isfinite(x) & np.isfinite(y)
-    x, y = x[known], y[known]
+def association(x: Float64, y: Float64, *, draws: int = DRAWS, seed: int = 0) -> Association | None:
+    """Rank correlation of two properties of models; None for fewer than five models with both."""
+    finite = np.isfinite(x) & np.isfinite(y)
+    x, y = x[finite], y[finite]
     if len(x) < 5:
         return None
     rng = np.random.default_rng(seed)
@@ -199,8 +202,8 @@ def association(x: Floats, y: Floats, *, draws: int = DRAWS, seed: int = 0) -> A
     return Association(float(_spearman(x[None], y[None])[0]), float(low), float(high), len(x))
 
 
-def _spearman(x: Floats, y: Floats) -> Floats:
-    """Rank correlation of each row (draws,); NaN where a row has one value alone."""
+def _spearman(x: Float64, y: Float64) -> Float64:
+    """Rank correlation of each row (draws,); NaN for constant rows."""
     from scipy.stats import rankdata
 
     a, b = (ranks - ranks.mean(axis=1, keepdims=True) for ranks in (rankdata(x, axis=1), rankdata(y, axis=1)))
@@ -215,7 +218,7 @@ PROPERTIES: Mapping[str, Callable[[Atlas, str], float]] = {
     "languages": lambda atlas, model: _number(atlas.models[model].languages or None),
     "training_tasks": lambda atlas, model: _count(atlas.models[model].trained_on),
 }
-"""What evenness is held against, by model; NaN where the registry does not say."""
+"""Properties of models that evenness is correlated with; NaN if the registry does not give them."""
 
 
 def _number(value: float | None) -> float:
@@ -234,11 +237,11 @@ def _year(date: str | None) -> float:
     return year + (month - 1) / 12
 
 
-def multilingual(of: Levels) -> npt.NDArray[np.bool_]:
+def multilingual(scores: Levels) -> Mask:
     """(models,) whether a model's level reaches ``MULTILINGUAL``."""
-    return np.asarray(of.level.mean(axis=1) >= MULTILINGUAL)
+    return np.asarray(scores.level.mean(axis=1) >= MULTILINGUAL)
 
 
-def properties(atlas: Atlas, of: Levels, name: str) -> Floats:
-    """(models,) what the registry says, NaN where it says nothing."""
-    return np.array([PROPERTIES[name](atlas, model) for model in of.models])
+def properties(atlas: Atlas, scores: Levels, name: str) -> Float64:
+    """A property of each model (models,), NaN if the registry does not give it."""
+    return np.array([PROPERTIES[name](atlas, model) for model in scores.models])

@@ -1,4 +1,4 @@
-"""The condensed table of public results: means by language, read in a few hundredths of a second without pandas."""
+"""The condensed table of public results, means by language; it loads fast and without pandas."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from xalign_models.arrays import Float64
 from xalign_models.errors import ResultsError
 
-Floats = npt.NDArray[np.float64]
-
 KINDS = ("same", "english_into", "english_from", "other_into", "other_from")
-"""What a cell of a language L averages. Queries are in the source language, candidates in the target.
+"""Kinds of cells of a language L. Queries are in the source language, candidates in the target.
 
 ``same``: queries and candidates in L. ``english_into``: from English into L. ``english_from``: from L into English.
 ``other_into``: into L from each further language. ``other_from``: from L into each further language. English has no
@@ -33,19 +32,18 @@ MISSING = np.iinfo(np.int16).min
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """What mteb's registry says of a model.
+    """A model's entry in mteb's registry.
 
     Attributes:
         name: Hub id.
         release_date: ISO date, or None.
-        parameters: How many, or None where the registry does not say.
+        parameters: Their number, or None.
         dimension: Length of its vectors, or None.
-        max_tokens: Longest text that it reads whole, or None.
-        licence: As the registry has it, or None.
+        max_tokens: Length limit, or None.
+        licence: As the registry names it, or None.
         open_weights: Whether its weights can be downloaded, or None.
-        languages: How many languages the registry names for it.
-        trained_on: Tasks of the table whose training data the model has seen, as its authors declare; None where they
-            declare nothing.
+        languages: Number of languages in its entry.
+        trained_on: Tasks of the table whose training data the model has seen, as its authors declare, or None.
     """
 
     name: str
@@ -61,19 +59,19 @@ class PublishedModel:
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """Scores that can be compared: one task, one revision of its text, one split, one metric.
+    """Comparable scores: one task, one revision of its text, one split, one metric.
 
     Attributes:
         task: Name of the task.
         kind: ``bitext``, ``retrieval``, ``sts`` or ``classification`` (which includes clustering).
-        dataset_revision: Revision of the text; empty where the results do not say.
+        dataset_revision: Revision of the text; empty if unknown.
         split: Split of the text.
         metric: Name of the main score.
         models: Names of the models, one per row of ``scores``.
         revisions: Revision of each model.
-        versions: Version of mteb that scored each model; empty where the results do not say.
+        versions: Version of mteb that scored each model; empty if unknown.
         languages: Canonical codes, one per column of ``scores``.
-        counts: (languages, kinds) number of subsets that a whole cell averages.
+        counts: (languages, kinds) number of subsets that a complete cell averages.
         scores: (models, languages, kinds) means between -1 and 1; NaN where a model lacks any subset of the cell.
         measured: Those of the models whose scores are the user's own.
     """
@@ -88,7 +86,7 @@ class Column:
     versions: tuple[str, ...]
     languages: tuple[str, ...]
     counts: npt.NDArray[np.int16]
-    scores: Floats
+    scores: Float64
     measured: frozenset[str] = frozenset()
 
     @cached_property
@@ -96,7 +94,7 @@ class Column:
         """The row of each model."""
         return {model: row for row, model in enumerate(self.models)}
 
-    def mean(self, *kinds: str) -> Floats:
+    def mean(self, *kinds: str) -> Float64:
         """Means (models, languages) over the subsets of several kinds; kinds that a language lacks do not count.
 
         ``mean("english_into", "other_into")`` is the mean of all subsets into a language.
@@ -119,8 +117,8 @@ class Atlas:
     """The whole table.
 
     Attributes:
-        models: What the registry says, by name.
-        columns: Comparable scores, the column of most models first within a task.
+        models: Entries in the registry, by name.
+        columns: Comparable scores; within a task, the column with most models first.
         named: Number of multilingual models whose registry entry names a language, by ISO 639-3 code.
         multilingual: Number of models that name ten languages or more.
         source: Where the results come from: address, commit, date, licence.
@@ -133,7 +131,7 @@ class Atlas:
     source: dict[str, str]
 
     def column(self, task: str, dataset_revision: str = "") -> Column:
-        """The column of a task: of a revision of its text (its beginning is enough), or the one of most models.
+        """The column of a task, for a revision of its text (a prefix suffices) or with most models.
 
         Raises:
             ResultsError: There is none.
@@ -150,7 +148,7 @@ class Atlas:
 
 
 def short_revision(revision: str) -> str:
-    """Seven digits of a commit; more of a name."""
+    """Seven digits of a commit, 13 characters of any other revision."""
     return revision[:7] if re.fullmatch("[0-9a-f]{40}", revision) else revision[:13]
 
 
@@ -178,8 +176,8 @@ def save(atlas: Atlas, path: Path) -> None:
                 "languages": column.languages,
             }
         )
-        whole = np.where(np.isnan(column.scores), MISSING, np.rint(np.nan_to_num(column.scores) * SCALE))
-        arrays[f"scores{place}"] = np.ascontiguousarray(whole.astype(np.int16).transpose(2, 1, 0))
+        scaled = np.where(np.isnan(column.scores), MISSING, np.rint(np.nan_to_num(column.scores) * SCALE))
+        arrays[f"scores{place}"] = np.ascontiguousarray(scaled.astype(np.int16).transpose(2, 1, 0))
         arrays[f"counts{place}"] = column.counts
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     np.savez_compressed(path, allow_pickle=False, header=np.frombuffer(text, dtype=np.uint8), **arrays)
@@ -211,7 +209,7 @@ def _read(path: Path) -> Atlas:
     with np.load(path, allow_pickle=False) as file:
         header = json.loads(file["header"].tobytes())
         models = [
-            PublishedModel(**fields | {"trained_on": None if (seen := fields["trained_on"]) is None else tuple(seen)})
+            PublishedModel(**fields | {"trained_on": None if (tasks := fields["trained_on"]) is None else tuple(tasks)})
             for fields in header["models"]
         ]
         columns = tuple(
@@ -227,10 +225,10 @@ def _column(
     entry: dict[str, Any],
     models: Sequence[PublishedModel],
     revisions: Sequence[str],
-    whole: npt.NDArray[np.int16],
+    scaled: npt.NDArray[np.int16],
     counts: npt.NDArray[np.int16],
 ) -> Column:
-    scores = np.where(whole == MISSING, np.nan, whole / SCALE).transpose(2, 1, 0)
+    scores = np.where(scaled == MISSING, np.nan, scaled / SCALE).transpose(2, 1, 0)
     task, kind, dataset_revision, split, metric = entry["about"]
     return Column(
         task=task,

@@ -1,4 +1,4 @@
-"""Public results written in mteb's layout, which is also ours."""
+"""Writes public results in mteb's layout, which is also ours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def write_results(results: Iterable[PublicResult], root: Path, source: str) -> i
     Args:
         results: What :func:`read_public` read.
         root: The folder that has or gets ``results/``.
-        source: Where the results come from; each model's card says it.
+        source: Origin of the results, recorded in each model's metadata.
 
     Returns:
         The number of files of results.

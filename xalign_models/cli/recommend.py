@@ -47,7 +47,7 @@ def recommend(
         [
             {
                 "alignment": verdict.candidate.label,
-                found.measure: f"{verdict.score:.4f}",
+                recommendation.measure: f"{verdict.score:.4f}",
                 **({} if verdict.precision_at_1 is None else {"P@1": f"{verdict.precision_at_1:.4f}"}),
                 "p": f"{verdict.p_gain:.1g}",
                 "least gain": f"{verdict.worst_gain:+.4f} {verdict.worst}",
@@ -56,6 +56,6 @@ def recommend(
             for verdict in recommendation.verdicts
         ],
         as_json=False,
-        right=(found.measure, "P@1", "p"),
+        right=(recommendation.measure, "P@1", "p"),
     )
     out.print(recommendation.reason, highlight=False, markup=False)

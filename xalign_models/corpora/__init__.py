@@ -1,7 +1,7 @@
-"""Text by language: the corpora that alignments are fitted on and tasks are made of.
+"""Text by language: the corpora for fitting alignments and for tasks.
 
-A corpus is read from ``$XALIGN_DATA`` in its publisher's own layout where it is there, else from the Hugging Face hub
-where it is published there, else from the package assets. Every corpus gives one of two things:
+A corpus is read from ``$XALIGN_DATA`` in its publisher's own layout, else from the Hugging Face hub, else from the
+package assets. Every corpus provides one of:
 
 - ``texts(language)``: a list of sentences; in a *parallel* corpus row i means the same in every language;
 - ``pair(language)``: (sentences, their English translations), row by row, each language with its own English side.

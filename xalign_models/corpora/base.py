@@ -1,4 +1,4 @@
-"""What a corpus is: text by language, and a fingerprint of it."""
+"""The class of corpora: text by language with a fingerprint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENGLISH = "eng-Latn"
 
 
 def read_lines(path: Path) -> list[str]:
-    r"""The lines of a UTF-8 file without their ends; a final empty line is none; \r, U+2028 and \x85 end no line.
+    r"""The lines of a UTF-8 file without their ends or a final empty line; \r, U+2028 and \x85 end no line.
 
     Raises:
         DataError: The file is not UTF-8, has NUL bytes, or ends its lines with carriage returns alone.
@@ -41,21 +41,21 @@ def join_lines(files: tuple[Path, ...]) -> list[str]:
 
 
 def check_rows(name: str, rows: Sequence[str]) -> None:
-    """Refuse a side of parallel text that is blank, and say aloud what makes scores hard to read.
+    """Refuse a blank side of parallel text, and warn of blank and repeated rows.
 
     Args:
-        name: Of the file or column, for messages.
+        name: Name of the file or column, for messages.
         rows: The sentences.
 
     Raises:
-        DataError: There are no rows, or all are blank.
+        DataError: No row has text.
     """
     blank = [number for number, row in enumerate(rows, 1) if not row.strip()]
     if len(blank) == len(rows):
         raise DataError(f"{name} has no rows, or blank ones alone.")
     first: dict[str, int] = {}
-    again = [number for number, row in enumerate(rows, 1) if row.strip() and first.setdefault(row, number) != number]
-    for kind, numbers in (("blank", blank), ("repeated", again)):
+    repeated = [number for number, row in enumerate(rows, 1) if row.strip() and first.setdefault(row, number) != number]
+    for kind, numbers in (("blank", blank), ("repeated", repeated)):
         if numbers:
             shown = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
             logger.warning("%s: %d of %d rows are %s (%s).", name, len(numbers), len(rows), kind, shown)
@@ -66,14 +66,14 @@ class Corpus:
     """Text by language.
 
     Attributes:
-        name: What users call it, e.g. ``ntrex``.
+        name: Its name for users, e.g. ``ntrex``.
         kind: ``monolingual``, ``parallel`` or ``pairs``.
-        trains: Names of the mteb data sets and tasks that hold this text: the ``training_datasets`` of what is fitted
-            on it.
-        languages: Canonical codes of the languages it has, sorted.
+        trains: Names of the mteb data sets and tasks that contain this text: the ``training_datasets`` of models
+            fitted on it.
+        languages: Canonical codes, sorted.
         rows: Reads a language: a list of texts, or (texts, English texts) for pairs.
-        identity: A language's digest: changes when its rows may have changed.
-        least: The fewest rows that parallel text may have.
+        identity: Digest of a language, which changes if its rows may have changed.
+        least: Minimum number of rows of parallel text.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Corpus:
 
         Raises:
             LanguageError: The corpus does not have the language.
-            DataError: It has no translations into the pivot, the two sides differ in length, or there is one row.
+            DataError: It has no translations into the pivot, the sides differ in length, or there are too few rows.
         """
         if self.kind == "monolingual":
             raise DataError(
@@ -124,10 +124,10 @@ class Corpus:
         return list(side), list(english)
 
     def parallel(self, languages: Iterable[str]) -> dict[str, list[str]]:
-        """Rows that mean the same in every one of ``languages``.
+        """Parallel rows in all ``languages``.
 
         Raises:
-            DataError: Not a parallel corpus, one row, or the row counts differ; the message names them.
+            DataError: Not a parallel corpus, too few rows, or the row counts differ; the message names them.
         """
         if self.kind != "parallel":
             raise DataError(f"Corpus {self.name!r} is not parallel across languages.")
@@ -146,7 +146,7 @@ class Corpus:
             )
 
     def fingerprint(self, languages: Iterable[str] | None = None) -> str:
-        """Sha256 (hex) over the name and what determines the rows of ``languages`` (all by default)."""
+        """Sha256 (hex) of the name and the identities of ``languages`` (all by default)."""
         chosen = sorted(self.languages if languages is None else set(languages) & set(self.languages))
         parts = [self.name, *(f"{language}={self.identity(language)}" for language in chosen)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -159,7 +159,7 @@ def from_files(
     files: Mapping[str, tuple[Path, ...]],
     read: Callable[[tuple[Path, ...]], Any],
 ) -> Corpus:
-    """A corpus whose languages lie in files of their own."""
+    """A corpus with separate files for each language."""
 
     def identity(language: str) -> str:
         return " ".join(file_digest(path) for path in files[language])
@@ -168,13 +168,13 @@ def from_files(
 
 
 def from_columns(name: str, trains: tuple[str, ...], columns: Mapping[str, list[str]], identity: str) -> Corpus:
-    """A parallel corpus whose languages are columns of one table."""
+    """A parallel corpus with a column for each language."""
     languages = tuple(sorted(columns))
     return Corpus(name, "parallel", trains, languages, lambda language: columns[language], lambda _: identity)
 
 
 def file_digest(path: Path) -> str:
-    """Sha256 (hex) of a file's content, computed once for a (path, size, modification time)."""
+    """Sha256 (hex) of a file's content, cached by (path, size, modification time)."""
     status = path.stat()
     return _file_digest(path, status.st_size, status.st_mtime_ns)
 

@@ -1,4 +1,4 @@
-"""The embedded corpora, which a machine with a package index alone has."""
+"""The embedded corpora, which need no more than a package index."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GETTEXT_LANGUAGES = tuple(
     "arb-Arab deu-Latn eng-Latn fra-Latn ind-Latn ita-Latn jpn-Jpan por-Latn rus-Cyrl spa-Latn tur-Latn "
     "zho-Hans".split()
 )
-"""The languages of the embedded corpus; its rows are those that are translated into all of them."""
+"""The languages of the embedded corpus, which has the rows translated into all of them."""
 
 
 def gettext(part: str = "") -> Corpus:
@@ -44,7 +44,7 @@ def _gettext(directory: Path, fingerprint: str, part: str) -> Corpus:
 
 
 def kolibri() -> Corpus:
-    """Kolibri's interface sentences: pairs of each of its languages with English, to fit on."""
+    """Kolibri's interface sentences: fit text, pairs of each of its languages with English."""
     from xalign_models import assets
 
     return _kolibri(assets.install("kolibri"), assets.fingerprint("kolibri"))
@@ -56,8 +56,8 @@ def _kolibri(directory: Path, fingerprint: str) -> Corpus:
     languages = tuple(sorted({language for record in records for language in record} - {ENGLISH}))
 
     def rows(language: str) -> tuple[list[str], list[str]]:
-        having = [record for record in records if language in record]
-        return [record[language] for record in having], [record[ENGLISH] for record in having]
+        translated = [record for record in records if language in record]
+        return [record[language] for record in translated], [record[ENGLISH] for record in translated]
 
     return Corpus("kolibri", "pairs", (), languages, rows, lambda _: fingerprint)
 

@@ -1,4 +1,4 @@
-"""Texts that a user names on the command line: a file of them, or a corpus."""
+"""Texts given on the command line, as a file or a corpus."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import canonical
 
 UNDETERMINED = "und"
-"""Stands for the language of a file that does not say it."""
+"""Code for the unknown language of a file."""
 
 
 def texts_of(name: str, languages: Sequence[str] | None = None, limit: int | None = None) -> dict[str, list[str]]:
     """Distinct texts by language.
 
     Args:
-        name: A text file with a text in each line, whose name may be its language (``deu.txt``), or a corpus.
-        languages: Canonical codes of a corpus; None is all that it has.
-        limit: Most texts of a language, from the top.
+        name: A file with a text per line, whose name may be its language (``deu.txt``), or a corpus.
+        languages: Canonical codes of a corpus; None for all.
+        limit: Maximum number of texts per language, from the top.
 
     Raises:
-        DataError: There is no such file or corpus, or it has no texts.
+        DataError: The file or corpus does not exist or has no texts.
         LanguageError: The corpus does not have a language.
     """
     path = Path(name).expanduser()
@@ -36,9 +36,9 @@ def texts_of(name: str, languages: Sequence[str] | None = None, limit: int | Non
     else:
         corpus = load(name)
         sides = {language: corpus.texts(language) for language in languages or corpus.languages}
-    found = {
+    texts = {
         language: list(dict.fromkeys(text for text in side if text.strip()))[:limit] for language, side in sides.items()
     }
-    if not any(found.values()):
+    if not any(texts.values()):
         raise DataError(f"{name} has no texts.")
-    return {language: side for language, side in found.items() if side}
+    return {language: side for language, side in texts.items() if side}

@@ -1,4 +1,4 @@
-"""Parallel text of the user's own."""
+"""The user's own parallel text."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from xalign_models.files import parse_json
 from xalign_models.languages import canonical
 
 LEAST = 2
-"""Rows that a text of the user's own needs: finding the one translation among one tells nothing."""
+"""Minimum number of rows: choosing among a single translation is trivial."""
 VARIABLE = "XALIGN_OWN"
 TASK = "OwnParallel"
 TABLES = (".tsv", ".csv", ".jsonl", ".parquet")
 PARTS = ("fit", "test")
-"""Halves of an own corpus: what maps are fitted on, and what they are scored on."""
+"""Halves of an own corpus, for fitting and for scoring."""
 
 
 def split_part(text: str) -> tuple[str, Path]:
     """``test:DIR`` as ("test", DIR) and ``DIR`` as ("", DIR)."""
-    part, colon, rest = text.partition(":")
-    return (part, Path(rest).expanduser()) if colon and part in PARTS else ("", Path(text).expanduser())
+    part, colon, path = text.partition(":")
+    return (part, Path(path).expanduser()) if colon and part in PARTS else ("", Path(text).expanduser())
 
 
 def own_paths(given: str | None = None) -> dict[str, tuple[str, Path]]:
-    """Which part of the user's own texts, and where it lies, by name.
+    """Part and path of each of the user's own texts, by name.
 
     Args:
-        given: ``NAME=PATH`` or ``NAME=test:PATH``, several with commas between them; a path alone is called ``own``. By
-            default ``$XALIGN_OWN``, which ``--data`` sets.
+        given: Comma-separated ``NAME=PATH`` or ``NAME=test:PATH``; a path without a name is called ``own``. By default
+            ``$XALIGN_OWN``, which ``--data`` sets.
 
     Raises:
-        DataError: A name is no name, comes twice or is another corpus'; or nothing is there.
+        DataError: A name is invalid, repeated or another corpus'; or a path does not exist.
     """
     from xalign_models.plugins import CORPORA
 
     places: dict[str, tuple[str, Path]] = {}
     for text in filter(None, (os.environ.get(VARIABLE, "") if given is None else given).split(",")):
-        named = re.fullmatch(r"([^=/]*)=(.*)", text)
-        name, place = named.groups() if named else ("own", text)
+        match = re.fullmatch(r"([^=/]*)=(.*)", text)
+        name, place = match.groups() if match else ("own", text)
         if not re.fullmatch(r"(?!.*__)[A-Za-z]\w*", name) or (name in CORPORA and name != "own"):
-            taken = " is a corpus of another kind" if name in CORPORA else " is not understood"
-            raise DataError(f"--data {text!r}: {name!r}{taken}; write --data own=DIR, or another name of your own.")
+            reason = " is a corpus of another kind" if name in CORPORA else " is not understood"
+            raise DataError(f"--data {text!r}: {name!r}{reason}; write --data own=DIR, or another name of your own.")
         if name in places:
             raise DataError(f"--data {text!r}: there are two of this name; give each its own.")
         places[name] = split_part(place)
@@ -59,12 +59,12 @@ def own_paths(given: str | None = None) -> dict[str, tuple[str, Path]]:
 
 
 def own_task(name: str) -> str:
-    """The name of the task on a text of the user's own."""
+    """The name of the task on one of the user's own texts."""
     return TASK if name == "own" else f"{TASK}-{name}"
 
 
 def own(path: Path, part: str = "", seed: int = 0, *, name: str = "own") -> Corpus:
-    """A parallel corpus of the user's: a directory of one text file per language, or one table with a column each.
+    """The user's parallel corpus: a directory with a text file per language, or a table with a column per language.
 
     A directory holds ``deu.txt``, ``deu_Latn.txt`` or ``de.txt`` (a line a sentence; rows align across files), or one
     table. A table is a ``.tsv`` or ``.csv`` with a header, a ``.jsonl`` or a ``.parquet`` whose columns are named by
@@ -73,23 +73,22 @@ def own(path: Path, part: str = "", seed: int = 0, *, name: str = "own") -> Corp
     Args:
         path: The directory or table.
         part: "" for all rows; ``fit`` and ``test`` are disjoint halves, equal rows in the same one.
-        seed: Of the halves.
-        name: What the user calls it.
+        seed: Random seed of the split.
+        name: Its name.
 
     Raises:
-        DataError: Nothing there, text in more than one form, no column or file is named by a language, or two are the
-            same language.
+        DataError: No text, text in more than one form, or columns or files whose names are no or equal languages.
     """
-    whole = _whole(path, name)
+    corpus = _whole(path, name)
     if not part:
-        return whole
-    columns = whole.parallel(whole.languages)
-    kept = [_half(text, seed) == part for text in columns[whole.languages[0]]]
-    half = {language: list(compress(rows, kept)) for language, rows in columns.items()}
-    if not any(kept):
+        return corpus
+    columns = corpus.parallel(corpus.languages)
+    chosen = [_half(text, seed) == part for text in columns[corpus.languages[0]]]
+    half = {language: list(compress(rows, chosen)) for language, rows in columns.items()}
+    if not any(chosen):
         raise DataError(f"{path}: no row falls into the {part} half; give more rows, or texts of your own choice.")
-    identity = f"{whole.fingerprint()} {part} {seed}"
-    return replace(from_columns(whole.name, whole.trains, half, identity), least=LEAST)
+    identity = f"{corpus.fingerprint()} {part} {seed}"
+    return replace(from_columns(corpus.name, corpus.trains, half, identity), least=LEAST)
 
 
 def _half(text: str, seed: int) -> str:
@@ -179,16 +178,16 @@ def _table(path: Path) -> dict[str, list[str]]:
 
 
 def _csv(lines: list[str], path: Path) -> list[list[str]]:
-    """Rows of fields; a quoted field may have line ends in it."""
+    """Rows of fields; quoted fields may contain line ends."""
     try:
         return list(csv.reader((f"{line}\n" for line in lines), strict=True))
     except csv.Error as error:
         raise DataError(f"{path} is not a readable CSV file ({error}).") from None
 
 
-def _record(line: str, where: str) -> dict[str, Any]:
+def _record(line: str, source: str) -> dict[str, Any]:
     try:
-        record: dict[str, Any] = parse_json(line.encode(), where)
+        record: dict[str, Any] = parse_json(line.encode(), source)
     except (FileError, UnicodeError) as error:
         raise DataError(str(error)) from None
     return record

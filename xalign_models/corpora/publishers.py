@@ -38,29 +38,29 @@ def _flores_full(root: Path) -> dict[str, tuple[Path, ...]]:
 
 
 def _ntrex(root: Path) -> dict[str, tuple[Path, ...]]:
-    found: dict[str, tuple[Path, ...]] = {}
+    paths: dict[str, tuple[Path, ...]] = {}
     for path in sorted(
         (root / "NTREX-128").glob("newstest2019-ref.*.txt"), key=lambda path: (len(path.name), path.name)
     ):
-        found.setdefault(from_ntrex(path.name.split(".")[1]), (path,))  # the plain code comes before its regions
+        paths.setdefault(from_ntrex(path.name.split(".")[1]), (path,))  # the plain code comes before its regions
     source = root / "NTREX-128" / "newstest2019-src.eng.txt"
-    return found | ({ENGLISH: (source,)} if source.is_file() else {})
+    return paths | ({ENGLISH: (source,)} if source.is_file() else {})
 
 
 def _by_language(files: dict[str, tuple[Path, ...]], canonical_of: Callable[[str], str]) -> dict[str, tuple[Path, ...]]:
-    """Files by their codes to files by language; a language's own code comes before a macrolanguage's: hrv before hbs.
+    """Files by canonical language; a language's own code precedes its macrolanguage's: hrv before hbs.
 
     Raises:
-        DataError: Two codes, neither its own, mean one language.
+        DataError: Two codes mean the same language, neither of them its own.
     """
-    found: dict[str, str] = {}
-    own = {code for code in files if canonical_of(code).split("-")[0] == code}
-    for code in sorted(files, key=lambda code: (code not in own, code)):
-        first = found.setdefault(canonical_of(code), code)
-        if first != code and first not in own:
-            names = " and ".join(files[one][0].name for one in (first, code))
+    first_codes: dict[str, str] = {}
+    own_codes = {code for code in files if canonical_of(code).split("-")[0] == code}
+    for code in sorted(files, key=lambda code: (code not in own_codes, code)):
+        first = first_codes.setdefault(canonical_of(code), code)
+        if first != code and first not in own_codes:
+            names = " and ".join(files[duplicate][0].name for duplicate in (first, code))
             raise DataError(f"{files[code][0].parent}: {names} are both {canonical_of(code)}; keep one of them.")
-    return {language: files[code] for language, code in found.items()}
+    return {language: files[code] for language, code in first_codes.items()}
 
 
 def _tatoeba(root: Path) -> dict[str, tuple[Path, ...]]:
@@ -77,15 +77,15 @@ def _by_iso639_1(root: Path) -> dict[str, tuple[Path, ...]]:
 
 
 def _newstest(root: Path) -> dict[str, tuple[Path, ...]]:
-    found: dict[str, list[Path]] = {}
+    paths_by_language: dict[str, list[Path]] = {}
     for path in sorted(path for path in root.rglob("news*.*") if len(path.suffix) == 3):
-        found.setdefault(from_iso639_1(path.suffix[1:]), []).append(path)
-    return {language: tuple(paths) for language, paths in found.items()}
+        paths_by_language.setdefault(from_iso639_1(path.suffix[1:]), []).append(path)
+    return {language: tuple(paths) for language, paths in paths_by_language.items()}
 
 
 @dataclass(frozen=True)
 class Publisher:
-    """Where a corpus comes from and how its files are laid out; ``folder`` is the one under ``$XALIGN_DATA``."""
+    """Origin and file layout of a corpus; ``folder`` is relative to ``$XALIGN_DATA``."""
 
     folder: str
     where: str

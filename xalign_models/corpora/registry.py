@@ -18,20 +18,20 @@ def load(name: str, path: Path | None = None, *, local: bool = False) -> Corpus:
     """A corpus by name.
 
     Args:
-        name: A registered one, e.g. ``ntrex``; ``gettext`` and ``gettext:fit`` / ``gettext:test`` are the embedded one
-            and its two halves; ``own:DIR`` is short for ``own`` with a path, ``own:fit:DIR`` and ``own:test:DIR`` are
-            its two halves; or a name that ``--data`` gave.
-        path: Where it lies; by default its folder under ``$XALIGN_DATA``.
-        local: Do not ask the hub for it.
+        name: A registered name, e.g. ``ntrex``; ``gettext`` and ``gettext:fit`` / ``gettext:test`` are the embedded
+            corpus and its halves; ``own:DIR`` is short for ``own`` with a path, ``own:fit:DIR`` and ``own:test:DIR``
+            are its halves; or a name set by ``--data``.
+        path: Its location; by default its folder under ``$XALIGN_DATA``.
+        local: Do not use the hub.
 
     Raises:
-        DataError: Unknown name, or its files are not there; the message names the variable and the publisher.
+        DataError: Unknown name, or missing files; the message names the variable and the publisher.
     """
     kind, _, part = name.partition(":")
     parts = ("",) if kind == "own" else ("", *PARTS)  # `own:test` is a folder of this name
     if path is None and part in parts and kind in (places := own_paths()):
-        half, where = places[kind]
-        return own(where, part or half, name=kind)
+        half, location = places[kind]
+        return own(location, part or half, name=kind)
     corpus: Corpus = CORPORA.get(kind)(part, path=path, local=local)
     return corpus
 
@@ -54,10 +54,10 @@ def _published(name: str, publisher: Publisher, part: str, *, path: Path | None,
 
 
 def trained_tasks(name: str) -> tuple[str, ...]:
-    """Mteb's names of the data sets and tasks that hold a corpus' text; nothing is opened.
+    """Mteb's names of the data sets and tasks that contain a corpus' text; no file is opened.
 
     Raises:
-        DataError: No corpus has this name.
+        DataError: Unknown name.
     """
     kind, _, part = name.partition(":")
     if kind != "own" and kind in own_paths():
@@ -94,5 +94,5 @@ def _own(part: str, *, path: Path | None, local: bool) -> Corpus:
         raise DataError("Corpus 'own' needs a directory or file: use --data own=DIR (or own:DIR for a fit corpus).")
     if path is not None:
         return own(path, part)
-    half, where = split_part(part)
-    return own(where, half)
+    half, location = split_part(part)
+    return own(location, half)

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from xalign_models import alignments
 from xalign_models.alignments.base import rows_by_language
 from xalign_models.alignments.module import Aligned
+from xalign_models.arrays import AnyFloats
 from xalign_models.assets import ResolvedModel
 from xalign_models.backbones import loading, policy
 from xalign_models.errors import LanguageError, ModelError
@@ -26,8 +27,6 @@ from xalign_models.models.card import read_card
 from xalign_models.models.names import find_spec
 from xalign_models.specs import digest
 from xalign_models.store import open_store
-
-Floats = npt.NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class Maps:
             )
         return numbers
 
-    def apply(self, rows: Floats, numbers: npt.NDArray[np.int64] | int | None) -> Floats:
+    def apply(self, rows: AnyFloats, numbers: npt.NDArray[np.int64] | int | None) -> AnyFloats:
         """Mapped rows in their own float type; half precision is mapped in float32.
 
         Args:
@@ -104,7 +103,7 @@ class Maps:
                     y.index_copy_(0, chosen, part if number < 0 else self.aligned.map_rows(part, int(number)))
             if self.normalise:
                 y = torch.nn.functional.normalize(y, dim=1)
-            mapped: Floats = y.numpy().astype(rows.dtype, copy=False)
+            mapped: AnyFloats = y.numpy().astype(rows.dtype, copy=False)
         return mapped
 
 

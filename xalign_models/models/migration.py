@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from xalign_models import corpora
 from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
+from xalign_models.arrays import AnyFloats, Float32, Float64
 from xalign_models.backbones import loading
 from xalign_models.errors import AlignmentError, DataError, ModelError
 from xalign_models.models.building import assemble, encoding, raw_encoder
@@ -26,11 +26,8 @@ from xalign_models.store import open_store
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-Array = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.floating[Any]]
 
-
-def similarity(x: Rows, y: Rows) -> tuple[Array, Array]:
+def similarity(x: AnyFloats, y: AnyFloats) -> tuple[Float64, Float64]:
     """The semi-orthogonal map with scale and shift nearest y: ``x W + b`` with W = s U V^T, from the centred X^T Y.
 
     Args:
@@ -45,18 +42,18 @@ def similarity(x: Rows, y: Rows) -> tuple[Array, Array]:
     left, values, right = np.linalg.svd((x - x_mean).T @ (y - y_mean), full_matrices=False)
     rotation = left @ right
     spread = float(np.square((x - x_mean) @ rotation).sum())
-    weight: Array = rotation * (values.sum() / spread if spread else 1.0)
+    weight: Float64 = rotation * (values.sum() / spread if spread else 1.0)
     return weight, y_mean - x_mean @ weight
 
 
-MAPS: dict[str, Callable[[Rows, Rows], tuple[Array, Array]]] = {
+MAPS: dict[str, Callable[[AnyFloats, AnyFloats], tuple[Float64, Float64]]] = {
     "procrustes": similarity,
     "affine": ridge_by_leave_one_out,
 }
 """Methods with a map between spaces of different dimensions."""
 
 
-def fit_map(method: str, new: Rows, old: Rows) -> tuple[Array, Array]:
+def fit_map(method: str, new: AnyFloats, old: AnyFloats) -> tuple[Float64, Float64]:
     """The map from the new model's vectors to the old one's: unit rows (n, d) to ``x W + b``, W (d, m).
 
     Args:
@@ -135,7 +132,7 @@ def fit(
     return assemble(ModelSpec(specs[0].backbone, alignment), tail, loading.pick_device(device))
 
 
-def dense(weight: Array, shift: Array, kind: Any) -> Any:
+def dense(weight: Float64, shift: Float64, kind: Any) -> Any:
     """A map as a stock dense layer without an activation.
 
     Args:
@@ -151,7 +148,7 @@ def dense(weight: Array, shift: Array, kind: Any) -> Any:
     return layer
 
 
-def _encoded(spec: ModelSpec, texts: dict[str, list[str]], device: str | None) -> npt.NDArray[np.float32]:
+def _encoded(spec: ModelSpec, texts: dict[str, list[str]], device: str | None) -> Float32:
     """The backbone's vectors of all texts, by its own prompt."""
     _, encode = encoding(spec, raw_encoder(spec.backbone, loading.pick_device(device), open_store()))
     return np.concatenate([encode(side, language, progress=f"fit {language}") for language, side in texts.items()])

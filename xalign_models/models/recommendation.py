@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from xalign_models import alignments
 from xalign_models.alignments import Alignment
+from xalign_models.arrays import AnyFloats, Float64
 from xalign_models.errors import AlignmentError, DataError
 from xalign_models.ranking.ranks import gold_ranks, normalise
 
@@ -31,8 +32,7 @@ LEAST = 50
 NEIGHBOURS = 10
 """Number of a sentence's nearest neighbours whose languages are counted, without translations."""
 
-Rows = npt.NDArray[np.floating[Any]]
-Data = Mapping[str, tuple[Rows, Rows]]
+ParallelVectors = Mapping[str, tuple[AnyFloats, AnyFloats]]
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,9 @@ class Recommendation:
     measure: str = "MRR"
 
 
-def recommend(data: Data, pivot: str, tried: Sequence[Candidate] | None = None, seed: int = 0) -> Recommendation:
+def recommend(
+    data: ParallelVectors, pivot: str, tried: Sequence[Candidate] | None = None, seed: int = 0
+) -> Recommendation:
     """Cross-validate candidates and choose the best that is not worse than the plain backbone in any language.
 
     A sentence and its repetitions are in one fold. If languages share the pivot's rows, each is also ranked against the
@@ -148,7 +150,7 @@ def recommend(data: Data, pivot: str, tried: Sequence[Candidate] | None = None, 
     return Recommendation(best.candidate, (verdicts[0], *ordered), _reason(best, ordered, verdicts[0]))
 
 
-def recommend_centring(data: Mapping[str, Rows], seed: int = 0) -> Recommendation:
+def recommend_centring(data: Mapping[str, AnyFloats], seed: int = 0) -> Recommendation:
     """Decide by text without translations whether to centre a backbone, because its languages lie apart.
 
     Args:
@@ -162,8 +164,8 @@ def recommend_centring(data: Mapping[str, Rows], seed: int = 0) -> Recommendatio
         raise DataError("One language lies apart from no other; give the text of two or more.")
     _check(data)
     sentences = {language: _keys(rows, seed) for language, rows in data.items()}
-    before: dict[str, list[npt.NDArray[np.float64]]] = {language: [] for language in data}
-    after: dict[str, list[npt.NDArray[np.float64]]] = {language: [] for language in data}
+    before: dict[str, list[Float64]] = {language: [] for language in data}
+    after: dict[str, list[Float64]] = {language: [] for language in data}
     keys: dict[str, list[npt.NDArray[np.uint32]]] = {language: [] for language in data}
     for fold in range(FOLDS):
         held = {language: hashes % FOLDS == fold for language, hashes in sentences.items()}
@@ -193,7 +195,7 @@ def recommend_centring(data: Mapping[str, Rows], seed: int = 0) -> Recommendatio
     )
 
 
-Parts = Mapping[str, Sequence[npt.NDArray[np.float64]]]
+Parts = Mapping[str, Sequence[Float64]]
 """Language to the shares of each fold's rows."""
 
 
@@ -206,12 +208,12 @@ def _centring(
     return replace(tested, score=float(np.mean([rows.mean() for rows in joined.values()])))
 
 
-def _check(data: Mapping[str, Rows]) -> None:
+def _check(data: Mapping[str, AnyFloats]) -> None:
     if short := [language for language, rows in data.items() if len(rows) < LEAST]:
         raise DataError(f"{', '.join(short)}: fewer than {LEAST} rows tell nothing; give more, or leave them out.")
 
 
-def _mixed(data: Mapping[str, Rows]) -> dict[str, npt.NDArray[np.float64]]:
+def _mixed(data: Mapping[str, AnyFloats]) -> dict[str, Float64]:
     """By language, the share of each row's nearest neighbours, among all rows, that are in another language."""
     unit = {language: normalise(rows) for language, rows in data.items()}
     pool = np.concatenate(list(unit.values()))
@@ -249,12 +251,14 @@ Ranked = dict[str, tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]]
 """Language to the sentence of each rank, and the ranks."""
 
 
-def _keys(rows: Rows, seed: int) -> npt.NDArray[np.uint32]:
+def _keys(rows: AnyFloats, seed: int) -> npt.NDArray[np.uint32]:
     """A number for each row, equal for equal rows."""
     return np.array([zlib.crc32(np.ascontiguousarray(row).tobytes(), seed) for row in rows], dtype=np.uint32)
 
 
-def _ranks(data: Data, sentences: Mapping[str, npt.NDArray[np.uint32]], pivot: str, candidate: Candidate) -> Ranked:
+def _ranks(
+    data: ParallelVectors, sentences: Mapping[str, npt.NDArray[np.uint32]], pivot: str, candidate: Candidate
+) -> Ranked:
     """Ranks of held-out translations under a candidate fitted on the other folds."""
     parts: dict[str, list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]]] = {language: [] for language in data}
     for fold in range(FOLDS):
@@ -306,7 +310,7 @@ def _verdict(candidate: Candidate, ranked: Ranked, plain: Ranked) -> Verdict:
 
 def _tested(
     candidate: Candidate,
-    gains: Mapping[str, npt.NDArray[np.float64]],
+    gains: Mapping[str, Float64],
     keys: Mapping[str, npt.NDArray[np.uint32]],
 ) -> Verdict:
     """A verdict from the gains over the plain backbone, by language for each sentence (n,)."""
@@ -322,7 +326,7 @@ def _tested(
     )
 
 
-def _sign_test(gains: npt.NDArray[np.float64], keys: npt.NDArray[np.uint32]) -> float:
+def _sign_test(gains: Float64, keys: npt.NDArray[np.uint32]) -> float:
     """One-sided p of gains; all ranks of a sentence, in any language, are one observation."""
     from scipy.stats import binomtest
 

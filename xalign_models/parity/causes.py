@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from xalign_models.arrays import Float64
 from xalign_models.errors import ModelError, XAlignError
-from xalign_models.parity.served import Array, Served, unit
+from xalign_models.parity.served import Served, unit
 from xalign_models.specs import Dtype, Pooling
 
 SAMPLE = 48
@@ -89,15 +90,15 @@ class Evidence:
     texts: Sequence[str]
     languages: Sequence[str]
     lengths: npt.NDArray[np.int64]
-    a: Array
-    b: Array
+    a: Float64
+    b: Float64
     tolerance: float
 
     @property
-    def distances(self) -> Array:
+    def distances(self) -> Float64:
         """Of the unit vectors, (n,)."""
-        found: Array = np.linalg.norm(unit(self.a) - unit(self.b), axis=1)
-        return found
+        distances: Float64 = np.linalg.norm(unit(self.a) - unit(self.b), axis=1)
+        return distances
 
     @property
     def limit(self) -> tuple[float, float] | None:
@@ -111,10 +112,10 @@ class Evidence:
 
 def causes(a: Served, b: Served, evidence: Evidence) -> list[Cause]:
     """Likely causes of a difference, the most likely first; none where there is no difference."""
-    found = [cause] if (cause := _lengths(evidence)) else []
+    likely = [cause] if (cause := _lengths(evidence)) else []
     if evidence.distances.max() <= evidence.tolerance:
-        return found
-    return [_direction(a, b, evidence), *found]
+        return likely
+    return [_direction(a, b, evidence), *likely]
 
 
 def _lengths(evidence: Evidence) -> Cause | None:
@@ -122,35 +123,35 @@ def _lengths(evidence: Evidence) -> Cause | None:
     if np.abs(norms[0] - norms[1]).max() <= 1e-3 * max(norms[0].max(), norms[1].max()):
         return None
     units = [bool(np.abs(norm - 1).max() < 1e-3) for norm in norms]
-    which = {
+    phrases = {
         (True, False): "The first is brought to unit length, the second is not.",
         (False, True): "The second is brought to unit length, the first is not.",
     }
-    text = which.get((units[0], units[1]), "The vectors have other lengths.")
+    text = phrases.get((units[0], units[1]), "The vectors have other lengths.")
     return Cause("normalisation", f"{text} Their mean lengths are {norms[0].mean():.4g} and {norms[1].mean():.4g}.")
 
 
 def _direction(a: Served, b: Served, evidence: Evidence) -> Cause:
-    known, target = (a, evidence.b) if a.can_vary else (b, evidence.a)
+    model, target = (a, evidence.b) if a.can_vary else (b, evidence.a)
     if _has_other_tokens(a, b, evidence):
         return Cause("tokenizer", "The tokenizers are different: some texts become other tokens.")
     rows = _sample(evidence)
     texts, languages = ([side[row] for row in rows] for side in (evidence.texts, evidence.languages))
     base = float(evidence.distances[rows].mean())
     best, least = Cause("weights", ""), np.inf
-    for guess in _guesses(known, evidence) if known.can_vary else ():
+    for guess in _guesses(model, evidence) if model.can_vary else ():
         changed = [guess.text(text) for text in texts]
         if guess.text is not str and changed == texts:
             continue
         with suppress(XAlignError):  # a model that does not take the change cannot be the other one
-            vectors = known.vectors(changed, languages, guess.prompt, **guess.changes)
-            left = float(np.linalg.norm(unit(vectors) - unit(target[rows]), axis=1).mean())
-            if left < least:
-                best, least = guess.cause, left
+            vectors = model.vectors(changed, languages, guess.prompt, **guess.changes)
+            distance = float(np.linalg.norm(unit(vectors) - unit(target[rows]), axis=1).mean())
+            if distance < least:
+                best, least = guess.cause, distance
         if least <= SURE * base:
             break
-    enough = TOLD if best.kind == "precision" and evidence.distances.max() < ROUNDING else EXPLAINED
-    if least <= enough * base:
+    limit = TOLD if best.kind == "precision" and evidence.distances.max() < ROUNDING else EXPLAINED
+    if least <= limit * base:
         return Cause(best.kind, f"{best.text} That leaves {100 * least / base:.2g}% of the difference.")
     return _by_signs(a, b, evidence)
 
@@ -179,13 +180,13 @@ def _by_signs(a: Served, b: Served, evidence: Evidence) -> Cause:
 def _guesses(model: Served, evidence: Evidence) -> Iterator[Guess]:
     """One change each, those of prompts first, which are the most frequent and load no weights again."""
     assert model.spec is not None
-    own = model.prompts.get("default", "")
+    default = model.prompts.get("default", "")
     for prompt in dict.fromkeys([*PROMPTS, *model.prompts.values()]):
-        if prompt != own:
-            yield Guess(Cause("prompt", f"One puts {own!r} before texts, the other {prompt!r}."), prompt=prompt)
-    between = evidence.limit
+        if prompt != default:
+            yield Guess(Cause("prompt", f"One puts {default!r} before texts, the other {prompt!r}."), prompt=prompt)
+    bounds = evidence.limit
     for limit in LIMITS:
-        if limit < max(evidence.lengths) and (between is None or between[0] <= limit < between[1]):
+        if limit < max(evidence.lengths) and (bounds is None or bounds[0] <= limit < bounds[1]):
             yield _changed("truncation", f"One of the models cuts texts at {limit} tokens.", max_tokens=limit)
     for pooling in (Pooling.MEAN, Pooling.CLS, Pooling.LAST):
         yield _changed("pooling", f"One of the models pools by {pooling}.", pooling=pooling)
@@ -215,8 +216,8 @@ _TEXT: dict[str, Callable[[str], str]] = {
 
 def _sample(evidence: Evidence) -> Sequence[int]:
     order = np.argsort(-evidence.distances, kind="stable")
-    rest = np.random.default_rng(0).permutation(order[SAMPLE // 2 :])[: SAMPLE - SAMPLE // 2]
-    return [int(row) for row in (*order[: SAMPLE // 2], *rest)]
+    random_rows = np.random.default_rng(0).permutation(order[SAMPLE // 2 :])[: SAMPLE - SAMPLE // 2]
+    return [int(row) for row in (*order[: SAMPLE // 2], *random_rows)]
 
 
 def _has_other_tokens(a: Served, b: Served, evidence: Evidence) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from xalign_models.arrays import Float64, Mask
 from xalign_models.errors import ModelError
 from xalign_models.parity.causes import Cause, Evidence, causes
-from xalign_models.parity.served import Array, Served, unit
+from xalign_models.parity.served import Served, unit
 
 TOLERANCE = 1e-8
 """1 - cosine of two vectors that are one: float32 in another order of sums stays below, float16 does not."""
@@ -21,7 +21,7 @@ _MOST = 2_000_000
 
 
 @dataclass(frozen=True)
-class Row:
+class ParityRow:
     """Texts of one language and of similar length.
 
     Attributes:
@@ -56,7 +56,7 @@ class Parity:
     """
 
     same: bool
-    rows: tuple[Row, ...]
+    rows: tuple[ParityRow, ...]
     least: float
     neighbours: float
     causes: tuple[Cause, ...]
@@ -85,13 +85,13 @@ def compare(a: Served, b: Served, texts: Mapping[str, Sequence[str]], tolerance:
         )
     lengths = (a if a.tokenizer is not None else b).lengths(listed)
     evidence = Evidence(listed, languages, lengths, first, second, float(np.sqrt(2 * tolerance)))
-    found = causes(a, b, evidence)
+    likely = causes(a, b, evidence)
     cosines = 1 - evidence.distances**2 / 2
     changed = changed_neighbours(first, second, evidence.tolerance)
     ratios = np.linalg.norm(second, axis=1) / np.linalg.norm(first, axis=1)
     names, buckets = np.array(languages), np.searchsorted(BUCKETS, lengths)
     rows = tuple(
-        Row(
+        ParityRow(
             language,
             _label(int(bucket)),
             int(chosen.sum()),
@@ -104,10 +104,10 @@ def compare(a: Served, b: Served, texts: Mapping[str, Sequence[str]], tolerance:
         for bucket in np.unique(buckets[names == language])
         if (chosen := (names == language) & (buckets == bucket)).any()
     )
-    return Parity(not found, rows, float(cosines.min()), float(changed.mean()), tuple(found))
+    return Parity(not likely, rows, float(cosines.min()), float(changed.mean()), tuple(likely))
 
 
-def changed_neighbours(a: Array, b: Array, tolerance: float) -> npt.NDArray[np.bool_]:
+def changed_neighbours(a: Float64, b: Float64, tolerance: float) -> Mask:
     """Which rows have another nearest neighbour among the others, (n,); near ties are no change.
 
     Args:

@@ -12,6 +12,7 @@ import torch
 from sentence_transformers.sentence_transformer.modules import Normalize
 
 from xalign_models import assets
+from xalign_models.arrays import Float64
 from xalign_models.backbones import loading, policy
 from xalign_models.backbones.pipeline import token_counts
 from xalign_models.backbones.sources import find_source
@@ -19,8 +20,6 @@ from xalign_models.errors import ModelError
 from xalign_models.models.building import load_encoder, raw_encoder
 from xalign_models.models.names import locate
 from xalign_models.store import EmbeddingStore
-
-Array = npt.NDArray[np.float64]
 
 
 class Served:
@@ -81,7 +80,7 @@ class Served:
 
     def vectors(
         self, texts: Sequence[str], languages: Sequence[str], prompt: str | None = None, **changes: Any
-    ) -> Array:
+    ) -> Float64:
         """What it answers, (n, d), float64.
 
         Args:
@@ -103,8 +102,8 @@ class Served:
         with torch.inference_mode():
             for module in self.encoder.tail:
                 features = features if isinstance(module, Normalize) else module(features)
-        found: Array = features["sentence_embedding"].numpy().astype(np.float64)
-        return unit(found) if self.unit else found
+        vectors: Float64 = features["sentence_embedding"].numpy().astype(np.float64)
+        return unit(vectors) if self.unit else vectors
 
 
 class _Unlimited:
@@ -116,7 +115,7 @@ class _Unlimited:
         self.tokenizer = tokenizer
 
 
-def unit(vectors: Array) -> Array:
+def unit(vectors: Float64) -> Float64:
     """Rows at unit length; zero ones stay."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(lengths > 0, lengths, 1)

@@ -40,7 +40,7 @@ def load_plugins(sources: Iterable[str] = ()) -> None:
     if _loading:  # a plug-in looks something up while it is loaded
         return
     _load_installed()
-    named = [one.strip() for one in os.environ.get(VARIABLE, "").split(",")]
+    named = [source.strip() for source in os.environ.get(VARIABLE, "").split(",")]
     for source in (*filter(None, named), *sources):
         _load(source)
 
@@ -60,9 +60,9 @@ def add_plugin(source: str) -> None:
         PluginError: It cannot be loaded.
     """
     named = _canonical(source)
-    there = [one for one in os.environ.get(VARIABLE, "").split(",") if one.strip()]
-    if named not in there:
-        os.environ[VARIABLE] = ",".join([*there, named])
+    listed = [plugin for plugin in os.environ.get(VARIABLE, "").split(",") if plugin.strip()]
+    if named not in listed:
+        os.environ[VARIABLE] = ",".join([*listed, named])
     load_plugins()
 
 
@@ -110,8 +110,8 @@ def _load(source: str) -> None:
         raise PluginError(f"Plug-in {source}: {error}") from None
     except Exception as error:
         reason = " ".join(str(error).split())
-        what = "" if source.endswith(".py") else " Name a file that ends in .py, or an importable module."
-        raise PluginError(f"Plug-in {source} cannot be loaded: {type(error).__name__}: {reason}.{what}") from None
+        hint = "" if source.endswith(".py") else " Name a file that ends in .py, or an importable module."
+        raise PluginError(f"Plug-in {source} cannot be loaded: {type(error).__name__}: {reason}.{hint}") from None
     finally:
         _loading.pop()
 

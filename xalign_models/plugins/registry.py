@@ -147,9 +147,9 @@ class Registry(Generic[Thing]):
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """`` Did you mean a, b?`` of the names nearest to ``name``, or nothing."""
-    by_lower = {one.lower(): one for one in known}
+    by_lower = {candidate.lower(): candidate for candidate in known}
     near = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=cutoff)
-    return f" Did you mean {', '.join(by_lower[one] for one in near)}?" if near else ""
+    return f" Did you mean {', '.join(by_lower[candidate] for candidate in near)}?" if near else ""
 
 
 def imported(place: str) -> Any:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from xalign_models.ranking.ranks import TIE, Floats, Ranks, gold_ranks, scores_of
+from xalign_models.arrays import Float32, Float64, Mask
+from xalign_models.ranking.ranks import TIE, Ranks, gold_ranks, scores_of
 
 if TYPE_CHECKING:
     import torch
@@ -40,11 +40,11 @@ NAMES = (
 - ``f1``: mteb's score of bitext mining. Each candidate is a class, and a query's nearest candidate is its prediction.
   The F1 of a class that its own query and c - 1 others predict is 2 / (1 + c); the measure is the mean over classes.
 """
-Measures = npt.NDArray[np.float64]
+Measures = Float64
 _GROUPS = 128  # maxima of so many groups bound the K-th largest score from below
 
 
-def measured_ranks(a: Floats, b: Floats) -> tuple[Ranks, Ranks, Measures]:
+def measured_ranks(a: Float32, b: Float32) -> tuple[Ranks, Ranks, Measures]:
     """:func:`gold_ranks` and :func:`neighbour_measures` (2, 7) of the same scores.
 
     Args:
@@ -64,7 +64,7 @@ def measured_ranks(a: Floats, b: Floats) -> tuple[Ranks, Ranks, Measures]:
     return forward, backward, neighbour_measures(torch.from_numpy(scores)[None], first[None])[0]
 
 
-def neighbour_measures(scores: torch.Tensor, first: npt.NDArray[np.bool_]) -> Measures:
+def neighbour_measures(scores: torch.Tensor, first: Mask) -> Measures:
     """:data:`NAMES` of pairs of languages, in both directions.
 
     Args:
@@ -102,7 +102,7 @@ def _margin(scores: Any, of: Any, to: Any) -> Any:
 _SCORES = (_csls, _margin)
 
 
-def _on_cpu(scores: Floats) -> tuple[Side, Side]:
+def _on_cpu(scores: Float32) -> tuple[Side, Side]:
     """Both directions from the few scores that can be among the top K of a row or column, without sorting all."""
     n = len(scores)
     bounds = tuple(
@@ -127,7 +127,7 @@ def _on_cpu(scores: Floats) -> tuple[Side, Side]:
     )
 
 
-def _pooled(scores: Floats) -> Floats:
+def _pooled(scores: Float32) -> Float32:
     """Maxima of disjoint groups of rows, (at most 128, m), by repeatedly taking the maximum of two halves."""
     while (n := len(scores)) > _GROUPS:
         half = -(-n // 2)
@@ -137,11 +137,11 @@ def _pooled(scores: Floats) -> Floats:
     return scores
 
 
-def _kth_largest(rows: Floats, k: int) -> Floats:
+def _kth_largest(rows: Float32, k: int) -> Float32:
     return np.partition(rows, rows.shape[1] - k, axis=1)[:, -k].copy()  # comparisons with a strided one are slow
 
 
-def _nearest(of: Ranks, to: Ranks, scores: Floats, bound: Floats, k: int) -> tuple[Floats, Ranks, Ranks]:
+def _nearest(of: Ranks, to: Ranks, scores: Float32, bound: Float32, k: int) -> tuple[Float32, Ranks, Ranks]:
     """Mean of the k largest scores (n,), the largest's candidate (n,), how often each candidate is among the k (n,)."""
     n = len(bound)
     above = np.flatnonzero(scores >= bound[of])
@@ -157,12 +157,12 @@ def _nearest(of: Ranks, to: Ranks, scores: Floats, bound: Floats, k: int) -> tup
 
 
 def _first_by(
-    score: Callable[..., Floats],
-    matrix: Floats,
-    top: tuple[Ranks, Ranks, Floats],
-    bound: Floats,
-    r: Floats,
-    c: Floats,
+    score: Callable[..., Float32],
+    matrix: Float32,
+    top: tuple[Ranks, Ranks, Float32],
+    bound: Float32,
+    r: Float32,
+    c: Float32,
 ) -> float:
     """Share of queries whose counterpart has the highest adjusted score; ties count against the model.
 
@@ -220,7 +220,7 @@ def _f1(predicted: Ranks) -> float:
     return float((2 * hits / (1 + times)).mean())
 
 
-def mutual_neighbours(a: Floats, b: Floats) -> tuple[Ranks, Ranks]:
+def mutual_neighbours(a: Float32, b: Float32) -> tuple[Ranks, Ranks]:
     """Rows of ``a`` (n, d) and of ``b`` (m, d), unit length, that are each other's nearest, in blocks of rows."""
     best, best_score = np.empty(len(a), dtype=np.int64), np.full(len(b), -np.inf, dtype=np.float32)
     back = np.zeros(len(b), dtype=np.int64)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from xalign_models.alignments.solvers import procrustes
+from xalign_models.arrays import Float32
 from xalign_models.ranking.neighbours import NAMES, ROWS, Measures, measured_ranks, neighbour_measures
-from xalign_models.ranking.ranks import TIE, Floats, Ranks
+from xalign_models.ranking.ranks import TIE, Ranks
 from xalign_models.ranking.rotation import polar, rotated_ranks
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ class Sides(NamedTuple):
         fit: (m, d) rows to fit a rotation on, likewise; None for no rotation.
     """
 
-    rows: Floats
-    fit: Floats | None = None
+    rows: Float32
+    fit: Float32 | None = None
 
 
 class Vectors:
@@ -57,7 +58,7 @@ class Vectors:
         """The vectors of a language."""
         return self._by_name[name]
 
-    def _place(self, rows: Floats) -> Floats:
+    def _place(self, rows: Float32) -> Float32:
         self._free -= rows.nbytes
         if self._free >= 0:
             return rows

@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
+from xalign_models.arrays import AnyFloats, Float32, Float64, Mask
 from xalign_models.errors import DataError
 
 TILE = 1024
@@ -21,20 +22,16 @@ _BYTE = 255  # what eight bits count
 Ranks = npt.NDArray[np.int64]
 AnyRanks = npt.NDArray[np.integer]
 """Ranks in the smallest sufficient integer type."""
-Floats = npt.NDArray[np.float32]
-Mask = npt.NDArray[np.bool_]
 
 
-def normalise(x: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
+def normalise(x: AnyFloats) -> Float32:
     """Rows (n, d) at unit length, float32; zero rows stay zero."""
     rows = np.asarray(x, dtype=np.float32)
-    unit: npt.NDArray[np.float32] = rows / np.maximum(
-        np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny
-    )
+    unit: Float32 = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny)
     return unit
 
 
-def scores_of(a: Floats, b: Floats) -> Floats:
+def scores_of(a: Float32, b: Float32) -> Float32:
     """Scores a b^T, (n, m) float32, of rows (n, d) and (m, d), on torch's threads or, without oneDNN, on numpy's."""
     import torch
 
@@ -42,13 +39,11 @@ def scores_of(a: Floats, b: Floats) -> Floats:
 
     if not (multiply := onednn.product()):
         return a @ b.T
-    scores: Floats = multiply(torch.from_numpy(a), torch.from_numpy(b), None).numpy()
+    scores: Float32 = multiply(torch.from_numpy(a), torch.from_numpy(b), None).numpy()
     return scores
 
 
-def gold_ranks(
-    a: npt.NDArray[np.floating], b: npt.NDArray[np.floating], tile: int = TILE, scores: Floats | None = None
-) -> tuple[Ranks, Ranks]:
+def gold_ranks(a: AnyFloats, b: AnyFloats, tile: int = TILE, scores: Float32 | None = None) -> tuple[Ranks, Ranks]:
     """Rank of each row's counterpart by cosine, in both directions.
 
     Ties count against the model: rank = 1 + number of strictly greater scores + number of equal other scores; equal is
@@ -109,8 +104,8 @@ def precision_at(ranks: npt.NDArray[np.integer], ks: Sequence[int] = (1, 5, 10))
 
 
 def target_counts(
-    queries: npt.NDArray[np.floating],
-    pool: npt.NDArray[np.floating],
+    queries: AnyFloats,
+    pool: AnyFloats,
     targets: npt.NDArray[np.integer],
     best: Ranks | None = None,
 ) -> Ranks:
@@ -143,14 +138,14 @@ def target_counts(
     return counts
 
 
-def _top(scores: npt.NDArray[np.floating], count: int) -> Ranks:
+def _top(scores: AnyFloats, count: int) -> Ranks:
     import torch  # its selection is several times as fast as numpy's
 
     indices: Ranks = torch.from_numpy(scores).topk(count, dim=1).indices.numpy()
     return indices
 
 
-def average_precision(counts: Ranks) -> npt.NDArray[np.float64]:
+def average_precision(counts: Ranks) -> Float64:
     """AP of each query, equal to scikit-learn's ``average_precision_score``.
 
     The mean over a query's targets of the precision among all that score at least as high: candidates of equal score
@@ -163,11 +158,11 @@ def average_precision(counts: Ranks) -> npt.NDArray[np.float64]:
         (n,) in (0, 1].
     """
     precision = _targets_at_least(counts) / np.maximum(counts, 1)
-    ap: npt.NDArray[np.float64] = precision.sum(axis=1) / np.count_nonzero(counts, axis=1)
+    ap: Float64 = precision.sum(axis=1) / np.count_nonzero(counts, axis=1)
     return ap
 
 
-def one_target_precision(counts: Ranks) -> npt.NDArray[np.float64]:
+def one_target_precision(counts: Ranks) -> Float64:
     """AP of each query when all its targets but one are removed from the pool: 1 / rank of the remaining target.
 
     Args:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xalign_models.alignments.solvers import procrustes
-from xalign_models.ranking.ranks import Floats, Ranks, gold_ranks, normalise
+from xalign_models.arrays import Float32
+from xalign_models.ranking.ranks import Ranks, gold_ranks, normalise
 
 if TYPE_CHECKING:
     import torch
@@ -16,7 +17,7 @@ _NEWTON_STEPS = 60  # 1.5^60 = 3.7e10: singular values down to this fraction of 
 _ORTHOGONAL = 1e-9
 
 
-def rotated_ranks(fit_a: Floats, fit_b: Floats, a: Floats, b: Floats) -> tuple[Ranks, Ranks]:
+def rotated_ranks(fit_a: Float32, fit_b: Float32, a: Float32, b: Float32) -> tuple[Ranks, Ranks]:
     """Ranks of the counterparts before and after the rotation that takes ``fit_a`` closest to ``fit_b``.
 
     Args:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-Rows = npt.NDArray[np.floating[Any]]
+from xalign_models.arrays import AnyFloats, Float64
 
 
-def linear_cka(x: Rows, y: Rows) -> float:
+def linear_cka(x: AnyFloats, y: AnyFloats) -> float:
     """Linear centred kernel alignment, ||Xc^T Yc||^2 / (||Xc^T Xc|| ||Yc^T Yc||) (Kornblith et al., 2019).
 
     Args:
@@ -25,7 +22,7 @@ def linear_cka(x: Rows, y: Rows) -> float:
     return float(np.square(x.T @ y).sum() / lengths) if lengths else 0.0
 
 
-def rsa(x: Rows, y: Rows) -> float:
+def rsa(x: AnyFloats, y: AnyFloats) -> float:
     """Representational similarity: Spearman's correlation of the cosines within x and within y, over pairs of rows.
 
     Args:
@@ -41,7 +38,7 @@ def rsa(x: Rows, y: Rows) -> float:
     return float(a @ b / lengths) if lengths else 0.0
 
 
-def _unit(rows: Rows) -> npt.NDArray[np.float64]:
+def _unit(rows: AnyFloats) -> Float64:
     rows = rows.astype(np.float64)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.maximum(lengths, np.finfo(np.float64).tiny))

@@ -137,8 +137,8 @@ def apply(
             _claim(folder, identity)
             _remove_halves(folder)
             missing = [part for part in parts if not _is_whole(folder / part.name, part.rows)]
-            done = total - sum(part.rows for part in missing)
-            with live(total=total, initial=done, desc="apply", unit=" rows") as bar:
+            finished = total - sum(part.rows for part in missing)
+            with live(total=total, initial=finished, desc="apply", unit=" rows") as bar:
                 for rows in (run or _here)(job, missing):
                     bar.update(rows)
             written = sum(open_parquet(folder / part.name).metadata.num_rows for part in parts)
@@ -164,13 +164,13 @@ def write_part(job: Job, part: Part) -> int:
     schema = open_parquet(part.source).schema_arrow
     kind = schema.field(job.column).type
     place = schema.get_field_index(job.column)
-    where, first = str(part.source), part.first
+    label, first = str(part.source), part.first
     with atomic_file(job.folder / part.name) as temporary, writer(temporary, schema, job.column) as out:
         for batch in batches(part.source, job.column, groups=part.groups):
-            rows = matrix_of(batch.column(job.column), where, first)
-            require_finite(rows, where, first)
+            rows = matrix_of(batch.column(job.column), label, first)
+            require_finite(rows, label, first)
             mapped = job.maps.apply(rows, _numbers(job, batch)) if len(rows) else rows
-            require_finite(mapped, f"{where}, mapped", first)
+            require_finite(mapped, f"{label}, mapped", first)
             out.write_batch(batch.set_column(place, schema.field(job.column), column_of(mapped, kind)))
             first += len(batch)
     return part.rows
@@ -197,13 +197,13 @@ def _numbers(job: Job, batch: pa.RecordBatch) -> npt.NDArray[np.int64] | int | N
 
 def _languages(files: list[Path], column: str) -> set[str | None]:
     """The languages that there are: what is not fitted is said before anything is written."""
-    found: set[str | None] = set()
+    languages: set[str | None] = set()
     for file in files:
         for batch in batches(file, column, [column]):
-            found.update(batch.column(0).unique().to_pylist())
-    if wrong := [code for code in found if not isinstance(code, str | None)]:
+            languages.update(batch.column(0).unique().to_pylist())
+    if wrong := [code for code in languages if not isinstance(code, str | None)]:
         raise FileError(f"{files[0]}, column {column}: languages are wanted, not {wrong[0]!r}.")
-    return found
+    return languages
 
 
 def _parts(files: list[Path]) -> Iterator[Part]:

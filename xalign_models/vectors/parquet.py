@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from xalign_models.arrays import AnyFloats
 from xalign_models.errors import FileError, one_line
-
-Floats = npt.NDArray[np.floating[Any]]
 
 NAMES = ("vector", "vectors", "embedding", "embeddings")
 """What a column of vectors is called, where a file has several lists of numbers."""
@@ -102,8 +99,8 @@ def vector_column(schema: pa.Schema, path: Path, wanted: str | None = None) -> s
     named = [name for name in lists if name == wanted or (wanted is None and name in NAMES)]
     chosen = named or (lists if wanted is None else [])
     if len(chosen) != 1:
-        have = f"its lists of numbers are {', '.join(lists)}" if lists else "it has no column of lists of numbers"
-        raise FileError(f"{path}: which column are the vectors? {have}; name one of them with --column.")
+        available = f"its lists of numbers are {', '.join(lists)}" if lists else "it has no column of lists of numbers"
+        raise FileError(f"{path}: which column are the vectors? {available}; name one of them with --column.")
     return str(chosen[0])
 
 
@@ -114,7 +111,7 @@ def _value_type(kind: pa.DataType) -> pa.DataType | None:
     return value if value is not None and (pa.types.is_floating(value) or pa.types.is_integer(value)) else None
 
 
-def matrix_of(column: pa.Array, where: str, first: int = 0) -> Floats:
+def matrix_of(column: pa.Array, where: str, first: int = 0) -> AnyFloats:
     """A column of vectors as a matrix (n, d) in its own float type, without a copy.
 
     Args:
@@ -141,11 +138,11 @@ def matrix_of(column: pa.Array, where: str, first: int = 0) -> Floats:
     if (ragged := np.flatnonzero(lengths != lengths[0])).size:
         row = int(ragged[0])
         raise FileError(f"{where}: row {first + row} has {lengths[row]} numbers, and others {lengths[0]}.")
-    matrix: Floats = values.to_numpy(zero_copy_only=True).reshape(len(column), int(lengths[0]))
+    matrix: AnyFloats = values.to_numpy(zero_copy_only=True).reshape(len(column), int(lengths[0]))
     return matrix
 
 
-def column_of(matrix: Floats, kind: pa.DataType) -> pa.Array:
+def column_of(matrix: AnyFloats, kind: pa.DataType) -> pa.Array:
     """The inverse of :func:`matrix_of`: rows as a column of the type that they were read from."""
     storage = getattr(kind, "storage_type", kind)
     values = pa.array(np.ascontiguousarray(matrix).reshape(-1), storage.value_type)
@@ -165,7 +162,7 @@ def writer(path: Path, schema: pa.Schema, column: str) -> pq.ParquetWriter:
     return pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=others, write_statistics=others)
 
 
-def require_finite(matrix: Floats, where: str, first: int = 0) -> None:
+def require_finite(matrix: AnyFloats, where: str, first: int = 0) -> None:
     """Refuse rows with NaN or infinity; the message names the first.
 
     Raises:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from xalign_models.arrays import AnyFloats
 from xalign_models.errors import FileError
 from xalign_models.files import parse_json, read_npz, safetensors_header
 from xalign_models.vectors.parquet import (
     NAMES,
-    Floats,
     batches,
     matrix_of,
     open_parquet,
@@ -35,7 +35,7 @@ _FLOATS = {"F16", "F32", "F64"}
 
 
 @dataclass(frozen=True)
-class Rows:
+class VectorRows:
     """Some rows of a file.
 
     Attributes:
@@ -46,10 +46,10 @@ class Rows:
 
     by: str
     names: list[str]
-    matrix: Floats
+    matrix: AnyFloats
 
 
-class StoredVectors(Rows):
+class StoredVectors(VectorRows):
     """All vectors of a file."""
 
     @cached_property
@@ -83,19 +83,19 @@ def read_vectors(path: Path) -> StoredVectors:
             )
     if not parts:
         raise FileError(f"{path} has no rows.")
-    whole = StoredVectors(
+    vectors = StoredVectors(
         parts[0].by, [name for rows in parts for name in rows.names], np.concatenate([rows.matrix for rows in parts])
     )
-    for number, name in enumerate(whole.names):
-        other = whole.row[name]
-        if other != number and not np.array_equal(whole.matrix[number], whole.matrix[other]):
+    for number, name in enumerate(vectors.names):
+        other = vectors.row[name]
+        if other != number and not np.array_equal(vectors.matrix[number], vectors.matrix[other]):
             raise FileError(
-                f"{path}: rows {number} and {other} have different vectors of one {whole.by}, {name[:80]!r}."
+                f"{path}: rows {number} and {other} have different vectors of one {vectors.by}, {name[:80]!r}."
             )
-    return whole
+    return vectors
 
 
-def read_batches(path: Path) -> Iterator[Rows]:
+def read_batches(path: Path) -> Iterator[VectorRows]:
     """The rows of a file in order, each batch checked; of parquet in bounded memory.
 
     Raises:
@@ -115,7 +115,7 @@ def read_batches(path: Path) -> Iterator[Rows]:
         yield rows
 
 
-def _check(rows: Rows, where: str, dim: int, first: int) -> None:
+def _check(rows: VectorRows, where: str, dim: int, first: int) -> None:
     if rows.matrix.shape[1] != dim or not dim:
         raise FileError(f"{where}: row {first} has {rows.matrix.shape[1]} numbers, and others {dim}.")
     if len(rows.names) != len(rows.matrix):
@@ -127,7 +127,7 @@ def _check(rows: Rows, where: str, dim: int, first: int) -> None:
         )
 
 
-def _parquet(path: Path) -> Iterator[Rows]:
+def _parquet(path: Path) -> Iterator[VectorRows]:
     for file in parquet_files(path):
         schema = open_parquet(file).schema_arrow
         column = vector_column(schema, file)
@@ -137,7 +137,7 @@ def _parquet(path: Path) -> Iterator[Rows]:
             names = batch.column(by)
             if names.null_count or not _is_name(names.type):
                 raise FileError(f"{file}, column {by}: texts or whole numbers are wanted, one in each row.")
-            yield Rows(by, list(map(str, names.to_pylist())), matrix_of(batch.column(column), str(file), first))
+            yield VectorRows(by, list(map(str, names.to_pylist())), matrix_of(batch.column(column), str(file), first))
             first += len(batch)
 
 
@@ -147,13 +147,13 @@ def _is_name(kind: pa.DataType) -> bool:
 
 
 def _by(names: Sequence[str], where: str) -> str:
-    found = next((name for name in BY if name in names), None)
-    if found is None:
+    column = next((name for name in BY if name in names), None)
+    if column is None:
         raise FileError(f"{where} has neither {' nor '.join(BY)}, by which a vector is found.")
-    return found
+    return column
 
 
-def _npz(path: Path) -> Iterator[Rows]:
+def _npz(path: Path) -> Iterator[VectorRows]:
     arrays = read_npz(path, most=MOST)
     by = _by([*arrays], str(path))
     names = arrays.pop(by)
@@ -161,16 +161,16 @@ def _npz(path: Path) -> Iterator[Rows]:
         raise FileError(
             f"{path}: {by} is of type {names.dtype}; texts or whole numbers are wanted, one for each vector."
         )
-    yield Rows(by, list(map(str, names.tolist())), _only_matrix(arrays, path))
+    yield VectorRows(by, list(map(str, names.tolist())), _only_matrix(arrays, path))
 
 
-def _only_matrix(arrays: dict[str, Any], path: Path) -> Floats:
+def _only_matrix(arrays: dict[str, Any], path: Path) -> AnyFloats:
     named = [name for name in arrays if name in NAMES] or [name for name in arrays if arrays[name].ndim == 2]
     if len(named) != 1:
         raise FileError(
             f"{path}: which array are the vectors? Call it {NAMES[0]}; there are {', '.join(arrays) or 'none'}."
         )
-    matrix: Floats = arrays[named[0]]
+    matrix: AnyFloats = arrays[named[0]]
     if matrix.ndim != 2 or matrix.dtype not in {np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)}:
         shape = " x ".join(map(str, matrix.shape))
         raise FileError(
@@ -179,7 +179,7 @@ def _only_matrix(arrays: dict[str, Any], path: Path) -> Floats:
     return matrix
 
 
-def _safetensors(path: Path) -> Iterator[Rows]:
+def _safetensors(path: Path) -> Iterator[VectorRows]:
     """Texts and ids are JSON lists in the file's metadata; ids may be a tensor of whole numbers."""
     from safetensors import SafetensorError, safe_open
 
@@ -190,14 +190,16 @@ def _safetensors(path: Path) -> Iterator[Rows]:
         )
     try:
         with safe_open(path, framework="numpy") as file:
-            listed = file.metadata() or {}
+            metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in header}
     except (SafetensorError, OSError, TypeError) as error:
         raise FileError(f"{path} cannot be read as safetensors ({' '.join(str(error).split())[:200]}).") from None
-    by = _by([*listed, *arrays], str(path))
+    by = _by([*metadata, *arrays], str(path))
     names = (
-        parse_json(listed[by].encode(), f"{path}, {by}", list) if by in listed else arrays.pop(by).reshape(-1).tolist()
+        parse_json(metadata[by].encode(), f"{path}, {by}", list)
+        if by in metadata
+        else arrays.pop(by).reshape(-1).tolist()
     )
     if not all(isinstance(name, str | int) for name in names):
         raise FileError(f"{path}: {by} has values that are neither texts nor whole numbers.")
-    yield Rows(by, list(map(str, names)), _only_matrix(arrays, path))
+    yield VectorRows(by, list(map(str, names)), _only_matrix(arrays, path))

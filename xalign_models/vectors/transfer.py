@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from xalign_models.arrays import AnyFloats
 from xalign_models.backbones import loading
 from xalign_models.backbones.raw import key
 from xalign_models.backbones.sources import find_source
@@ -20,7 +21,7 @@ from xalign_models.models.building import raw_encoder
 from xalign_models.models.names import locate
 from xalign_models.paths import atomic_file
 from xalign_models.specs import BackboneSpec
-from xalign_models.vectors.parquet import Floats, writer
+from xalign_models.vectors.parquet import writer
 from xalign_models.vectors.reading import BY, StoredVectors, read_batches
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ SAME = 0.99
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportCounts:
     """What was put into the store.
 
     Attributes:
@@ -97,7 +98,7 @@ def import_file(
     prompt: str | None = None,
     check: int = CHECKED,
     device: str | None = None,
-) -> Imported:
+) -> ImportCounts:
     """Put the vectors of a file into the store as raw vectors of a model's backbone, so that they are not encoded.
 
     Args:
@@ -123,8 +124,8 @@ def import_file(
     first = next(store.items(namespace), None)
     dim, count, checked = (None if first is None else len(first[1])), 0, 0
     for rows in read_batches(file):
-        whole = StoredVectors(rows.by, rows.names, rows.matrix)
-        if rows.by == "id" and not whole.hashed:
+        vectors = StoredVectors(rows.by, rows.names, rows.matrix)
+        if rows.by == "id" and not vectors.hashed:
             raise FileError(
                 f"{file} has ids that are no hashes of texts; only those of `xalign store export` tell a text."
             )
@@ -137,7 +138,7 @@ def import_file(
         for start in range(0, len(keys), ROWS):
             store.put(namespace, keys[start : start + ROWS], rows.matrix[start : start + ROWS].astype(np.float32))
         dim, count = rows.matrix.shape[1], count + len(keys)
-    return Imported(count, checked)
+    return ImportCounts(count, checked)
 
 
 def _backbone(model: str) -> BackboneSpec:
@@ -148,13 +149,13 @@ def _backbone(model: str) -> BackboneSpec:
 
 
 def _require_same(
-    spec: BackboneSpec, texts: Sequence[str], vectors: Floats, prompt: str, file: Path, device: str | None
+    spec: BackboneSpec, texts: Sequence[str], vectors: AnyFloats, prompt: str, file: Path, device: str | None
 ) -> None:
-    own = raw_encoder(spec, loading.pick_device(device)).encode(texts, prompt).astype(np.float64)
-    if own.shape != vectors.shape:
-        raise ModelError(f"{file} has vectors of dimension {vectors.shape[1]}, and {spec.name} of {own.shape[1]}.")
-    lengths = np.linalg.norm(own, axis=1) * np.linalg.norm(vectors.astype(np.float64), axis=1)
-    cosines = (own * vectors).sum(axis=1) / lengths
+    encoded = raw_encoder(spec, loading.pick_device(device)).encode(texts, prompt).astype(np.float64)
+    if encoded.shape != vectors.shape:
+        raise ModelError(f"{file} has vectors of dimension {vectors.shape[1]}, and {spec.name} of {encoded.shape[1]}.")
+    lengths = np.linalg.norm(encoded, axis=1) * np.linalg.norm(vectors.astype(np.float64), axis=1)
+    cosines = (encoded * vectors).sum(axis=1) / lengths
     if (least := float(cosines.min())) < SAME:
         text = texts[int(cosines.argmin())][:60]
         raise ModelError(
@@ -186,6 +187,6 @@ def _encoded(
             yield _batch({BY[0]: part, "lang": [language] * len(part)}, vectors)
 
 
-def _batch(columns: dict[str, list[str]], vectors: Floats) -> pa.RecordBatch:
+def _batch(columns: dict[str, list[str]], vectors: AnyFloats) -> pa.RecordBatch:
     flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).reshape(-1))
     return pa.RecordBatch.from_pydict({**columns, "vector": pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])})

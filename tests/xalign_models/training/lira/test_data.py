@@ -128,7 +128,7 @@ def test_stsb_is_taken_within_and_across_languages(stsb: Path) -> None:
     only = rated(["stsb_multi_mt"], ["deu-Latn"], 5, 0, 0)
     assert len(only.train) == 5 and {one.second.lang for one in only.train} == {"deu-Latn"}
     (stsb / "stsb-de-train.csv").write_text("one,two,3\n")
-    with pytest.raises(DataError, match="have not the same rows"):
+    with pytest.raises(DataError, match="differ in their number of rows"):
         rated(["stsb_multi_mt"], [], 5, 0, 0)
 
 
