@@ -7,6 +7,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import PurePosixPath
 from typing import Any
 
 from xalign_models.errors import ModelError
@@ -37,6 +38,10 @@ class Precision(StrEnum):
     """Numbers of the weights' type."""
     INT8 = "int8"
     """Whole numbers of 8 bits, on a CPU: weights scaled by channel, activations by token."""
+
+
+GRAPHS = {"onnx": "onnx/model.onnx", "openvino": "openvino/openvino_model.xml"}
+"""Where sentence-transformers exports a model to."""
 
 
 class Vectors(StrEnum):
@@ -74,6 +79,8 @@ class BackboneSpec:
         trust_remote_code: The user's word that the model may run the code that it brings along.
         truncate_dim: Leading dimensions that are kept, for a model that was trained so (Matryoshka); None is all.
         vectors: What the vectors are kept as, after that.
+        backend: What computes: ``torch``, or an exported graph in the model's directory: ``onnx``, ``openvino``, or the
+            file, e.g. ``onnx/model_qint8_avx512.onnx``.
     """
 
     name: str
@@ -92,13 +99,14 @@ class BackboneSpec:
     trust_remote_code: bool = False
     truncate_dim: int | None = None
     vectors: Vectors = Vectors.FLOAT32
+    backend: str = "torch"
 
     def __post_init__(self) -> None:
         """Check the fields that have limits.
 
         Raises:
-            ModelError: An unknown pooling, type or precision, a negative layer or a token limit under 2; the message
-                names the CLI's flag.
+            ModelError: An unknown pooling, type, precision or backend, a negative layer, a token limit under 2, or what
+                an exported graph cannot do; the message names the CLI's flag.
         """
         for field, choices in (("pooling", Pooling), ("dtype", Dtype), ("vectors", Vectors), ("precision", Precision)):
             value = getattr(self, field)
@@ -111,6 +119,24 @@ class BackboneSpec:
             raise ModelError(f"--layer {self.layer}: layers count from 0 (the embeddings) upwards.")
         if self.max_tokens is not None and self.max_tokens < 2:
             raise ModelError(f"--max-tokens {self.max_tokens}: at least 2 are needed.")
+        if self.graph:
+            self._check_graph(self.graph)
+
+    def _check_graph(self, graph: str) -> None:
+        path = PurePosixPath(graph)
+        if path.suffix not in {".onnx", ".xml"} or path.is_absolute() or ".." in path.parts:
+            raise ModelError(
+                f"--backend {graph}: give torch, {', '.join(GRAPHS)}, or the model's own .onnx or .xml file."
+            )
+        for field in ("layer", "dtype", "precision", "llm", "trust_remote_code"):
+            if getattr(self, field) != BackboneSpec.__dataclass_fields__[field].default:
+                flag = field.replace("_", "-")
+                raise ModelError(f"--{flag} and --backend {graph} exclude each other: the file says how it computes.")
+
+    @property
+    def graph(self) -> str | None:
+        """The exported graph that computes, below the model's directory; None where torch does."""
+        return None if self.backend == "torch" else GRAPHS.get(self.backend, self.backend)
 
     @property
     def whole(self) -> BackboneSpec:
@@ -122,7 +148,8 @@ class BackboneSpec:
         fields = ("layer", "pooling", "special_tokens", "max_tokens", "dtype")
         products = {"precision": self.precision} if self.precision is not Precision.NATIVE else {}
         trusted = {"trust_remote_code": True} if self.trust_remote_code else {}  # the same files as other modules
-        return {**{field: getattr(self, field) for field in fields}, **products, **trusted}
+        graph = {"graph": self.graph} if self.graph else {}
+        return {**{field: getattr(self, field) for field in fields}, **products, **trusted, **graph}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,9 @@ from xalign_models.errors import FileError
 from xalign_models.files import read_json
 from xalign_models.paths import atomic_write_text, cache_dir
 
-_SUFFIXES = frozenset({".bin", ".gguf", ".jinja", ".json", ".jsonl", ".model", ".npz", ".py", ".safetensors", ".txt"})
+_SUFFIXES = frozenset(
+    ".bin .data .gguf .jinja .json .jsonl .model .npz .onnx .onnx_data .py .safetensors .txt .xml".split()
+)
 _RACY = 2_000_000_000
 """Nanoseconds in which a file may change again without a new timestamp; younger files are always read."""
 CARD = "xalign.json"

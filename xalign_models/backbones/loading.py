@@ -101,7 +101,7 @@ def _load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
 
     from xalign_models.backbones.router import first_modules
 
-    resolved = assets.resolve(spec.model, spec.revision)
+    resolved = _with_graph(assets.resolve(spec.model, spec.revision), spec)
     as_published = spec.layer is None and spec.pooling is Pooling.PUBLISHED
     published = _file(resolved, "modules.json")
     if not as_published and published and policy.routers(published):
@@ -130,6 +130,8 @@ def _set(first: Any, spec: BackboneSpec, resolved: assets.ResolvedModel) -> None
     """Let a first module do what the spec says."""
     from xalign_models.backbones.transformer import LanguageTransformer
 
+    if spec.graph and getattr(first, "graph", None) != spec.graph:
+        raise ModelError(f"--backend {spec.backend} is for transformers; {spec.model} is none.")
     if spec.precision is Precision.INT8:
         if not isinstance(first, LanguageTransformer):
             raise ModelError(f"--precision int8 is for transformers; {spec.model} is none.")
@@ -158,9 +160,8 @@ def _published(spec: BackboneSpec, resolved: assets.ResolvedModel, device: str) 
     from xalign_models.backbones.router import first_modules
     from xalign_models.backbones.transformer import CheckedTransformer
 
-    pipeline = open_pipeline(
-        resolved, device, trust=spec.trust_remote_code, model_kwargs={"torch_dtype": str(spec.dtype)}
-    )
+    options = {"torch_dtype": str(spec.dtype), **({"graph": spec.graph} if spec.graph else {})}
+    pipeline = open_pipeline(resolved, device, trust=spec.trust_remote_code, model_kwargs=options)
     modules = [module for module in pipeline if not isinstance(module, Normalize)]
     if any(isinstance(module, Aligned) for module in modules):
         raise ModelError(f"{spec.model} is aligned already; give its backbone.")
@@ -189,7 +190,7 @@ def open_directory(directory: Path, device: str, *, trust: bool = False, **optio
 
 def _transformer(spec: BackboneSpec, resolved: assets.ResolvedModel) -> Any:
     config = open_config(_below(resolved), trust=spec.trust_remote_code)
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] = {"graph": spec.graph} if spec.graph else {}
     if spec.layer is not None:
         layers = config.num_hidden_layers
         if spec.layer > layers:
@@ -215,6 +216,20 @@ def _kind(config: Any) -> type[LanguageTransformer]:
 
     causal = any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in config.architectures or ())
     return PromptEOL if causal and not config.is_encoder_decoder else LanguageTransformer
+
+
+def _with_graph(resolved: assets.ResolvedModel, spec: BackboneSpec) -> assets.ResolvedModel:
+    """The same model; of one on the hub, its directory in the hub's cache, with the graph and without weights."""
+    if resolved.source != "hub" or not spec.graph:
+        return resolved
+    from huggingface_hub import snapshot_download
+
+    wanted = ["*.json", "*.jinja", "*.model", "*.txt", "[0-9]_*/*", f"{spec.graph.rpartition('.')[0]}.*"]
+    away = assets.hub_is_away()
+    folder = snapshot_download(
+        resolved.path_or_id, revision=resolved.revision, allow_patterns=wanted, local_files_only=away
+    )
+    return assets.ResolvedModel(folder, None, resolved.fingerprint, "local")
 
 
 def _file(resolved: assets.ResolvedModel, name: str) -> Path | None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from xalign_models.backbones import packing
 from xalign_models.backbones.batching import packed_batches, token_budget_batches
@@ -103,11 +104,24 @@ def _packed(first: Any, texts: Sequence[str], prompt: str, budget: int) -> Itera
 
 
 def _padded(first: Any, texts: Sequence[str], prompt: str, budget: int) -> Iterator[Batch]:
+    if getattr(first, "graph", None):
+        yield from _padded_rows(first, texts, prompt, budget)
+        return
     lengths = token_counts(first, texts, prompt)
     for group in token_budget_batches(lengths, budget):
         features = first.preprocess([texts[i] for i in group], prompt=prompt or None)
         own = [lengths[i] for i in group]
         yield Batch(group, features, sum(own), len(own) * max(own))
+
+
+def _padded_rows(first: Any, texts: Sequence[str], prompt: str, budget: int) -> Iterator[Batch]:
+    """Like :func:`_padded`, and tokenised once."""
+    rows, others = tokenise(first, texts, prompt)
+    for group in token_budget_batches([len(row) for row in rows], budget):
+        chosen = [torch.from_numpy(rows[i]) for i in group]
+        ids = pad_sequence(chosen, batch_first=True, padding_value=first.tokenizer.pad_token_id or 0)
+        mask = pad_sequence([torch.ones_like(row) for row in chosen], batch_first=True)
+        yield Batch(group, {**others, "input_ids": ids, "attention_mask": mask}, int(mask.sum()), mask.numel())
 
 
 def tokenise(first: Any, texts: Sequence[str], prompt: str) -> tuple[list[npt.NDArray[np.int64]], dict[str, Any]]:

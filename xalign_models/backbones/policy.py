@@ -100,10 +100,9 @@ _NEVER = {".dill", ".joblib", ".pickle", ".pkl"}
 _PICKLES = {".bin", ".ckpt", ".pt", ".pth", *_NEVER}
 _SETTINGS = re.compile(r".*config.*\.json|.*\.index\.json|(modules|special_tokens_map|chat_template)\.json")
 _TRANSFORMER_KEYS = {
-    "base", "default_lang", "do_lower_case", "document_length", "int8", "max_seq_length", "modality_config",
-    "module_output_name",
-    "pool_special_tokens", "processing_kwargs", "prompts", "query_expansion", "query_length", "tokenizer_name_or_path",
-    "transformer_task", "unpad_inputs",
+    "base", "default_lang", "do_lower_case", "document_length", "graph", "int8", "max_seq_length",
+    "modality_config", "module_output_name", "pool_special_tokens", "processing_kwargs", "prompts", "query_expansion",
+    "query_length", "tokenizer_name_or_path", "transformer_task", "unpad_inputs",
 }  # fmt: skip
 _KWARGS = {"model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs"}
 _KWARG_KEYS = set(
@@ -216,7 +215,12 @@ def _files(directory: Path) -> Iterator[str]:
 
 
 def _is_read(path: Path) -> bool:
-    """Whether a loader would open a pickle: it is named like weights, and they do not lie beside it as safetensors."""
+    """Whether a loader would open a pickle: it is named like weights, and they do not lie beside it as safetensors.
+
+    The weights of an OpenVINO graph are named like a pickle and are none.
+    """
+    if path.suffix == ".bin" and path.name.startswith("openvino") and path.with_suffix(".xml").is_file():
+        return False
     stem = re.split(r"[-.]", path.name.removeprefix("pytorch_"), maxsplit=1)[0]
     same = (path.with_name(f"{stem}.safetensors"), path.with_name(f"{stem}.safetensors.index.json"))
     return path.suffix in _NEVER or ("model" in stem and not any(file.is_file() for file in same))
@@ -305,6 +309,8 @@ def _check_transformer(settings: Any, where: str) -> None:
         raise ModelError(f"{where}: max_seq_length {str(longest)[:40]} is no number of tokens.")
     if settings.get("tokenizer_name_or_path"):
         raise ModelError(f"{where}: the tokenizer is to come from elsewhere; put its files into the directory.")
+    if (graph := settings.get("graph")) is not None and not (isinstance(graph, str) and _is_below(graph)):
+        raise ModelError(f"{where}: graph names a file outside of the directory ({str(graph)[:80]!r}).")
     modalities = settings.get("modality_config", {})
     for options in modalities.values() if isinstance(modalities, Mapping) else ("?",):
         if not isinstance(options, Mapping) or not _METHOD.fullmatch(str(options.get("method"))):
@@ -364,7 +370,7 @@ def _check_modules(directory: Path, label: str, trust: bool) -> None:
         raise ModelError(f"{label}: modules.json names no module, or one twice.")
     for entry in _all_modules(directory):
         path = PurePosixPath(entry["path"])
-        if path.is_absolute() or ".." in path.parts or "\\" in entry["path"] or ":" in entry["path"]:
+        if not _is_below(entry["path"]):
             raise ModelError(f"{label}: modules.json names a folder outside of it ({entry['path']!r}).")
         if entry["type"] not in MODULES and entry["type"] not in plugins.MODULES and not trust:
             if entry["type"].startswith(f"{plugins.PACKAGE}."):
@@ -383,6 +389,11 @@ def _check_modules(directory: Path, label: str, trust: bool) -> None:
         kind = settings.get("model_type", "SentenceTransformer") if isinstance(settings, Mapping) else "?"
         if kind != "SentenceTransformer":
             raise ModelError(f"{label} is a {kind}, not a SentenceTransformer.")
+
+
+def _is_below(path: str) -> bool:
+    parts = PurePosixPath(path)
+    return not (parts.is_absolute() or ".." in parts.parts or "\\" in path or ":" in path)
 
 
 def _check_adapter(directory: Path, label: str, trust: bool, above: frozenset[str]) -> None:

@@ -15,6 +15,7 @@ from transformers.utils.peft_utils import find_adapter_config_file
 from xalign_models import assets
 from xalign_models.backbones.adapters import load_adapter
 from xalign_models.backbones.checkpoint import open_transformer
+from xalign_models.backbones.graphs import Graph
 from xalign_models.backbones.grouping import similar_lengths
 from xalign_models.backbones.inputs import prompt_of, split_inputs
 from xalign_models.backbones.int8 import to_int8
@@ -26,7 +27,12 @@ from xalign_models.files import read_json
 
 
 class CheckedTransformer(Transformer):
-    """sentence-transformers' Transformer, which refuses a checkpoint whose weights are not its configuration's."""
+    """sentence-transformers' Transformer, which refuses a checkpoint whose weights are not its configuration's.
+
+    With ``model_kwargs={"graph": "onnx/model.onnx"}`` an exported graph of the directory takes their place.
+    """
+
+    graph: str | None = None
 
     def __init__(self, *args: Any, config_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         self._layers = (config_kwargs or {}).get("num_hidden_layers")  # the model is cut there on purpose
@@ -43,6 +49,9 @@ class CheckedTransformer(Transformer):
         **model_kwargs: Any,
     ) -> Any:
         source = model_name_or_path
+        if graph := model_kwargs.pop("graph", None):
+            self.graph = graph
+            return Graph(Path(source) / (model_kwargs.get("subfolder") or ""), graph, config)
         if is_peft_model:  # opened one after the other: transformers reports on the adapter alone
             adapter = find_adapter_config_file(source, revision=model_kwargs.pop("revision", None))
             base = assets.resolve(read_json(Path(adapter))["base_model_name_or_path"])
@@ -74,6 +83,8 @@ class LanguageTransformer(CheckedTransformer):
             module has only those weights, and finds the others by it.
         default_lang: Language of texts that come without one; ``auto`` identifies it.
         int8: Whether linear layers multiply whole numbers; see :mod:`~xalign_models.backbones.int8`.
+        graph: The directory's exported graph that is run in place of weights; see
+            :mod:`~xalign_models.backbones.graphs`.
         **kwargs: Those of sentence-transformers' Transformer.
     """
 
@@ -84,6 +95,7 @@ class LanguageTransformer(CheckedTransformer):
         "base",
         "default_lang",
         "int8",
+        "graph",
     ]
 
     def __init__(
@@ -94,8 +106,11 @@ class LanguageTransformer(CheckedTransformer):
         base: Mapping[str, str | None] | None = None,
         default_lang: str | None = None,
         int8: bool = False,
+        graph: str | None = None,
         **kwargs: Any,
     ) -> None:
+        if graph:
+            kwargs["model_kwargs"] = {**(kwargs.get("model_kwargs") or {}), "graph": graph}
         super().__init__(*args, **kwargs)
         if "text" in self.modality_config:  # a tokenizer's chat template would make a message of each text
             self.modality_config.pop("message", None)
@@ -180,6 +195,8 @@ class LanguageTransformer(CheckedTransformer):
     def get_config_dict(self) -> dict[str, Any]:
         """What is saved; ``base`` only where its weights are not."""
         config: dict[str, Any] = super().get_config_dict()
+        if not self.graph:
+            del config["graph"]
         return config if _has_adapter(self.model) else {**config, "base": None}
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:

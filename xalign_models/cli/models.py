@@ -32,6 +32,10 @@ Products = Annotated[
     Precision | None,
     typer.Option("--precision", help="Of products: int8 is faster on CPUs; the model's name says so then."),
 ]
+Backend = Annotated[
+    str | None,
+    typer.Option(help="What computes: torch, onnx, openvino, or one exported file of the model's, onnx/NAME.onnx."),
+]
 MaxTokens = Annotated[int | None, typer.Option(help="Cut texts at this many tokens.")]
 TruncateDim = Annotated[int | None, typer.Option(help="Keep this many leading dimensions (Matryoshka models).")]
 Kept = Annotated[
@@ -74,6 +78,7 @@ def overrides(
     precision: Precision | None = None,
     truncate_dim: int | None = None,
     vectors: Vectors | None = None,
+    backend: str | None = None,
 ) -> dict[str, Any]:
     """The options as fields of a BackboneSpec.
 
@@ -98,6 +103,7 @@ def overrides(
         "precision": precision,
         "truncate_dim": truncate_dim,
         "vectors": vectors,
+        "backend": backend,
     }
 
 
@@ -222,6 +228,7 @@ def fit(
     pooling: Pool = None,
     dtype: Weights = None,
     precision: Products = None,
+    backend: Backend = None,
     truncate_dim: TruncateDim = None,
     vectors: Kept = None,
     max_tokens: MaxTokens = None,
@@ -256,7 +263,9 @@ def fit(
         device=device,
         default_lang=default_lang,
         unknown=unknown,
-        overrides=overrides(layer, pooling, dtype, max_tokens, prompt, False, precision, truncate_dim, vectors),
+        overrides=overrides(
+            layer, pooling, dtype, max_tokens, prompt, False, precision, truncate_dim, vectors, backend
+        ),
         **dict(_parameter(assignment) for assignment in param or ()),
     )
     save(model, output, adapter=adapter, standalone=standalone, lang=default_lang)

@@ -26,6 +26,7 @@ from xalign_models.cli.common import (
 )
 from xalign_models.cli.leaderboard import make, show
 from xalign_models.cli.models import (
+    Backend,
     Kept,
     Layer,
     MaxTokens,
@@ -69,6 +70,7 @@ def run(
     pooling: Pool = None,
     dtype: Weights = None,
     precision: Products = None,
+    backend: Backend = None,
     truncate_dim: TruncateDim = None,
     vectors: Kept = None,
     max_tokens: MaxTokens = None,
@@ -100,7 +102,9 @@ def run(
 
     names: list[Any] = split_list(tasks)
     chosen_models = split_list(models) or list(EMBEDDED_MODELS)
-    fields = overrides(layer, pooling, dtype, max_tokens, prompt, trust_remote_code, precision, truncate_dim, vectors)
+    fields = overrides(
+        layer, pooling, dtype, max_tokens, prompt, trust_remote_code, precision, truncate_dim, vectors, backend
+    )
     if engine not in {"local", "ray"}:
         raise ModelError(f"--engine {engine} is not known; choose local or ray.")
     for name in names:  # before the seconds that mteb takes to import

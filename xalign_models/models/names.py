@@ -75,7 +75,8 @@ def locate(model: str, **overrides: Any) -> Located:
     if located.saved or located.spec is None:
         raise ModelError(f"{model} is a saved model: its {', '.join(changes)} cannot be changed; fit it anew.")
     parts = {field: digest(value)[:6] if field == "prompts" else value for field, value in sorted(changes.items())}
-    words = {"precision": "", "truncate_dim": "dim", "vectors": "vectors-"}  # shorter words than the field's name
+    # shorter words than the field's name
+    words = {"backend": "", "precision": "", "truncate_dim": "dim", "vectors": "vectors-"}
     labels = (words.get(field, field) for field in parts)
     suffix = slug(
         "-".join(f"{label}{value}".replace("_", "") for label, value in zip(labels, parts.values(), strict=True))

@@ -1,0 +1,185 @@
+"""Exported transformers: a graph of ONNX Runtime's or OpenVINO's in place of a checkpoint's weights.
+
+They lie where sentence-transformers exports them to, ``onnx/model.onnx`` or ``openvino/openvino_model.xml``, quantised
+ones under names of their own. Tokenizer, pooling, dense layers and prompts are the directory's, as with its weights. A
+graph is data: both libraries run their own operations only, and none that a file would bring along.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from transformers.modeling_outputs import BaseModelOutput
+
+from xalign_models.errors import ModelError, one_line
+
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+"""What a graph may ask for, all (texts, tokens)."""
+OUTPUTS = ("last_hidden_state", "token_embeddings")
+"""What gives token vectors, (texts, tokens, d)."""
+_EXTERNAL = re.compile(rb"\x0a\x08location\x12([\x01-\x7f])")
+"""How an ONNX file names a file of weights: protobuf's fields of a key and, behind its length, the name."""
+_WEIGHTS = (".bin", ".data", ".onnx_data")
+"""What such files are named like: names that count in a model's fingerprint."""
+_POINTER = b"version https://git-lfs"
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A graph that a library has opened.
+
+    Attributes:
+        inputs: Type and shape by name; a dimension that is no whole number may vary.
+        outputs: Shapes by name.
+        run: The output of that name for inputs by name.
+    """
+
+    inputs: Mapping[str, tuple[Any, Sequence[Any]]]
+    outputs: Mapping[str, Sequence[Any]]
+    run: Callable[[str, dict[str, npt.NDArray[Any]]], npt.NDArray[Any]]
+
+
+class Graph(nn.Module):
+    """A graph where sentence-transformers expects a model of transformers'.
+
+    Args:
+        directory: The model's.
+        name: Of the graph's file, below it.
+        config: The transformers configuration.
+
+    Raises:
+        ModelError: There is no such file, it is no transformer that takes texts of any number and length, or the
+            library that runs it is not installed.
+    """
+
+    def __init__(self, directory: Path, name: str, config: Any) -> None:
+        super().__init__()
+        self.name, self.config = name, config
+        self.files = _files(directory, name)
+        self._graph = _OPENERS[self.files[0].suffix](self.files[0])
+        self.output = self._checked()
+
+    @staticmethod
+    def is_backend_compatible() -> bool:
+        """No: its texts cannot be packed."""
+        return False
+
+    def _checked(self) -> str:
+        """The name of the output that has the token vectors."""
+        inputs, outputs = self._graph.inputs, self._graph.outputs
+        if not {*INPUTS[:2]} <= inputs.keys() <= {*INPUTS} or not {kind for kind, _ in inputs.values()} <= {*_WHOLE}:
+            raise ModelError(
+                f"{self.name} takes {', '.join(inputs)}; {', '.join(INPUTS)} in whole numbers were expected."
+            )
+        name = next((name for name in OUTPUTS if name in outputs), "")
+        if not name:
+            raise ModelError(f"{self.name} gives {', '.join(outputs)}; {' or '.join(OUTPUTS)} was expected.")
+        shapes = [*(shape for _, shape in inputs.values()), outputs[name][:2]]
+        if len(outputs[name]) != 3 or any(len(shape) != 2 or any(map(_is_fixed, shape)) for shape in shapes):
+            raise ModelError(f"{self.name} is of fixed shapes; export it with texts and tokens as dynamic axes.")
+        if _is_fixed(outputs[name][2]) and outputs[name][2] != self.config.hidden_size:
+            raise ModelError(f"{self.name} has another width than config.json, {self.config.hidden_size}.")
+        return name
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None, **kwargs: Any
+    ) -> BaseModelOutput:
+        """``last_hidden_state`` (b, s, d), float32.
+
+        Raises:
+            ModelError: It is not on the CPU, or the graph fails.
+        """
+        if input_ids.device.type != "cpu":
+            raise ModelError(f"{self.name} is run on the CPU: add --device cpu, or leave --backend out.")
+        types = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
+        given = dict(zip(INPUTS, (input_ids, attention_mask, types), strict=True))
+        feeds = {name: given[name].numpy().astype(kind) for name, (kind, _) in self._graph.inputs.items()}
+        try:
+            states = self._graph.run(self.output, feeds)
+        except Exception as error:  # whatever a library raises at what a file says
+            raise ModelError(f"{self.name} cannot be run: {one_line(error)}") from None
+        if states.shape != (*input_ids.shape, self.config.hidden_size):
+            raise ModelError(f"{self.name} gives {states.shape} for {(*input_ids.shape, self.config.hidden_size)}.")
+        return BaseModelOutput(last_hidden_state=torch.from_numpy(states.astype(np.float32, copy=False)))
+
+    def save_pretrained(self, folder: str, **kwargs: Any) -> None:
+        """Copy the graph's files and write the configuration."""
+        target = (Path(folder) / self.name).parent
+        target.mkdir(parents=True, exist_ok=True)
+        for file in self.files:
+            shutil.copyfile(file, target / file.name)
+        self.config.save_pretrained(folder)
+
+
+def _is_fixed(size: Any) -> bool:
+    return isinstance(size, int)
+
+
+def _files(directory: Path, name: str) -> list[Path]:
+    """The graph's file and those that hold its weights, which lie beside it."""
+    graph = directory / name
+    if not graph.is_file():
+        have = [path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.suffix in _OPENERS]
+        other = f"--backend may be {', '.join(sorted(have))}." if have else "export it first."
+        raise ModelError(f"{directory} has no {name}; {other}")
+    with graph.open("rb") as file:
+        if file.read(len(_POINTER)) == _POINTER:
+            raise ModelError(f"{graph} is a pointer of Git LFS, not the file itself; run: git lfs pull.")
+        if graph.suffix == ".xml":
+            weights = {graph.with_suffix(".bin").name}
+        else:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                found = ((match.end(), match[1][0]) for match in _EXTERNAL.finditer(content))
+                weights = {content[start : start + size].decode("utf-8", "replace") for start, size in found}
+    for weight in weights:
+        if Path(weight).suffix not in _WEIGHTS or Path(weight).name != weight or not (graph.parent / weight).is_file():
+            kinds = ", ".join(_WEIGHTS)
+            raise ModelError(f"{graph} has weights in {weight!r}; a file beside it was expected, one of {kinds}.")
+    return [graph, *(graph.parent / weight for weight in sorted(weights))]
+
+
+def _onnx(file: Path) -> Opened:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise ModelError(f"{file.name} needs ONNX Runtime; run: pip install 'xalign[onnx]'.") from None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = torch.get_num_threads(), 1
+    options.log_severity_level = 4  # what goes wrong is raised, too
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    inputs = {node.name: (_ONNX_TYPES.get(node.type, node.type), node.shape) for node in session.get_inputs()}
+    outputs = {node.name: node.shape for node in session.get_outputs()}
+    return Opened(inputs, outputs, lambda name, feeds: session.run([name], feeds)[0])
+
+
+def _openvino(file: Path) -> Opened:
+    try:
+        import openvino
+    except ImportError:
+        raise ModelError(f"{file.name} needs OpenVINO; run: pip install 'xalign[openvino]'.") from None
+    # By itself it computes in bfloat16 where the processor can.
+    settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": torch.get_num_threads()}
+    compiled = openvino.Core().compile_model(file, "CPU", settings)
+    request = compiled.create_infer_request()
+
+    def shape(port: Any) -> list[Any]:
+        return [size.get_length() if size.is_static else None for size in port.get_partial_shape()]
+
+    inputs = {port.get_any_name(): (port.get_element_type().to_dtype(), shape(port)) for port in compiled.inputs}
+    outputs = {name: shape(port) for port in compiled.outputs for name in port.get_names()}
+    return Opened(inputs, outputs, lambda name, feeds: request.infer(feeds)[name])
+
+
+_WHOLE = (np.dtype(np.int64), np.dtype(np.int32))
+_ONNX_TYPES = dict(zip(("tensor(int64)", "tensor(int32)"), _WHOLE, strict=True))
+_OPENERS = {".onnx": _onnx, ".xml": _openvino}
