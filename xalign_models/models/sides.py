@@ -50,9 +50,10 @@ def _reason(metadata: Any, subset: str, codes: Sequence[str]) -> str | None:
 
 def with_sides(kind: type[Any]) -> type[Any]:
     """A task's class, or a subclass that tells our models the language of each side of bilingual subsets."""
-    languages, shut = kind.metadata.eval_langs, closed(kind)
+    languages = kind.metadata.eval_langs
     if issubclass(kind, _Sided) or getattr(kind, "parallel_subsets", False) or not isinstance(languages, dict):
         return kind
+    shut = closed(kind)
     if all(subset in shut or len(_codes(codes)) == 1 for subset, codes in languages.items()):
         return kind
     return type(kind.__name__, (_Sided, kind), {"__doc__": kind.__doc__, "__module__": kind.__module__})
