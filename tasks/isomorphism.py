@@ -80,9 +80,7 @@ class IsomorphismStudy(RankedTask):
         log: Path | None = None,
     ) -> Iterator[RankedSubset]:
         """Each subset with its ranks (2, n) before and after; pairs in ``log`` are not computed again."""
-        languages = {
-            code: canonical(code) for code in sorted({code for subset in subsets for code in subset.split("-")})
-        }
+        languages = {code: canonical(code) for code in sorted({code for pair in subsets for code in pair.split("-")})}
         fit = corpora.load(self.fit_corpus_name).parallel(languages.values())
         test = self.corpus.parallel(languages.values())
 

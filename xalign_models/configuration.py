@@ -141,7 +141,7 @@ def _file(name: str, package: str) -> dict[Any, Any]:
         content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError:
         raise ModelError(
-            f"--config {name}: no such file, and the shipped ones are {', '.join(shipped(package))}."
+            f"--config {name}: no such file; the shipped ones are {', '.join(shipped(package))}."
         ) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ModelError(f"--config {name} is not YAML: {' '.join(str(error).split())}") from None
@@ -173,9 +173,7 @@ def _key(target: Mapping[Any, Any], name: str) -> Any:
 def _line(kind: Any, error: ValidationError) -> str:
     """What is wrong: a misspelt name before the field that it was meant for, a wrong value before a missing one."""
     details = error.errors(include_url=False)
-    worst = max(
-        details, key=lambda detail: (detail["type"] == "unexpected_keyword_argument", detail["type"] != "too_short")
-    )
+    worst = max(details, key=lambda item: (item["type"] == "unexpected_keyword_argument", item["type"] != "too_short"))
     names = [str(name) for name in worst["loc"] if name != "[key]"]
     field = ".".join(names) or "the configuration"
     field = getattr(kind, "FLAGS", {}).get(field, field)

@@ -145,9 +145,7 @@ def read_npz(path: Path, *, most: int = 8 << 30) -> dict[str, npt.NDArray[Any]]:
             return {name: arrays[name] for name in arrays.files}
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
         raise FileError(f"{path} is damaged ({_line(error)}).") from None
-    except (
-        Exception
-    ) as error:  # zlib.error and struct.error of a damaged member, MemoryError of a length that it claims
+    except Exception as error:  # zlib.error and struct.error of a damaged member, MemoryError of a claimed length
         if isinstance(error, FileError):
             raise
         raise FileError(f"{path} is damaged ({_line(error)}).") from None

@@ -55,6 +55,5 @@ def _is_long_enough(file: Path) -> bool:
 
 
 def _is_readable(path: Path) -> bool:
-    return (
-        subprocess.run([sys.executable, "-c", _READ_ALL, str(path)], capture_output=True, check=False).returncode == 0
-    )
+    process = subprocess.run([sys.executable, "-c", _READ_ALL, str(path)], capture_output=True, check=False)
+    return process.returncode == 0

@@ -90,9 +90,7 @@ class EmbeddingStore:
             set_aside_if_damaged(self.path)
             self._env = lmdb.open(str(self.path), map_size=self.max_bytes, max_dbs=1024, max_readers=1024)
         except (lmdb.Error, OSError) as error:
-            raise ModelError(
-                f"Cannot open the store at {self.path} ({error}); remove it or set XALIGN_STORE."
-            ) from None
+            raise ModelError(f"Cannot open the store {self.path} ({error}); remove it or set XALIGN_STORE.") from None
         self._used = self._env.open_db(_META)
 
     def __enter__(self) -> Self:

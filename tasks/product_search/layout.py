@@ -82,9 +82,7 @@ def fingerprint(root: Path) -> str:
 def _folders(root: Path) -> dict[str, Path]:
     folders = {name: root / name for name in LOCALES if (root / name).is_dir()}
     if not folders:
-        raise DataError(
-            f"{root} has no folder named by a locale ({', '.join(LOCALES)}) with queries, corpus and qrels."
-        )
+        raise DataError(f"{root} has no folder of a locale ({', '.join(LOCALES)}) with queries, corpus and qrels.")
     return folders
 
 

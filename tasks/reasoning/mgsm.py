@@ -38,7 +38,7 @@ def languages() -> dict[str, Path]:
             continue
     if not files:
         raise DataError(
-            f"MGSM is missing: set XALIGN_DATA to a folder that has {FOLDER}/mgsm_<language>.tsv ({PUBLISHER})."
+            f"MGSM is missing: set XALIGN_DATA to a folder with {FOLDER}/mgsm_<language>.tsv ({PUBLISHER})."
         )
     return files
 

@@ -287,7 +287,7 @@ def test_a_full_disk_ends_the_keeping_and_not_the_run(path: Path) -> None:
 
 def test_a_file_in_its_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("not a directory")
-    with pytest.raises(ModelError, match=r"Cannot open the store at .*XALIGN_STORE"):
+    with pytest.raises(ModelError, match=r"Cannot open the store .*XALIGN_STORE"):
         EmbeddingStore(tmp_path / "store")
 
 

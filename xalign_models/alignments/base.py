@@ -221,9 +221,7 @@ def read_header(directory: str | Path) -> dict[str, Any]:
         header = read_json(path)
         version = header["format"], header["method"]
     except (FileError, KeyError):
-        raise AlignmentError(
-            f"{path} is missing or unreadable; name a directory that an alignment was saved to."
-        ) from None
+        raise AlignmentError(f"{path} is missing or unreadable; name a directory of a saved alignment.") from None
     if version[0] != FORMAT:
         raise AlignmentError(f"{path} has format {version[0]!r}, this version reads {FORMAT}; fit and save it again.")
     return dict(header)

@@ -84,9 +84,7 @@ class Aligned(Module):
             AlignmentError: Not fitted, or its maps start at the pivot, so that they cannot follow an encoder.
         """
         if getattr(alignment, "direction", "to_pivot") == "from_pivot":
-            raise AlignmentError(
-                'maps with direction="from_pivot" take pivot text only; fit with direction="to_pivot".'
-            )
+            raise AlignmentError('maps with direction="from_pivot" take pivot text only; use direction="to_pivot".')
         fingerprint, factors = alignment.fingerprint(), alignment.factors()
         module = cls(
             alignment.method,

@@ -34,9 +34,7 @@ def lsar_subspace(means: AnyFloats, rank: int) -> tuple[Float64, Float64, Float6
     means = means.astype(np.float64)
     centre = means.mean(axis=0)
     _, singular, directions = np.linalg.svd(means - centre, full_matrices=False)
-    noise = (
-        _EPS * max(means.shape) * np.linalg.norm(means)
-    )  # relative to M itself: centring leaves rounding of its size
+    noise = _EPS * max(means.shape) * np.linalg.norm(means)  # relative to M: centring leaves rounding of its size
     basis = directions[: min(rank, np.count_nonzero(singular > noise))].T.copy()
     return centre - basis @ (basis.T @ centre), basis, singular
 
@@ -115,9 +113,7 @@ def affine_lsq(x: AnyFloats, y: AnyFloats, ridge: float = 0.0) -> tuple[Float64,
     n, d = x.shape
     if n <= d:
         if not ridge:
-            raise AlignmentError(
-                f"{n} pairs do not determine an affine map of dimension {d}; pass >= {d + 1} or a ridge."
-            )
+            raise AlignmentError(f"{n} pairs do not determine an affine map of dimension {d}; pass {d + 1} or a ridge.")
         warnings.warn(f"{n} pairs for an affine map of dimension {d}: only the ridge determines it.", stacklevel=2)
     x_mean, y_mean = x.mean(axis=0), y.mean(axis=0)
     xc, yc = x - x_mean, y - y_mean

@@ -47,9 +47,7 @@ def convert(gguf: Path, target: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file)
     decoded = str(tokenizer.decode(tokenizer(_PROBE)["input_ids"], skip_special_tokens=True))
     if decoded.strip() != _PROBE:
-        raise AssetError(
-            f"The tokenizer of {file} turns {_PROBE!r} into {decoded!r}; this transformers version misreads it."
-        )
+        raise AssetError(f"The tokenizer of {file} turns {_PROBE!r} into {decoded!r}; transformers misreads it.")
     loaded = AutoModelForCausalLM.from_pretrained(source, gguf_file=file, dtype=torch.float32)
     config = loaded.config
     if hasattr(config, "quantization_config"):

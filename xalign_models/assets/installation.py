@@ -114,9 +114,7 @@ def verify(name: str) -> None:
     damaged = sorted(present ^ set(expected))
     damaged += [file for file in sorted(present & set(expected)) if sha256_file(path / file) != expected[file]]
     if damaged:
-        raise AssetError(
-            f"{name} in {path} is damaged ({', '.join(damaged)}); mend it with: xalign assets install {name}"
-        )
+        raise AssetError(f"{name} in {path} is damaged ({', '.join(damaged)}); mend with: xalign assets install {name}")
 
 
 def fingerprint(name: str) -> str:

@@ -130,9 +130,7 @@ def hub_commit(model_id: str, revision: str) -> str:
         try:
             commit = HfApi().model_info(model_id, revision=revision, timeout=_TIMEOUT).sha
         except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-            raise AssetError(
-                f"The hub has no model {model_id} with revision {revision!r} that you may read."
-            ) from error
+            raise AssetError(f"The hub has no {model_id} with revision {revision!r} that you may read.") from error
         except Exception as error:
             _unreachable = time.monotonic(), one_line(error)
     if commit is not None:

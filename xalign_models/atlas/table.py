@@ -194,9 +194,7 @@ def load_atlas(path: Path | None = None) -> Atlas:
     try:
         return _read(path)
     except (OSError, ValueError, KeyError, EOFError) as error:
-        raise ResultsError(
-            f"{path} is no table of the atlas; `python -m xalign_models.atlas.derive` makes it."
-        ) from error
+        raise ResultsError(f"{path} is no atlas table; `python -m xalign_models.atlas.derive` makes it.") from error
 
 
 @cache

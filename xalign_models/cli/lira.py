@@ -58,17 +58,13 @@ def translate(
         str | None,
         typer.Option(help="Have it score them too: expected_score:MODEL or generate:MODEL; by default the config's."),
     ] = None,
-    languages: Annotated[
-        list[str] | None, typer.Option(help="Language codes; by default `all` that there are.")
-    ] = None,
+    languages: Annotated[list[str] | None, typer.Option(help="Language codes; by default `all`.")] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="Most rows of a corpus, per language.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder for the translations; by default in the cache.")
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Texts at a time: the most that a crash loses.")] = 16,
-    dtype: Annotated[
-        Dtype | None, typer.Option(help="Of the models; by default bfloat16 on a GPU, else float32.")
-    ] = None,
+    dtype: Annotated[Dtype | None, typer.Option(help="By default bfloat16 on a GPU, else float32.")] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:

@@ -194,9 +194,7 @@ def fit(
         str, typer.Argument(help="An alignment, or several in turn: lsar, centered+procrustes, ...; auto chooses.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write the model to.")],
-    backbone: Annotated[
-        str | None, typer.Option(help="Registered backbone, vectors:FILE, directory or hub id.")
-    ] = None,
+    backbone: Annotated[str | None, typer.Option(help="Backbone, vectors:FILE, directory or hub id.")] = None,
     old: Annotated[
         str | None, typer.Option("--from", help="Instead of --backbone: the model that an index was made with.")
     ] = None,
@@ -218,12 +216,8 @@ def fit(
     standalone: Annotated[
         bool, typer.Option("--standalone", help="Write stock modules, which load where xalign is not installed.")
     ] = False,
-    default_lang: Annotated[
-        str | None, typer.Option(help="Language of texts that come without one, or `auto`.")
-    ] = None,
-    unknown: Annotated[
-        str, typer.Option(help="Texts in languages that were not fitted: error or unaligned.")
-    ] = "error",
+    default_lang: Annotated[str | None, typer.Option(help="Language of texts without one, or `auto`.")] = None,
+    unknown: Annotated[str, typer.Option(help="Texts in languages not fitted: error or unaligned.")] = "error",
     layer: Layer = None,
     pooling: Pool = None,
     dtype: Weights = None,

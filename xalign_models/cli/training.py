@@ -12,7 +12,7 @@ from xalign_models.specs import Dtype
 
 OVER = "Several, or with commas: later ones go over earlier ones."
 Change = Annotated[
-    list[str] | None, typer.Option("--set", help="FIELD=VALUE over --config; dots lead to fields within.")
+    list[str] | None, typer.Option("--set", help="FIELD=VALUE over --config; dots lead to inner fields.")
 ]
 
 group = typer.Typer(help="Train weights that align a backbone.", no_args_is_help=True)

@@ -30,12 +30,8 @@ def apply(
         str | None,
         typer.Option(help="Rows in languages that were not fitted: error or unaligned; by default the model's."),
     ] = None,
-    engine: Annotated[
-        str, typer.Option(help="local, or ray: parts are written by the workers of a cluster.")
-    ] = "local",
-    address: Annotated[
-        str | None, typer.Option(help="Of a running Ray cluster; by default one is started here.")
-    ] = None,
+    engine: Annotated[str, typer.Option(help="local, or ray: a cluster's workers write the parts.")] = "local",
+    address: Annotated[str | None, typer.Option(help="Of a running Ray cluster; by default one is started.")] = None,
     cpus_per_task: Annotated[int, typer.Option(min=1, help="Ray: cores of a part.")] = 1,
     device: Device = None,
 ) -> None:

@@ -106,9 +106,7 @@ def reproduce(
 def audit(
     tasks: Tasks = None,
     models: Models = None,
-    corpus: Annotated[
-        list[str] | None, typer.Option(help="Text that a model was trained on: ntrex, own:DIR, ...")
-    ] = None,
+    corpus: Annotated[list[str] | None, typer.Option(help="Text a model was trained on: ntrex, own:DIR, ...")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Rows of --corpus by language.")] = None,
     languages: Annotated[list[str] | None, typer.Option(help="Language codes; by default all of the task.")] = None,
     tolerance: Annotated[

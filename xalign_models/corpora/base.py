@@ -107,9 +107,7 @@ class Corpus:
             DataError: It has no translations into the pivot, the sides differ in length, or there are too few rows.
         """
         if self.kind == "monolingual":
-            raise DataError(
-                f"Corpus {self.name!r} has no translations; parallel ones are ntrex, flores, tatoeba_pairs."
-            )
+            raise DataError(f"Corpus {self.name!r} has no translations; ntrex, flores, tatoeba_pairs have them.")
         if self.kind == "parallel":
             side, english = self.texts(language), self.texts(pivot)
         elif pivot != ENGLISH:
@@ -117,9 +115,7 @@ class Corpus:
         else:
             side, english = self._read(language)
         if len(side) != len(english):
-            raise DataError(
-                f"{self.name}: {language} has {len(side)} rows and {pivot} {len(english)}; they must align."
-            )
+            raise DataError(f"{self.name}: {language} has {len(side)} rows, {pivot} {len(english)}; they must align.")
         self._check_count(len(side), language)
         return list(side), list(english)
 
@@ -141,9 +137,7 @@ class Corpus:
 
     def _check_count(self, rows: int, languages: str) -> None:
         if rows < self.least:
-            raise DataError(
-                f"{self.name}: {rows} row of {languages}; at least {self.least} are needed to choose among."
-            )
+            raise DataError(f"{self.name}: {rows} row of {languages}; at least {self.least} are needed.")
 
     def fingerprint(self, languages: Iterable[str] | None = None) -> str:
         """Sha256 (hex) of the name and the identities of ``languages`` (all by default)."""

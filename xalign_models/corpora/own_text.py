@@ -115,9 +115,7 @@ def _whole(path: Path, name: str) -> Corpus:
             raise DataError(f"{path} needs at least two files named by language, such as deu.txt and eng.txt.")
         return replace(from_files(name, "parallel", (own_task(name),), files, _lines), least=LEAST)
     if not path.is_file():
-        raise DataError(
-            f"{path} does not exist; give a directory of <language>.txt files or a table ({'/'.join(TABLES)})."
-        )
+        raise DataError(f"{path} does not exist; give a directory of <language>.txt or a table ({'/'.join(TABLES)}).")
     columns = _table(path)
     codes = {_own_code(column, path): column for column in columns}
     if len(codes) < len(columns):

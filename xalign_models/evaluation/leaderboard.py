@@ -71,9 +71,7 @@ def leaderboard(
                     _mark_ranks(rows, column, tables, widest[1], hits)
     if not columns:
         metrics = sorted({name for table in results.tables.values() for name in table.metrics})
-        raise ResultsError(
-            f"No readable result has {metric!r}; there are {', '.join(metrics) or 'no readable results'}."
-        )
+        raise ResultsError(f"No readable result has {metric!r}; there are {', '.join(metrics) or 'none'}.")
     shown = [row for row in rows.values() if row.cells]
     return Board("model", columns, shown, _legend(shown, metric))
 

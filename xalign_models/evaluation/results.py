@@ -153,9 +153,7 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None) -> Results
         if shown == MOST_NAMED:
             logger.warning("%d more files are skipped, they are no whole results.", len(unreadable) - shown)
             break
-        logger.warning(
-            "%s is skipped, it is no whole result (%s); `xalign run` makes it anew.", file.path, file.content
-        )
+        logger.warning("%s is skipped: no whole result (%s); `xalign run` makes it anew.", file.path, file.content)
     tables = {key: file.content for key, file in sorted(newest.items()) if isinstance(file.content, TaskScores)}
     return Results(root, tables, {key: file.path for key, file in unreadable.items()})
 

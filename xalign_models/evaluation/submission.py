@@ -105,8 +105,6 @@ def _of_result(place: str, path: Path, settings: set[tuple[str, str, str]] | Non
     if settings is None:
         yield f"{place}: {SETTINGS} is missing or damaged"
         return
-    scored = {
-        (result.task_name, split, entry["hf_subset"]) for split, entries in result.scores.items() for entry in entries
-    }
+    scored = {(result.task_name, split, row["hf_subset"]) for split, rows in result.scores.items() for row in rows}
     if missing := sorted(scored - settings):
         yield f"{place}: {SETTINGS} does not cover {len(missing)} of its scores, such as {'/'.join(missing[0][1:])}"

@@ -158,7 +158,5 @@ def _saved(directory: Path) -> Maps:
             aligned = kind.load(str(directory), subfolder=entry["path"])
         normalise |= aligned is not None and issubclass(kind, Normalize)
     if aligned is None:
-        raise ModelError(
-            f"{directory} has no maps by themselves; give a model that `xalign fit` wrote without --standalone."
-        )
+        raise ModelError(f"{directory} has no separate maps; give a model of `xalign fit` without --standalone.")
     return Maps(aligned, normalise)

@@ -77,9 +77,7 @@ def _with_pointer(model: SentenceTransformer) -> SentenceTransformer:
     if isinstance(modules[0], Pointer):
         return model
     if _is_of_this_machine(spec.model):
-        raise ModelError(
-            f"--adapter needs a backbone that others have too; {spec.model} is a directory of this machine."
-        )
+        raise ModelError(f"--adapter needs a backbone that others have; {spec.model} is a directory of this machine.")
     return _copied(model, [Pointer(spec.whole, modules[:start]), *modules[start:]])
 
 

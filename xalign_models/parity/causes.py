@@ -160,9 +160,7 @@ def _by_signs(a: Served, b: Served, evidence: Evidence) -> Cause:
     """What the pattern of the differences says, where no guess gives the other's vectors."""
     distances = evidence.distances
     if limit := evidence.limit:
-        return Cause(
-            "truncation", f"Texts of {limit[1]:.0f} tokens and more differ, those of up to {limit[0]:.0f} do not."
-        )
+        return Cause("truncation", f"Texts of {limit[1]:.0f} tokens or more differ, those up to {limit[0]:.0f} do not.")
     if distances.max() < ROUNDING:
         return Cause("precision", f"All vectors are nearly the same (distance {distances.max():.2g} at most).")
     same = float((distances <= evidence.tolerance).mean())
@@ -172,9 +170,7 @@ def _by_signs(a: Served, b: Served, evidence: Evidence) -> Cause:
             f"{100 * same:.0f}% of the texts have the same vectors, or the empty text has: the tokenizer differs, or "
             "what is done to texts before it.",
         )
-    return Cause(
-        "weights", "Nothing that was tried explains it: the weights differ, or a prompt that is not known here."
-    )
+    return Cause("weights", "Nothing that was tried explains it: the weights differ, or an unknown prompt.")
 
 
 def _guesses(model: Served, evidence: Evidence) -> Iterator[Guess]:

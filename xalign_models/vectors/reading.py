@@ -78,9 +78,7 @@ def read_vectors(path: Path) -> StoredVectors:
         parts.append(rows)
         size += rows.matrix.nbytes
         if size > MOST:
-            raise FileError(
-                f"{path} has more than {MOST >> 30} GiB of vectors; `xalign apply` streams files of any size."
-            )
+            raise FileError(f"{path} has more than {MOST >> 30} GiB of vectors; `xalign apply` streams any size.")
     if not parts:
         raise FileError(f"{path} has no rows.")
     vectors = StoredVectors(
@@ -89,9 +87,7 @@ def read_vectors(path: Path) -> StoredVectors:
     for number, name in enumerate(vectors.names):
         other = vectors.row[name]
         if other != number and not np.array_equal(vectors.matrix[number], vectors.matrix[other]):
-            raise FileError(
-                f"{path}: rows {number} and {other} have different vectors of one {vectors.by}, {name[:80]!r}."
-            )
+            raise FileError(f"{path}: rows {number} and {other}: different vectors of one {vectors.by}, {name[:80]!r}.")
     return vectors
 
 
@@ -122,9 +118,7 @@ def _check(rows: VectorRows, where: str, dim: int, first: int) -> None:
         raise FileError(f"{where}: {len(rows.names)} values of {rows.by} for {len(rows.matrix)} vectors.")
     require_finite(rows.matrix, where, first)
     if (zero := np.flatnonzero(~rows.matrix.any(axis=1))).size:
-        raise FileError(
-            f"{where}: row {first + int(zero[0])} is zero ({zero.size} such rows); remove or encode it again."
-        )
+        raise FileError(f"{where}: row {first + int(zero[0])} is zero ({zero.size} rows); remove or encode it again.")
 
 
 def _parquet(path: Path) -> Iterator[VectorRows]:
@@ -158,9 +152,7 @@ def _npz(path: Path) -> Iterator[VectorRows]:
     by = _by([*arrays], str(path))
     names = arrays.pop(by)
     if names.ndim != 1 or names.dtype.kind not in "Uiu":
-        raise FileError(
-            f"{path}: {by} is of type {names.dtype}; texts or whole numbers are wanted, one for each vector."
-        )
+        raise FileError(f"{path}: {by} is of type {names.dtype}; texts or whole numbers are wanted, one per vector.")
     yield VectorRows(by, list(map(str, names.tolist())), _only_matrix(arrays, path))
 
 

@@ -126,9 +126,7 @@ def import_file(
     for rows in read_batches(file):
         vectors = StoredVectors(rows.by, rows.names, rows.matrix)
         if rows.by == "id" and not vectors.hashed:
-            raise FileError(
-                f"{file} has ids that are no hashes of texts; only those of `xalign store export` tell a text."
-            )
+            raise FileError(f"{file} has ids of another kind; only those of `xalign store export` identify a text.")
         if dim is not None and rows.matrix.shape[1] != dim:
             raise ModelError(f"{file} has vectors of dimension {rows.matrix.shape[1]}, and {model} of {dim}.")
         if not count and check and rows.by == "text":

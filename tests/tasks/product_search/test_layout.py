@@ -88,7 +88,7 @@ def test_a_bad_row_is_an_error_that_says_where(tmp_path: Path, table: str, row: 
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no folder named by a locale \(bd, id"):
+    with pytest.raises(DataError, match=r"no folder of a locale \(bd, id"):
         load(tmp_path)
     write(tmp_path)
     with pytest.raises(DataError, match="no locale th; it has vn"):

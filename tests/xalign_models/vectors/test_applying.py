@@ -108,7 +108,7 @@ def test_a_saved_models_rows_are_its_own_vectors(workdir, tiny_model, write_text
     pq.write_table(pa.table({"text": texts, "vector": list_column(raw)}), "in.parquet")
     apply(load_maps("saved", default_lang="deu-Latn"), workdir / "in.parquet", workdir / "out")
     np.testing.assert_allclose(matrix(pq.read_table("out")), model.encode(inputs), atol=1e-6)
-    with pytest.raises(ModelError, match="has no maps by themselves"):
+    with pytest.raises(ModelError, match="has no separate maps"):
         models.save(model, workdir / "dense", standalone=True, lang="de")
         load_maps("dense")
 

@@ -57,9 +57,7 @@ class Seq2SeqTranslator(Translator):
             return {}
         if not self.knows(language):
             source_language = "a text whose language is not known" if language is None else display_name(language)
-            raise LanguageError(
-                f"{self.spec.model} does not translate {source_language}; use another translator for it."
-            )
+            raise LanguageError(f"{self.spec.model} does not translate {source_language}; use another translator.")
         wrap, code = self._scheme
         self.model.tokenizer.src_lang = code(str(language))
         return {"forced_bos_token_id": self._id(wrap.format(code(ENGLISH)))}

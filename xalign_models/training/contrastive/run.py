@@ -69,9 +69,7 @@ def _check(spec: ModelSpec, config: ContrastiveConfig, device: str) -> str:
     if spec.alignment or spec.backbone.tuned:
         raise ModelError(f"--backbone: {spec.name} is aligned or trained already; give its backbone.")
     if ":" in device:
-        raise ModelError(
-            f"--device {device}: give cuda, and CUDA_VISIBLE_DEVICES={device.partition(':')[2]} before it."
-        )
+        raise ModelError(f"--device {device}: give cuda, and CUDA_VISIBLE_DEVICES={device.partition(':')[2]}.")
     if config.accumulation % process_count():
         raise ModelError(
             f"--accumulation {config.accumulation} cannot be shared by {process_count()} processes; "

@@ -188,9 +188,7 @@ class LusiferConfig:
                 raise ModelError(f"stages.{number}.train: {part} cannot be trained, {reason}.")
         keys = [data.key(number) for data in stage.data]
         if repeated := {key for key in keys if keys.count(key) > 1}:
-            raise ModelError(
-                f"stages.{number}.data: {min(repeated)} is there twice; name it once, with all its samples."
-            )
+            raise ModelError(f"stages.{number}.data: {min(repeated)} is there twice; name it once, with all samples.")
 
     def backbone(self, number: int, directory: Path) -> BackboneSpec:
         """A stage's model in ``directory``."""
