@@ -1,4 +1,4 @@
-"""What an analysis is: a question about models, answered with tables and figures rather than with a score."""
+"""The interface of analyses, which answer a question about models with tables and figures."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """What an analysis is asked to do.
+    """The input of an analysis.
 
     Attributes:
         models: Registered names, directories or hub ids.
         results: Root that ``xalign run --output`` wrote to; results and published tables lie in its ``results/``.
-        device: cpu, cuda or mps; None is the best there is.
-        rows: Most rows of a text that are used, from its top; None is the analysis' own number.
-        languages: Canonical codes; None is the analysis' own choice.
+        device: cpu, cuda or mps; None for the best available.
+        rows: Maximum number of rows of a text, from its top; None for the analysis' default.
+        languages: Canonical codes; None for the analysis' default.
     """
 
     models: tuple[str, ...] = ()
@@ -38,13 +38,13 @@ class Request:
 
     @property
     def store(self) -> EmbeddingStore:
-        """Where raw vectors are kept."""
+        """The store of raw vectors."""
         from xalign_models.store import open_store
 
         return open_store()
 
     def load(self, name: str | ModelSpec) -> XAlignEncoder:
-        """A model, by name or spec, as an mteb encoder, on the asked device and with the store.
+        """A model, by name or spec, as an mteb encoder, on the requested device and with the store.
 
         Raises:
             ModelError: No such model.
@@ -55,7 +55,7 @@ class Request:
         return load_encoder(name, device=self.device, store=self.store)
 
     def named(self) -> tuple[str, ...]:
-        """The models.
+        """The named models.
 
         Raises:
             ModelError: None was named.
@@ -67,13 +67,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Findings:
-    """What an analysis found.
+    """The output of an analysis.
 
     Attributes:
         tables: By name; plain columns, no index.
         figures: By name; made with :mod:`xalign_models.figures`.
-        notes: What a reader of the tables must know, a sentence each.
-        data: Fingerprint or revision of each text that was used, by its name.
+        notes: Caveats for readers of the tables, a sentence each.
+        data: Fingerprint or revision of each text, by name.
     """
 
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Configurations: validated dataclasses, out of YAML files and single fields, and as plain data."""
+"""Configurations: validated dataclasses from YAML files and single fields, and their plain data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Names = Annotated[
     tuple[str, ...],
     BeforeValidator(lambda given: (given,) if isinstance(given, str) else tuple(given) if given else ()),
 ]
-"""Texts; one alone is a list of one."""
+"""Texts; a single text is a list of one."""
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _LIMITS = {
@@ -50,7 +50,7 @@ _LIMITS = {
 
 @typing.dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def configuration_class(kind: type[Config]) -> type[Config]:
-    """A frozen dataclass that checks its fields; what is wrong is a :class:`ModelError` of one line.
+    """A frozen dataclass that checks its fields; violations raise a :class:`ModelError` of one line.
 
     A class may name the command line's flags of its fields in a mapping ``FLAGS``.
     """
@@ -70,7 +70,7 @@ def configuration_class(kind: type[Config]) -> type[Config]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML whose numbers may be written 5e-4, which YAML 1.1 takes for a text."""
+    """YAML with numbers such as 5e-4, which YAML 1.1 takes for text."""
 
 
 _Loader.add_implicit_resolver(
@@ -85,16 +85,16 @@ def shipped(package: str) -> list[str]:
 
 
 def read(kind: type[Config], package: str, names: Sequence[str], changes: Sequence[str] = ()) -> Config:
-    """A configuration of YAML files, each one's fields over those of the ones before it, and of single fields.
+    """A configuration of YAML files, later ones over earlier ones, and of single fields.
 
     Args:
         kind: A dataclass.
-        package: Where the shipped ones are.
-        names: Shipped names or paths; mappings within are merged, all else is replaced.
+        package: Package of the shipped configurations.
+        names: Shipped names or paths; nested mappings are merged, other values replaced.
         changes: ``FIELD=VALUE``, the value as in YAML, e.g. ``arca.epochs=3``.
 
     Raises:
-        ModelError: No such file or field, or a value of the wrong kind or out of its range; the message names it.
+        ModelError: Unknown file or field, or a value of the wrong type or out of range; the message names it.
     """
     fields: dict[Any, Any] = {}
     for name in names:
@@ -108,7 +108,7 @@ def read(kind: type[Config], package: str, names: Sequence[str], changes: Sequen
 
 
 def merged(under: Mapping[Any, Any], over: Mapping[Any, Any]) -> dict[Any, Any]:
-    """One mapping's fields over another's: mappings within are merged likewise, all else is replaced."""
+    """Merge two mappings, ``over`` taking precedence; nested mappings are merged too."""
     both = {
         key: merged(under[key], value) if isinstance(value, Mapping) and isinstance(under.get(key), Mapping) else value
         for key, value in over.items()
@@ -117,10 +117,10 @@ def merged(under: Mapping[Any, Any], over: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def from_mapping(kind: type[Config], data: Any) -> Config:
-    """A dataclass of plain data, as YAML and JSON have it: lists for tuples, texts for enumerations.
+    """A dataclass from plain data of YAML or JSON, with lists for tuples and texts for enumerations.
 
     Raises:
-        ModelError: A field that there is not or that is missing, or a value of the wrong kind; the message names it.
+        ModelError: An unknown or missing field, or a value of the wrong type; the message names it.
     """
     try:
         return TypeAdapter(kind).validate_json(json.dumps(data, default=str), strict=True, extra="forbid")
@@ -166,12 +166,12 @@ def _put(target: Any, change: str) -> None:
 
 
 def _key(target: Mapping[Any, Any], name: str) -> Any:
-    """The key that is written so; YAML reads some as numbers."""
+    """The key whose text is ``name``; YAML reads some keys as numbers."""
     return next((key for key in target if str(key) == name), name)
 
 
 def _line(kind: Any, error: ValidationError) -> str:
-    """What is wrong: a misspelt name before the field that it was meant for, a wrong value before a missing one."""
+    """The error to report: unknown fields before the missing ones they stand for, wrong values before missing ones."""
     details = error.errors(include_url=False)
     worst = max(details, key=lambda item: (item["type"] == "unexpected_keyword_argument", item["type"] != "too_short"))
     names = [str(name) for name in worst["loc"] if name != "[key]"]
@@ -186,7 +186,7 @@ def _line(kind: Any, error: ValidationError) -> str:
 
 
 def _fields(kind: Any, names: Sequence[str]) -> list[str]:
-    """The fields of the dataclass that some names lead to, those of fields and those within mappings and lists."""
+    """The fields of the dataclass at a path of field names, through mappings and lists."""
     for name in names:
         kind = _inner(typing.get_type_hints(kind).get(name, kind))
     return [field.name for field in dataclasses.fields(kind)]

@@ -1,4 +1,4 @@
-"""Where models run."""
+"""The device that models run on."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from xalign_models.errors import ModelError
 
 
 def pick_device(device: str | None = None) -> str:
-    """``cpu``, ``cuda`` or ``mps``: the one asked for, else the best there is.
+    """``cpu``, ``cuda`` or ``mps``: the requested device, by default the best available.
 
     Raises:
-        ModelError: The device asked for is not there.
+        ModelError: The requested device is unavailable.
     """
     import torch
 

@@ -1,14 +1,14 @@
-"""The one exception family: every message says what was wrong, what is allowed and what to do."""
+"""The exceptions of xalign; messages say what was wrong, what is allowed and what to do."""
 
 from __future__ import annotations
 
 
 class XAlignError(Exception):
-    """Base of every error that a user of xalign can cause and mend."""
+    """Base of the errors that a user can cause and mend."""
 
 
 def one_line(error: BaseException) -> str:
-    """What went wrong, on one line; an error that is not ours says its kind."""
+    """An error's message on one line, with the type of errors that are not ours."""
     line = " ".join(str(error).split())[:2000]
     return (
         line
@@ -26,7 +26,7 @@ class DataError(XAlignError):
 
 
 class AssetError(XAlignError):
-    """Weights or corpora cannot be had or are damaged."""
+    """Weights or corpora are unavailable or damaged."""
 
 
 class LicenceError(AssetError):
@@ -38,7 +38,7 @@ class AlignmentError(XAlignError):
 
 
 class ModelError(XAlignError):
-    """A model name, directory or output is not usable."""
+    """A model name, directory or output is unusable."""
 
 
 class ResultsError(XAlignError):
@@ -46,7 +46,7 @@ class ResultsError(XAlignError):
 
 
 class FileError(XAlignError):
-    """A file that xalign keeps or reads is missing, damaged, or larger than its kind can be."""
+    """A file is missing, damaged or too large."""
 
 
 class PluginError(XAlignError):

@@ -1,4 +1,4 @@
-"""The look that all figures share: colours that colour-blind readers tell apart, labels that say their unit."""
+"""The common style of figures, with colours for colour-blind readers and labels with units."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", "-.", ":")
 SEQUENTIAL = "cividis"
-"""Colour map of magnitudes: as even to colour-blind readers as to others, and in print."""
+"""Colour map of magnitudes, uniform for colour-blind readers and in print."""
 STYLE: Any = {
     "font.size": 10,
     "font.family": "DejaVu Sans",
@@ -42,7 +42,7 @@ DPI = 150
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """The style where a figure is drawn, as ``with`` or as a decorator; nothing of matplotlib's state outlives it."""
+    """Apply the style temporarily, as a context or a decorator."""
     with matplotlib.rc_context(STYLE):
         yield
 
@@ -50,14 +50,14 @@ def styled() -> Iterator[None]:
 def canvas(
     rows: int = 1, columns: int = 1, *, width: float = 7.0, height: float = 4.5, **options: Any
 ) -> tuple[Figure, npt.NDArray[np.object_]]:
-    """A figure of ``width`` x ``height`` inches and its axes (rows, columns); to be drawn within :func:`styled`."""
+    """A figure of ``width`` x ``height`` inches and its axes (rows, columns); draw within :func:`styled`."""
     figure = Figure(figsize=(width, height), layout="constrained")
     axes: npt.NDArray[np.object_] = figure.subplots(rows, columns, squeeze=False, **options)
     return figure, axes
 
 
 def look(index: int) -> dict[str, Any]:
-    """Colour, marker and line style of the ``index``-th series; the first 28 all differ in two of the three."""
+    """Colour, marker and line style of the ``index``-th series; the first 28 differ pairwise in two of the three."""
     return {
         "color": COLOURS[index % len(COLOURS)],
         "marker": MARKERS[(index + index // len(COLOURS)) % len(MARKERS)],
@@ -66,21 +66,21 @@ def look(index: int) -> dict[str, Any]:
 
 
 def describe(axes: Axes, title: str, x: str, y: str) -> None:
-    """Title, and what the axes measure, in which unit."""
+    """Set the title and the labels of the axes."""
     axes.set_title(title)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
 
 
 def from_zero(axes: Axes) -> None:
-    """Let the y axis begin at 0, or at what is below it, with room for markers at its top."""
+    """Let the y axis begin at 0 or below, with room for markers at its top."""
     bottom, top = axes.get_ylim()
     bottom = min(0.0, bottom)
     axes.set_ylim(bottom, top + 0.05 * (top - bottom))
 
 
 def name_points(axes: Axes, points: Iterable[tuple[str, float, float]]) -> None:
-    """Write (name, x, y) beside the points; neighbours' names on different sides, so that fewer overlap."""
+    """Write (name, x, y) beside the points, alternating the side so that fewer names overlap."""
     sides = ((3, 3, "left"), (-3, -9, "right"), (3, -9, "left"), (-3, 3, "right"))
     for place, (name, x, y) in enumerate(sorted(points, key=lambda point: point[1])):
         right, up, side = sides[place % len(sides)]

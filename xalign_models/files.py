@@ -1,7 +1,7 @@
-"""The bounded readers of what is kept on disk: JSON, logs of JSON lines, NPZ and safetensors headers.
+"""Bounded readers of files: JSON, logs of JSON lines, NPZ and safetensors headers.
 
-A file from disk may be damaged, cut off by a kill or written by somebody hostile. Each reader limits what it takes,
-checks the type of what it read and raises one kind of error; nothing here can run code.
+Files may be damaged, truncated or malicious. Each reader limits the size, checks the type and raises one kind of error;
+none runs code.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from xalign_models.errors import FileError
 logger = logging.getLogger(__name__)
 
 MOST_JSON = 64 << 20
-"""Bytes of the longest JSON file that is read."""
+"""Maximum size of a JSON file in bytes."""
 DEEPEST = 64
-"""Levels of nesting that a JSON file may have."""
+"""Maximum nesting of a JSON file."""
 _LARGEST = sys.float_info.max
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-"""Perhaps half of a surrogate pair, which only an escape can be: its bytes are no UTF-8."""
+"""An escape that may be half of a surrogate pair; unescaped, it is no UTF-8."""
 _WIDTHS = {
     "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2, "I32": 4,
     "U32": 4, "F32": 4, "F64": 8, "I64": 8, "U64": 8,
@@ -51,17 +51,17 @@ def read_json(path: Path, kind: Any = dict, *, most: int = MOST_JSON) -> Any:
 
     Args:
         path: The file.
-        kind: ``dict`` or ``list``, what the file has to hold.
-        most: The most bytes to read.
+        kind: The expected type, ``dict`` or ``list``.
+        most: Maximum number of bytes.
 
     Raises:
-        FileError: The file is missing, too long, no UTF-8, no JSON, nested too deeply, or holds another type.
+        FileError: The file is missing, too long, no UTF-8, no JSON, nested too deeply, or has another type.
     """
     return parse_json(_read(path, most), str(path), kind)
 
 
 def parse_json(content: bytes, name: str, kind: type | tuple[type, ...] = dict) -> Any:
-    """:func:`read_json` of bytes; ``name`` is what the error calls them."""
+    """Like :func:`read_json` for bytes; ``name`` is for error messages."""
     try:
         value = json.loads(content.decode("utf-8-sig"))
     except RecursionError:
@@ -91,7 +91,7 @@ def _is_no_text(part: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value of JSON is a finite number; True and False are none, nor is a whole number beyond all floats."""
+    """Whether a JSON value is a finite number in the range of floats; True and False are not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and -_LARGEST <= value <= _LARGEST
 
 
@@ -108,12 +108,12 @@ def walk(value: Any) -> Any:
 
 
 def read_log(path: Path, *, most: int = 4 << 30) -> tuple[list[dict[str, Any]], int]:
-    """The records of a log of JSON lines, and how many lines are damaged.
+    """The records of a log of JSON lines, and the number of damaged lines.
 
-    A line that a kill cut off, or that is no JSON object, is counted and left out.
+    Truncated lines and lines that are no JSON object count as damaged.
 
     Raises:
-        FileError: The file is there and cannot be read, or is too long.
+        FileError: The file exists but is unreadable or too long.
     """
     records: list[dict[str, Any]] = []
     damaged = 0
@@ -132,7 +132,7 @@ def read_npz(path: Path, *, most: int = 8 << 30) -> dict[str, npt.NDArray[Any]]:
 
     Args:
         path: The file.
-        most: The most bytes that the arrays may take together.
+        most: Maximum size of all arrays in bytes.
 
     Raises:
         FileError: The file is missing, damaged, too large, or holds objects.
@@ -153,7 +153,7 @@ def read_npz(path: Path, *, most: int = 8 << 30) -> dict[str, npt.NDArray[Any]]:
 
 @dataclass(frozen=True)
 class TensorHeader:
-    """What a safetensors file says of one tensor.
+    """A tensor's entry in the header of a safetensors file.
 
     Attributes:
         dtype: As safetensors writes it, e.g. ``F32``.
@@ -168,7 +168,7 @@ def safetensors_header(path: Path) -> dict[str, TensorHeader]:
     """Names, types and shapes of a safetensors file, checked against the file's length.
 
     Raises:
-        FileError: The file is missing, cut off, longer than its header says, or its header is damaged.
+        FileError: The file is missing, has another length than its header says, or its header is damaged.
     """
     try:
         length = path.stat().st_size
@@ -197,10 +197,10 @@ def safetensors_header(path: Path) -> dict[str, TensorHeader]:
 
 
 def set_aside(path: Path, reason: str) -> Path | None:
-    """Rename a damaged file out of the way, with one line of warning, so that the next run does not meet it again.
+    """Rename a damaged file, with a warning, so that the next run ignores it.
 
     Returns:
-        Where the file lies now; None if it could not be renamed, as in a read-only directory.
+        The new path; None if renaming failed, as in a read-only directory.
     """
     target = path.with_name(f"{path.name}.damaged")
     with suppress(OSError):

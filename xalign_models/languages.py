@@ -1,4 +1,4 @@
-"""One code for a language, ``deu-Latn`` (ISO 639-3, ISO 15924), and the ways from other codes to it.
+"""Canonical language codes, ``deu-Latn`` (ISO 639-3, ISO 15924), and conversions from other codes.
 
 The canonical code of a language is the one that FLORES-200 uses, with a hyphen, which is also mteb's form: Standard
 Arabic is ``arb-Arab`` (not ``ara``), Mandarin ``zho-Hans``, Malay ``zsm-Latn``, Persian ``pes-Arab``. Languages
@@ -132,17 +132,17 @@ def canonical(code: str) -> str:
 
 
 def match(code: str, known: Sequence[str]) -> str:
-    """The one of ``known`` codes that a code means: ``de``, ``deu`` and ``de-DE`` are ``deu-Latn`` where that is known.
+    """The one of ``known`` codes that a code means: ``de``, ``deu`` and ``de-DE`` match ``deu-Latn``.
 
     Args:
         code: In any form that :func:`canonical` takes, or exactly as in ``known``, which may be any strings.
-        known: What there is.
+        known: The available codes.
 
     Returns:
-        One of ``known``; the code itself where nothing in it fits.
+        One of ``known``, or the code itself if none matches.
 
     Raises:
-        LanguageError: The code names no script, and the language is known in several, none of them the usual one.
+        LanguageError: The code names no script, and ``known`` has several, none of them the usual one.
     """
     return code if code in known else _match(code, tuple(known))
 
@@ -265,7 +265,7 @@ def to_iso639_1(code: str) -> str | None:
 
 @cache
 def display_name(code: str) -> str:
-    """``deu-Latn`` -> ``German``; the script is named where a language has several in FLORES-200."""
+    """``deu-Latn`` -> ``German``; with the script if FLORES-200 has several for the language."""
     language, _, script = code.partition("-")
     name = {"zho": "Chinese", "ber": "Berber", "tgl": "Tagalog"}.get(language) or langcodes.get(language).display_name()
     name = name.removesuffix(" (individual language)").removesuffix(" (macrolanguage)")

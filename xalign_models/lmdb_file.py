@@ -1,4 +1,4 @@
-"""Whether an LMDB file can be mapped: reading a page that is not there would kill the process."""
+"""Checks of LMDB files before they are mapped: reading a missing page would kill the process."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ with lmdb.open(sys.argv[1], readonly=True, lock=False, max_dbs=1024) as env:
 
 
 def set_aside_if_damaged(path: Path) -> None:
-    """Rename a store that ends before its last page: reading a page that is not there would kill the process.
+    """Rename a store that ends before its last page.
 
-    LMDB may leave pages at the end unwritten that nothing refers to, so a short file is read in a process of its own.
+    LMDB may leave unreferenced pages at the end unwritten, so a short file is first read in a separate process.
     """
     file = path / "data.mdb"
     if _is_long_enough(file):

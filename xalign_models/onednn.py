@@ -1,7 +1,7 @@
 """Products of float32 matrices by oneDNN, on a CPU.
 
-It uses a processor's widest vectors, as the BLAS of numpy and torch does not on every processor: on AMD's it takes half
-their time, for the same numbers but for rounding.
+It uses a processor's widest vectors, unlike the BLAS of numpy and torch on some processors: on AMD's it takes half the
+time, with the same results up to rounding.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ logger = logging.getLogger(__name__)
 
 Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 PAIRS, SLOWER = 15, 1.2
-"""How often :func:`is_slow` times a product both ways, and the ratio of times above which halves are slow."""
+"""Number of timings in :func:`is_slow`, and the ratio of times above which half precision is slow."""
 
 
 def product() -> Product | None:
     """``x w^T + b`` of float32 ``x`` (..., d), ``w`` (m, d) and ``b`` (m,) or None, without a gradient.
 
-    None where torch has no oneDNN, or was told that float32 products may be rounded.
+    None if torch lacks oneDNN or may round float32 products.
     """
     return _product() if torch.get_float32_matmul_precision() == "highest" else None
 
 
 @cache
 def _product() -> Product | None:
-    """By the operation that torch's compiler takes for a linear layer; None where it fails."""
+    """A product by the operation that torch's compiler uses for linear layers; None if it fails."""
 
     def multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
@@ -52,10 +52,10 @@ def _product() -> Product | None:
 
 @cache
 def is_slow(dtype: str) -> bool:
-    """Whether this processor multiplies half-precision numbers more slowly than float32: it has no instruction for it.
+    """Whether this processor, without instructions for it, multiplies in half precision more slowly than in float32.
 
-    A product is timed both ways in turn, once in a process; the median of the ratios decides. They are near one half or
-    above 1.4, so that :data:`SLOWER` between them gives a processor the same answer when it is busy.
+    The median ratio of alternating timings decides, once per process. Ratios are near 0.5 or above 1.4, so that
+    :data:`SLOWER` gives the same answer on a busy processor.
 
     Args:
         dtype: ``bfloat16`` or ``float16``.
@@ -85,7 +85,7 @@ def _seconds(multiply: Callable[..., Tensor], x: Tensor, weight: Tensor) -> floa
 
 
 class _Layer(torch.autograd.Function):
-    """A linear layer whose gradients are such products, too."""
+    """A linear layer whose gradients are such products too."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, multiply: Product) -> Tensor:
@@ -108,10 +108,9 @@ class _Layer(torch.autograd.Function):
 
 
 class Linear(TorchFunctionMode):
-    """While it is entered, linear layers of float32 on a CPU and their gradients are :func:`product`'s.
+    """A context in which float32 linear layers on a CPU, and their gradients, use :func:`product`.
 
-    Only in the thread that enters it: not where activations are computed again while gradients are, which must then be
-    without it altogether.
+    It affects only the thread that enters it, so it must not be combined with the recomputation of activations.
     """
 
     def __torch_function__(

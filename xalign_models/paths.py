@@ -1,4 +1,4 @@
-"""Where files live, and how they are written so that nobody ever sees half of one."""
+"""Locations of files, and atomic writing."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def atomic_write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def one_at_a_time(folder: Path) -> Iterator[None]:
-    """Keep other processes out that say the same of ``folder``; no file is left there. On Windows nobody waits."""
+    """Exclude other processes that call it for ``folder``, without a lock file; no effect on Windows."""
     try:
         import fcntl
     except ImportError:
@@ -75,7 +75,7 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
 def atomic_directory(final: Path) -> Iterator[Path]:
     """Yield an empty directory beside ``final``; it replaces ``final`` on success and vanishes on error.
 
-    What is replaced goes by a rename too, so that no reader finds half of it; writers have to take turns.
+    The old directory is renamed too, so that no reader finds half of it; writers must take turns.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     holder = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".part", dir=final.parent))

@@ -1,4 +1,4 @@
-"""Progress: a live bar on a terminal that leaves no line behind, and nothing in a pipe."""
+"""Progress bars, which appear only on a terminal and vanish at their end."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tqdm.auto import tqdm
 
 
 def live(iterable: Iterable[Any] | None = None, **kwargs: Any) -> Any:
-    """A tqdm bar that appears after two seconds and is erased at its end, so that results alone stay on the screen.
+    """A tqdm bar that appears after two seconds and is erased at its end.
 
     Args:
-        iterable: What to count; None for a bar that is moved by ``update``.
-        kwargs: tqdm's, which win over the defaults.
+        iterable: Items to count; None for a bar moved by ``update``.
+        kwargs: Options of tqdm, which override the defaults.
     """
     return tqdm(iterable, **{"delay": 2, "disable": None, "leave": False, **kwargs})

@@ -2,8 +2,8 @@
 
 One LMDB environment; one named database per encoder *namespace* (the fingerprint of all that turns a prompted text into
 a vector). A key is the 128-bit BLAKE2 hash of (prompt, text), a value the float32 vector and a checksum of both. LMDB
-transactions are atomic and durable, so a process killed at any moment loses at most the vectors that it had not handed
-over yet, and readers never wait for writers. A vector that is damaged on disk is never used: it is encoded again.
+transactions are atomic and durable, so a killed process loses at most the vectors not yet written, and readers never
+wait for writers. Damaged vectors are never used but encoded again.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _GIB = 1 << 30
 
 @dataclass(frozen=True)
 class NamespaceStats:
-    """What the store holds for one encoder.
+    """Statistics of one encoder's vectors.
 
     Attributes:
         namespace: The encoder's fingerprint.
-        vectors: How many.
+        vectors: Their number.
         bytes: Pages in use, in bytes.
         last_used: Unix time of the last write, or of a process' first read, in seconds.
     """
@@ -73,8 +73,8 @@ class EmbeddingStore:
 
     Args:
         path: The store's directory; made when missing.
-        max_bytes: The most it may take on disk. A full store drops the vectors of the encoders that were used longest
-            ago; when only the current encoder is left it stops writing and says so once.
+        max_bytes: Maximum size on disk. A full store drops the vectors of the least recently used encoders; if only
+            the current encoder is left, it stops writing and warns once.
 
     Raises:
         ModelError: The directory cannot be opened as a store, or ``$XALIGN_STORE_GB`` is no size.
@@ -94,7 +94,7 @@ class EmbeddingStore:
         self._used = self._env.open_db(_META)
 
     def __enter__(self) -> Self:
-        """Nothing to do: the environment is open."""
+        """Return the open store."""
         return self
 
     def __exit__(
@@ -142,7 +142,7 @@ class EmbeddingStore:
             transaction.put(namespace.encode(), str(time.time()).encode())
 
     def get(self, namespace: str, keys: Sequence[bytes]) -> list[np.ndarray | None]:
-        """The stored vectors, None where there is none or it is damaged; each (d,) float32 and read-only."""
+        """The stored vectors, (d,) float32 and read-only each; None for missing and damaged ones."""
         first = namespace not in self._databases
         try:
             database = self._database(namespace, create=False)
@@ -164,7 +164,7 @@ class EmbeddingStore:
         return vectors
 
     def put(self, namespace: str, keys: Sequence[bytes], vectors: np.ndarray) -> None:
-        """Write vectors, (n, d), in one durable transaction; a full store makes room, or takes none as a full disk."""
+        """Write vectors (n, d) in one durable transaction; a full store makes room or stops writing."""
         rows = np.ascontiguousarray(vectors, dtype=np.float32)
         while namespace not in self._full:
             try:
@@ -198,7 +198,7 @@ class EmbeddingStore:
             return [bytes(name) for name in transaction.cursor().iternext(values=False) if bytes(name) != _META]
 
     def drop_earlier_form(self) -> int:
-        """Drop the vectors that earlier versions kept without checksums, which nothing reads; how many there were."""
+        """Drop the unused vectors of earlier versions, without checksums; returns their number."""
         dropped = 0
         for name in self._names():
             if not name.startswith(_FORM.encode()):
@@ -212,10 +212,10 @@ class EmbeddingStore:
         """Read every vector.
 
         Args:
-            clean: Drop those that are damaged.
+            clean: Drop damaged vectors.
 
         Yields:
-            Namespace, how many vectors it has, and how many of them are damaged.
+            Namespace, number of vectors, number of damaged vectors.
         """
         for name in self._names():
             if not name.startswith(_FORM.encode()):
@@ -248,7 +248,7 @@ class EmbeddingStore:
         return True
 
     def stats(self) -> list[NamespaceStats]:
-        """What is stored, encoder by encoder, most recently used first."""
+        """Statistics by encoder, most recently used first."""
         with self._env.begin(db=self._used) as transaction:
             used = {bytes(name).decode(): float(bytes(value)) for name, value in transaction.cursor()}
         encoders = []
@@ -263,7 +263,7 @@ class EmbeddingStore:
         return sorted(encoders, key=lambda encoder: -encoder.last_used)
 
     def clear(self, namespace: str | None = None) -> int:
-        """Drop one encoder's vectors, or all; returns how many there were."""
+        """Drop one encoder's vectors, or all; returns their number."""
         dropped = 0
         for encoder in self.stats():
             database = self._database(encoder.namespace, create=False)
@@ -283,7 +283,7 @@ def pack(key: bytes, row: np.ndarray) -> bytes:
 
 
 def unpack(key: bytes, value: bytes) -> np.ndarray | None:
-    """The inverse of :func:`pack`; None where the checksum is another."""
+    """The inverse of :func:`pack`; None if the checksum differs."""
     data = memoryview(value)[:-_CHECK]
     if len(data) % 4 or not data or zlib.crc32(data, zlib.crc32(key)) != int.from_bytes(value[-_CHECK:], "little"):
         return None
@@ -291,7 +291,7 @@ def unpack(key: bytes, value: bytes) -> np.ndarray | None:
 
 
 def open_store(path: Path | None = None, max_bytes: int | None = None) -> EmbeddingStore:
-    """The store of this process: LMDB allows a directory to be open once in a process, so it is shared."""
+    """The shared store of this process, as LMDB may open a directory only once per process."""
     return _open(path or default_path(), max_bytes)
 
 

@@ -1,4 +1,4 @@
-"""What linguists know of the languages: families and syntactic features, from URIEL."""
+"""Linguistic typology: families and syntactic features, from URIEL."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def _uriel() -> dict[str, Any]:
 
 
 def family(language: str) -> str:
-    """The family of a language (canonical code), its branch for an Indo-European one; an isolate's is its own.
+    """The family of a language (canonical code), or its branch if Indo-European, or ``... (isolate)``.
 
     Raises:
         LanguageError: URIEL does not have the language.
-        AssetError: URIEL cannot be had.
+        AssetError: URIEL is unavailable.
     """
     lineage: list[str] = _entry("families", language)
     if not lineage:
@@ -48,7 +48,7 @@ def syntax(languages: Sequence[str]) -> npt.NDArray[np.float64]:
 
     Raises:
         LanguageError: URIEL does not have a language.
-        AssetError: URIEL cannot be had.
+        AssetError: URIEL is unavailable.
     """
     return np.array([[float(bit) for bit in _entry("syntax", language)] for language in languages])
 

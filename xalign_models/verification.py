@@ -1,4 +1,4 @@
-"""Whether what is kept is whole: vectors, installed assets, saved models, fits and results; and what kills left."""
+"""Checks vectors, installed assets, saved models, fits and results for damage, and finds leftovers of kills."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from xalign_models.paths import cache_dir
 from xalign_models.store import default_path, open_store
 
 OLD = 3600
-"""Seconds after which what a process writes to is taken to be left over from a kill."""
+"""Seconds without a change after which an unfinished file is a leftover of a kill."""
 _LEFTOVERS = (".*.part", ".staged-*")
 
 
 @dataclass
 class Check:
-    """What was checked of one kind.
+    """The checks of one kind.
 
     Attributes:
         kind: E.g. ``store``.
-        checked: How many things.
-        problems: What is wrong, one line each.
-        mended: What was wrong and was mended or removed, one line each.
+        checked: Number of items.
+        problems: Problems, one line each.
+        mended: Problems that were mended, one line each.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class Check:
     mended: list[str] = field(default_factory=list)
 
     def note(self, problem: str, mend: Callable[[], object] | None = None) -> None:
-        """Note a problem; ``mend`` is tried and makes it a mended one."""
+        """Note a problem, as mended if ``mend`` succeeds."""
         if mend is None:
             self.problems.append(problem)
             return
@@ -53,13 +53,12 @@ class Check:
 
 
 def verify(output: Path, directories: Sequence[Path] = (), *, clean: bool = False) -> Iterator[Check]:
-    """Check the store, the assets, saved models, fits, results and what kills left behind.
+    """Check the store, the assets, saved models, fits and results, and find leftovers of kills.
 
     Args:
         output: Root of the results.
-        directories: Saved models beside those that were trained into the cache.
-        clean: Drop damaged vectors and fits, which are made again when needed, rename damaged results, and remove what
-            kills left.
+        directories: Saved models besides those in the cache.
+        clean: Drop damaged vectors and fits, rename damaged results, and remove leftovers.
 
     Yields:
         One check of each kind.

@@ -32,9 +32,7 @@ def analyse(request: Request) -> Findings:
     """
     languages = tuple(code for code in request.languages or LANGUAGES if code != ENGLISH)
     corpus = corpora.load("flores")
-    texts = {
-        language: rows[: request.rows or ROWS] for language, rows in corpus.parallel((ENGLISH, *languages)).items()
-    }
+    texts = {code: rows[: request.rows or ROWS] for code, rows in corpus.parallel((ENGLISH, *languages)).items()}
     frames, drawn = [], {}
     for name in request.named():
         encoder = request.load(name)

@@ -42,9 +42,7 @@ def analyse(request: Request) -> Findings:
     if not languages:
         raise LanguageError("--languages: name at least one besides English, the pivot.")
     corpus = corpora.load("flores")
-    texts = {
-        language: rows[: request.rows or ROWS] for language, rows in corpus.parallel((ENGLISH, *languages)).items()
-    }
+    texts = {code: rows[: request.rows or ROWS] for code, rows in corpus.parallel((ENGLISH, *languages)).items()}
     frames = []
     for name in request.named():
         backbone = find_spec(name).backbone

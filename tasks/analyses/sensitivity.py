@@ -42,7 +42,7 @@ def analyse(request: Request) -> Findings:
     """P@1 on FLORES-200 with English as each model is registered and under each variation, and whose order changes.
 
     Raises:
-        XAlignError: A model or the text cannot be had.
+        XAlignError: A model or the text is unavailable.
     """
     languages = tuple(code for code in request.languages or LANGUAGES if code != ENGLISH)
     corpus = corpora.load("flores")

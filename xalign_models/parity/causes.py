@@ -1,9 +1,8 @@
-"""Why two ways to serve a model differ: what is tried, and which of it gives the other's vectors.
+"""Finds the cause of a difference between two ways to serve a model, by trial.
 
-Each guess makes one change to the model at hand: another prompt, pooling, precision or length. The guess that comes
-nearest to the other's vectors is named if it explains most of the difference. Two faults change no vector that could
-be computed here. Another tokenizer leaves the empty text, or some texts, as they are. Another length of the vectors
-leaves all directions as they are.
+Each guess makes one change to the local model: another prompt, pooling, precision or length. The guess closest to the
+other's vectors is reported if it explains most of the difference. Two causes are found otherwise: another tokenizer
+leaves the vectors of the empty text or of some texts unchanged, and another normalisation leaves directions unchanged.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from xalign_models.parity.served import Served, unit
 from xalign_models.specs import Dtype, Pooling
 
 SAMPLE = 48
-"""Texts that guesses are tried on, half of them those that differ most."""
+"""Number of texts for trials, half of them those that differ most."""
 EXPLAINED = 0.2
-"""Of the distance that is left where a guess is right."""
+"""Maximum remaining share of the distance under a correct guess."""
 ROUNDING = 0.03
-"""Distance of unit vectors that lower precision does not exceed."""
+"""Maximum distance of unit vectors due to lower precision."""
 TOLD = 0.6
-"""Of the distance that is left where the guessed precision is right: its rounding depends on the processor."""
+"""Maximum remaining share under a correct guess of the precision, as rounding depends on the processor."""
 SURE = 0.01
-"""Of the distance that is left where nothing else has to be tried."""
+"""Remaining share of the distance below which no other guess is tried."""
 LIMITS = (32, 64, 128, 256, 384, 512)
 PROMPTS = (
     "",
@@ -46,7 +45,7 @@ PROMPTS = (
 
 @dataclass(frozen=True)
 class Cause:
-    """What may be the matter.
+    """A possible cause.
 
     Attributes:
         kind: ``normalisation``, ``prompt``, ``pooling``, ``tokenizer``, ``precision``, ``truncation`` or ``weights``.
@@ -59,13 +58,13 @@ class Cause:
 
 @dataclass(frozen=True)
 class Guess:
-    """A cause, and the change to a model by which it can be tried.
+    """A cause, and the change to a model that tests it.
 
     Attributes:
-        cause: What it would be.
-        prompt: Before all texts; None is the model's own.
-        text: What is done to texts first.
-        changes: Fields of the backbone's spec.
+        cause: The cause.
+        prompt: Prompt of all texts; None for the model's own.
+        text: Preprocessing of texts.
+        changes: Changed fields of the backbone's spec.
     """
 
     cause: Cause
@@ -76,15 +75,15 @@ class Guess:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of the two before anything is tried.
+    """The observed vectors, before any trial.
 
     Attributes:
-        texts: n texts.
-        languages: Of each.
-        lengths: Tokens of each.
+        texts: The n texts.
+        languages: Their languages.
+        lengths: Their lengths in tokens.
         a: Vectors (n, d) of the first.
-        b: Those of the second.
-        tolerance: Largest distance of unit vectors that is none.
+        b: Vectors (n, d) of the second.
+        tolerance: Distance of unit vectors that counts as equal.
     """
 
     texts: Sequence[str]
@@ -96,13 +95,13 @@ class Evidence:
 
     @property
     def distances(self) -> Float64:
-        """Of the unit vectors, (n,)."""
+        """Distances of the unit vectors, (n,)."""
         distances: Float64 = np.linalg.norm(unit(self.a) - unit(self.b), axis=1)
         return distances
 
     @property
     def limit(self) -> tuple[float, float] | None:
-        """Tokens of the longest equal and the shortest different text, where length alone tells them apart."""
+        """Lengths of the longest equal and the shortest different text, if length alone separates them."""
         differ = self.distances > self.tolerance
         if differ.all() or not differ.any():
             return None
@@ -111,7 +110,7 @@ class Evidence:
 
 
 def causes(a: Served, b: Served, evidence: Evidence) -> list[Cause]:
-    """Likely causes of a difference, the most likely first; none where there is no difference."""
+    """Likely causes of a difference, the most likely first; empty without a difference."""
     likely = [cause] if (cause := _lengths(evidence)) else []
     if evidence.distances.max() <= evidence.tolerance:
         return likely
@@ -157,7 +156,7 @@ def _direction(a: Served, b: Served, evidence: Evidence) -> Cause:
 
 
 def _by_signs(a: Served, b: Served, evidence: Evidence) -> Cause:
-    """What the pattern of the differences says, where no guess gives the other's vectors."""
+    """The cause that the pattern of differences suggests if no guess explains them."""
     distances = evidence.distances
     if limit := evidence.limit:
         return Cause("truncation", f"Texts of {limit[1]:.0f} tokens or more differ, those up to {limit[0]:.0f} do not.")
@@ -174,7 +173,7 @@ def _by_signs(a: Served, b: Served, evidence: Evidence) -> Cause:
 
 
 def _guesses(model: Served, evidence: Evidence) -> Iterator[Guess]:
-    """One change each, those of prompts first, which are the most frequent and load no weights again."""
+    """Guesses of one change each, prompts first: they are the most frequent and reload no weights."""
     assert model.spec is not None
     default = model.prompts.get("default", "")
     for prompt in dict.fromkeys([*PROMPTS, *model.prompts.values()]):
@@ -225,7 +224,7 @@ def _has_other_tokens(a: Served, b: Served, evidence: Evidence) -> bool:
 
 
 def _same_empty(a: Served, b: Served, tolerance: float) -> bool:
-    """Whether the empty text, which has special tokens alone, has one vector: then the weights are the same."""
+    """Whether both give the empty text (special tokens only) the same vector: then the weights are the same."""
     try:
         first, second = (unit(side.vectors([""], ["und"], "")) for side in (a, b))
     except ModelError:

@@ -1,4 +1,4 @@
-"""The same model served in two ways: how near the vectors are, whose neighbours change, and the likely cause."""
+"""Compares a model served in two ways: distance of the vectors, changed neighbours and the likely cause."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from xalign_models.parity.causes import Cause, Evidence, causes
 from xalign_models.parity.served import Served, unit
 
 TOLERANCE = 1e-8
-"""1 - cosine of two vectors that are one: float32 in another order of sums stays below, float16 does not."""
+"""1 - cosine of equal vectors: float32 with another order of sums stays below, float16 does not."""
 BUCKETS = (16, 64, 128, 256)
-"""Tokens of the longest text of each bucket but the last."""
+"""Maximum length in tokens of each bucket but the last."""
 _MOST = 2_000_000
-"""Similarities that are in memory at a time."""
+"""Number of similarities in memory."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class ParityRow:
 
     Attributes:
         language: Canonical code.
-        tokens: E.g. ``17-64``; characters where there is no tokenizer to look at.
-        texts: How many.
+        tokens: E.g. ``17-64``; characters without a tokenizer.
+        texts: Their number.
         mean: Mean cosine.
         least: Least cosine.
         length: Mean length of the second's vectors over that of the first's.
@@ -45,11 +45,11 @@ class ParityRow:
 
 @dataclass(frozen=True)
 class Parity:
-    """What the comparison gives.
+    """The result of a comparison.
 
     Attributes:
         same: Whether no vector differs.
-        rows: By language and length.
+        rows: Results by language and length.
         least: The least cosine.
         neighbours: Share of the texts whose nearest neighbour changes.
         causes: Likely causes, the most likely first.
@@ -69,7 +69,7 @@ def compare(a: Served, b: Served, texts: Mapping[str, Sequence[str]], tolerance:
         a: The first.
         b: The second.
         texts: Language to texts.
-        tolerance: Largest 1 - cosine that is no difference.
+        tolerance: Largest 1 - cosine that counts as equal.
 
     Raises:
         ModelError: The vectors have different dimensions.
@@ -108,12 +108,12 @@ def compare(a: Served, b: Served, texts: Mapping[str, Sequence[str]], tolerance:
 
 
 def changed_neighbours(a: Float64, b: Float64, tolerance: float) -> Mask:
-    """Which rows have another nearest neighbour among the others, (n,); near ties are no change.
+    """Whether each row's nearest neighbour changes, (n,); near ties are no change.
 
     Args:
         a: Vectors (n, d).
         b: The same rows, (n, d).
-        tolerance: By which similarities may differ.
+        tolerance: Difference of similarities that counts as equal.
     """
     a, b = unit(a), unit(b)
     count = len(a)

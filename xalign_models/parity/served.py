@@ -1,4 +1,4 @@
-"""A model as it is served: its vectors, with the length that it gives them, and those of variants of it."""
+"""A served model: its vectors with their lengths, and those of its variants."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from xalign_models.store import EmbeddingStore
 
 
 class Served:
-    """A model and how it answers.
+    """A served model.
 
     Args:
         model: A name, ``openai:...``, ``vectors:FILE``, a directory or a hub id.
-        device: cpu, cuda or mps; by default the best there is.
-        store: Where raw vectors are kept; None encodes anew.
+        device: cpu, cuda or mps; by default the best available.
+        store: Store of raw vectors; None always encodes.
 
     Attributes:
-        unit: Whether it brings its vectors to unit length.
+        unit: Whether it normalises its vectors.
 
     Raises:
-        XAlignError: The model cannot be had.
+        XAlignError: The model is unavailable.
     """
 
     def __init__(self, model: str, device: str | None = None, store: EmbeddingStore | None = None) -> None:
@@ -45,7 +45,7 @@ class Served:
         self.unit = located.saved or self._is_normalised()
 
     def _is_normalised(self) -> bool:
-        """Sources give what they give; a checkpoint with modules has Normalize or has not; any other gets it here."""
+        """Sources are not normalised here, checkpoints with modules only by Normalize, all others are."""
         assert self.spec is not None
         if find_source(self.spec.model):
             return False
@@ -57,12 +57,12 @@ class Served:
 
     @property
     def can_vary(self) -> bool:
-        """Whether it is a checkpoint that can be opened with another pooling, precision or length."""
+        """Whether it is a checkpoint, which can be loaded with another pooling, precision or length."""
         return self.spec is not None and find_source(self.spec.model) is None
 
     @property
     def tokenizer(self) -> Any:
-        """Its tokenizer, None where there is none to look at."""
+        """Its tokenizer, None if unavailable."""
         tokenizer = getattr(self.encoder.raw.modules[0], "tokenizer", None)
         return tokenizer if callable(tokenizer) else None
 
@@ -72,7 +72,7 @@ class Served:
         return self.encoder.prompts
 
     def lengths(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Tokens of each text without a limit; characters where there is no tokenizer to look at."""
+        """Length of each text in tokens, without a limit; in characters without a tokenizer."""
         tokenizer = self.tokenizer
         if tokenizer is None:
             return np.array([len(text) for text in texts])
@@ -81,13 +81,13 @@ class Served:
     def vectors(
         self, texts: Sequence[str], languages: Sequence[str], prompt: str | None = None, **changes: Any
     ) -> Float64:
-        """What it answers, (n, d), float64.
+        """Its vectors (n, d), float64.
 
         Args:
             texts: The texts.
-            languages: Of each.
-            prompt: In place of its own.
-            **changes: Fields of the backbone's spec that are to be others.
+            languages: Their languages.
+            prompt: Replaces its own prompt.
+            **changes: Changed fields of the backbone's spec.
         """
         raw = self.encoder.raw
         if changes:
@@ -107,7 +107,7 @@ class Served:
 
 
 class _Unlimited:
-    """A tokenizer as a module without a limit of tokens."""
+    """A module with the tokenizer, without a limit of tokens."""
 
     max_seq_length = None
 
@@ -116,6 +116,6 @@ class _Unlimited:
 
 
 def unit(vectors: Float64) -> Float64:
-    """Rows at unit length; zero ones stay."""
+    """Rows normalised to unit length; zero rows stay zero."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(lengths > 0, lengths, 1)

@@ -7,9 +7,9 @@ A plug-in is a Python file or module that registers things as it is imported::
     @register.alignment
     class Whitening(UnpairedAlignment): ...
 
-Plug-ins are found by the entry-point group ``xalign.plugins`` of installed packages, by ``XALIGN_PLUGINS`` (files and
-modules, with commas between them) and by the command line's ``--plugin``. What this project brings along is registered
-in the same way, and a registered thing may be named as ``"module:attr"``, which is imported when it is first used.
+Plug-ins are found by the entry-point group ``xalign.plugins`` of installed packages, by ``XALIGN_PLUGINS`` (comma-
+separated files and modules) and by the option ``--plugin``. This project registers its own parts in the same way. A
+value may be given as ``"module:attr"``, which is imported at its first use.
 """
 
 from xalign_models.plugins.kinds import (

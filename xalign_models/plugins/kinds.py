@@ -1,4 +1,4 @@
-"""The kinds of things that can be registered, and the registering."""
+"""The registries, and the functions that register."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ ANALYSES: Registry[Callable[..., Any]] = Registry("analysis", DataError, "xalign
 
 @dataclass(frozen=True)
 class Part:
-    """A benchmark's part of a task.
+    """A part of a task that belongs to a benchmark.
 
     Attributes:
         task: Its name, ours or mteb's.
-        subsets: Those that count; none are all.
-        splits: Those that count; none are the task's own.
+        subsets: Its subsets; empty for all.
+        splits: Its splits; empty for the task's own.
     """
 
     task: str
@@ -68,8 +68,8 @@ class Benchmark:
     Attributes:
         parts: The tasks.
         description: One line.
-        board: Makes its leaderboard of results, its name and names of models, or ``"module:attr"`` of what does; None
-            for the common one.
+        board: Function of results, name and models that makes its leaderboard, or its ``"module:attr"``; None for the
+            default.
     """
 
     parts: tuple[Part, ...]
@@ -82,16 +82,16 @@ class Benchmark:
         return not any(part.subsets or part.splits for part in self.parts)
 
     def make_board(self, results: Any, name: str, models: Any) -> Any:
-        """The leaderboard of its own.
+        """Its own leaderboard.
 
         Raises:
-            XAlignError: There are no such results.
+            XAlignError: There are no results.
         """
         return (imported(self.board) if isinstance(self.board, str) else self.board)(results, name, models)
 
 
 def task_facts(cls: Any) -> dict[str, Any]:
-    """What lists show of a task: main score, numbers of languages and subsets, description."""
+    """A task's entry in lists: main score, numbers of languages and subsets, description."""
     metadata = cls.metadata
     return {
         "score": metadata.main_score,
@@ -108,7 +108,7 @@ class Register:
         """Register a subclass of :class:`~xalign_models.alignments.Alignment` under its ``method``; a decorator.
 
         Raises:
-            PluginError: It is no such class, or its name does not fit or is taken.
+            PluginError: It is no alignment class, or its name is invalid or taken.
         """
         if not inspect.isclass(cls) or not isinstance(getattr(cls, "method", None), str):
             raise PluginError(f"alignment {cls!r} cannot be registered: it must be a class with a `method`, its name.")
@@ -135,7 +135,7 @@ class Register:
             **fields: With a name: further fields of a BackboneSpec, such as ``layer`` or ``prompts``.
 
         Raises:
-            PluginError: The name does not fit or is taken.
+            PluginError: The name is invalid or taken.
             ModelError: A field is out of its limits.
         """
         spec = BackboneSpec(spec, model, **fields) if isinstance(spec, str) else spec
@@ -143,15 +143,15 @@ class Register:
         return spec
 
     def source(self, scheme: str, source: Callable[[str], Any] | str, description: str = "") -> None:
-        """Register who gives the vectors of backbones whose ``model`` is ``scheme:...``.
+        """Register the source of vectors for backbones whose ``model`` is ``scheme:...``.
 
         Args:
-            scheme: What stands before the colon.
+            scheme: The text before the colon.
             source: A :class:`~xalign_models.backbones.sources.Source`, or ``"module:Class"``.
             description: One line.
 
         Raises:
-            PluginError: The scheme does not fit or is taken.
+            PluginError: The scheme is invalid or taken.
         """
         SOURCES.register(scheme, source, description=description)
 
@@ -160,17 +160,17 @@ class Register:
     ) -> Callable[[Value], Value]:
         """Register a corpus: a decorator of the function that opens it.
 
-        ``load(part, path=None, local=False)`` gives a :class:`~xalign_models.corpora.Corpus`, of what lies at ``path``
-        if one is named, and without a download where ``local``.
+        ``load(part, path=None, local=False)`` returns a :class:`~xalign_models.corpora.Corpus`, from ``path`` if given,
+        and without downloads if ``local``.
 
         Args:
-            name: What users call it; behind a colon they may name a part.
+            name: Its name, after which users may write a colon and a part.
             kind: ``monolingual``, ``parallel`` or ``pairs``.
-            trains: Names of the tasks and data sets that hold its text; what is fitted on it is marked there.
+            trains: Names of the tasks and data sets that contain its text.
             description: One line.
 
         Raises:
-            PluginError: The name does not fit or is taken, or there is no such kind.
+            PluginError: The name is invalid or taken, or the kind is unknown.
         """
         if kind not in {"monolingual", "parallel", "pairs"}:
             raise PluginError(f"corpus {name!r}: kind {kind!r} is not monolingual, parallel or pairs.")
@@ -187,10 +187,10 @@ class Register:
         Args:
             cls: The class, or ``"module:Class"``, which keeps lists fast; then the other arguments are needed.
             name: As in the class' metadata.
-            **facts: As :func:`task_facts` has them of the class.
+            **facts: The class' :func:`task_facts`.
 
         Raises:
-            PluginError: The name does not fit or is taken.
+            PluginError: The name is invalid or taken.
         """
         if not isinstance(cls, str):
             if not hasattr(cls, "metadata"):
@@ -203,13 +203,13 @@ class Register:
         """Register a benchmark.
 
         Args:
-            name: What users call it.
+            name: Its name.
             tasks: Names of tasks, ours or mteb's; or :class:`Part` of them.
             description: One line.
-            board: ``board(results, name, models)`` makes its leaderboard; by default it is that of any tasks.
+            board: ``board(results, name, models)`` makes its leaderboard; None for the default.
 
         Raises:
-            PluginError: The name does not fit or is taken.
+            PluginError: The name is invalid or taken.
         """
         parts = tuple(Part(task) if isinstance(task, str) else task for task in tasks)
         description = description or ", ".join(part.task for part in parts)
@@ -219,13 +219,13 @@ class Register:
         """Register an analysis, which answers a question about models with tables and figures.
 
         Args:
-            name: What ``xalign analyse`` calls it.
+            name: Its name for ``xalign analyse``.
             description: One line.
-            analyse: Takes a :class:`~xalign_models.analysis.Request`, gives
-                :class:`~xalign_models.analysis.Findings`; or ``"module:attr"``. Without it, a decorator.
+            analyse: Function of a :class:`~xalign_models.analysis.Request` that returns
+                :class:`~xalign_models.analysis.Findings`, or its ``"module:attr"``. None returns a decorator.
 
         Raises:
-            PluginError: The name does not fit or is taken.
+            PluginError: The name is invalid or taken.
         """
 
         def add(analyse: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Where plug-ins are found, and how they are loaded."""
+"""Finds and loads plug-ins."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ logger = logging.getLogger(__name__)
 GROUP = "xalign.plugins"
 VARIABLE = "XALIGN_PLUGINS"
 PACKAGE = "xalign_plugins"
-"""Package that the modules of plug-in files lie in: ``xalign_plugins.whitening`` for ``whitening.py``. It is the first
-part of their classes' names in saved models, and lies nowhere on disk."""
+"""Package of the modules of plug-in files: ``xalign_plugins.whitening`` for ``whitening.py``. It begins their classes'
+names in saved models and does not exist on disk."""
 
 _loading: list[str] = []
 _modules: dict[str, str] = {}
-"""Modules of the plug-ins that are loaded, by what names them: a file's path or a module."""
+"""Modules of the loaded plug-ins, by file path or module name."""
 
 
 def load_plugins(sources: Iterable[str] = ()) -> None:
-    """Load the plug-ins of installed packages, those that ``XALIGN_PLUGINS`` names, and ``sources``; each once.
+    """Load the plug-ins of installed packages, of ``XALIGN_PLUGINS`` and of ``sources``, each once.
 
     Raises:
-        PluginError: One that was named cannot be loaded. An installed one that cannot is left out with a warning.
+        PluginError: A named plug-in cannot be loaded; for installed ones this is a warning.
     """
     if _loading:  # a plug-in looks something up while it is loaded
         return
@@ -46,15 +46,15 @@ def load_plugins(sources: Iterable[str] = ()) -> None:
 
 
 def current() -> str:
-    """The plug-in that is being loaded; empty if none is."""
+    """The plug-in being loaded, or an empty text."""
     return _loading[-1] if _loading else ""
 
 
 def add_plugin(source: str) -> None:
-    """Load a plug-in here and, by way of ``XALIGN_PLUGINS``, in the processes that this one starts.
+    """Load a plug-in in this process and, by ``XALIGN_PLUGINS``, in its child processes.
 
     Args:
-        source: A file that ends in ``.py``, or a module.
+        source: A ``.py`` file or a module.
 
     Raises:
         PluginError: It cannot be loaded.
@@ -67,14 +67,14 @@ def add_plugin(source: str) -> None:
 
 
 def sources() -> tuple[str, ...]:
-    """The plug-ins that were named, as another process can be told them."""
+    """The named plug-ins, for another process."""
     return tuple(_modules)
 
 
 def code_digest(cls: type[Any]) -> str:
-    """Sha256 (hex) of the file of a plug-in's class, so that nothing made by other code is taken for its work.
+    """Sha256 (hex) of the file of a plug-in's class, which identifies its code.
 
-    It is empty for classes of this project, whose versions say so themselves.
+    It is empty for classes of this project, which have versions.
     """
     if cls.__module__.split(".")[0] in {"xalign_models", "tasks"}:
         return ""

@@ -1,4 +1,4 @@
-"""Things of one kind by name."""
+"""Registries of named values."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any, Generic, TypeVar, cast
 from xalign_models.errors import PluginError, XAlignError
 from xalign_models.plugins.loading import current, load_plugins
 
-Thing = TypeVar("Thing")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A registered thing.
+    """A registered value.
 
     Attributes:
-        value: The thing itself, or where it is: ``"module:attr"``.
-        facts: What lists show of it, without importing it.
-        plugin: Which plug-in registered it; empty for what was registered by hand or by this package.
+        value: The value itself, or its ``"module:attr"``.
+        facts: Its entry in lists, available without importing it.
+        plugin: The plug-in that registered it; empty for others.
     """
 
     value: Any
@@ -30,16 +30,16 @@ class Entry:
     plugin: str = ""
 
 
-class Registry(Generic[Thing]):
-    """Things of one kind by name, in the order in which they were registered.
+class Registry(Generic[Value]):
+    """Values of one kind by name, in order of registration.
 
     Args:
-        kind: What they are, for messages.
-        error: Raised for unknown names.
+        kind: The kind, for messages.
+        error: Exception for unknown names.
         listing: Command that lists them.
         pattern: Regular expression that names match.
-        rule: The same in words.
-        home: Module of this package that registers its own things; imported before the first look.
+        rule: The pattern in words.
+        home: Module of this package that registers built-in values; imported before the first look-up.
     """
 
     def __init__(
@@ -50,16 +50,16 @@ class Registry(Generic[Thing]):
         self._entries: dict[str, Entry] = {}
         self._hooks: list[Callable[[], object]] = []
 
-    def register(self, name: str, value: Thing | str, **facts: Any) -> None:
-        """Register a thing.
+    def register(self, name: str, value: Value | str, **facts: Any) -> None:
+        """Register a value.
 
         Args:
-            name: What users call it.
-            value: The thing, or ``"module:attr"``.
-            **facts: What lists show of it.
+            name: Its name.
+            value: The value, or its ``"module:attr"``.
+            **facts: Its entry in lists.
 
         Raises:
-            PluginError: The name does not fit or is taken; the message says why.
+            PluginError: The name is invalid or taken.
         """
         self._import_home()
         if not isinstance(name, str) or not self._pattern.fullmatch(name):
@@ -71,39 +71,39 @@ class Registry(Generic[Thing]):
             raise PluginError(f'{self.kind} {name!r}: {value!r} is not of the form "module:attr".')
         self._entries[name] = Entry(value, facts, current())
 
-    def get(self, name: str) -> Thing:
-        """The thing of this name, imported now if it was registered by its place.
+    def get(self, name: str) -> Value:
+        """The value of this name, imported now if registered as ``"module:attr"``.
 
         Raises:
-            XAlignError: There is none; the message names the nearest and the command that lists all.
+            XAlignError: Unknown name; the message suggests similar ones.
             PluginError: It cannot be imported.
         """
         entry = self._entry(name)
         if not isinstance(entry.value, str):
-            thing: Thing = entry.value
-            return thing
-        return cast(Thing, imported(entry.value))
+            value: Value = entry.value
+            return value
+        return cast(Value, imported(entry.value))
 
     def facts(self, name: str) -> Mapping[str, Any]:
-        """What lists show of a thing; nothing is imported.
+        """A value's entry in lists; nothing is imported.
 
         Raises:
-            XAlignError: There is none of this name.
+            XAlignError: Unknown name.
         """
         return self._entry(name).facts
 
     def check(self, name: str) -> None:
-        """Refuse a name that is not registered.
+        """Refuse unknown names.
 
         Raises:
-            XAlignError: There is none of this name.
+            XAlignError: Unknown name.
         """
         if name not in self:
             known = f"Known ones are {', '.join(self)}; --plugin adds those of a plug-in."
             lists = f"`{self.listing}` lists them." if self.listing else known
             raise self.error(f"Unknown {self.kind} {name!r}.{did_you_mean(name, self)} {lists}")
 
-    def __getitem__(self, name: str) -> Thing:
+    def __getitem__(self, name: str) -> Value:
         return self.get(name)
 
     def __contains__(self, name: object) -> bool:
@@ -118,8 +118,8 @@ class Registry(Generic[Thing]):
         self._look()
         return len(self._entries)
 
-    def items(self) -> Iterator[tuple[str, Thing]]:
-        """Names and things; imports those that were registered by their places."""
+    def items(self) -> Iterator[tuple[str, Value]]:
+        """Names and values, which are imported."""
         return ((name, self.get(name)) for name in self)
 
     def _entry(self, name: str) -> Entry:
@@ -127,11 +127,11 @@ class Registry(Generic[Thing]):
         return self._entries[name]
 
     def known(self) -> tuple[str, ...]:
-        """The names that are registered now."""
+        """The names registered so far."""
         return tuple(self._entries)
 
     def before_look(self, hook: Callable[[], object]) -> None:
-        """Call ``hook`` before each look: it may register what depends on the environment."""
+        """Call ``hook`` before each look-up; it may register values that depend on the environment."""
         self._hooks.append(hook)
 
     def _look(self) -> None:
@@ -146,14 +146,14 @@ class Registry(Generic[Thing]):
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """`` Did you mean a, b?`` of the names nearest to ``name``, or nothing."""
+    """`` Did you mean a, b?`` with the names most similar to ``name``, or an empty text."""
     by_lower = {candidate.lower(): candidate for candidate in known}
     near = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=cutoff)
     return f" Did you mean {', '.join(by_lower[candidate] for candidate in near)}?" if near else ""
 
 
 def imported(place: str) -> Any:
-    """What is at ``module:attr``.
+    """The object at ``module:attr``.
 
     Raises:
         PluginError: It cannot be imported.

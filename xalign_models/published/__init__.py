@@ -1,4 +1,4 @@
-"""The numbers that papers print, as data: a CSV file per table, described in ``index.json`` and ``README.md``."""
+"""The published numbers of papers: a CSV file per table, described in ``index.json`` and ``README.md``."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Published:
     Attributes:
         column: Model, variant and paper.
         subset: As published: ``deu-Latn``, ``eng-Latn->deu-Latn``, ``eng-Latn->*``, ``average`` and the like.
-        direction: ``eng->other`` or ``other->eng`` where the subset does not say it.
+        direction: ``eng->other`` or ``other->eng``, if the subset does not tell.
         metric: As published, e.g. ``accuracy``.
         value: In percent.
-        whole: Whether an average is over all subsets of the task, so that it says something without its parts.
+        whole: Whether it is the average over all subsets of the task.
     """
 
     column: str
@@ -55,7 +55,7 @@ def published_on(task: str) -> Iterator[Published]:
 
 
 def published_table(file: str) -> pd.DataFrame:
-    """One of the tables, with ``value`` as a number and all else as text."""
+    """One of the tables, with numbers in ``value`` and text in all other columns."""
     import pandas as pd
 
     return pd.read_csv(FOLDER / file, dtype=str, keep_default_na=False).astype({"value": float})

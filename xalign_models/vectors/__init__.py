@@ -1,1 +1,1 @@
-"""Vectors that lie in files: read as a backbone, mapped by an alignment, moved into the store and out of it."""
+"""Files of vectors: reading them, mapping them by an alignment, importing and exporting them."""

@@ -31,21 +31,21 @@ from xalign_models.vectors.parquet import (
 )
 
 PART_ROWS = 1 << 18
-"""Rows of a part, but for row groups that have more: the most that a kill loses."""
+"""Maximum rows of a part, unless a row group has more; a kill loses at most a part."""
 MANIFEST = "_xalign.json"
-"""In the output: what it was made of. Readers of parquet directories skip names that begin with ``_``."""
+"""File in the output that identifies its input. Readers of parquet directories skip names that begin with ``_``."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be mapped.
+    """Arguments of a mapping.
 
     Attributes:
         maps: Of a model.
-        folder: Where parts are written.
-        column: The vectors.
-        lang_column: The language of each row; None where one map serves all or all rows are in one language.
-        table: Language, as the file writes it, to the number of its map, None for none.
+        folder: Folder of the parts.
+        column: The column of vectors.
+        lang_column: The column of languages; None if one map serves all rows.
+        table: Language, as in the file, to the number of its map or None.
     """
 
     maps: Maps
@@ -57,14 +57,14 @@ class Job:
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive row groups of an input file, and the file that they become.
+    """Consecutive row groups of an input file, and their output file.
 
     Attributes:
-        name: Of the file.
+        name: Name of the output file.
         source: The input file.
         groups: The row groups.
-        first: Number of their first row in the input file.
-        rows: How many there are.
+        first: Their first row in the input file.
+        rows: Their number of rows.
     """
 
     name: str
@@ -83,19 +83,19 @@ def apply(
     lang_column: str | None = None,
     run: Callable[[Job, list[Part]], Iterator[int]] | None = None,
 ) -> int:
-    """Map the vectors of parquet files; all other columns, the order of rows and the vectors' type stay.
+    """Map the vectors of parquet files; other columns, the order of rows and the vectors' type are kept.
 
-    The output is a directory of parts, as Spark writes one and every reader of parquet opens it. Parts lie beside the
-    output until all are there, and the directory is renamed last. A run that was stopped makes the missing parts.
+    The output is a directory of parts, like Spark's. Parts are written beside the output, and the directory is renamed
+    when all exist. A stopped run can be resumed.
 
     Args:
         maps: Of a model.
         source: A parquet file or a directory of them.
-        output: The directory; there must be nothing of this name, or what the same call has made.
+        output: The directory; it must not exist, unless the same call has made it.
         column: The vectors; by default the only list of numbers, or the column called ``vector`` or ``embedding``.
-        lang_column: The language of each row, in any code; needed where the maps are by language and the model has no
+        lang_column: The column of languages, in any code; needed if maps are by language and the model has no
             ``default_lang``.
-        run: Makes parts and gives the rows of each; by default one after another in this process.
+        run: Writes parts and yields the rows of each; by default in this process.
 
     Returns:
         Number of rows.
@@ -103,7 +103,7 @@ def apply(
     Raises:
         FileError: An input is damaged, or a vector is missing, ragged or not finite.
         LanguageError: A language is missing or was not fitted.
-        ModelError: The output is there and of something else, or another process is at work on it.
+        ModelError: The output exists and has another input, or another process is writing it.
     """
     source, output = source.absolute(), output.absolute()
     files = parquet_files(source)
@@ -153,7 +153,7 @@ def apply(
 
 
 def write_part(job: Job, part: Part) -> int:
-    """Map a part of the input and write it; it appears whole.
+    """Map a part of the input and write it atomically.
 
     Returns:
         Number of its rows.
@@ -181,7 +181,7 @@ def _here(job: Job, parts: list[Part]) -> Iterator[int]:
 
 
 def _numbers(job: Job, batch: pa.RecordBatch) -> npt.NDArray[np.int64] | int | None:
-    """The map of each row, -1 for none; one number or None where all rows take the same."""
+    """The map of each row, -1 for none; a single number or None if all rows have the same map."""
     if len(set(job.table.values())) == 1:
         return next(iter(job.table.values()))
     codes = batch.column(str(job.lang_column))
@@ -196,7 +196,7 @@ def _numbers(job: Job, batch: pa.RecordBatch) -> npt.NDArray[np.int64] | int | N
 
 
 def _languages(files: list[Path], column: str) -> set[str | None]:
-    """The languages that there are: what is not fitted is said before anything is written."""
+    """The languages in the files, to refuse unfitted ones before writing."""
     languages: set[str | None] = set()
     for file in files:
         for batch in batches(file, column, [column]):
@@ -221,7 +221,7 @@ def _parts(files: list[Path]) -> Iterator[Part]:
 
 
 def _state(file: Path) -> tuple[object, ...]:
-    """What tells whether a file is the one of an earlier run, without reading it whole: its state and its footer."""
+    """Identifies a file without reading it whole, by its state and footer."""
     stat = file.stat()
     with file.open("rb") as handle:
         handle.seek(-8, 2)
@@ -232,7 +232,7 @@ def _state(file: Path) -> tuple[object, ...]:
 
 
 def _claim(folder: Path, identity: dict[str, object]) -> None:
-    """Make the folder this call's, or refuse one that another call has left."""
+    """Mark the folder as this call's, or refuse another call's folder."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / MANIFEST).is_file():
         atomic_write_text(folder / MANIFEST, json.dumps(identity, indent=2) + "\n")
@@ -249,7 +249,7 @@ def _require_same(folder: Path, identity: dict[str, object]) -> None:
 
 
 def _remove_halves(folder: Path) -> None:
-    """Remove what processes that were killed had begun to write."""
+    """Remove unfinished files of killed processes."""
     for path in folder.glob(".*.part"):
         path.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Parquet files of vectors, a batch at a time: which column the vectors are, and arrays to matrices and back."""
+"""Parquet files of vectors: their column, batches, and conversion from arrays to matrices and back."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from xalign_models.arrays import AnyFloats
 from xalign_models.errors import FileError, one_line
 
 NAMES = ("vector", "vectors", "embedding", "embeddings")
-"""What a column of vectors is called, where a file has several lists of numbers."""
+"""Names of the column of vectors, if a file has several lists of numbers."""
 BATCH_BYTES = 16 << 20
-"""Bytes of vectors that are in memory at a time, once before and once after the map."""
+"""Bytes of vectors in memory, once before and once after the map."""
 
 
 def parquet_files(path: Path) -> list[Path]:
     """A file itself, or the files of a directory of parts in the order of their names.
 
     Raises:
-        FileError: There is nothing.
+        FileError: There are no files.
     """
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or not files[0].is_file():
@@ -33,7 +33,7 @@ def parquet_files(path: Path) -> list[Path]:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """One line for whatever pyarrow raises of a damaged file.
+    """Replace pyarrow's errors for a damaged file by one line.
 
     Raises:
         FileError: In place of pyarrow's errors.
@@ -45,7 +45,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """A parquet file whose pages are read as they are needed, so that a row group of any size takes little memory.
+    """A parquet file whose pages are read on demand, so that row groups of any size take little memory.
 
     Raises:
         FileError: It is missing or damaged.
@@ -61,7 +61,7 @@ def batches(
 
     Args:
         path: The file.
-        column: Its vectors.
+        column: The column of vectors.
         columns: The columns to read; all by default.
         groups: The row groups to read; all by default.
 
@@ -85,12 +85,12 @@ def batches(
 
 
 def vector_column(schema: pa.Schema, path: Path, wanted: str | None = None) -> str:
-    """The name of the column that has the vectors.
+    """The name of the column of vectors.
 
     Args:
-        schema: Of the file.
+        schema: The file's schema.
         path: The file, for messages.
-        wanted: The user's word; by default the only list of numbers, or the one with a name of :data:`NAMES`.
+        wanted: The user's choice; by default the only list of numbers, or the column with a name of :data:`NAMES`.
 
     Raises:
         FileError: There is no such column, or there are several.
@@ -115,7 +115,7 @@ def matrix_of(column: pa.Array, where: str, first: int = 0) -> AnyFloats:
     """A column of vectors as a matrix (n, d) in its own float type, without a copy.
 
     Args:
-        column: Lists of one length.
+        column: Lists of equal length.
         where: What errors call it.
         first: Number of its first row, for errors.
 
@@ -157,7 +157,7 @@ def column_of(matrix: AnyFloats, kind: pa.DataType) -> pa.Array:
 
 
 def writer(path: Path, schema: pa.Schema, column: str) -> pq.ParquetWriter:
-    """A writer that spends no time on a dictionary or statistics of vectors, which gain nothing by them."""
+    """A writer without dictionaries and statistics of vectors, which would be useless."""
     others = [name for name in schema.names if name != column]
     return pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=others, write_statistics=others)
 

@@ -1,4 +1,4 @@
-"""Files of vectors with a text or an id for each: parquet, npz and safetensors, whoever wrote them."""
+"""Reads files of vectors with a text or an id for each: parquet, npz and safetensors."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from xalign_models.vectors.parquet import (
 
 KINDS = (".parquet", ".npz", ".safetensors")
 BY = ("text", "id")
-"""What a vector is found by, the first that there is."""
+"""Keys of vectors, in order of preference."""
 MOST = 8 << 30
-"""Bytes of the vectors of a file that is held in memory."""
+"""Maximum bytes of vectors of a file in memory."""
 _KEY = re.compile(r"[0-9a-f]{32}")
 _FLOATS = {"F16", "F32", "F64"}
 
 
 @dataclass(frozen=True)
 class VectorRows:
-    """Some rows of a file.
+    """Rows of a file.
 
     Attributes:
         by: ``text`` or ``id``.
@@ -70,8 +70,8 @@ def read_vectors(path: Path) -> StoredVectors:
         path: Parquet, a directory of parquet parts, npz or safetensors.
 
     Raises:
-        FileError: The file is missing, damaged or too large; it names no text, one that has two vectors, or a vector
-            that is not finite, is zero or has another dimension.
+        FileError: The file is missing, damaged or too large; it has no texts, a text with two vectors, or vectors that
+            are not finite, zero or of different dimensions.
     """
     parts, size = [], 0
     for rows in read_batches(path):

@@ -1,4 +1,4 @@
-"""Vectors out of the encode-once store into a parquet file, and from files into the store."""
+"""Exports vectors from the encode-once store to parquet, and imports files into the store."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from xalign_models.store import EmbeddingStore
 
 ROWS = 8192
-"""Rows that are in memory at a time."""
+"""Number of rows in memory."""
 CHECKED = 8
-"""Texts of a file that the model encodes, to see whether the vectors are its own."""
+"""Number of texts that the model encodes to check that the vectors are its own."""
 SAME = 0.99
-"""Cosine below which they are not."""
+"""Minimum cosine of equal vectors."""
 
 
 @dataclass(frozen=True)
 class ImportCounts:
-    """What was put into the store.
+    """Counts of an import into the store.
 
     Attributes:
-        vectors: How many.
-        checked: How many of them the model encoded itself, for comparison.
+        vectors: Number of vectors.
+        checked: Number of vectors compared with the model's own.
     """
 
     vectors: int
@@ -59,15 +59,15 @@ def export(
 ) -> int:
     """Write raw vectors of a model's backbone as parquet.
 
-    The store keeps hashes of prompts and texts, not the texts. Without ``texts`` the file has all that the store has of
-    the backbone, with the hash as ``id``. With them it has ``text``, ``lang`` and the vector of each.
+    The store has hashes of prompts and texts, not the texts. Without ``texts``, the file has all stored vectors of the
+    backbone, with the hash as ``id``; with them, it has ``text``, ``lang`` and the vector of each.
 
     Args:
         model: A name, a directory or a hub id; an aligned one stands for its backbone.
         output: The file.
-        store: Where vectors are kept.
-        texts: Language to texts; those that the store does not have are encoded.
-        prompt: Of all texts; by default the model's own.
+        store: The store.
+        texts: Language to texts; missing vectors are encoded.
+        prompt: Prompt of all texts; by default the model's own.
         device: cpu, cuda or mps, for encoding.
 
     Returns:
@@ -75,10 +75,10 @@ def export(
 
     Raises:
         DataError: There is nothing to write.
-        XAlignError: The model cannot be had.
+        XAlignError: The model is unavailable.
     """
     spec = _backbone(model)
-    rows = _kept(store, loading.fingerprint(spec)) if texts is None else _encoded(spec, texts, store, prompt, device)
+    rows = _stored(store, loading.fingerprint(spec)) if texts is None else _encoded(spec, texts, store, prompt, device)
     first = next(rows, None)
     if first is None:
         raise DataError(f"There are no vectors of {model} in {store.path}; name texts with --texts to encode them.")
@@ -99,28 +99,26 @@ def import_file(
     check: int = CHECKED,
     device: str | None = None,
 ) -> ImportCounts:
-    """Put the vectors of a file into the store as raw vectors of a model's backbone, so that they are not encoded.
+    """Import the vectors of a file into the store as raw vectors of a model's backbone.
 
     Args:
         file: Parquet, npz or safetensors, with texts, or with the ids that :func:`export` wrote.
         model: A name, a directory or a hub id; an aligned one stands for its backbone.
-        store: Where vectors are kept.
-        prompt: That the texts were encoded with; by default the model's own.
-        check: How many texts the model encodes itself first, to refuse the vectors of another model; 0 for none. Ids
-            cannot be checked.
+        store: The store.
+        prompt: Prompt of the texts; by default the model's own.
+        check: Number of texts that the model encodes first, to refuse another model's vectors; ids cannot be checked.
         device: cpu, cuda or mps, for the check.
 
     Raises:
-        FileError: The file is damaged, or has ids of another kind.
+        FileError: The file is damaged, or has other ids.
         ModelError: The vectors are not the model's.
-        XAlignError: The model cannot be had.
+        XAlignError: The model is unavailable.
     """
     spec = _backbone(model)
-    namespace, given = loading.fingerprint(spec), prompt
-    prompts = loading.prompts(spec)
-    if given is None and (languages := loading.prompt_languages(prompts)) is not None:
+    namespace, prompts = loading.fingerprint(spec), loading.prompts(spec)
+    if prompt is None and (languages := loading.prompt_languages(prompts)) is not None:
         raise ModelError(f"{model} has a prompt for each of {len(languages)} languages; say which with --prompt.")
-    chosen = prompts.get("default", "") if given is None else given
+    chosen = prompts.get("default", "") if prompt is None else prompt
     first = next(store.items(namespace), None)
     dim, count, checked = (None if first is None else len(first[1])), 0, 0
     for rows in read_batches(file):
@@ -162,7 +160,7 @@ def _require_same(
         )
 
 
-def _kept(store: EmbeddingStore, namespace: str) -> Iterator[pa.RecordBatch]:
+def _stored(store: EmbeddingStore, namespace: str) -> Iterator[pa.RecordBatch]:
     items = store.items(namespace)
     while rows := list(islice(items, ROWS)):
         yield _batch({BY[1]: [name.hex() for name, _ in rows]}, np.stack([vector for _, vector in rows]))
