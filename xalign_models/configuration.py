@@ -29,7 +29,7 @@ NonNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Names = Annotated[
     tuple[str, ...],
-    BeforeValidator(lambda given: (given,) if isinstance(given, str) else tuple(given) if given else ()),
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else tuple(value) if value else ()),
 ]
 """Texts; a single text is a list of one."""
 

@@ -52,14 +52,14 @@ def analyse(request: Request) -> Findings:
     for name in request.named():
         encoder = request.load(name)
         unkept = load_encoder(name, device=request.device)  # the store would give what was encoded with others
-        found = {REGISTERED: precision(encoder, texts), SINGLE: precision(unkept, texts, batch_size=1)}
+        precisions = {REGISTERED: precision(encoder, texts), SINGLE: precision(unkept, texts, batch_size=1)}
         for variation, fields in VARIATIONS.items():
             try:
                 changed = load_encoder(name, device=request.device, store=request.store, **fields)
-                found[variation] = precision(changed, texts)
+                precisions[variation] = precision(changed, texts)
             except XAlignError as error:
                 notes.append(f"{name}, {variation}: not measured. {error}")
-        frames.append(labelled(changes(found), model=str(encoder.mteb_model_meta.name)))
+        frames.append(labelled(changes(precisions), model=str(encoder.mteb_model_meta.name)))
     table = pd.concat(frames, ignore_index=True)
     notes += [
         "P@1 in %, the mean of both directions with English. `change` is to the model as it is registered, `largest` "
@@ -94,11 +94,11 @@ def precision(encoder: XAlignEncoder, texts: Mapping[str, list[str]], batch_size
     return pd.Series(scores)
 
 
-def changes(found: Mapping[str, pd.Series]) -> pd.DataFrame:
+def changes(precisions: Mapping[str, pd.Series]) -> pd.DataFrame:
     """Each variation's mean and its change to :data:`REGISTERED`, in the mean and in the language that changes most."""
     rows = []
-    for variation, scores in found.items():
-        by_language = scores - found[REGISTERED]
+    for variation, scores in precisions.items():
+        by_language = scores - precisions[REGISTERED]
         most = by_language.abs().idxmax()
         rows.append(
             {

@@ -47,7 +47,7 @@ def read_file(path: Path) -> Side:
         raise DataError(f"{path} is not in SQuAD's layout ({type(error).__name__}: {error}).") from None
 
 
-def read_rows(rows: Iterable[Mapping[str, Any]], where: str) -> Side:
+def read_rows(rows: Iterable[Mapping[str, Any]], source: str) -> Side:
     """Read rows of question, context and answers, as on the hub.
 
     Raises:
@@ -58,10 +58,10 @@ def read_rows(rows: Iterable[Mapping[str, Any]], where: str) -> Side:
         start = int(row["answers"]["answer_start"][0])
         qas = paragraphs.setdefault(row["context"], {"context": row["context"], "qas": []})["qas"]
         qas.append({"id": row["id"], "question": row["question"], "answers": [{"answer_start": start}]})
-    return read_paragraphs(paragraphs.values(), where)
+    return read_paragraphs(paragraphs.values(), source)
 
 
-def read_paragraphs(paragraphs: Iterable[Mapping[str, Any]], where: str) -> Side:
+def read_paragraphs(paragraphs: Iterable[Mapping[str, Any]], source: str) -> Side:
     """Read paragraphs in SQuAD's layout.
 
     The answering sentence is the first whose boundaries [start, end], the end included, contain the answer's first
@@ -77,14 +77,14 @@ def read_paragraphs(paragraphs: Iterable[Mapping[str, Any]], where: str) -> Side
         breaks = paragraph.get("sentence_breaks") or split(context)
         sentences = paragraph.get("sentences") or [context[start:end] for start, end in breaks]
         if len(sentences) != len(breaks):
-            raise DataError(f"{where}: a paragraph has {len(sentences)} sentences and {len(breaks)} boundaries.")
+            raise DataError(f"{source}: a paragraph has {len(sentences)} sentences and {len(breaks)} boundaries.")
         ends = [end for _, end in breaks]
         for question in paragraph["qas"]:
             start = question["answers"][0]["answer_start"]
             if question["id"] in side.questions:
-                raise DataError(f"{where}: question {question['id']} occurs twice.")
+                raise DataError(f"{source}: question {question['id']} occurs twice.")
             if not 0 <= start <= ends[-1]:
-                raise DataError(f"{where}: question {question['id']} has its answer at {start}, outside the text.")
+                raise DataError(f"{source}: question {question['id']} has its answer at {start}, outside the text.")
             side.questions[question["id"]] = question["question"]
             side.answers[question["id"]] = len(side.candidates) + bisect_left(ends, start)
         side.candidates.extend(sentences)

@@ -91,14 +91,14 @@ def _locale(folder: Path, split: str) -> Locale:
     query_texts, query_languages = _texts(queries)
     item_texts, item_languages = _texts(corpus)
     relevant: dict[str, dict[str, int]] = {}
-    for where, row in qrels:
-        query, item = _identifier(row, "query-id", where), _identifier(row, "corpus-id", where)
+    for source, row in qrels:
+        query, item = _identifier(row, "query-id", source), _identifier(row, "corpus-id", source)
         for identifier, texts in ((query, query_texts), (item, item_texts)):
             if identifier not in texts:
-                raise DataError(f"{where}: {identifier!r} is neither a query nor an item with text; mend the row.")
+                raise DataError(f"{source}: {identifier!r} is neither a query nor an item with text; mend the row.")
         score = row.get("score", 1)
         if not isinstance(score, int) or isinstance(score, bool):
-            raise DataError(f"{where}: score {score!r} is not a whole number.")
+            raise DataError(f"{source}: score {score!r} is not a whole number.")
         if score > 0:
             grades = relevant.setdefault(query, {})
             grades[item] = max(score, grades.get(item, 0))
@@ -111,24 +111,24 @@ def _texts(rows: Iterator[LocatedRow]) -> tuple[dict[str, str], dict[str, str]]:
     """Texts and, where a row names one, languages, by id."""
     texts: dict[str, str] = {}
     languages: dict[str, str] = {}
-    for where, row in rows:
-        identifier, text = _identifier(row, "id", where), row.get("text")
+    for source, row in rows:
+        identifier, text = _identifier(row, "id", source), row.get("text")
         if not isinstance(text, str) or not text.strip():
-            raise DataError(f"{where}: no text in the field 'text'.")
+            raise DataError(f"{source}: no text in the field 'text'.")
         if texts.setdefault(identifier, text.strip()) != text.strip():
-            raise DataError(f"{where}: the id {identifier!r} comes twice, with other text; give each its own.")
+            raise DataError(f"{source}: the id {identifier!r} comes twice, with other text; give each its own.")
         if (code := row.get("lang")) is not None:
             try:
                 languages[identifier] = canonical(str(code))
             except LanguageError as error:
-                raise DataError(f"{where}: {error}") from None
+                raise DataError(f"{source}: {error}") from None
     return texts, languages
 
 
-def _identifier(row: dict[str, Any], name: str, where: str) -> str:
+def _identifier(row: dict[str, Any], name: str, source: str) -> str:
     value = row.get(name)
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        raise DataError(f"{where}: no id in the field {name!r}; the row's fields are {', '.join(row) or 'none'}.")
+        raise DataError(f"{source}: no id in the field {name!r}; the row's fields are {', '.join(row) or 'none'}.")
     return str(value)
 
 

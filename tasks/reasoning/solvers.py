@@ -75,11 +75,11 @@ class Solver:
 
     def solve(self, problems: Sequence[Problem], language: str) -> list[bool]:
         """Whether each problem's answer ends with its number."""
-        asked = self.questions([problem.question for problem in problems], language)
+        questions = self.questions([problem.question for problem in problems], language)
         right = []
-        for start in range(0, len(asked), BATCH):
+        for start in range(0, len(questions), BATCH):
             written = self.model.write(
-                [self.prompt(question) for question in asked[start : start + BATCH]],
+                [self.prompt(question) for question in questions[start : start + BATCH]],
                 max_new_tokens=MOST_TOKENS,
                 stop=() if self.model.tokenizer.chat_template else ("\n\n", "Problem:"),
             )

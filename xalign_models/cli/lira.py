@@ -97,8 +97,8 @@ def translate(
     summaries = translate_all(listed or stream, journals)
     if critic:
         judge_all(listed, journals, Scores(make_critic(critic, device, dtype), output, batch_size))
-    made = [journal for journal in journals if not journal.translator.instant]
-    folders = {str(journal.translator.spec): str(journal.path) for journal in made}
+    generated = [journal for journal in journals if not journal.translator.instant]
+    folders = {str(journal.translator.spec): str(journal.path) for journal in generated}
     print_rows(
         [
             {

@@ -132,9 +132,9 @@ def run(
         cluster = on_ray.Cluster(address, cpus_per_task, gpus_per_task, device)
         run_all = partial(on_ray.run, cluster=cluster)
     else:
-        here: dict[str, Any] = {"device": device, "store": open_store()}
-        run_all = partial(run_here, **here)
-        announce(chosen_models, chosen_tasks, Path(output), languages=chosen, overrides=fields, **here)
+        resources: dict[str, Any] = {"device": device, "store": open_store()}
+        run_all = partial(run_here, **resources)
+        announce(chosen_models, chosen_tasks, Path(output), languages=chosen, overrides=fields, **resources)
     for outcome in run_all(chosen_models, chosen_tasks, Path(output), **arguments):
         line = f"{outcome.model}  {outcome.task}: "
         if outcome.result is None:

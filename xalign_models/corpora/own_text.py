@@ -31,11 +31,11 @@ def split_part(text: str) -> tuple[str, Path]:
     return (part, Path(path).expanduser()) if colon and part in PARTS else ("", Path(text).expanduser())
 
 
-def own_paths(given: str | None = None) -> dict[str, tuple[str, Path]]:
+def own_paths(value: str | None = None) -> dict[str, tuple[str, Path]]:
     """Part and path of each of the user's own texts, by name.
 
     Args:
-        given: Comma-separated ``NAME=PATH`` or ``NAME=test:PATH``; a path without a name is called ``own``. By default
+        value: Comma-separated ``NAME=PATH`` or ``NAME=test:PATH``; a path without a name is called ``own``. By default
             ``$XALIGN_OWN``, which ``--data`` sets.
 
     Raises:
@@ -44,7 +44,7 @@ def own_paths(given: str | None = None) -> dict[str, tuple[str, Path]]:
     from xalign_models.plugins import CORPORA
 
     places: dict[str, tuple[str, Path]] = {}
-    for text in filter(None, (os.environ.get(VARIABLE, "") if given is None else given).split(",")):
+    for text in filter(None, (os.environ.get(VARIABLE, "") if value is None else value).split(",")):
         match = re.fullmatch(r"([^=/]*)=(.*)", text)
         name, place = match.groups() if match else ("own", text)
         if not re.fullmatch(r"(?!.*__)[A-Za-z]\w*", name) or (name in CORPORA and name != "own"):

@@ -90,7 +90,8 @@ def overlaps(
         unmatched = task_texts - fitted
         fit_grams = {gram for text in fitted for gram in grams(text, language)} if unmatched and fitted else set()
         near = sum(
-            bool(own := grams(text, language)) and len(own & fit_grams) >= SHARE * len(own) for text in unmatched
+            bool(ngrams := grams(text, language)) and len(ngrams & fit_grams) >= SHARE * len(ngrams)
+            for text in unmatched
         )
         yield Overlap(task, language, len(task_texts), len(task_texts) - len(unmatched), near)
 

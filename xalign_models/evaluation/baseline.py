@@ -127,9 +127,9 @@ def _valid(validate: Callable[[Any], Valid], value: object, name: str) -> Valid:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         location = escape(" / ".join(map(str, first["loc"])))
-        given = "" if isinstance(first["input"], dict | bytes) else f", not {first['input']!r:.60}"
+        actual = "" if isinstance(first["input"], dict | bytes) else f", not {first['input']!r:.60}"
         raise ResultsError(
-            f"{name}{': ' if location else ''}{location}: {first['msg']}{given}. "
+            f"{name}{': ' if location else ''}{location}: {first['msg']}{actual}. "
             "A tolerance is 0 to 100 points; `xalign gate --update` makes a baseline anew."
         ) from None
 
@@ -160,8 +160,8 @@ def make_baseline(
             percent = {subset: round(100 * value, 4) for subset, value in sorted(values.items()) if abs(value) <= 1}
             scores.setdefault(model, {})[task] = Entry(dataset_revision=table.dataset_revision, scores=percent)
     if broken:
-        rest = f" and {len(broken) - 3} more" if len(broken) > 3 else ""
-        raise ResultsError(f"No baseline of unusable results: {'; '.join(broken[:3])}{rest}; `xalign run` them again.")
+        more = f" and {len(broken) - 3} more" if len(broken) > 3 else ""
+        raise ResultsError(f"No baseline of unusable results: {'; '.join(broken[:3])}{more}; `xalign run` them again.")
     return Baseline(tolerance={DEFAULT: TOLERANCE}, scores=scores)
 
 

@@ -134,19 +134,19 @@ def _matching(table: TaskScores, metric: str, pattern: str) -> dict[str, float]:
 
 
 def _cell(table: TaskScores, base: TaskScores | None, metric: str, pattern: str, hits: Items | None) -> Cell:
-    own = _matching(table, metric, pattern)
-    cell = Cell(100 * fmean(own.values()), fitted=table.trained_on)
+    values = _matching(table, metric, pattern)
+    cell = Cell(100 * fmean(values.values()), fitted=table.trained_on)
     baseline = _matching(base, metric, pattern) if base else {}
     if base is None or not baseline:
         return cell
     if base.dataset_revision != table.dataset_revision:
         return dataclasses.replace(cell, other_text=True)
-    common = sorted(own.keys() & baseline.keys())
+    common = sorted(values.keys() & baseline.keys())
     if len(common) < len(baseline):
         cell = dataclasses.replace(cell, covered=len(common), of=len(baseline))
     if not common:
         return cell
-    difference = 100 * fmean(own[subset] - baseline[subset] for subset in common)
+    difference = 100 * fmean(values[subset] - baseline[subset] for subset in common)
     cell = dataclasses.replace(cell, difference=difference)
     gaps = hits.gaps(table, base, common) if hits else None
     if gaps is None:

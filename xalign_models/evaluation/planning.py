@@ -91,26 +91,26 @@ def announce(
     if settings.price is None and settings.most_tokens is None:
         return
     located = [(model, locate(model, **(overrides or {}))) for model in models]
-    served = [(model, found, source) for model, found in located if (source := _endpoint(found))]
+    served = [(model, place, source) for model, place in located if (source := _endpoint(place))]
     if not served:
         return
     cache = SafeResultCache(output)
     chosen = [make_task(task, languages) if isinstance(task, str) else task for task in tasks]
-    wanted = {code for task in chosen for subset in task.hf_subsets for code in languages_of(task)[subset]}
+    codes = {code for task in chosen for subset in task.hf_subsets for code in languages_of(task)[subset]}
     tokens: dict[str, dict[bytes, int]] = {}
     uncounted: list[str] = []
-    for model, found, source in served:
+    for model, place, source in served:
         try:
-            encoder = _encoder(model, found, device, store)
+            encoder = _encoder(model, place, device, store)
             counts = tokens.setdefault(encoder.raw.namespace, {})
             encoder.raw, encoder.tail = Counting(encoder.raw, source.probe.dimension, counts), []
-            if not found.saved:
-                _count_fit(encoder, found, wanted)
+            if not place.saved:
+                _count_fit(encoder, place, codes)
         except XAlignError as error:  # the run says so too
             logger.debug("%s: %s", model, error)
             uncounted.append(model)
             continue
-        meta = meta_of(found)
+        meta = meta_of(place)
         uncounted += [task.metadata.name for task in chosen if not _count(encoder, task, cache, meta)]
     each = [count for counts in tokens.values() for count in counts.values()]
     METER.announce_run(len(each), sum(each), settings, tuple(dict.fromkeys(uncounted)))
@@ -135,13 +135,13 @@ def _encoder(model: str, located: Located, device: str | None, store: EmbeddingS
     return load_encoder(ModelSpec(located.spec.backbone.whole), device=device, store=store)
 
 
-def _count_fit(encoder: XAlignEncoder, located: Located, wanted: Collection[str]) -> None:
+def _count_fit(encoder: XAlignEncoder, located: Located, codes: Collection[str]) -> None:
     """Note the text that an alignment and the ranges of int8 vectors are fitted on.
 
     Args:
         encoder: Whose raw encoder counts; learns for which languages the alignment is.
         located: The model.
-        wanted: Languages of the tasks: maps by language are fitted for those alone.
+        codes: Languages of the tasks: maps by language are fitted for those alone.
     """
     spec = located.spec
     int8 = spec is not None and spec.backbone.vectors is Vectors.INT8
@@ -152,7 +152,7 @@ def _count_fit(encoder: XAlignEncoder, located: Located, wanted: Collection[str]
         have = fitting.fit_languages(text, fitting.load_corpora(text))
         encoder.languages = frozenset(have)
         if not int8:
-            chosen = {*wanted, fitting.pivot_of(text)} & {*have}
+            chosen = {*codes, fitting.pivot_of(text)} & {*have}
             text = dataclasses.replace(text, languages=tuple(sorted(chosen)))
     fitting.fit_vectors(text, encoding(ModelSpec(spec.backbone.whole), encoder.raw, ())[1])
 
@@ -161,9 +161,9 @@ def _count(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, meta: 
     """Let a task encode what is not scored yet; False if it cannot be run without vectors."""
     import mteb
 
-    everything, by_subset = list(task.hf_subsets), languages_of(task)
+    subsets, by_subset = list(task.hf_subsets), languages_of(task)
     scored = _scored(cache.path_of(task.metadata.name, meta), task)
-    task.hf_subsets = [one for one in everything if one not in scored and not encoder.unfitted(by_subset[one])]
+    task.hf_subsets = [subset for subset in subsets if subset not in scored and not encoder.unfitted(by_subset[subset])]
     try:
         if task.hf_subsets:
             result = mteb.evaluate(encoder, task, cache=None, show_progress_bar=False, co2_tracker=False)
@@ -172,7 +172,7 @@ def _count(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, meta: 
         logger.debug("%s cannot be counted", task.metadata.name, exc_info=True)
         return False
     finally:
-        task.hf_subsets = everything
+        task.hf_subsets = subsets
         if task.data_loaded:
             task.unload_data()
     return True

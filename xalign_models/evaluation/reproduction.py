@@ -211,8 +211,9 @@ def _plan(encoder: XAlignEncoder, spec: ModelSpec | None, task: Any, store: Embe
         return "There is the task's text to encode; nothing is fitted."
     fit = fit_spec(spec)
     if any(isinstance(module, FittedOnDemand) for module in encoder.tail):  # only what the task asks for
-        asked = {code for codes in languages_of(task).values() for code in codes}
-        fit = replace(fit, languages=tuple(sorted(asked & set(fitting.fit_languages(fit, fitting.load_corpora(fit))))))
+        codes = {code for languages in languages_of(task).values() for code in languages}
+        known = set(fitting.fit_languages(fit, fitting.load_corpora(fit)))
+        fit = replace(fit, languages=tuple(sorted(codes & known)))
     keys = {
         key(prompt_in(encoder.prompts, code), text)
         for language, sides in fitting.fit_texts(fit)

@@ -33,8 +33,8 @@ class Items:
         Sentence i counts as the same in all subsets, as in multi-parallel text; if subsets have different sentences,
         this only groups independent outcomes.
         """
-        own, base_outcomes = self.outcomes(table), self.outcomes(base)
-        if any(s not in own or s not in base_outcomes or len(own[s]) != len(base_outcomes[s]) for s in subsets):
+        hits, base_hits = self.outcomes(table), self.outcomes(base)
+        if any(s not in hits or s not in base_hits or len(hits[s]) != len(base_hits[s]) for s in subsets):
             return None
         gaps = self.shares(table, subsets) - self.shares(base, subsets)
         gaps[np.abs(gaps) < _ZERO] = 0  # equal outcomes

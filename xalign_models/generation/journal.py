@@ -20,8 +20,8 @@ Item = TypeVar("Item")
 
 def batched(items: Iterable[Item], size: int) -> Iterator[tuple[Item, ...]]:
     """Items in tuples of ``size``, the last perhaps shorter (itertools' own is newer than Python 3.11)."""
-    rest = iter(items)
-    while batch := tuple(islice(rest, size)):
+    remaining = iter(items)
+    while batch := tuple(islice(remaining, size)):
         yield batch
 
 

@@ -213,8 +213,8 @@ def reduction(spec: ModelSpec, raw: RawEncoder) -> tuple[Reduced, ...]:
         return ()
     ranges = None
     if backbone.vectors is Vectors.INT8:
-        whole = ModelSpec(backbone.whole)
-        vectors = fitting.fit_vectors(calibration(spec), encoding(whole, raw, ())[1]).values()
+        stored_spec = ModelSpec(backbone.whole)
+        vectors = fitting.fit_vectors(calibration(spec), encoding(stored_spec, raw, ())[1]).values()
         sides = (side for part in vectors for side in (part if isinstance(part, tuple) else (part,)))
         ranges = ranges_of(sides, backbone.truncate_dim)
     return (Reduced(backbone.truncate_dim, backbone.vectors, ranges),)

@@ -180,17 +180,17 @@ def recommend_centring(data: Mapping[str, AnyFloats], seed: int = 0) -> Recommen
     plain, verdict = (
         _centring(candidate, shares, before, keys) for candidate, shares in ((PLAIN, before), (CENTRED, after))
     )
-    apart = verdict.p_gain < LEVEL and not verdict.losses
+    significant = verdict.p_gain < LEVEL and not verdict.losses
     evidence = (
         f"Without translations only centring is judged: of a sentence's {NEIGHBOURS} nearest neighbours "
         f"{plain.score:.0%} are of another language, {verdict.score:.0%} with each language centred "
         f"({_chance(verdict)})"
     )
     return Recommendation(
-        CENTRED if apart else PLAIN,
+        CENTRED if significant else PLAIN,
         (plain, verdict),
         evidence
-        + (": the languages lie apart, and centring brings them together." if apart else ": it is not needed."),
+        + (": the languages lie apart, and centring brings them together." if significant else ": it is not needed."),
         "mixed",
     )
 

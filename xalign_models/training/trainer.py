@@ -339,8 +339,8 @@ def _norm(weights: Sequence[nn.Parameter]) -> torch.Tensor:
     return _whole(torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])).cpu()
 
 
-def _patterns(whole: nn.Module, parts: Parts, rates: Mapping[str, float]) -> dict[str, float]:
-    """The parts' own learning rates, by a regular expression of their weights' names in ``whole``."""
-    names = {weight: name for name, weight in whole.named_parameters() if weight.requires_grad}
+def _patterns(model: nn.Module, parts: Parts, rates: Mapping[str, float]) -> dict[str, float]:
+    """The parts' own learning rates, by a regular expression of their weights' names in ``model``."""
+    names = {weight: name for name, weight in model.named_parameters() if weight.requires_grad}
     patterns = {part: "|".join(re.escape(names[weight]) for weight in parts.get(part, ())) for part in rates}
     return {f"(^|[.])({pattern})$": rates[part] for part, pattern in patterns.items() if pattern}

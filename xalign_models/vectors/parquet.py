@@ -111,12 +111,12 @@ def _value_type(kind: pa.DataType) -> pa.DataType | None:
     return value if value is not None and (pa.types.is_floating(value) or pa.types.is_integer(value)) else None
 
 
-def matrix_of(column: pa.Array, where: str, first: int = 0) -> AnyFloats:
+def matrix_of(column: pa.Array, source: str, first: int = 0) -> AnyFloats:
     """A column of vectors as a matrix (n, d) in its own float type, without a copy.
 
     Args:
         column: Lists of equal length.
-        where: What errors call it.
+        source: Name of the source, for messages.
         first: Number of its first row, for errors.
 
     Raises:
@@ -125,19 +125,19 @@ def matrix_of(column: pa.Array, where: str, first: int = 0) -> AnyFloats:
     column = getattr(column, "storage", column)
     value = column.type.value_type
     if not pa.types.is_floating(value):
-        raise FileError(f"{where}: vectors of type {value}; float16, float32 or float64 are wanted.")
+        raise FileError(f"{source}: vectors of type {value}; float16, float32 or float64 are wanted.")
     if column.null_count:
         row = first + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-        raise FileError(f"{where}: row {row} has no vector.")
+        raise FileError(f"{source}: row {row} has no vector.")
     values = column.flatten()
     if values.null_count:
-        raise FileError(f"{where}: {values.null_count} numbers are missing from row {first} on.")
+        raise FileError(f"{source}: {values.null_count} numbers are missing from row {first} on.")
     if not len(column):
         return np.empty((0, 0), values.type.to_pandas_dtype())
     lengths = column.value_lengths().to_numpy(zero_copy_only=False)
     if (ragged := np.flatnonzero(lengths != lengths[0])).size:
         row = int(ragged[0])
-        raise FileError(f"{where}: row {first + row} has {lengths[row]} numbers, and others {lengths[0]}.")
+        raise FileError(f"{source}: row {first + row} has {lengths[row]} numbers, and others {lengths[0]}.")
     matrix: AnyFloats = values.to_numpy(zero_copy_only=True).reshape(len(column), int(lengths[0]))
     return matrix
 
@@ -162,14 +162,14 @@ def writer(path: Path, schema: pa.Schema, column: str) -> pq.ParquetWriter:
     return pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=others, write_statistics=others)
 
 
-def require_finite(matrix: AnyFloats, where: str, first: int = 0) -> None:
+def require_finite(matrix: AnyFloats, source: str, first: int = 0) -> None:
     """Refuse rows with NaN or infinity; the message names the first.
 
     Raises:
         FileError: There are such rows.
     """
     flat = matrix.reshape(-1)
-    if matrix.dtype != np.float16 and np.isfinite(np.dot(flat, flat)):  # finite where all numbers are; no temporary
+    if matrix.dtype != np.float16 and np.isfinite(np.dot(flat, flat)):  # finite if all numbers are; no temporary
         return
     if (bad := np.flatnonzero(~np.isfinite(matrix).all(axis=1))).size:
-        raise FileError(f"{where}: row {first + int(bad[0])} is not finite; remove or encode it again.")
+        raise FileError(f"{source}: row {first + int(bad[0])} is not finite; remove or encode it again.")

@@ -111,14 +111,14 @@ def read_batches(path: Path) -> Iterator[VectorRows]:
         yield rows
 
 
-def _check(rows: VectorRows, where: str, dim: int, first: int) -> None:
+def _check(rows: VectorRows, source: str, dim: int, first: int) -> None:
     if rows.matrix.shape[1] != dim or not dim:
-        raise FileError(f"{where}: row {first} has {rows.matrix.shape[1]} numbers, and others {dim}.")
+        raise FileError(f"{source}: row {first} has {rows.matrix.shape[1]} numbers, and others {dim}.")
     if len(rows.names) != len(rows.matrix):
-        raise FileError(f"{where}: {len(rows.names)} values of {rows.by} for {len(rows.matrix)} vectors.")
-    require_finite(rows.matrix, where, first)
+        raise FileError(f"{source}: {len(rows.names)} values of {rows.by} for {len(rows.matrix)} vectors.")
+    require_finite(rows.matrix, source, first)
     if (zero := np.flatnonzero(~rows.matrix.any(axis=1))).size:
-        raise FileError(f"{where}: row {first + int(zero[0])} is zero ({zero.size} rows); remove or encode it again.")
+        raise FileError(f"{source}: row {first + int(zero[0])} is zero ({zero.size} rows); remove or encode it again.")
 
 
 def _parquet(path: Path) -> Iterator[VectorRows]:
@@ -140,10 +140,10 @@ def _is_name(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind))
 
 
-def _by(names: Sequence[str], where: str) -> str:
+def _by(names: Sequence[str], source: str) -> str:
     column = next((name for name in BY if name in names), None)
     if column is None:
-        raise FileError(f"{where} has neither {' nor '.join(BY)}, by which a vector is found.")
+        raise FileError(f"{source} has neither {' nor '.join(BY)}, by which a vector is found.")
     return column
 
 

@@ -115,6 +115,6 @@ class ExpectingCritic(_LanguageModelCritic):
     def judge(self, items: Sequence[Judged]) -> list[tuple[float, float, float] | None]:
         """Means between 1 and 9; None where the probabilities are not finite."""
         endings = [f' {{"{key}": ' for key in KEYS]
-        probabilities = self.model.next_after([self.prompt(one) for one in items], endings, DIGITS)
+        probabilities = self.model.next_after([self.prompt(item) for item in items], endings, DIGITS)
         scores = torch.stack([row @ torch.arange(1.0, 10.0) for row in probabilities], dim=1)
         return [tuple(row.tolist()) if bool(row.isfinite().all()) else None for row in scores]

@@ -163,12 +163,10 @@ def _split(train: list[Any], measured: list[Any], prints: dict[str, str], datase
     return Split(train, measured, prints, frozenset(datasets))
 
 
-def _languages(corpus: Corpus, wanted: Sequence[str]) -> list[str]:
-    chosen = [code for code in corpus.languages if not wanted or code in wanted]
+def _languages(corpus: Corpus, codes: Sequence[str]) -> list[str]:
+    chosen = [code for code in corpus.languages if not codes or code in codes]
     if not set(chosen) - {ENGLISH}:
-        raise DataError(
-            f"Corpus {corpus.name!r} has none of {', '.join(wanted)}; it has {', '.join(corpus.languages)}."
-        )
+        raise DataError(f"Corpus {corpus.name!r} has none of {', '.join(codes)}; it has {', '.join(corpus.languages)}.")
     return chosen
 
 
@@ -217,10 +215,10 @@ def _stsb_rows(root: Path, part: str, languages: Sequence[str], samples: int, se
         raise DataError(f"{root}: the {part} files of {', '.join(columns)} differ in their number of rows.")
     draw, codes, pairs = random.Random(f"{seed} {part}"), sorted(columns), []
     for row in range(min(samples, *counts)):
-        one, two = draw.choice(codes), draw.choice(codes)
+        code, other = draw.choice(codes), draw.choice(codes)
         try:
-            first, second = TaggedText(columns[one][row][0], one), TaggedText(columns[two][row][1], two)
-            score = float(columns[one][row][2])
+            first, second = TaggedText(columns[code][row][0], code), TaggedText(columns[other][row][1], other)
+            score = float(columns[code][row][2])
         except (IndexError, ValueError):
             raise DataError(f"{root}: row {row + 1} of the {part} files is not sentence, sentence, score.") from None
         pairs.append(Rated(first, second, score))

@@ -321,9 +321,9 @@ def _with_extra(module: LiRA, extra: Sequence[str]) -> CandidateSource:
     from xalign_models.generation.translators import Translations, make_translator
     from xalign_models.training.lira.candidates import CandidateSource
 
-    own, device = module.source, str(module.network.device)
-    more = [Translations(make_translator(name, device)) for name in extra]
-    return CandidateSource((*own.translations, *more), own.scores, online=process_count() == 1)
+    source, device = module.source, str(module.network.device)
+    additional = [Translations(make_translator(name, device)) for name in extra]
+    return CandidateSource((*source.translations, *additional), source.scores, online=process_count() == 1)
 
 
 def _identity(fields: Mapping[str, Any], design: Design | None, *texts: Split) -> dict[str, Any]:

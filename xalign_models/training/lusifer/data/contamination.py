@@ -60,12 +60,12 @@ class EvaluationText:
 
 def evaluation_text() -> EvaluationText:
     """The text of the evaluation sets under ``$XALIGN_DATA``; missing sets are skipped."""
-    whole: set[str] = set()
+    texts: set[str] = set()
     for name in _EVALUATED:
         try:
             corpus = corpora.load(name, local=True)
             pairs = (corpus.pair(language)[1] for language in corpus.languages) if corpus.kind == "pairs" else ()
-            whole.update(*pairs, corpus.texts(ENGLISH) if corpus.kind == "parallel" else ())
+            texts.update(*pairs, corpus.texts(ENGLISH) if corpus.kind == "parallel" else ())
         except DataError as error:
             logger.debug("%s", error)
     root = data_dir()
@@ -73,10 +73,10 @@ def evaluation_text() -> EvaluationText:
     compared: list[tuple[str, str]] = []
     if root is not None:
         passages = [text for path in _existing(root, "lareqa/xquad-r/en.json") for text in _squad_texts(path)]
-        whole.update(*map(_sts_texts, _existing(root, "sts17/STS2017.eval.v1.1/*.txt")))
+        texts.update(*map(_sts_texts, _existing(root, "sts17/STS2017.eval.v1.1/*.txt")))
         compared = [row for path in _existing(root, "stsbenchmark_en/sts-*.csv", "train") for row in _pairs(path, 5, 6)]
         compared += [row for path in _existing(root, "sick_en/SICK_t*.txt", "train") for row in _pairs(path, 1, 2)]
-    squeezed = frozenset(filter(None, map(squeeze, whole | set(passages))))
+    squeezed = frozenset(filter(None, map(squeeze, texts | set(passages))))
     pairs_of = frozenset(frozenset(map(squeeze, pair)) for pair in compared)
     return EvaluationText(squeezed, "\n".join(map(squeeze, passages)), pairs_of)
 

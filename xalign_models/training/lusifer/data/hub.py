@@ -64,9 +64,9 @@ def _beir(path: str, revision: str, test: str, limit: int | None, seed: int) -> 
     return [(queries[query], passages[passage]) for query, passage in chosen if query in queries]
 
 
-def _texts(table: Any, wanted: Iterable[str]) -> dict[str, str]:
+def _texts(table: Any, wanted_ids: Iterable[str]) -> dict[str, str]:
     """Id -> title and text of the wanted rows."""
-    ids = set(wanted)
+    ids = set(wanted_ids)
     rows = table.select([i for i, id_ in enumerate(table["_id"]) if id_ in ids])
     return {row["_id"]: f"{row.get('title') or ''} {row['text']}".strip() for row in rows}
 
