@@ -10,7 +10,7 @@ import numpy as np
 
 from xalign_models.progress import live
 from xalign_models.ranking.neighbours import NAMES, Measures
-from xalign_models.ranking.pairs import BUDGET, Sides, Vectors, all_pairs
+from xalign_models.ranking.pairs import BUDGET, LanguageVectors, Sides, all_pairs
 from xalign_models.ranking.ranks import AnyRanks
 from xalign_models.ranking.resume import RankLog
 
@@ -62,7 +62,7 @@ def scored_pairs(
     log_file = RankLog(log, identity, shape, len(NAMES) if shape[0] == 1 else 0)
     finished = log_file.read()
     remaining = [pair for pair in pairs if pair not in finished]
-    vectors = Vectors(budget)
+    vectors = LanguageVectors(budget)
     name = task.metadata.name
     for code in live(sorted({code for pair in remaining for code in pair}), desc=f"{name}: encode"):
         vectors[code] = sides(code)

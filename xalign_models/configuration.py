@@ -140,9 +140,7 @@ def _file(name: str, package: str) -> dict[Any, Any]:
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError:
-        raise ModelError(
-            f"--config {name}: no such file; the shipped ones are {', '.join(shipped(package))}."
-        ) from None
+        raise ModelError(f"--config {name}: no such file; shipped ones are {', '.join(shipped(package))}.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ModelError(f"--config {name} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):

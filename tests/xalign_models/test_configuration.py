@@ -112,7 +112,7 @@ def test_missing_and_broken_files_are_named(write, tmp_path):
     known = ", ".join(shipped(PACKAGE))
     assert known == "base, candidates, large, max, mini, small"
     for name in ("huge", str(tmp_path)):
-        with pytest.raises(ModelError, match=f"--config {name}: no such file; the shipped ones are {known}"):
+        with pytest.raises(ModelError, match=f"--config {name}: no such file; shipped ones are {known}"):
             read(Whole, PACKAGE, [name])
     with pytest.raises(ModelError, match="is not YAML") as error:
         read(Whole, PACKAGE, [write("x.yaml", "part: [unclosed")])

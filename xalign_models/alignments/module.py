@@ -64,9 +64,7 @@ class Aligned(Module):
         self.default_lang = default_lang if default_lang in {None, "auto"} else canonical(str(default_lang))
         self.unknown = unknown
         if format != FORMAT:
-            raise AlignmentError(
-                f"the saved alignment has format {format!r}, this version reads {FORMAT}; save it again."
-            )
+            raise AlignmentError(f"the alignment has format {format!r}, this version reads {FORMAT}; save it again.")
         self.method, self.dim, self.fingerprint, self.format = method, dim, fingerprint, format
         self.languages = None if languages is None else list(languages)
         self.shapes = {name: list(shape) for name, shape in shapes.items()}

@@ -77,7 +77,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class RankedModel:
     """A ranked model.
 
     Attributes:
@@ -102,7 +102,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ModelRanking:
     """Candidates, the best first, and gaps of the evidence.
 
     Attributes:
@@ -114,7 +114,7 @@ class Choice:
         notes: Caveats, a sentence each.
     """
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[RankedModel, ...]
     evidence: tuple[str, ...]
     coverage: dict[str, int]
     guessed: dict[str, Relative] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class Choice:
     notes: tuple[str, ...] = ()
 
 
-def choose(atlas: Atlas, wish: Wish, *, without: Sequence[str] = ()) -> Choice:
+def choose(atlas: Atlas, wish: Wish, *, without: Sequence[str] = ()) -> ModelRanking:
     """Rank the models that meet the requirements.
 
     Args:
@@ -194,7 +194,7 @@ def choose(atlas: Atlas, wish: Wish, *, without: Sequence[str] = ()) -> Choice:
     labels = [column.label for column, _ in observed]
     tasks = {column.task for column, _ in observed}
     candidates = tuple(
-        Candidate(
+        RankedModel(
             model=models[index],
             score=_expected(difficulty, quality[index]),
             low=_expected(difficulty, quality[index] - WIDTH * error[index]),
@@ -208,7 +208,7 @@ def choose(atlas: Atlas, wish: Wish, *, without: Sequence[str] = ()) -> Choice:
         )
         for index in order
     )
-    return Choice(candidates, tuple(labels), coverage, guessed, tuple(missing), tuple(notes))
+    return ModelRanking(candidates, tuple(labels), coverage, guessed, tuple(missing), tuple(notes))
 
 
 def known_languages(column: Column) -> list[str]:

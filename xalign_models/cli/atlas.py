@@ -13,7 +13,7 @@ from xalign_models.cli.common import Json, err, language_codes, out, print_json,
 from xalign_models.errors import ModelError
 
 if TYPE_CHECKING:
-    from xalign_models.atlas.choose import Candidate, Choice
+    from xalign_models.atlas.choose import ModelRanking, RankedModel
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
 
@@ -111,7 +111,7 @@ def _size(text: str | None) -> int | None:
     return round(float(match[1]) * _UNITS[match[2]])
 
 
-def _row(candidate: Candidate) -> dict[str, Any]:
+def _row(candidate: RankedModel) -> dict[str, Any]:
     about = candidate.about
     return {
         "tied": "*" if candidate.tied else "",
@@ -126,7 +126,7 @@ def _row(candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def _explain(choice: Choice) -> list[str]:
+def _explain(choice: ModelRanking) -> list[str]:
     from xalign_models.languages import display_name
 
     tied = sum(candidate.tied for candidate in choice.candidates)

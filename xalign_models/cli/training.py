@@ -11,9 +11,7 @@ from xalign_models.cli.common import Device, check_output, err, language_codes, 
 from xalign_models.specs import Dtype
 
 OVER = "Several, or with commas: later ones go over earlier ones."
-Change = Annotated[
-    list[str] | None, typer.Option("--set", help="FIELD=VALUE over --config; dots lead to inner fields.")
-]
+Change = Annotated[list[str] | None, typer.Option("--set", help="FIELD=VALUE over --config; dots lead to subfields.")]
 
 group = typer.Typer(help="Train weights that align a backbone.", no_args_is_help=True)
 

@@ -27,7 +27,7 @@ TOLERANCE = 1.0
 _TOLERANCES = TypeAdapter(dict[str, Points])
 
 
-class Entry(BaseModel):
+class BaselineEntry(BaseModel):
     """A result: the revision of its text, and its main score in percent by subset."""
 
     model_config = ConfigDict(extra="forbid")
@@ -40,7 +40,7 @@ class Baseline(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     tolerance: dict[str, Points]
-    scores: dict[str, dict[str, Entry]]
+    scores: dict[str, dict[str, BaselineEntry]]
 
 
 @dataclass(frozen=True)
@@ -151,14 +151,14 @@ def make_baseline(
     broken = [
         str(path) for (model, task), path in results.unreadable.items() if {model} <= chosen[0] and task in chosen[1]
     ]
-    scores: dict[str, dict[str, Entry]] = {}
+    scores: dict[str, dict[str, BaselineEntry]] = {}
     for (model, task), table in results.tables.items():
         if model not in chosen[0] or task not in chosen[1]:
             continue
         broken += [f"{model} on {task}, {subset}: {reason}" for subset, reason in table.impossible.items()]
         if values := table.values():
             percent = {subset: round(100 * value, 4) for subset, value in sorted(values.items()) if abs(value) <= 1}
-            scores.setdefault(model, {})[task] = Entry(dataset_revision=table.dataset_revision, scores=percent)
+            scores.setdefault(model, {})[task] = BaselineEntry(dataset_revision=table.dataset_revision, scores=percent)
     if broken:
         more = f" and {len(broken) - 3} more" if len(broken) > 3 else ""
         raise ResultsError(f"No baseline of unusable results: {'; '.join(broken[:3])}{more}; `xalign run` them again.")

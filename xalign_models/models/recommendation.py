@@ -32,7 +32,7 @@ LEAST = 50
 NEIGHBOURS = 10
 """Number of a sentence's nearest neighbours whose languages are counted, without translations."""
 
-ParallelVectors = Mapping[str, tuple[AnyFloats, AnyFloats]]
+PairedVectors = Mapping[str, tuple[AnyFloats, AnyFloats]]
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def candidates(languages: int) -> tuple[Candidate, ...]:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CandidateResult:
     """Scores of a candidate on held-out rows.
 
     Attributes:
@@ -110,13 +110,13 @@ class Recommendation:
     """
 
     chosen: Candidate
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[CandidateResult, ...]
     reason: str
     measure: str = "MRR"
 
 
 def recommend(
-    data: ParallelVectors, pivot: str, tried: Sequence[Candidate] | None = None, seed: int = 0
+    data: PairedVectors, pivot: str, tried: Sequence[Candidate] | None = None, seed: int = 0
 ) -> Recommendation:
     """Cross-validate candidates and choose the best that is not worse than the plain backbone in any language.
 
@@ -143,7 +143,7 @@ def recommend(
                 warnings.simplefilter("ignore")  # of few pairs: that is what is found out here
                 verdicts.append(_verdict(candidate, _ranks(data, sentences, pivot, candidate), plain))
         except AlignmentError as error:
-            verdicts.append(Verdict(candidate, error=str(error)))
+            verdicts.append(CandidateResult(candidate, error=str(error)))
     ordered = sorted(verdicts[1:], key=lambda verdict: (bool(verdict.error), -verdict.score))
     fit = [verdict for verdict in ordered if verdict.p_gain < LEVEL / len(tried) and not verdict.losses]
     best = fit[0] if fit else verdicts[0]
@@ -195,13 +195,13 @@ def recommend_centring(data: Mapping[str, AnyFloats], seed: int = 0) -> Recommen
     )
 
 
-Parts = Mapping[str, Sequence[Float64]]
+FoldShares = Mapping[str, Sequence[Float64]]
 """Language to the shares of each fold's rows."""
 
 
 def _centring(
-    candidate: Candidate, shares: Parts, plain: Parts, keys: Mapping[str, Sequence[npt.NDArray[np.uint32]]]
-) -> Verdict:
+    candidate: Candidate, shares: FoldShares, plain: FoldShares, keys: Mapping[str, Sequence[npt.NDArray[np.uint32]]]
+) -> CandidateResult:
     joined = {language: np.concatenate(parts) for language, parts in shares.items()}
     gains = {language: rows - np.concatenate(plain[language]) for language, rows in joined.items()}
     tested = _tested(candidate, gains, {language: np.concatenate(parts) for language, parts in keys.items()})
@@ -228,7 +228,7 @@ def _mixed(data: Mapping[str, AnyFloats]) -> dict[str, Float64]:
     return mixed
 
 
-def _reason(best: Verdict, ordered: Sequence[Verdict], plain: Verdict) -> str:
+def _reason(best: CandidateResult, ordered: Sequence[CandidateResult], plain: CandidateResult) -> str:
     if best.candidate != PLAIN:
         return (
             f"{best.candidate.label} raises the mean reciprocal rank of held-out translations from {plain.score:.3f} "
@@ -243,7 +243,7 @@ def _reason(best: Verdict, ordered: Sequence[Verdict], plain: Verdict) -> str:
     )
 
 
-def _chance(verdict: Verdict) -> str:
+def _chance(verdict: CandidateResult) -> str:
     return f"p = {verdict.p_gain:.1g}" if verdict.p_gain > LEAST_P else f"p < {LEAST_P:g}"
 
 
@@ -257,7 +257,7 @@ def _keys(rows: AnyFloats, seed: int) -> npt.NDArray[np.uint32]:
 
 
 def _ranks(
-    data: ParallelVectors, sentences: Mapping[str, npt.NDArray[np.uint32]], pivot: str, candidate: Candidate
+    data: PairedVectors, sentences: Mapping[str, npt.NDArray[np.uint32]], pivot: str, candidate: Candidate
 ) -> Ranked:
     """Ranks of held-out translations under a candidate fitted on the other folds."""
     parts: dict[str, list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]]] = {language: [] for language in data}
@@ -299,7 +299,7 @@ def _fitted(candidate: Candidate, data: Mapping[str, Any], pivot: str) -> Alignm
     return unfitted.fit({pivot: pivots, **{language: sides[0] for language, sides in data.items()}})
 
 
-def _verdict(candidate: Candidate, ranked: Ranked, plain: Ranked) -> Verdict:
+def _verdict(candidate: Candidate, ranked: Ranked, plain: Ranked) -> CandidateResult:
     gains = {language: 1 / ranks - 1 / plain[language][1] for language, (_, ranks) in ranked.items()}
     return replace(
         _tested(candidate, gains, {language: keys for language, (keys, _) in ranked.items()}),
@@ -312,11 +312,11 @@ def _tested(
     candidate: Candidate,
     gains: Mapping[str, Float64],
     keys: Mapping[str, npt.NDArray[np.uint32]],
-) -> Verdict:
+) -> CandidateResult:
     """A verdict from the gains over the plain backbone, by language for each sentence (n,)."""
     by_language = {language: float(gain.mean()) for language, gain in gains.items()}
     worst = min(by_language, key=by_language.__getitem__)
-    return Verdict(
+    return CandidateResult(
         candidate,
         gain=float(np.mean(list(by_language.values()))),
         p_gain=_sign_test(np.concatenate(list(gains.values())), np.concatenate(list(keys.values()))),

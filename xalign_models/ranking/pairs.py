@@ -38,7 +38,7 @@ class Sides(NamedTuple):
     fit: Float32 | None = None
 
 
-class Vectors:
+class LanguageVectors:
     """Float32 matrices by name, in memory up to a budget and beyond it in a temporary file.
 
     Args:

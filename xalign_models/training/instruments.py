@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
-from xalign_models.training.objective import Instruments, Verdict
+from xalign_models.training.objective import Instruments, TrainingOutcome
 
 MEASURED = 128
 """Maximum number of held-out rows."""
@@ -83,7 +83,7 @@ class Retrieval(Instruments):
             features = self.model.preprocess(list(texts[start : start + self.batch_size]), prompt=self.prompt)
             yield normalize(self.model(placed(features, self.model.device))["sentence_embedding"].float(), dim=1).cpu()
 
-    def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> Verdict | None:
+    def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> TrainingOutcome | None:
         """Compare the accuracy with the one before training and with chance; both must be exceeded."""
         before, after, chance = first["accuracy"], last["accuracy"], last["chance"]
         text = (
@@ -93,4 +93,4 @@ class Retrieval(Instruments):
         deviation = math.sqrt(chance * (1 - chance) / len(self.pairs))
         better = after > before or (after == before and last["held_out_loss"] < first["held_out_loss"])
         learnt = better and after > chance + 2 * deviation
-        return Verdict(learnt, text + ("." if learnt else ": nothing was learnt."))
+        return TrainingOutcome(learnt, text + ("." if learnt else ": nothing was learnt."))

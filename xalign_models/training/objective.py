@@ -10,7 +10,7 @@ from sentence_transformers.base.modules import Module
 from torch import Tensor, nn
 
 
-class Verdict(NamedTuple):
+class TrainingOutcome(NamedTuple):
     """The outcome of a training, for the model's card and the last line of output."""
 
     learnt: bool
@@ -41,7 +41,7 @@ class Instruments:
         """Measurements on held-out text, for a log entry of their own; empty without held-out text."""
         return {}
 
-    def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> Verdict | None:
+    def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> TrainingOutcome | None:
         """Whether anything was learnt, by the first and last measurements; None if they do not tell."""
         return None
 

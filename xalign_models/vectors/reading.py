@@ -49,7 +49,7 @@ class VectorRows:
     matrix: AnyFloats
 
 
-class StoredVectors(VectorRows):
+class FileVectors(VectorRows):
     """All vectors of a file."""
 
     @cached_property
@@ -63,7 +63,7 @@ class StoredVectors(VectorRows):
         return self.by == "id" and all(map(_KEY.fullmatch, self.names))
 
 
-def read_vectors(path: Path) -> StoredVectors:
+def read_vectors(path: Path) -> FileVectors:
     """The vectors of a file, checked.
 
     Args:
@@ -81,7 +81,7 @@ def read_vectors(path: Path) -> StoredVectors:
             raise FileError(f"{path} has more than {MOST >> 30} GiB of vectors; `xalign apply` streams any size.")
     if not parts:
         raise FileError(f"{path} has no rows.")
-    vectors = StoredVectors(
+    vectors = FileVectors(
         parts[0].by, [name for rows in parts for name in rows.names], np.concatenate([rows.matrix for rows in parts])
     )
     for number, name in enumerate(vectors.names):

@@ -22,7 +22,7 @@ from xalign_models.models.names import locate
 from xalign_models.paths import atomic_file
 from xalign_models.specs import BackboneSpec
 from xalign_models.vectors.parquet import writer
-from xalign_models.vectors.reading import BY, StoredVectors, read_batches
+from xalign_models.vectors.reading import BY, FileVectors, read_batches
 
 if TYPE_CHECKING:
     from xalign_models.store import EmbeddingStore
@@ -122,7 +122,7 @@ def import_file(
     first = next(store.items(namespace), None)
     dim, count, checked = (None if first is None else len(first[1])), 0, 0
     for rows in read_batches(file):
-        vectors = StoredVectors(rows.by, rows.names, rows.matrix)
+        vectors = FileVectors(rows.by, rows.names, rows.matrix)
         if rows.by == "id" and not vectors.hashed:
             raise FileError(f"{file} has ids of another kind; only those of `xalign store export` identify a text.")
         if dim is not None and rows.matrix.shape[1] != dim:

@@ -14,8 +14,8 @@ from xalign_models.ranking import neighbours
 from xalign_models.ranking import pairs as mining
 from xalign_models.ranking.neighbours import measured_ranks
 from xalign_models.ranking.pairs import (
+    LanguageVectors,
     Sides,
-    Vectors,
     all_pairs,
     batch_ranks,
     pair_ranks,
@@ -104,7 +104,7 @@ def test_batches_are_as_large_as_the_budget_allows(monkeypatch):
 
 
 def test_vectors_beyond_the_budget_are_mapped_from_a_file_and_equal():
-    kept = Vectors(budget=3 * 40 * 12 * 4)
+    kept = LanguageVectors(budget=3 * 40 * 12 * 4)
     found = languages()
     for name, sides in found.items():
         kept[name] = sides

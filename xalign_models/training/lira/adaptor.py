@@ -11,7 +11,7 @@ from torch.nn.functional import cosine_similarity, rms_norm
 from xalign_models.training.lira.ranks import exact
 
 
-class Sides(StrEnum):
+class AlignedStreams(StrEnum):
     """Which streams the adaptor is applied to."""
 
     ONE_SIDED = "one_sided"
@@ -46,12 +46,12 @@ class Adaptor(nn.Module):
         self,
         multilingual: int,
         english: int,
-        sides: Sides = Sides.ONE_SIDED,
+        sides: AlignedStreams = AlignedStreams.ONE_SIDED,
         sentence: Sentence = Sentence.FLATTEN,
     ) -> None:
         super().__init__()
-        self.sides, self.sentence = Sides(sides), Sentence(sentence)
-        shared = self.sides is Sides.SHARED
+        self.sides, self.sentence = AlignedStreams(sides), Sentence(sentence)
+        shared = self.sides is AlignedStreams.SHARED
         self.project: nn.Module = nn.Linear(multilingual, english) if shared else nn.Identity()
         if shared and multilingual == english:
             self.project = nn.Identity()
@@ -68,7 +68,7 @@ class Adaptor(nn.Module):
 
     def english(self, bins: Tensor) -> Tensor:
         """(b, S, d_h) -> (b, S, d_h); unchanged unless the adaptor is shared."""
-        return self.net(bins) if self.sides is Sides.SHARED else bins
+        return self.net(bins) if self.sides is AlignedStreams.SHARED else bins
 
     def pool(self, bins: Tensor) -> Tensor:
         """(..., S, d_h) -> (..., d_h), or (..., S d_h) flattened: eq. 4."""

@@ -19,8 +19,8 @@ from xalign_models.training.lira.candidates import Candidates, CandidateSource
 from xalign_models.training.lira.config import ArcaConfig
 from xalign_models.training.lira.data import MEASURED
 from xalign_models.training.lira.module import LiRA, unpack
-from xalign_models.training.lira.network import Choice
-from xalign_models.training.objective import Objective, Verdict
+from xalign_models.training.lira.network import ArcaOutput
+from xalign_models.training.objective import Objective, TrainingOutcome
 from xalign_models.training.processes import gathered, own_rows
 
 CENTRED = 2048
@@ -144,14 +144,14 @@ class Arca(Objective):
         texts = self.module.tokenize_texts(batch.texts)
         return features | {f"text.{name}": value for name, value in texts.items() if torch.is_tensor(value)}
 
-    def _choose(self, batch: Examples) -> tuple[Choice, Tensor, Tensor]:
+    def _choose(self, batch: Examples) -> tuple[ArcaOutput, Tensor, Tensor]:
         """Both paths of a batch, the mask and the scores of its candidates."""
         network = self.module.network
         features = placed(self._features(batch), network.device)
         text, candidates, scores, mask = unpack(features)
         return network.choose(text, candidates, scores, mask), mask, scores
 
-    def _sentences(self, choice: Choice, action: Tensor) -> tuple[Tensor, Tensor]:
+    def _sentences(self, choice: ArcaOutput, action: Tensor) -> tuple[Tensor, Tensor]:
         """Eq. 4 of both paths, (n, D) each, of the chosen candidates."""
         rows = torch.arange(len(action), device=action.device)
         pool = self.module.network.adaptor.pool
@@ -214,14 +214,14 @@ class Arca(Objective):
             "collapsed": collapsed or monitor.collapsed,
         }
 
-    def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> Verdict | None:
+    def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> TrainingOutcome | None:
         """Compare how much nearer a text is to its own translation than to another's, before and after."""
         if "similarity" not in last:
             return None
         before, after = (entry["similarity"] - entry["mismatched"] for entry in (first, last))
         text = f"A held-out text is nearer to its own translation than to another's by a cosine of {after:.2f}"
         learnt = after > before and not last["collapsed"]
-        return Verdict(learnt, f"{text} ({before:.2f} before)" + ("." if learnt else ": nothing was learnt."))
+        return TrainingOutcome(learnt, f"{text} ({before:.2f} before)" + ("." if learnt else ": nothing was learnt."))
 
     def state(self) -> dict[str, Any]:
         """State of the actor's generator, and the sums of the epoch so far."""

@@ -26,7 +26,7 @@ from xalign_models.generation.critics import CriticSpec
 from xalign_models.generation.translators import TranslatorSpec
 from xalign_models.specs import Dtype
 from xalign_models.training.lira.actor import RewardWeights
-from xalign_models.training.lira.adaptor import Sentence, Sides
+from xalign_models.training.lira.adaptor import AlignedStreams, Sentence
 from xalign_models.training.lira.correlation import CorrelationConfig
 from xalign_models.training.lira.ndcg import RetrievalConfig
 
@@ -95,7 +95,7 @@ class Design:
     critic: str | None = None
     embedding_critic: bool = True
     bins: AtLeastOne = 8
-    sides: Sides = Sides.ONE_SIDED
+    sides: AlignedStreams = AlignedStreams.ONE_SIDED
     sentence: Sentence = Sentence.FLATTEN
     stream: Stream = Stream.EMBEDDINGS
     centre: bool = True

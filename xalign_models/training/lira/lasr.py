@@ -21,7 +21,7 @@ from xalign_models.training.lira.data import MEASURED, Rated, Search, Split, doc
 from xalign_models.training.lira.module import LiRA, grow, unpack
 from xalign_models.training.lira.ndcg import retrieval_loss
 from xalign_models.training.lira.queues import CorrQueue, DocQueue, candidates, correlation_step
-from xalign_models.training.objective import Objective, Verdict
+from xalign_models.training.objective import Objective, TrainingOutcome
 from xalign_models.training.processes import gathered, process_count, shared
 
 RECENT, QUANTILE, ENOUGH = 1024, 0.95, 32
@@ -218,14 +218,14 @@ class Lasr(Objective):
     def _all(self, texts: Sequence[TaggedText], size: int = 64) -> Tensor:
         return torch.cat([self.embed(texts[start : start + size]).cpu() for start in range(0, len(texts), size)])
 
-    def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> Verdict | None:
+    def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> TrainingOutcome | None:
         """Compare accuracy and correlation on held-out rows, where there are any, with those before training."""
         scores = {name: (first[name], last[name]) for name in ("accuracy", "spearman") if name in last}
         if not scores:
             return None
         text = ", ".join(f"{name} {after:.2f} ({before:.2f} before)" for name, (before, after) in scores.items())
         learnt = any(after > before for before, after in scores.values())
-        return Verdict(learnt, f"Held-out rows: {text}" + ("." if learnt else ": nothing was learnt."))
+        return TrainingOutcome(learnt, f"Held-out rows: {text}" + ("." if learnt else ": nothing was learnt."))
 
     @contextmanager
     def _averages(self) -> Iterator[None]:

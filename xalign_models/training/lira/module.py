@@ -26,7 +26,7 @@ from xalign_models.specs import BackboneSpec, ModelSpec
 from xalign_models.training.instruments import placed
 from xalign_models.training.lira.candidates import Candidates, CandidateSource, at_k
 from xalign_models.training.lira.config import Design
-from xalign_models.training.lira.network import Choice, Features, Network
+from xalign_models.training.lira.network import ArcaOutput, Features, Network
 from xalign_models.training.processes import process_count
 
 WEIGHTS = "lira.safetensors"
@@ -179,7 +179,7 @@ class LiRA(InputModule):
         return features
 
     @torch.inference_mode()
-    def actor_choice(self, texts: Sequence[str], candidates: Candidates, batch_size: int = 32) -> Choice:
+    def actor_choice(self, texts: Sequence[str], candidates: Candidates, batch_size: int = 32) -> ArcaOutput:
         """The actor's log probability of each candidate; the streams are left empty.
 
         Args:
@@ -195,7 +195,7 @@ class LiRA(InputModule):
             choice = self.network.choose(*unpack(placed(features, self.network.device)))
             choices.append((choice.similarity.cpu(), choice.log_probabilities.cpu()))
         nothing = torch.zeros(0)
-        return Choice(nothing, nothing, *(torch.cat(side) for side in zip(*choices, strict=True)))
+        return ArcaOutput(nothing, nothing, *(torch.cat(side) for side in zip(*choices, strict=True)))
 
     def get_config_dict(self) -> dict[str, Any]:
         """The configuration saved beside the weights."""

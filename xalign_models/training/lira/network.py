@@ -14,7 +14,7 @@ from xalign_models.backbones.prompt_eol import PromptEOL
 from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.training.lira import actor as actors
 from xalign_models.training.lira.actor import Actor
-from xalign_models.training.lira.adaptor import Adaptor, Sides, cosines
+from xalign_models.training.lira.adaptor import Adaptor, AlignedStreams, cosines
 from xalign_models.training.lira.config import Design, Paths, Stream
 from xalign_models.training.lira.fusion import Fusion
 from xalign_models.training.lira.pooling import temporal_pool
@@ -23,7 +23,7 @@ from xalign_models.training.lira.ranks import exact
 Features = dict[str, Any]
 
 
-class Choice(NamedTuple):
+class ArcaOutput(NamedTuple):
     """Arca's outputs for n texts with K candidates each."""
 
     multilingual: Tensor
@@ -108,7 +108,7 @@ class Network(nn.Module):
         if not total:
             return
         self.centre.copy_(torch.stack([tokens.sum(dim=0) for tokens, _ in batch_tokens]).sum(dim=0) / total)
-        if self.design.sides is Sides.ONE_SIDED:
+        if self.design.sides is AlignedStreams.ONE_SIDED:
             squares = torch.cat([(bins - self.centre).square().mean(dim=-1).flatten() for _, bins in batch_tokens])
             self.adaptor.gain.copy_(squares.mean().sqrt())
 
@@ -154,7 +154,7 @@ class Network(nn.Module):
         finally:
             self.english.model.enable_adapters()
 
-    def choose(self, text: Features, candidates: Features, scores: Tensor, mask: Tensor) -> Choice:
+    def choose(self, text: Features, candidates: Features, scores: Tensor, mask: Tensor) -> ArcaOutput:
         """Both paths of n texts and the actor's probabilities of their candidates (eqs. 3 to 6).
 
         Args:
@@ -168,7 +168,7 @@ class Network(nn.Module):
         english = self.adaptor.english(self.english_bins(candidates)).reshape(n, k, self.design.bins, -1)
         similarity = cosines(self.adaptor.pool(multilingual)[:, None], self.adaptor.pool(english))
         observed = similarity if self.design.embedding_critic else torch.zeros_like(similarity)
-        return Choice(multilingual, english, similarity, self.actor(actors.features(scores, observed), mask))
+        return ArcaOutput(multilingual, english, similarity, self.actor(actors.features(scores, observed), mask))
 
     def streams(self, text: Features, candidates: Features, scores: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
         """The streams of a text and of its most probable candidate, (n, S, d_h) each, of unit length.

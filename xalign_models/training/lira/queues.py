@@ -74,7 +74,7 @@ def correlation_step(queue: CorrQueue, predictions: Tensor, gold: Tensor, config
     return CorrStep(correlation_loss(joined, labels, config), False, constant)
 
 
-class Candidates(NamedTuple):
+class RankedDocuments(NamedTuple):
     """The n documents that b queries are ranked against, (b, n) each; the batch's documents first, then mined ones."""
 
     scores: Tensor
@@ -136,7 +136,7 @@ def candidates(
     wanted: Sequence[str | None],
     queue: DocQueue,
     mined: int,
-) -> Candidates:
+) -> RankedDocuments:
     """Each query's documents in the batch and the best-scoring queued documents of the same language.
 
     A query's negatives are in the language of its positive. A repeated document counts once. If a language is unknown,
@@ -172,7 +172,7 @@ def candidates(
         for row, vectors in enumerate(mined_vectors):
             padded[row, : len(vectors)], real[row, : len(vectors)] = vectors, True
         in_queue = torch.einsum("bd,bnd->bn", queries, padded)
-    return Candidates(
+    return RankedDocuments(
         torch.cat([in_batch, in_queue], dim=1),
         torch.cat([relevant.to(in_batch.dtype), torch.zeros_like(in_queue)], dim=1),
         torch.cat([mask, real], dim=1),

@@ -21,7 +21,7 @@ from xalign_models.training.instruments import placed
 from xalign_models.training.lusifer.attention import attention
 from xalign_models.training.lusifer.connector import join
 from xalign_models.training.lusifer.module import Lusifer
-from xalign_models.training.objective import Objective, Verdict
+from xalign_models.training.objective import Objective, TrainingOutcome
 
 LEAST_GAIN = 0.1
 """Minimum nats per token that soft tokens must save to count as a transfer of the text."""
@@ -148,11 +148,13 @@ class StageOne(Objective):
             count += int(features["target_mask"].sum())
         return total / count
 
-    def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> Verdict | None:
+    def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> TrainingOutcome | None:
         """Compare the nats that a text's own soft tokens save, before and after."""
         text = f"A held-out text's own soft tokens save {last['gain']:.2f} nats a token over another's"
         learnt = last["gain"] > max(LEAST_GAIN, first["gain"])
-        return Verdict(learnt, f"{text} ({first['gain']:.2f} before)" + ("." if learnt else ": nothing was learnt."))
+        return TrainingOutcome(
+            learnt, f"{text} ({first['gain']:.2f} before)" + ("." if learnt else ": nothing was learnt.")
+        )
 
     def masked(self, features: dict[str, Any]) -> Tensor:
         """The input ids, with each content token masked with probability ``ratio`` in rows of reconstruction.

@@ -13,7 +13,7 @@ from torch.optim.swa_utils import AveragedModel
 from xalign_models.errors import ModelError
 from xalign_models.training.lira import actor as actors
 from xalign_models.training.lira.actor import Actor, RewardWeights, policy_loss, reward, sample
-from xalign_models.training.lira.adaptor import Adaptor, CollapseMonitor, Sentence, Sides, anchor_loss, cosines
+from xalign_models.training.lira.adaptor import Adaptor, AlignedStreams, CollapseMonitor, Sentence, anchor_loss, cosines
 from xalign_models.training.lira.lasr import _averaged
 from xalign_models.training.lira.pooling import temporal_pool
 
@@ -49,14 +49,14 @@ def test_pooling_without_tokens_is_zero_and_halves_are_summed_in_single() -> Non
 
 
 def test_adaptor_maps_the_multilingual_side_alone_unless_shared() -> None:
-    one, shared = Adaptor(6, 10), Adaptor(6, 10, Sides.SHARED, Sentence.MEAN)
+    one, shared = Adaptor(6, 10), Adaptor(6, 10, AlignedStreams.SHARED, Sentence.MEAN)
     bins, english = random(2, 4, 6), random(2, 4, 10)
     assert one.multilingual(bins).shape == shared.multilingual(bins).shape == (2, 4, 10)
     assert one.english(english) is english
     torch.testing.assert_close(shared.english(english), shared.net(english))
     assert one.pool(english).shape == (2, 40)
     torch.testing.assert_close(shared.pool(english), english.mean(dim=1))
-    assert isinstance(Adaptor(10, 10, Sides.SHARED).project, nn.Identity)
+    assert isinstance(Adaptor(10, 10, AlignedStreams.SHARED).project, nn.Identity)
 
 
 def test_anchor_is_one_minus_cosine() -> None:
@@ -73,7 +73,7 @@ def test_zero_vectors_have_finite_gradients() -> None:
     assert a.grad is not None and bool(a.grad.isfinite().all())
 
 
-def trained(sides: Sides) -> CollapseMonitor:
+def trained(sides: AlignedStreams) -> CollapseMonitor:
     """The anchor loss learned on pairs that have nothing in common, measured on others."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -92,7 +92,7 @@ def trained(sides: Sides) -> CollapseMonitor:
 
 
 def test_the_monitor_fires_at_the_collapse_of_the_shared_mode_and_not_otherwise() -> None:
-    shared, one_sided = trained(Sides.SHARED), trained(Sides.ONE_SIDED)
+    shared, one_sided = trained(AlignedStreams.SHARED), trained(AlignedStreams.ONE_SIDED)
     assert shared.collapsed and shared.mismatched > 0.95
     assert not one_sided.collapsed and abs(one_sided.mismatched) < 0.2
 

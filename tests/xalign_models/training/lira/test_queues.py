@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 
 from xalign_models.training.lira.ndcg import RetrievalConfig, retrieval_loss
-from xalign_models.training.lira.queues import Candidates, DocQueue, candidates
+from xalign_models.training.lira.queues import DocQueue, RankedDocuments, candidates
 
 
 def unit(n: int, seed: int = 0, d: int = 8) -> torch.Tensor:
     return torch.nn.functional.normalize(torch.randn(n, d, generator=torch.Generator().manual_seed(seed)), dim=1)
 
 
-def ask(queue: DocQueue, mined: int = 31, **changes: object) -> Candidates:
+def ask(queue: DocQueue, mined: int = 31, **changes: object) -> RankedDocuments:
     given = {
         "queries": unit(2, 1),
         "documents": unit(2, 2),

@@ -12,7 +12,7 @@ TrainingRow = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Source:
+class TrainingSource:
     """A training set.
 
     Attributes:

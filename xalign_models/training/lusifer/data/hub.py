@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from xalign_models.errors import DataError
-from xalign_models.training.lusifer.data.base import Source, TrainingRow, draw
+from xalign_models.training.lusifer.data.base import TrainingRow, TrainingSource, draw
 
 
 def _table(path: str, config: str | None, split: str, revision: str | None = None) -> Any:
@@ -73,8 +73,8 @@ def _texts(table: Any, wanted_ids: Iterable[str]) -> dict[str, str]:
 
 def _source(
     name: str, trains: tuple[str, ...], read: Callable[[int | None, int], list[TrainingRow]], where: str
-) -> Source:
-    return Source(name, name != "wikitext-103", trains, read, where)
+) -> TrainingSource:
+    return TrainingSource(name, name != "wikitext-103", trains, read, where)
 
 
 _BEIR = {

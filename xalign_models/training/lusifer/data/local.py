@@ -11,7 +11,7 @@ from pathlib import Path
 from xalign_models.corpora import read_lines
 from xalign_models.errors import DataError
 from xalign_models.paths import data_dir
-from xalign_models.training.lusifer.data.base import Source, TrainingRow, draw
+from xalign_models.training.lusifer.data.base import TrainingRow, TrainingSource, draw
 
 WORDS = range(6, 61)
 """Number of words of a sentence of WikiText that is used."""
@@ -88,8 +88,10 @@ def _read(
         raise DataError(f"{root / folder} is not in the layout of {where} ({error}).") from None
 
 
-def _source(name: str, folder: str, where: str, parse: Callable[[Path], list[TrainingRow]], *trains: str) -> Source:
-    return Source(name, parse is not _wikitext2, trains, partial(_read, folder, where, parse), where)
+def _source(
+    name: str, folder: str, where: str, parse: Callable[[Path], list[TrainingRow]], *trains: str
+) -> TrainingSource:
+    return TrainingSource(name, parse is not _wikitext2, trains, partial(_read, folder, where, parse), where)
 
 
 LOCAL = (

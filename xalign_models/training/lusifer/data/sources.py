@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from xalign_models.errors import DataError, ModelError
-from xalign_models.training.lusifer.data.base import Source, TrainingRow, draw
+from xalign_models.training.lusifer.data.base import TrainingRow, TrainingSource, draw
 from xalign_models.training.lusifer.data.contamination import EvaluationText
 from xalign_models.training.lusifer.data.hub import HUB
 from xalign_models.training.lusifer.data.local import LOCAL
@@ -22,7 +22,7 @@ SPARE = 1.1
 """Ratio of rows to read, so that enough are left once those of evaluation sets are taken out."""
 
 
-def source(name: str) -> Source:
+def source(name: str) -> TrainingSource:
     """A training set by name.
 
     Raises:
