@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from xalign_models.cli.common import Device, Json, language_codes, out, print_rows
+from xalign_models.cli.models import Kept, TruncateDim
 
 group = typer.Typer(help="The vectors that are kept so that nothing is encoded twice.", no_args_is_help=True)
 
@@ -70,6 +71,8 @@ def export_(
     languages: Annotated[list[str] | None, typer.Option(help="Language codes of the corpus; by default all.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Texts of a language.")] = None,
     prompt: Prompt = None,
+    truncate_dim: TruncateDim = None,
+    vectors: Kept = None,
     device: Device = None,
 ) -> None:
     """Write raw vectors as parquet; texts missing in the store are encoded."""
@@ -78,7 +81,8 @@ def export_(
     from xalign_models.vectors.transfer import export
 
     listed = texts_of(texts, language_codes(languages, None, all=None), limit) if texts else None
-    count = export(model, output, open_store(), listed, prompt=prompt, device=device)
+    fields = {"truncate_dim": truncate_dim, "vectors": vectors}
+    count = export(model, output, open_store(), listed, prompt=prompt, device=device, **fields)
     out.print(f"{count} vectors: {output}", highlight=False, soft_wrap=True)
 
 

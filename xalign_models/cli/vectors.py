@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from xalign_models.cli.common import Device, Json, language_codes, out, print_json, print_rows
+from xalign_models.cli.models import Kept, TruncateDim
 from xalign_models.errors import ModelError
 
 
@@ -63,6 +64,8 @@ def parity(
     languages: Annotated[list[str] | None, typer.Option(help="Language codes of the corpus; by default all.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Texts of a language.")] = 20,
     tolerance: Annotated[float, typer.Option(min=0, help="Largest 1 - cosine that is no difference.")] = 1e-8,
+    truncate_dim: TruncateDim = None,
+    vectors: Kept = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
@@ -72,7 +75,8 @@ def parity(
     from xalign_models.parity.served import Served
 
     listed = texts_of(texts, language_codes(languages, None, all=None), limit)
-    result = compare(Served(first, device), Served(second, device), listed, tolerance)
+    one, two = (Served(model, device, truncate_dim=truncate_dim, vectors=vectors) for model in (first, second))
+    result = compare(one, two, listed, tolerance)
     if json:
         print_json(asdict(result))
     else:

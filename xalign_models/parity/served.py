@@ -19,6 +19,7 @@ from xalign_models.backbones.sources import find_source
 from xalign_models.errors import ModelError
 from xalign_models.models.building import load_encoder, raw_encoder
 from xalign_models.models.names import locate
+from xalign_models.specs import Vectors
 from xalign_models.store import EmbeddingStore
 
 
@@ -29,6 +30,7 @@ class Served:
         model: A name, ``openai:...``, ``vectors:FILE``, a directory or a hub id.
         device: cpu, cuda or mps; by default the best available.
         store: Store of raw vectors; None always encodes.
+        **fields: Fields of the backbone's spec, e.g. ``truncate_dim=256``.
 
     Attributes:
         unit: Whether it normalises its vectors.
@@ -37,10 +39,17 @@ class Served:
         XAlignError: The model is unavailable.
     """
 
-    def __init__(self, model: str, device: str | None = None, store: EmbeddingStore | None = None) -> None:
+    def __init__(
+        self, model: str, device: str | None = None, store: EmbeddingStore | None = None, **fields: Any
+    ) -> None:
+        if fields.get("vectors") == Vectors.INT8:
+            raise ModelError(
+                "--vectors int8 does not apply: each model would be rounded by ranges of its own, which hides "
+                "differences; compare the vectors before they are rounded."
+            )
         self.model, self.device, self.store = model, loading.pick_device(device), store
-        self.encoder = load_encoder(model, device=device, store=store)
-        located = locate(model)
+        self.encoder = load_encoder(model, device=device, store=store, **fields)
+        located = locate(model, **fields)
         self.spec = None if located.spec is None else located.spec.backbone
         self.unit = located.saved or self._is_normalised()
 

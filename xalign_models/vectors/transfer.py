@@ -6,21 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 
 from xalign_models.arrays import AnyFloats
 from xalign_models.backbones import loading
-from xalign_models.backbones.raw import key
+from xalign_models.backbones.raw import RawEncoder, key
+from xalign_models.backbones.reduced import Reduced
 from xalign_models.backbones.sources import find_source
 from xalign_models.backbones.vectors import VectorsFile
 from xalign_models.errors import DataError, FileError, ModelError
-from xalign_models.models.building import raw_encoder
+from xalign_models.models.building import raw_encoder, reduction
 from xalign_models.models.names import locate
 from xalign_models.paths import atomic_file
-from xalign_models.specs import BackboneSpec
+from xalign_models.specs import BackboneSpec, ModelSpec
 from xalign_models.vectors.parquet import writer
 from xalign_models.vectors.reading import BY, FileVectors, read_batches
 
@@ -56,11 +58,13 @@ def export(
     *,
     prompt: str | None = None,
     device: str | None = None,
+    **fields: Any,
 ) -> int:
     """Write raw vectors of a model's backbone as parquet.
 
     The store has hashes of prompts and texts, not the texts. Without ``texts``, the file has all stored vectors of the
-    backbone, with the hash as ``id``; with them, it has ``text``, ``lang`` and the vector of each.
+    backbone, with the hash as ``id``; with them, it has ``text``, ``lang`` and the vector of each. Where the model has
+    shorter or quantised vectors, the file has these: its maps are fitted on them.
 
     Args:
         model: A name, a directory or a hub id; an aligned one stands for its backbone.
@@ -69,6 +73,7 @@ def export(
         texts: Language to texts; missing vectors are encoded.
         prompt: Prompt of all texts; by default the model's own.
         device: cpu, cuda or mps, for encoding.
+        **fields: Of the backbone's spec: ``truncate_dim``, ``vectors``.
 
     Returns:
         Number of vectors.
@@ -77,8 +82,13 @@ def export(
         DataError: There is nothing to write.
         XAlignError: The model is unavailable.
     """
-    spec = _backbone(model)
-    rows = _stored(store, loading.fingerprint(spec)) if texts is None else _encoded(spec, texts, store, prompt, device)
+    spec = _spec(model, **fields)
+    raw = raw_encoder(spec.backbone, loading.pick_device(device), store)
+    (reduced,) = reduction(spec, raw) or (Reduced(),)
+    if texts is None:
+        rows = _stored(store, raw.namespace, reduced)
+    else:
+        rows = _encoded(spec.backbone, texts, raw, prompt, reduced)
     first = next(rows, None)
     if first is None:
         raise DataError(f"There are no vectors of {model} in {store.path}; name texts with --texts to encode them.")
@@ -114,7 +124,7 @@ def import_file(
         ModelError: The vectors are not the model's.
         XAlignError: The model is unavailable.
     """
-    spec = _backbone(model)
+    spec = _spec(model).backbone
     namespace, prompts = loading.fingerprint(spec), loading.prompts(spec)
     if prompt is None and (languages := loading.prompt_languages(prompts)) is not None:
         raise ModelError(f"{model} has a prompt for each of {len(languages)} languages; say which with --prompt.")
@@ -137,11 +147,11 @@ def import_file(
     return ImportCounts(count, checked)
 
 
-def _backbone(model: str) -> BackboneSpec:
-    spec = locate(model).spec
+def _spec(model: str, **fields: Any) -> ModelSpec:
+    spec = locate(model, **fields).spec
     if spec is None or isinstance(find_source(spec.backbone.model), VectorsFile):
         raise ModelError(f"{model} has no vectors in the store; give a registered backbone, a directory or a hub id.")
-    return spec.backbone
+    return spec
 
 
 def _require_same(
@@ -160,29 +170,29 @@ def _require_same(
         )
 
 
-def _stored(store: EmbeddingStore, namespace: str) -> Iterator[pa.RecordBatch]:
+def _stored(store: EmbeddingStore, namespace: str, reduced: Reduced) -> Iterator[pa.RecordBatch]:
     items = store.items(namespace)
     while rows := list(islice(items, ROWS)):
-        yield _batch({BY[1]: [name.hex() for name, _ in rows]}, np.stack([vector for _, vector in rows]))
+        yield _batch({BY[1]: [name.hex() for name, _ in rows]}, np.stack([vector for _, vector in rows]), reduced)
 
 
 def _encoded(
     spec: BackboneSpec,
     texts: Mapping[str, Sequence[str]],
-    store: EmbeddingStore,
+    raw: RawEncoder,
     prompt: str | None,
-    device: str | None,
+    reduced: Reduced,
 ) -> Iterator[pa.RecordBatch]:
-    raw = raw_encoder(spec, loading.pick_device(device), store)
     prompts = loading.prompts(spec)
     for language, side in texts.items():
         chosen = loading.prompt_in(prompts, language) if prompt is None else prompt
         for start in range(0, len(side), ROWS):
             part = list(side[start : start + ROWS])
             vectors = raw.encode(part, chosen, f"export {language}")
-            yield _batch({BY[0]: part, "lang": [language] * len(part)}, vectors)
+            yield _batch({BY[0]: part, "lang": [language] * len(part)}, vectors, reduced)
 
 
-def _batch(columns: dict[str, list[str]], vectors: AnyFloats) -> pa.RecordBatch:
+def _batch(columns: dict[str, list[str]], whole: AnyFloats, reduced: Reduced) -> pa.RecordBatch:
+    vectors = reduced.reduce(torch.from_numpy(whole)).numpy()
     flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).reshape(-1))
     return pa.RecordBatch.from_pydict({**columns, "vector": pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])})

@@ -6,8 +6,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import xalign_models
 from xalign_models import models
+from xalign_models.backbones.raw import key
 from xalign_models.errors import DataError, FileError, ModelError
+from xalign_models.models.maps import load_maps
 from xalign_models.store import EmbeddingStore, open_store
 from xalign_models.vectors.reading import read_vectors
 from xalign_models.vectors.transfer import export, import_file
@@ -49,6 +52,31 @@ def test_named_texts_are_written_with_their_languages_and_encoded_where_missing(
     found = read_vectors(workdir / "some.parquet")
     assert found.names == [*TEXTS[:3], "w99", *TEXTS[3:5]]
     np.testing.assert_array_equal(found.matrix, raw.encode(found.names))
+
+
+@pytest.mark.parametrize("way", [{"truncate_dim": 8}, {"vectors": "binary"}, {"vectors": "int8"}])
+def test_a_model_of_shorter_or_coarser_vectors_exports_what_its_maps_take(workdir, tiny_model, write_text, way):
+    text = write_text(workdir / "fit", 40)
+    model = xalign_models.fit("centered", backbone=str(tiny_model), corpus=f"own:{text}", overrides=way, device="cpu")
+    xalign_models.save(model, "aligned")
+    export("aligned", workdir / "some.parquet", open_store(), {"deu-Latn": TEXTS}, device="cpu")
+    vectors = read_vectors(workdir / "some.parquet").matrix
+    maps = load_maps("aligned", default_lang="deu-Latn", device="cpu")
+    number = maps.aligned.languages.index("deu-Latn")
+    wanted = model.encode([{"text": text, "lang": "deu"} for text in TEXTS])
+    assert np.abs(maps.apply(vectors, number) - wanted).max() < 1e-6
+    with pytest.raises(ModelError, match="cannot be changed"):
+        export("aligned", workdir / "some.parquet", open_store(), truncate_dim=4)
+
+
+def test_shorter_vectors_are_exported_on_demand(workdir, tiny_model, raw):
+    assert export(str(tiny_model), workdir / "all.parquet", open_store(), truncate_dim=5, vectors="binary") == len(
+        TEXTS
+    )
+    found = read_vectors(workdir / "all.parquet")
+    by_hash = dict(zip(found.names, found.matrix, strict=True))
+    for text, vector in zip(TEXTS, raw.encode(TEXTS), strict=True):
+        assert np.array_equal(by_hash[key("", text).hex()], np.where(vector[:5] > 0, 1, -1))
 
 
 def test_vectors_of_another_model_prompt_or_dimension_are_refused(workdir, tiny_model, raw, write_vectors):
