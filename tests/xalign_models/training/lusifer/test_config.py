@@ -16,7 +16,7 @@ ABLATIONS = ("alignment-only", "connector-only", "finetuning-only", "frozen-enco
 
 
 def test_shipped():
-    others = ("paper", "small", "two-cores", "llm-alone", "encoder-alone", "least-squares", "distilled")
+    others = ("paper", "small", "two-cores", "llm-alone", "encoder-alone", "least-squares", "many-pairs", "distilled")
     assert set(shipped("xalign_models.training.lusifer")) == {*ABLATIONS, *others}
 
 
