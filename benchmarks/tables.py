@@ -198,6 +198,28 @@ def directions() -> str:
 
 
 @table
+def maps() -> str:
+    """Maps fitted on translations beside two rows without them, in four spaces: every task."""
+    tasks = {
+        "Tatoeba": "Tatoeba36",
+        "FLORES": "FloresPrecision",
+        "XQuAD-R": "XQuAD-R",
+        "STS17": "STS17CrossLingual",
+        "SIB-200": "SIB200ZeroShot",
+        "tweets": "TweetSentimentZeroShot",
+        "products": "ProductSearchStandIn",
+        "rotation": "Orthogonality",
+    }
+    rows = [
+        [f"{name}: {method}", *(score(f"{method}__{backbone}", task) for task in tasks.values())]
+        for name, backbone in SPACES.items()
+        if name != "Gemma"
+        for method in ("plain", "centered", "procrustes", "affine")
+    ]
+    return markdown(("", *tasks), rows)
+
+
+@table
 def gemma_maps() -> str:
     """Maps fitted on translations beside the other methods, in Gemma's space."""
     names = {method: f"{method}__{GEMMA}" for method in FREE}
@@ -337,6 +359,14 @@ LUSIFER = {
     "the encoder alone, fine-tuned": (f"lusifer-encoder-alone__{E5}", ""),
     "the encoder as it is": (f"plain__{E5}", ""),
 }
+LEAST_SQUARES = {
+    "untrained": f"lusifer-untrained__{E5}__{SMOL}",
+    "untrained, least squares": f"lusifer-untrained-least-squares__{E5}__{SMOL}",
+    "alignment only": LUSIFER["alignment only"][0],
+    "alignment only, least squares": f"lusifer-ls-alignment-only__{E5}__{SMOL}",
+    "LUSIFER": LUSIFER["LUSIFER"][0],
+    "LUSIFER, least squares": f"lusifer-ls__{E5}__{SMOL}",
+}
 UNSEEN = "eng tel tha swh"
 
 
@@ -344,25 +374,34 @@ UNSEEN = "eng tel tha swh"
 def lusifer() -> str:
     """LUSIFER and its ablations on STS17 and FLORES, beside the paper's averages."""
     rows = [
-        [label]
-        + [score(model, "STS17CrossLingual", tracks) for tracks in (ENGLISH, MONOLINGUAL, CROSS)]
-        + [
-            score(model, "FloresPrecision", directions, languages=UNSEEN)
-            for directions in (INTO_ENGLISH, FROM_ENGLISH, NO_ENGLISH)
-        ]
-        + [paper("lusifer-table-03", model=f"LUSIFER ({row})", subset="average") if row else None]
+        [label, *_lusifer(model), row and paper("lusifer-table-03", model=f"LUSIFER ({row})", subset="average")]
         for label, (model, row) in LUSIFER.items()
     ]
-    header = (
-        "",
-        "STS17 en-en",
-        "ar-ar, es-es",
-        "cross-lingual",
-        "FLORES into English",
-        "from English",
-        "without English",
-    )
-    return markdown((*header, "paper"), rows)
+    return markdown((*LUSIFER_COLUMNS, "paper"), rows)
+
+
+@table
+def lusifer_start() -> str:
+    """LUSIFER with a random and with a least-squares start: before training, after stage 1 and after stage 2."""
+    return markdown(LUSIFER_COLUMNS, [[label, *_lusifer(model)] for label, model in LEAST_SQUARES.items()])
+
+
+LUSIFER_COLUMNS = (
+    "",
+    "STS17 en-en",
+    "ar-ar, es-es",
+    "cross-lingual",
+    "FLORES into English",
+    "from English",
+    "without English",
+)
+
+
+def _lusifer(model: str) -> list[float]:
+    directions = (INTO_ENGLISH, FROM_ENGLISH, NO_ENGLISH)
+    return [score(model, "STS17CrossLingual", tracks) for tracks in (ENGLISH, MONOLINGUAL, CROSS)] + [
+        score(model, "FloresPrecision", subsets, languages=UNSEEN) for subsets in directions
+    ]
 
 
 @table

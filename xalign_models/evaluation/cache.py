@@ -201,7 +201,7 @@ def meta_text(meta: ModelMeta) -> str:
     """A model's metadata as in mteb, but reproducible: without local paths, with sorted data sets."""
     data = _portable(meta).to_dict()
     data["training_datasets"] = data["training_datasets"] and sorted(data["training_datasets"])
-    return json.dumps(data, default=str, indent=4) + "\n"
+    return json.dumps(data, default=str, indent=1) + "\n"
 
 
 def _remove_leftovers(folder: Path) -> None:
