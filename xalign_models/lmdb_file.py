@@ -1,10 +1,12 @@
-"""Checks of LMDB files before they are mapped: reading a missing page would kill the process."""
+"""Checks of LMDB files before they are mapped: a missing page, or one without room, would kill the process."""
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from filelock import FileLock
@@ -13,6 +15,7 @@ from xalign_models.files import set_aside
 
 _MAGIC = (0xBEEFC0DE).to_bytes(4, "little")
 _PAGE = 65_536  # bytes of the longest page
+_LOCK = 69_632  # bytes for 1,024 readers
 _READ_ALL = """
 import sys, lmdb
 with lmdb.open(sys.argv[1], readonly=True, lock=False, max_dbs=1024) as env:
@@ -34,6 +37,17 @@ def set_aside_if_damaged(path: Path) -> None:
     with FileLock(path / ".repair.lock"):
         if not _is_long_enough(file) and not _is_readable(path):
             set_aside(file, f"The store at {path} is damaged or cut off.")
+
+
+def reserve_lock(path: Path) -> None:
+    """Take the room of the file of readers, which LMDB makes with a hole and maps: a full disk would kill the process.
+
+    Raises:
+        OSError: There is no room.
+    """
+    with suppress(PermissionError), (path / "lock.mdb").open("ab") as file:
+        if hasattr(os, "posix_fallocate") and os.fstat(file.fileno()).st_blocks * 512 < _LOCK:
+            os.posix_fallocate(file.fileno(), 0, _LOCK)
 
 
 def _is_long_enough(file: Path) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import shutil
 import tempfile
@@ -10,6 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from xalign_models.errors import DataError
+
+logger = logging.getLogger(__name__)
 
 
 def cache_dir() -> Path:
@@ -45,6 +49,10 @@ def atomic_file(path: Path) -> Iterator[Path]:
         yield temporary
         temporary.chmod(0o644)  # mkstemp makes private files; results and assets are meant to be shared
         temporary.replace(path)
+    except OSError as error:
+        if error.filename is None:  # a full disk is met by a write, which knows no name
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -72,10 +80,40 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
+def in_turn(lock: Path, waiting: str) -> Iterator[None]:
+    """Keep other processes out that hold the same lock for long; whoever has to wait says so once.
+
+    Where no file can be made for want of permission nobody waits: nothing can be written there either.
+
+    Args:
+        lock: A file that is there while somebody is inside.
+        waiting: The one line of a process that waits.
+    """
+    from filelock import FileLock, Timeout
+
+    turn = FileLock(lock)
+    try:
+        turn.acquire(timeout=0)
+    except Timeout:
+        logger.warning("%s", waiting)
+        turn.acquire()
+    except OSError as error:
+        if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
+            raise
+    try:
+        yield
+    finally:
+        if turn.is_locked:
+            with suppress(OSError):  # before the release: whoever waits sees that the file is gone, and makes its own
+                lock.unlink()
+            turn.release()
+
+
+@contextmanager
 def atomic_directory(final: Path) -> Iterator[Path]:
     """Yield an empty directory beside ``final``; it replaces ``final`` on success and vanishes on error.
 
-    The old directory is renamed too, so that no reader finds half of it; writers must take turns.
+    The old directory is renamed too, so that no reader finds half of it. Of several writers, the last one stays.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     holder = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".part", dir=final.parent))
@@ -84,8 +122,9 @@ def atomic_directory(final: Path) -> Iterator[Path]:
         temporary.mkdir()
         yield temporary
         temporary.chmod(0o755)
-        with suppress(FileNotFoundError):
-            final.rename(holder / "old")
-        temporary.rename(final)
+        with one_at_a_time(final.parent):
+            with suppress(FileNotFoundError):
+                final.rename(holder / "old")
+            temporary.rename(final)
     finally:
         shutil.rmtree(holder, ignore_errors=True)

@@ -24,7 +24,7 @@ import lmdb
 import numpy as np
 
 from xalign_models.errors import ModelError
-from xalign_models.lmdb_file import set_aside_if_damaged
+from xalign_models.lmdb_file import reserve_lock, set_aside_if_damaged
 from xalign_models.paths import cache_dir
 
 logger = logging.getLogger(__name__)
@@ -88,9 +88,17 @@ class EmbeddingStore:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             set_aside_if_damaged(self.path)
+            reserve_lock(self.path)
             self._env = lmdb.open(str(self.path), map_size=self.max_bytes, max_dbs=1024, max_readers=1024)
-        except (lmdb.Error, OSError) as error:
-            raise ModelError(f"Cannot open the store {self.path} ({error}); remove it or set XALIGN_STORE.") from None
+        except OSError as error:
+            raise ModelError(
+                f"Cannot open the store at {self.path} ({error.strerror or error}); make room, or set XALIGN_STORE to "
+                "another folder."
+            ) from None
+        except lmdb.Error as error:
+            raise ModelError(
+                f"Cannot open the store at {self.path} ({error}); remove it or set XALIGN_STORE."
+            ) from None
         self._used = self._env.open_db(_META)
 
     def __enter__(self) -> Self:

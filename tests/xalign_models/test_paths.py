@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from xalign_models.errors import DataError
-from xalign_models.paths import atomic_directory, atomic_file, atomic_write_text, cache_dir, data_dir
+from xalign_models.paths import atomic_directory, atomic_file, atomic_write_text, cache_dir, data_dir, in_turn
 
 
 def test_the_environment_names_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,6 +64,53 @@ def test_a_directory_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         (temporary / "c").write_text("3")
     assert [one.name for one in final.iterdir()] == ["c"]
     assert [one.name for one in final.parent.iterdir()] == ["asset"]
+
+
+def test_what_is_in_the_way_of_a_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left on device.*file.json"), atomic_file(tmp_path / "file.json"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_of_several_writers_of_a_directory_the_last_one_stays(tmp_path: Path) -> None:
+    """As when two processes fit the same model at once: none of them fails."""
+
+    def write(number: int) -> None:
+        with atomic_directory(tmp_path / "model") as temporary:
+            (temporary / str(number)).write_text("1")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(400)))
+    assert len(list((tmp_path / "model").iterdir())) == 1
+    assert [one.name for one in tmp_path.iterdir()] == ["model"]
+
+
+def test_one_at_a_time_is_inside_and_the_others_say_that_they_wait(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    inside = 0
+
+    def enter(_: int) -> int:
+        nonlocal inside
+        with in_turn(tmp_path / ".lock", "It is busy."):
+            inside += 1
+            most = inside
+            time.sleep(0.01)
+            inside -= 1
+        return most
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(enter, range(8))) == {1}
+    assert "It is busy." in caplog.messages
+    assert not list(tmp_path.iterdir())
+
+
+def test_nobody_waits_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(FileLock, "acquire", refuse)
+    with in_turn(tmp_path / ".lock", "It is busy."):
+        assert not list(tmp_path.iterdir())
 
 
 def test_nothing_is_taken_apart_under_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

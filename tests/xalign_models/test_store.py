@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -283,6 +284,25 @@ def test_a_full_disk_ends_the_keeping_and_not_the_run(path: Path) -> None:
     (warning,) = done.stderr.splitlines()
     assert "cannot be written" in warning
     assert "XALIGN_STORE" in warning
+
+
+def test_a_full_disk_is_noticed_before_its_file_of_readers_is_mapped(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the first touch of a page that has no room kills the process, without a word."""
+    with EmbeddingStore(path):
+        state = (path / "lock.mdb").stat()
+        assert state.st_blocks * 512 >= state.st_size > 0
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with EmbeddingStore(path):
+        pass
+    (path / "lock.mdb").unlink()
+    with pytest.raises(ModelError, match="No space left on device.*make room"):
+        EmbeddingStore(path)
 
 
 def test_a_file_in_its_place_is_named(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models.backbones import policy
-from xalign_models.backbones.weights import require_fit, require_types, require_vocabulary
+from xalign_models.backbones.weights import require_fit, require_size, require_types, require_vocabulary
 from xalign_models.errors import AssetError, XAlignError, one_line
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def open_pretrained(kind: Any, resolved: ResolvedModel, *, trust: bool = False, 
             return made
         if resolved.source != "hub":
             require_types(Path(resolved.path_or_id))
+            config = options.get("config") or open_config(resolved, trust=trust)
+            require_size(config, Path(resolved.path_or_id))
         model, info = kind.from_pretrained(
             resolved.path_or_id, output_loading_info=True, ignore_mismatched_sizes=True, use_safetensors=True, **options
         )

@@ -113,7 +113,11 @@ _FLOATING = (":Aligned", ":CNN", ":Dense", ":LSTM", ":LayerNorm", ":WeightedLaye
 _METHOD = re.compile(r"forward|get_[a-z]+_features")
 _QUANTISED = {None, "awq", "bitsandbytes", "compressed-tensors", "gptq", "hqq", "quanto", "torchao"}
 """Ways of quantising whose code is in packages that the user installs; others fetch kernels, or are unknown."""
-_MOST_LAYERS = 1_000
+_COUNTS = {
+    re.compile(r"layers?$|(^|_)(attention_types|blocks?|depths?|experts|groups?|group_num|heads?|stages?)$"): 1_000,
+    re.compile(r"(^|_)(labels|langs)$"): 1_000_000,
+}
+"""Fields of a configuration that say how many parts a model is built of, each of which takes memory, and the most."""
 _MOST_FILES = 10_000
 _MOST_SETTINGS = 16 << 20
 
@@ -266,14 +270,19 @@ def _check_code(settings: Any, label: str, where: str) -> None:
                 raise ModelError(_code(label, f"{where} names {value!r} as an {key}"))
             if key == "quantization_config" and value and _method_of(value) not in _QUANTISED:
                 raise ModelError(_code(label, f"{where} is quantised by {_method_of(value)!r}"))
-            if isinstance(value, int) and value > _MOST_LAYERS and key.endswith(("layer", "layers")):
-                raise ModelError(f"{where} has more than {_MOST_LAYERS:,} as {key}.")
+            _check_count(key, value, where)
             if key == "megatron_core" and value not in {None, "megatron.core"}:
                 raise ModelError(_code(label, f"{where} names it under {key}"))
             if key in _ATTENTION_KEYS:
                 for choice in walk(list(value.values()) if isinstance(value, Mapping) else value):
                     if not (choice is None or isinstance(choice, list) or choice in _ATTENTION):
                         raise ModelError(_code(label, f"{where} names an attention {choice!r} that is none of ours"))
+
+
+def _check_count(key: str, value: Any, where: str) -> None:
+    for counted, most in _COUNTS.items():
+        if counted.search(key) and any(isinstance(count, int) and count > most for count in walk(value)):
+            raise ModelError(f"{where} has more than {most:,} as {key}.")
 
 
 def _method_of(quantisation: Any) -> Any:

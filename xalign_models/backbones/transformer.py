@@ -21,7 +21,7 @@ from xalign_models.backbones.inputs import prompt_of, split_inputs
 from xalign_models.backbones.int8 import to_int8
 from xalign_models.backbones.packing import keep_content, packed_attention, unshare
 from xalign_models.backbones.templates import SLOT, prompted
-from xalign_models.backbones.weights import require_fit, require_types, require_vocabulary
+from xalign_models.backbones.weights import require_fit, require_size, require_types, require_vocabulary
 from xalign_models.errors import ModelError
 from xalign_models.files import read_json
 
@@ -57,7 +57,9 @@ class CheckedTransformer(Transformer):
             base = assets.resolve(read_json(Path(adapter))["base_model_name_or_path"])
             source, model_kwargs["revision"] = base.path_or_id, base.revision
         if Path(source).is_dir():
-            require_types(Path(source) / (model_kwargs.get("subfolder") or ""))
+            folder = Path(source) / (model_kwargs.get("subfolder") or "")
+            require_types(folder)
+            require_size(config, folder)
         model_kwargs |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "use_safetensors": True}
         model, info = super()._load_model(source, transformer_task, config, backend, False, **model_kwargs)
         require_fit(info, source, self._layers)

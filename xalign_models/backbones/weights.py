@@ -21,6 +21,8 @@ _HEADS = (
 _UNEXPECTED = re.compile(rf"{_BUFFERS}|(.*\.)?pooler\..*|(\w+\.)?({'|'.join(_HEADS)})\..*")
 """What it may have besides: heads, which an encoder has no use for."""
 _LAYER = re.compile(r"\.(\d+)\.")
+_MOST_OF_A_BYTE = 4
+"""Weights for each byte of a checkpoint: two of four bits, of a part of the model."""
 _FLOATING = {"F16", "BF16", "F32", "F64"}
 
 
@@ -50,6 +52,35 @@ def require_fit(info: Mapping[str, Any], model: str, layers: int | None = None) 
     ]
     if problems:
         raise ModelError(f"The checkpoint {model} does not fit its configuration: {'; '.join(problems)}.")
+
+
+def require_size(config: Any, directory: Path) -> None:
+    """Refuse a configuration of far more weights than the files have, before memory is taken for those they lack.
+
+    Args:
+        config: transformers' configuration; one whose code is the checkpoint's own is not looked at.
+        directory: Where the weights lie.
+
+    Raises:
+        ModelError: The sizes are not those of the weights.
+    """
+    import torch
+    from transformers import AutoModel
+    from transformers.initialization import no_init_weights
+
+    try:
+        there = sum(path.stat().st_size for path in directory.glob("*.safetensors"))
+        if not there or type(config) not in AutoModel._model_mapping:
+            return
+        with torch.device("meta"), no_init_weights():
+            wanted = sum(weight.numel() for weight in AutoModel.from_config(config).parameters())
+    except (RuntimeError, OverflowError):  # of a tensor whose bytes cannot be counted
+        wanted = there * _MOST_OF_A_BYTE + 1
+    if wanted > there * _MOST_OF_A_BYTE:
+        raise ModelError(
+            f"The checkpoint {directory} does not fit its configuration: that is of a model of a size far beyond its "
+            f"{there:,} bytes of weights."
+        )
 
 
 def require_vocabulary(tokenizer: Any, model: str) -> None:

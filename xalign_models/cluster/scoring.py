@@ -219,14 +219,15 @@ class _Schedule:
             self._errors.setdefault(key, []).append(scored.error)
         else:
             meta = face.encoder.mteb_model_meta
-            before = self._result(face.encoder, task)
             full = full_folder(self.cache.path_of(unit.task, meta).parent)
-            if scored.items:
-                save_items(full, unit.task, scored.items)
             self.cache.hardware = face.hardware
-            self.cache.save_to_cache(before.merge(scored.result) if before else scored.result, meta)
-            if self.items != "full":
-                remove_items(full, unit.task)
+            with self.cache.turn(unit.task, meta):
+                before = self._result(face.encoder, task)
+                if scored.items:
+                    save_items(full, unit.task, scored.items)
+                self.cache.save_to_cache(before.merge(scored.result) if before else scored.result, meta)
+                if self.items != "full":
+                    remove_items(full, unit.task)
         self._open[key].remove(unit)
         if not self._open[key]:
             yield self._outcome(unit.model, task, fresh=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import logging
 import platform
@@ -11,6 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +26,7 @@ from xalign_models.errors import FileError, ResultsError
 from xalign_models.evaluation.items import full_folder, keep_outcomes, outcomes_path, read_outcomes
 from xalign_models.evaluation.results import META, SETTINGS
 from xalign_models.files import read_json, read_log, set_aside
-from xalign_models.paths import atomic_write_text, one_at_a_time
+from xalign_models.paths import atomic_write_text, in_turn, one_at_a_time
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
@@ -78,6 +80,12 @@ class SafeResultCache(ResultCache):
     def path_of(self, task: str, meta: ModelMeta) -> Path:
         """The file of a result."""
         return self.get_task_result_path(task, meta)
+
+    def turn(self, task: str, meta: ModelMeta) -> AbstractContextManager[None]:
+        """Keep other processes from a model's result on a task, which they would replace by theirs of other subsets."""
+        name = hashlib.sha256(str(self.path_of(task, meta).relative_to(self.cache_path)).encode()).hexdigest()[:32]
+        waiting = f"Another process is scoring {meta.name} on {task}; this one waits for it."
+        return in_turn(Path(self.cache_path) / "results" / f".{name}.lock", waiting)
 
     def save_to_cache(
         self, task_result: TaskResult, model_name: str | ModelMeta, model_revision: str | None = None, **kwargs: Any

@@ -8,7 +8,7 @@ from typing import Literal
 _COMMAND = {"%": "%25", ":": "%3A", ",": "%2C"}
 """Characters that end a property of a GitHub workflow command, and their escapes."""
 
-Form = Literal["terminal", "html", "markdown", "github"]
+Form = Literal["terminal", "html", "markdown", "github", "csv"]
 
 
 def escape(text: str, form: Form = "terminal") -> str:
@@ -20,7 +20,8 @@ def escape(text: str, form: Form = "terminal") -> str:
     Args:
         text: A name, a subset, a message.
         form: ``terminal`` adds nothing; ``html`` escapes markup, for XML and attributes too; ``markdown`` makes a code
-            span, in which nothing is markup, that a table's cell may hold; ``github`` is for workflow commands.
+            span, in which nothing is markup, that a table's cell may hold; ``github`` is for workflow commands; ``csv``
+            puts an apostrophe before what a spreadsheet would take for a formula.
     """
     shown = "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
@@ -32,4 +33,6 @@ def escape(text: str, form: Form = "terminal") -> str:
             return f"`{shown.replace('`', chr(92) + 'x60').replace('|', chr(92) + '|')}`" if shown else ""
         case "github":
             return "".join(_COMMAND.get(character, character) for character in shown)
+        case "csv":
+            return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown
     return shown

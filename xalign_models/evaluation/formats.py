@@ -56,7 +56,7 @@ def to_csv(board: Board) -> str:
             plain = _plain(cell)
             plain["best_rank"], plain["worst_rank"] = plain["ranks"] or (None, None)
             fields = [plain[field] for field in (*FIELDS, "covered", "of", "other_text")]
-            writer.writerow([row.name, column, *fields])
+            writer.writerow([escape(row.name, "csv"), escape(column, "csv"), *fields])
     return text.getvalue()
 
 

@@ -7,6 +7,7 @@ import io
 from collections.abc import Collection, Mapping
 from statistics import fmean
 
+from xalign_models.evaluation.escaping import escape
 from xalign_models.evaluation.leaderboard import choose_models
 from xalign_models.evaluation.results import Results, into_and_from, language_pairs
 
@@ -32,7 +33,8 @@ def means_csv(results: Results, models: Collection[str] | None = None) -> str:
     for (model, task), table in results.tables.items():
         if (values := table.values()) and model in chosen:
             means = {"mean": fmean(values.values()), **dict(sorted(_by_language(values).items()))}
-            writer.writerows((model, task, language, f"{100 * mean:.2f}") for language, mean in means.items())
+            names = [escape(model, "csv"), escape(task, "csv")]
+            writer.writerows((*names, escape(key, "csv"), f"{100 * mean:.2f}") for key, mean in means.items())
     return text.getvalue()
 
 

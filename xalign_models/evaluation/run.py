@@ -149,22 +149,23 @@ def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items
             task.hf_subsets = [subset for subset in everything if not encoder.unfitted(by_subset[subset])]
             if not task.hf_subsets:
                 raise LanguageError(f"No subset can be scored: {encoder.refusal(unfitted)}.")
-        cache.keep_only_usable(task, meta)
-        before = _modified(cache.path_of(name, meta))
-        result = mteb.evaluate(
-            encoder,
-            task,
-            cache=cache,
-            overwrite_strategy="only-missing",
-            prediction_folder=folder,
-            show_progress_bar=False,
-            co2_tracker=False,
-        )
-        if result.exceptions:  # mteb's report of an unavailable private data set
-            raise DataError(result.exceptions[0].exception)
-        fresh = _modified(cache.path_of(name, meta)) != before
-        if folder is not None and items != "full":
-            remove_items(folder, name)
+        with cache.turn(name, meta):
+            cache.keep_only_usable(task, meta)
+            before = _modified(cache.path_of(name, meta))
+            result = mteb.evaluate(
+                encoder,
+                task,
+                cache=cache,
+                overwrite_strategy="only-missing",
+                prediction_folder=folder,
+                show_progress_bar=False,
+                co2_tracker=False,
+            )
+            if result.exceptions:  # mteb's report of an unavailable private data set
+                raise DataError(result.exceptions[0].exception)
+            fresh = _modified(cache.path_of(name, meta)) != before
+            if folder is not None and items != "full":
+                remove_items(folder, name)
         return Outcome(str(meta.name), name, result.task_results[0], fresh, unfitted, revision=meta.revision)
     except Exception as error:  # of the model, or of mteb's own tasks when the hub cannot be reached
         logger.debug("%s on %s", meta.name, name, exc_info=True)

@@ -39,7 +39,8 @@ class Located:
     def name(self) -> str:
         """The model's name in results.
 
-        A directory never takes the name of a registered model, as its card could claim anything.
+        A directory never takes the name of a registered model, as its card could claim anything. The exception is one
+        that was trained into the cache.
         """
         if not self.saved or self.card is None:
             assert self.spec is not None
@@ -96,10 +97,10 @@ def _located(model: str) -> Located:
     is_hub_id = "/" in model and not model.startswith("xalign/") and "__" not in model
     if is_hub_id or model in {asset.name for asset in assets.list_assets()}:
         return Located(ModelSpec(BackboneSpec(slug(model), model)))
-    if (trained := directory_of(model)).is_dir():
-        card = read_card(trained)
-        if card.trained:
-            return Located(card.spec, card)
+    if is_name(f"xalign/{model.removeprefix('xalign/')}") and (trained := directory_of(model)).is_dir():
+        located = _in_directory(trained)
+        if located.card is not None and located.card.trained:
+            return located
     return Located(catalogue.get_spec(model))
 
 
@@ -111,8 +112,8 @@ def _in_directory(directory: Path) -> Located:
     spec = spec or ModelSpec(BackboneSpec(slug(directory.resolve().name), str(directory.resolve())))
     if not is_name(spec.name):
         raise ModelError(f"{directory}: {assets.CARD} gives a name that is none ({spec.name[:80]!r}); remove it.")
-    registered = catalogue.specs().get(spec.name)
-    if registered is not None and not (card.trained and registered.backbone.tuned):  # a registered name is reserved
+    own = card.trained and directory.resolve() == directory_of(spec.name).resolve()  # where `xalign train` puts it
+    if spec.name in catalogue.specs() and not own:  # a registered name is reserved
         backbone = dataclasses.replace(spec.backbone, name=f"{spec.backbone.name}-{card.content[:6]}")
         spec = dataclasses.replace(spec, backbone=backbone)
     return Located(spec, card)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
+import os
 import zlib
 from pathlib import Path
 from typing import Any
@@ -69,7 +71,11 @@ class RankLog:
         record["check"] = _checksum(record.tobytes())
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with _lock(self.path), self.path.open("ab", buffering=0) as file:
-            file.write((b"" if file.tell() else self._head) + record.tobytes())
+            start = file.tell()
+            data = (b"" if start else self._head) + record.tobytes()
+            if file.write(data) < len(data):  # what would follow half a record could not be read
+                file.truncate(start)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
 
 
 def _lock(path: Path) -> FileLock:

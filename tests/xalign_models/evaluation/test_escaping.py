@@ -21,7 +21,7 @@ def test_names_of_all_scripts_stay() -> None:
 
 def test_what_does_not_print_is_written_out() -> None:
     assert escape(HOSTILE) == r"a\x1b[31m\r\nb\u202ec\u2066d\u200be\u2028f\x00g\ud800h\x85i"
-    for form in ("terminal", "html", "markdown", "github"):
+    for form in ("terminal", "html", "markdown", "github", "csv"):
         assert escape(HOSTILE, form).isprintable()
 
 
@@ -31,6 +31,7 @@ def test_each_form_by_hand() -> None:
     assert escape(text, "markdown") == "`<b>&\"'\\|\\x60%:,`"
     assert escape(text, "github") == "<b>&\"'|`%25%3A%2C"
     assert escape("", "markdown") == ""
+    assert [escape(name, "csv") for name in ("=1+1", "@SUM(A1)", "a=b", "")] == ["'=1+1", "'@SUM(A1)", "a=b", ""]
 
 
 @given(st.text(st.characters()))

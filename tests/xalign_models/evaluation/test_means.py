@@ -24,6 +24,11 @@ def test_a_line_per_model_task_and_language(put, tmp_path) -> None:
         "org/b,Pairs,bbb-Latn,55.00",
         "org/b,Pairs,ccc-Latn,40.00",
     ]
+    put("org/c", "@SUM(A1)", {"=cmd()": 0.5})
+    assert means_csv(read_results(tmp_path), ["org/c"]).splitlines()[1:] == [
+        "org/c,'@SUM(A1),mean,50.00",
+        "org/c,'@SUM(A1),'=cmd(),50.00",
+    ]
     assert len(means_csv(results, ["org/a"]).splitlines()) == 4
     with pytest.raises(ResultsError, match="org/c"):
         means_csv(results, ["org/c"])

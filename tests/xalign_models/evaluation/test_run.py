@@ -7,6 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -126,6 +129,32 @@ def test_a_truncated_result_is_set_aside_and_run_again(own, tiny_model, workdir)
     (aside,) = path.parent.glob("OwnParallel.json.aside-*")
     assert len(aside.read_bytes()) == 200
     json.loads(path.read_text())
+
+
+def test_runs_of_other_languages_at_once_lose_nothing(workdir, planted, make_encoder, monkeypatch, caplog):
+    """Each would write over the other's subsets, and remove its items, had it not to wait for it."""
+    monkeypatch.setenv("XALIGN_OWN", str(planted.write(workdir / "own", range(30))))
+    both = threading.Barrier(2)
+
+    class Slow(planted):
+        def encode(self, *args, **kwargs):
+            with suppress(threading.BrokenBarrierError):
+                both.wait(timeout=0.5)  # for the other to be at work, too, if it may
+            return super().encode(*args, **kwargs)
+
+    def start(languages):
+        tasks = [running.make_task("OwnParallel", languages)]
+        return list(running.run([make_encoder(Slow())], tasks, Path("out"), device="cpu"))
+
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = [outcome for found in pool.map(start, (("deu", "eng"), ("deu", "fra"))) for outcome in found]
+    assert [outcome.error for outcome in outcomes] == ["", ""]
+    wanted = {pair for pair in PAIRS if "deu" in pair}
+    (result,) = (workdir / "out").rglob("OwnParallel.json")
+    assert {entry["hf_subset"] for entry in json.loads(result.read_text())["scores"]["test"]} == wanted
+    assert set(read_outcomes(result.parent / "items" / "OwnParallel.npz")) == wanted
+    assert sum("this one waits" in message for message in caplog.messages) == 1
+    assert not list((workdir / "out").rglob("*.lock"))
 
 
 def test_changed_text_is_scored_anew(own, tiny_model, write_text):

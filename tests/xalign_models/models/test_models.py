@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 import xalign_models
 from xalign_models import assets, load, models
 from xalign_models.errors import LanguageError, ModelError
-from xalign_models.models import api, catalogue
+from xalign_models.models import api, catalogue, names
 from xalign_models.models.names import locate
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 
@@ -196,6 +196,28 @@ def test_a_directory_never_takes_a_registered_name(tiny_model, make_model, workd
     assert models.model_meta(str(folder)).name == located.name
     assert located.spec is not None
     assert Path(located.spec.backbone.model).samefile(folder)
+
+
+def test_a_trained_model_has_a_registered_name_where_training_puts_it_alone(tiny_model, workdir):
+    """Its card could be anybody's: elsewhere, its results would be shown as the registered model's."""
+    spec = next(spec for spec in catalogue.specs().values() if spec.backbone.tuned)
+    own, stranger = names.directory_of(spec.name), workdir / "stranger"
+    for folder in (own, stranger):
+        shutil.copytree(tiny_model, folder)
+        claims = {"spec": spec.to_dict(), "name": spec.name, "training": {}}
+        (folder / "xalign.json").write_text(json.dumps({**claims, "content": assets.directory_fingerprint(folder)}))
+    assert locate(spec.name).name == locate(str(own)).name == spec.name
+    assert locate(str(stranger)).name not in models.list_models()
+    own.rename(own.with_name("lusifer__another"))
+    assert locate("lusifer__another").name not in models.list_models()
+
+
+def test_a_name_leads_nowhere_else(tiny_model, workdir):
+    folder = shutil.copytree(tiny_model, workdir / "stranger")
+    claims = {"spec": ModelSpec(BackboneSpec("x", "x")).to_dict(), "training": {}}
+    (folder / "xalign.json").write_text(json.dumps({**claims, "content": assets.directory_fingerprint(folder)}))
+    with pytest.raises(ModelError, match="Unknown model"):
+        locate("xalign/../../stranger")
 
 
 @pytest.mark.parametrize("name", ["../../x", "a\nb", "a|b", "x" * 9 + "/y"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -51,6 +52,23 @@ def test_a_log_of_something_else_is_begun_anew(tmp_path):
     assert log.read() == {}
     log.append(("x", "y"), *ranks_of(0))
     assert list(RankLog(path, "text 2", (1, 300), 3).read()) == [("x", "y")]
+
+
+def test_a_disk_that_is_full_for_a_while_leaves_no_half_record(tmp_path):
+    """A system writes what still fits and says how much that was."""
+    path = tmp_path / "ranks"
+    write(path)
+    log, whole = RankLog(path, "text 1", (1, 300), 3), path.stat().st_size
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (whole + 100, before[1]))
+    try:
+        with pytest.raises(OSError, match="No space left on device.*ranks"):
+            log.append(("x", "y"), *ranks_of(9))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert path.stat().st_size == whole
+    log.append(("x", "y"), *ranks_of(9))
+    assert_equal(log.read()["x", "y"], ranks_of(9))
 
 
 def test_no_path_keeps_nothing():
