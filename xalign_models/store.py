@@ -90,14 +90,9 @@ class EmbeddingStore:
             set_aside_if_damaged(self.path)
             reserve_lock(self.path)
             self._env = lmdb.open(str(self.path), map_size=self.max_bytes, max_dbs=1024, max_readers=1024)
-        except OSError as error:
+        except (lmdb.Error, OSError) as error:
             raise ModelError(
-                f"Cannot open the store at {self.path} ({error.strerror or error}); make room, or set XALIGN_STORE to "
-                "another folder."
-            ) from None
-        except lmdb.Error as error:
-            raise ModelError(
-                f"Cannot open the store at {self.path} ({error}); remove it or set XALIGN_STORE."
+                f"Cannot open the store at {self.path} ({error}); make room, or set XALIGN_STORE to another folder."
             ) from None
         self._used = self._env.open_db(_META)
 

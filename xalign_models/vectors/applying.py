@@ -25,6 +25,7 @@ from xalign_models.vectors.parquet import (
     matrix_of,
     open_parquet,
     parquet_files,
+    reading,
     require_finite,
     vector_column,
     writer,
@@ -200,7 +201,8 @@ def _languages(files: list[Path], column: str) -> set[str | None]:
     languages: set[str | None] = set()
     for file in files:
         for batch in batches(file, column, [column]):
-            languages.update(batch.column(0).unique().to_pylist())
+            with reading(file):
+                languages.update(batch.column(0).unique().to_pylist())
     if wrong := [code for code in languages if not isinstance(code, str | None)]:
         raise FileError(f"{files[0]}, column {column}: languages are wanted, not {wrong[0]!r}.")
     return languages

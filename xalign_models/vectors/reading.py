@@ -21,6 +21,7 @@ from xalign_models.vectors.parquet import (
     matrix_of,
     open_parquet,
     parquet_files,
+    reading,
     require_finite,
     vector_column,
 )
@@ -131,7 +132,9 @@ def _parquet(path: Path) -> Iterator[VectorRows]:
             names = batch.column(by)
             if names.null_count or not _is_name(names.type):
                 raise FileError(f"{file}, column {by}: texts or whole numbers are wanted, one in each row.")
-            yield VectorRows(by, list(map(str, names.to_pylist())), matrix_of(batch.column(column), str(file), first))
+            with reading(file):  # a string of parquet may be of any bytes
+                listed = list(map(str, names.to_pylist()))
+            yield VectorRows(by, listed, matrix_of(batch.column(column), str(file), first))
             first += len(batch)
 
 
@@ -184,7 +187,7 @@ def _safetensors(path: Path) -> Iterator[VectorRows]:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in header}
-    except (SafetensorError, OSError, TypeError) as error:
+    except (SafetensorError, OSError, TypeError, AttributeError) as error:  # the last two of types that NumPy lacks
         raise FileError(f"{path} cannot be read as safetensors ({' '.join(str(error).split())[:200]}).") from None
     by = _by([*metadata, *arrays], str(path))
     names = (

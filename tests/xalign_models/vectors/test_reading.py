@@ -108,6 +108,25 @@ def test_columns_that_do_not_say_what_they_are_are_refused(tmp_path):
             read_vectors(tmp_path / "v.parquet")
 
 
+def test_texts_of_bytes_that_are_no_utf_8_are_refused(tmp_path):
+    ends = np.array([0, 2, 4], dtype="<i4")
+    texts = pa.StringArray.from_buffers(2, pa.py_buffer(ends.tobytes()), pa.py_buffer(b"ok\xff\xfe"))
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.ones(8, dtype=np.float32)), 4)
+    pq.write_table(pa.table({"text": texts, "vector": vectors}), tmp_path / "vectors.parquet")
+    with pytest.raises(FileError, match="not a readable parquet file.*utf-8"):
+        read_vectors(tmp_path / "vectors.parquet")
+
+
+@pytest.mark.parametrize("dtype", ["F8_E4M3", "F8_E5M2"])
+def test_numbers_that_numpy_does_not_have_are_refused(tmp_path, dtype):
+    ids = {"dtype": dtype, "shape": [2], "data_offsets": [16, 18]}
+    header = json.dumps({"vector": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}, "id": ids}).encode()
+    content = struct.pack("<Q", len(header)) + header + np.ones(4, dtype=np.float32).tobytes() + b"12"
+    (tmp_path / "vectors.safetensors").write_bytes(content)
+    with pytest.raises(FileError, match="cannot be read as safetensors"):
+        read_vectors(tmp_path / "vectors.safetensors")
+
+
 def test_objects_and_claims_of_a_file_are_refused(tmp_path):
     np.savez(tmp_path / "pickle.npz", text=np.array(["a", {"x": 1}], dtype=object), vectors=np.ones((2, 3)))
     np.savez(tmp_path / "ragged.npz", text=np.array(["a", "b"]), vectors=np.array([[1], [1, 2]], dtype=object))
