@@ -137,6 +137,8 @@ def test_runs_of_other_languages_at_once_lose_nothing(workdir, planted, make_enc
     both = threading.Barrier(2)
 
     class Slow(planted):
+        counts = None
+
         def encode(self, *args, **kwargs):
             with suppress(threading.BrokenBarrierError):
                 both.wait(timeout=0.5)  # for the other to be at work, too, if it may
