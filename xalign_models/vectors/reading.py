@@ -88,7 +88,9 @@ def read_vectors(path: Path) -> FileVectors:
     for number, name in enumerate(vectors.names):
         other = vectors.row[name]
         if other != number and not np.array_equal(vectors.matrix[number], vectors.matrix[other]):
-            raise FileError(f"{path}: rows {number} and {other}: different vectors of one {vectors.by}, {name[:80]!r}.")
+            raise FileError(
+                f"{path}: rows {number} and {other} have different vectors of one {vectors.by}, {name[:80]!r}."
+            )
     return vectors
 
 
