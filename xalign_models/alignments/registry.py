@@ -24,7 +24,9 @@ def make(method: str, **params: Any) -> Alignment:
     cls = find_method(method)
     allowed = cls().get_params()
     if unknown := params.keys() - allowed.keys():
-        raise AlignmentError(f"{method} has no {', '.join(sorted(unknown))}; it has {', '.join(allowed) or 'none'}.")
+        raise AlignmentError(
+            f"{method} has no {', '.join(sorted(unknown))}; it has {', '.join(allowed) or 'no parameters'}."
+        )
     hints = get_type_hints(cls)
     for name, value in params.items():
         kinds = _kinds(hints[name])

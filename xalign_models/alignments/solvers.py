@@ -113,7 +113,9 @@ def affine_lsq(x: AnyFloats, y: AnyFloats, ridge: float = 0.0) -> tuple[Float64,
     n, d = x.shape
     if n <= d:
         if not ridge:
-            raise AlignmentError(f"{n} pairs do not determine an affine map of dimension {d}; pass {d + 1} or a ridge.")
+            raise AlignmentError(
+                f"{n} pairs do not determine an affine map of dimension {d}; pass >= {d + 1} or a ridge."
+            )
         warnings.warn(f"{n} pairs for an affine map of dimension {d}: only the ridge determines it.", stacklevel=2)
     x_mean, y_mean = x.mean(axis=0), y.mean(axis=0)
     xc, yc = x - x_mean, y - y_mean

@@ -115,7 +115,9 @@ class Corpus:
         else:
             side, english = self._read(language)
         if len(side) != len(english):
-            raise DataError(f"{self.name}: {language} has {len(side)} rows, {pivot} {len(english)}; they must align.")
+            raise DataError(
+                f"{self.name}: {language} has {len(side)} rows and {pivot} {len(english)}; they must align."
+            )
         self._check_count(len(side), language)
         return list(side), list(english)
 

@@ -72,7 +72,9 @@ def fit_languages(spec: AlignmentSpec, opened: Sequence[Corpus]) -> tuple[str, .
         have.add(pivot_of(spec))  # the pivot is on the other side of every pair
     languages = set(spec.languages or have)
     if missing := sorted(languages - have):
-        raise LanguageError(f"{', '.join(spec.corpora)} have no {', '.join(missing)}; only {', '.join(sorted(have))}.")
+        raise LanguageError(
+            f"{', '.join(spec.corpora)} have no {', '.join(missing)}; they have {', '.join(sorted(have))}."
+        )
     return tuple(sorted(languages))
 
 
