@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections import Counter
@@ -20,6 +21,7 @@ from xalign_models.models.identity import namespace
 from xalign_models.models.names import find_spec
 from xalign_models.store import open_store
 
+DATA = os.environ.get("XALIGN_DATA")
 MODELS = ("sentence-transformers/all-MiniLM-L6-v2", "intfloat/multilingual-e5-small")
 TASKS = ("MockSTSTask", "MockRetrievalTask", "MockClassificationTask", "MockBitextMiningTask")
 
@@ -80,6 +82,23 @@ def test_two_models_score_as_mteb_scores_them(mirror, monkeypatch):
         directories[name] = mirror(name, found)
     for name, directory in directories.items():
         compare(name, directory)
+
+
+@pytest.mark.slow
+@pytest.mark.realdata
+def test_a_real_task_is_scored_as_by_the_registered_model(mirror, monkeypatch):
+    if not DATA or not (Path(DATA) / "sts17").is_dir():
+        pytest.skip("XALIGN_DATA has no sts17")
+    monkeypatch.delenv("XALIGN_CACHE")
+    if (found := assets.where("all-minilm-l6-v2")) is None:
+        pytest.skip("the asset all-minilm-l6-v2 is not installed: xalign assets install all-minilm-l6-v2")
+    mirror(MODELS[0], found)
+    monkeypatch.setenv("XALIGN_DATA", DATA)
+    models, languages = [f"mteb:{MODELS[0]}", "all-MiniLM-L6-v2"], ["en", "es"]
+    one, two = run(models, ["STS17CrossLingual"], Path("out"), languages=languages, device="cpu", store=open_store())
+    assert (one.error, two.error) == ("", "")
+    assert len(main_scores(one.result)) == 3
+    assert main_scores(one.result) == pytest.approx(main_scores(two.result), abs=1e-6)
 
 
 def test_alignments_go_on_top(mirror, tiny_model, workdir, write_text, monkeypatch):
