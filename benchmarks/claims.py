@@ -29,6 +29,7 @@ from math import log
 from pathlib import Path
 from statistics import fmean
 
+import benchmarks.cluster  # noqa: F401  # registers what it simulates
 from benchmarks.sources import ROOT, SOURCES
 from benchmarks.tables import TABLES
 

@@ -1,4 +1,4 @@
-"""Units share no language unless one waits for the other, and cover what is asked for exactly once."""
+"""Units bring each language once, wait for those that bring theirs, and cover what is asked for exactly once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from xalign_models.cluster.cluster import Cluster
-from xalign_models.cluster.grid import islands, shares, units
+from xalign_models.cluster.grid import plan, shares
 from xalign_models.errors import ModelError
+from xalign_models.evaluation.run import languages_of
 
 
 def task_of(subsets, needs=()):
@@ -17,20 +18,62 @@ def task_of(subsets, needs=()):
     return SimpleNamespace(metadata=metadata, needs=needs, eval_splits=["test"], hf_subsets=list(subsets))
 
 
-def test_subsets_of_a_language_each_are_apart():
-    task = task_of({"de": ["deu-Latn"], "en": ["eng-Latn"], "fr": ["fra-Latn"]})
-    assert sorted(islands(task, ["de", "fr"])) == [("de",), ("fr",)]
+def pairs_of(codes):
+    return {f"{a}-{b}": [a, b] for a, b in itertools.permutations(codes, 2)}
 
 
-def test_subsets_that_share_a_language_over_several_steps_are_one():
-    chain = {"a-b": ["a", "b"], "c-d": ["c", "d"], "b-c": ["b", "c"], "e-f": ["e", "f"], "f-e": ["f", "e"]}
-    found = islands(task_of(chain), list(chain))
-    assert sorted(map(sorted, found)) == [["a-b", "b-c", "c-d"], ["e-f", "f-e"]]
+CODES = [f"l{i:03}" for i in range(9)]
+TASKS = {
+    "a language each": task_of({code: [code] for code in CODES}),
+    "all pairs": task_of(pairs_of(CODES)),
+    "all pairs of an even number": task_of(pairs_of(CODES[:8])),
+    "pairs with one language": task_of({f"{code}-l000": [code, "l000"] for code in CODES[1:]}),
+    "a chain": task_of({f"{a}-{b}": [a, b] for a, b in itertools.pairwise(CODES)}),
+    "what all subsets need": task_of({code: [code] for code in CODES[1:]}, needs=("l000",)),
+    "one subset": task_of({"a-b": ["a", "b"]}),
+}
 
 
-def test_what_all_subsets_need_makes_them_one():
-    task = task_of({"de": ["deu-Latn"], "fr": ["fra-Latn"]}, needs=("eng-Latn",))
-    assert len(islands(task, ["de", "fr"])) == 1
+@pytest.mark.parametrize("pieces", [1, 3, 99])
+@pytest.mark.parametrize("most", [2, 8, 2048])
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_each_subset_is_scored_and_each_language_encoded_once(task, most, pieces):
+    by_subset = languages_of(task)
+    planned, givers = plan("model", task, task.hf_subsets, {}, pieces, most)
+    scored = [subset for unit in planned for subset in unit.subsets]
+    assert sorted(scored) == sorted(task.hf_subsets)
+    given = [language for unit in planned for language in unit.gives]
+    assert sorted(given) == sorted(set().union(*by_subset.values()))
+    assert givers == {language: unit for unit in planned for language in unit.gives}
+    before = set()
+    for unit, ahead in planned.items():
+        assert ahead <= before  # so that there is always something to do
+        needed = set().union(*(by_subset[subset] for subset in unit.subsets))
+        assert needed == {*unit.gives} | needed & set().union(*(one.gives for one in ahead))
+        assert all(needed & {*one.gives} for one in ahead)  # it waits for nothing else
+        before.add(unit)
+
+
+def test_all_pairs_are_encoded_on_the_whole_cluster_at_once():
+    task = task_of(pairs_of([f"l{i:03}" for i in range(204)]))
+    planned, _ = plan("model", task, task.hf_subsets, {}, pieces=32)
+    first = [unit for unit, ahead in planned.items() if not ahead]
+    assert len(first) == 32
+    assert {len(unit.gives) for unit in first} == {6, 8}
+    rest = [unit for unit in planned if not unit.gives]
+    assert len(planned) == len(first) + len(rest)
+    assert max(len(unit.subsets) for unit in rest) <= 2048
+    read = [len({code for subset in unit.subsets for code in subset.split("-")}) for unit in rest]
+    assert sorted(read)[len(read) // 2] <= 100  # rows of pairs would read all 204 languages each
+
+
+def test_a_second_model_waits_for_the_first_ones_languages():
+    task = TASKS["all pairs"]
+    leading, givers = plan("one", task, task.hf_subsets[:20], {}, 4, 2)
+    following, _ = plan("two", task, task.hf_subsets, givers, 4, 2)
+    known = {language for unit in leading for language in unit.gives}
+    assert {language for unit in following for language in unit.gives} == {*CODES} - known
+    assert all(ahead for unit, ahead in following.items())
 
 
 @pytest.mark.parametrize(("count", "most", "sizes"), [(6, 2, [2, 2, 2]), (10, 4, [4, 4, 2]), (3, 9, [3]), (1, 1, [1])])
@@ -40,15 +83,10 @@ def test_shares_are_even_and_complete(count, most, sizes):
     assert [one for some in found for one in some] == [str(i) for i in range(count)]
 
 
-def test_both_directions_of_a_pair_are_in_one_share():
-    codes = [f"l{i}" for i in range(7)]
-    pairs = {f"{a}-{b}": [a, b] for a, b in itertools.permutations(codes, 2)}
-    cut = units("model", task_of(pairs), list(pairs), encoded=True, most=4)
-    assert sorted(one for unit in cut for one in unit.subsets) == sorted(pairs)
-    assert max(len(unit.subsets) for unit in cut) <= 4
-    for unit in cut:
+def test_both_directions_of_a_pair_are_in_one_unit():
+    planned, _ = plan("model", TASKS["all pairs"], TASKS["all pairs"].hf_subsets, {}, pieces=99, most=4)
+    for unit in planned:
         assert {"-".join(reversed(one.split("-"))) for one in unit.subsets} == set(unit.subsets)
-    assert len(units("model", task_of(pairs), list(pairs), encoded=False, most=4)) == 1
 
 
 @pytest.mark.parametrize(("fields", "flag"), [({"cpus": 0}, "--cpus-per-task 0"), ({"gpus": -1.0}, "--gpus-per-task")])

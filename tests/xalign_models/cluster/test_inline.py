@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from xalign_models import cluster as on_ray
+from xalign_models.backbones.raw import RawEncoder
 from xalign_models.errors import ModelError
 from xalign_models.evaluation import run as running
 from xalign_models.models.building import build, load_encoder
@@ -24,14 +26,13 @@ class InlineRay:
 
     Attributes:
         done: Name of each piece of work, in order.
-        near: Machine that each was wanted on.
+        node: The machine that is at work: one after the other, of as many as there are.
     """
 
     def __init__(self):
-        self.done, self.near, self.lose = [], [], {}
+        self.done, self.lose = [], {}
         self.exceptions = SimpleNamespace(RayError=RuntimeError, RayTaskError=ZeroDivisionError)
-        affinity = lambda node, soft: node  # noqa: E731
-        self.util = SimpleNamespace(scheduling_strategies=SimpleNamespace(NodeAffinitySchedulingStrategy=affinity))
+        self.nodes = itertools.cycle(["node-1"])
 
     def is_initialized(self):
         return True
@@ -40,13 +41,13 @@ class InlineRay:
         return {"CPU": 2.0}
 
     def get_runtime_context(self):
-        return SimpleNamespace(get_node_id=lambda: "node-1")
+        return SimpleNamespace(get_node_id=lambda: self.node)
 
     def remote(self, **options):
         def wrap(thing):
             if isinstance(thing, type):
                 return SimpleNamespace(remote=lambda *arguments: _Actor(self, thing(*arguments)))
-            return self._piece(thing, {"name": thing.__name__})
+            return self._piece(thing, {"name": thing.__name__, **options})
 
         return wrap
 
@@ -55,10 +56,13 @@ class InlineRay:
 
     def _piece(self, function, options):
         def begin(*arguments):
-            return SimpleNamespace(call=lambda: function(*arguments), **{"scheduling_strategy": None, **options})
+            values = lambda: [self._value(one) if isinstance(one, _Ref) else one for one in arguments]  # noqa: E731
+            piece = SimpleNamespace(call=lambda: function(*values()), **options)
+            count = options.get("num_returns", 1)
+            return _Ref(piece) if count == 1 else [_Ref(piece, i) for i in range(count)]
 
         return SimpleNamespace(
-            remote=lambda *arguments: _Ref(begin(*arguments)),
+            remote=begin,
             options=lambda **more: self._piece(function, {**options, **more}),
         )
 
@@ -68,10 +72,14 @@ class InlineRay:
     def get(self, ref):
         piece = ref.piece
         self.done.append(piece.name)
-        self.near.append(piece.scheduling_strategy)
+        self.node = next(self.nodes)
         if self.lose.pop(piece.name, False):
             raise RuntimeError
-        return piece.call()
+        piece.value = piece.call()
+        return self._value(ref)
+
+    def _value(self, ref):
+        return ref.piece.value if ref.index is None else ref.piece.value[ref.index]
 
 
 class _Actor:
@@ -83,8 +91,8 @@ class _Actor:
 
 
 class _Ref:
-    def __init__(self, piece):
-        self.piece = piece
+    def __init__(self, piece, index=None):
+        self.piece, self.index = piece, index
 
 
 @pytest.fixture
@@ -120,11 +128,11 @@ def items(root):
 
 def test_scores_files_and_vectors_are_the_local_runs(inline, models, workdir):
     found = run(models, workdir / "out")
-    # Of the two saved models, which share their vectors, the first one's three languages are one unit; the other's six
-    # pairs are three units of both directions each. The plain directory has vectors of its own.
+    # Three languages are three pairs of both directions: the first brings two, the second one. Of the two saved
+    # models, which share their vectors, the other one waits for that. The plain directory has vectors of its own.
     leader, follower, plain = (f"OwnParallel xalign/{name}__tiny" for name in ("centered", "procrustes", "plain"))
-    assert inline.done == ["_look", leader, *[follower] * 3, "_look", plain]
-    assert inline.near == [None, None, *["node-1"] * 3, None, None]
+    assert sorted(inline.done) == sorted(["_look", *[leader] * 3, *[follower] * 3, "_look", *[plain] * 3])
+    assert inline.done.index(leader) < inline.done.index(follower)
     with EmbeddingStore(workdir / "local-store", 1 << 26) as store:
         local = list(running.run(models, ["OwnParallel"], workdir / "local", device="cpu", store=store))
         assert [one.vectors for one in store.stats()] == [one.vectors for one in open_store().stats()]
@@ -145,7 +153,7 @@ def test_scores_files_and_vectors_are_the_local_runs(inline, models, workdir):
 
 
 def test_a_run_does_only_what_is_missing(inline, models, workdir):
-    inline.lose["OwnParallel xalign/centered__tiny"] = True  # one of its three units
+    inline.lose["OwnParallel xalign/centered__tiny"] = True  # the first of its three units
     first = {one.model: one for one in run(models, workdir / "out")}
     assert "was lost 4 times" in first["xalign/centered__tiny"].error
     assert first["xalign/procrustes__tiny"].result is not None
@@ -154,6 +162,26 @@ def test_a_run_does_only_what_is_missing(inline, models, workdir):
     assert inline.done == ["_look", "OwnParallel xalign/centered__tiny", "_look"]
     assert [one.fresh for one in second.values()].count(True) == 1
     assert len(second["xalign/centered__tiny"].result.scores["test"]) == 6
+
+
+def test_each_text_is_encoded_on_one_machine_only(inline, models, workdir, monkeypatch):
+    """Two machines take turns, each with a store of its own; what the one lacks the other has sent."""
+    from xalign_models.cluster import scoring
+
+    inline.nodes = itertools.cycle(["node-1", "node-2"])
+    stores = {node: EmbeddingStore(workdir / node, 1 << 26) for node in ("node-1", "node-2")}
+    monkeypatch.setattr(scoring, "open_store", lambda: stores[inline.node])
+    encoded = []
+    inner = RawEncoder._encode_missing
+    monkeypatch.setattr(
+        RawEncoder, "_encode_missing", lambda self, keys, *rest: [encoded.extend(keys), inner(self, keys, *rest)]
+    )
+    found = run(models[1:], workdir / "out")
+    assert [one.error for one in found] == ["", ""]
+    assert len(encoded) == len(set(encoded)) > 0
+    held = [{key for key, _ in store.items(one.namespace)} for store in stores.values() for one in store.stats()]
+    assert len(held) == 2
+    assert all(held)
 
 
 def test_a_model_that_cannot_be_had_is_an_outcome(inline, models, workdir):

@@ -1,0 +1,156 @@
+"""What the driver of a run on a cluster remembers: what is to be done, what waits for what, and what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from xalign_models.cluster.grid import Unit, plan
+from xalign_models.errors import DataError, XAlignError
+from xalign_models.evaluation.cache import SafeResultCache
+from xalign_models.evaluation.items import Level, full_folder, save_items
+from xalign_models.evaluation.run import Outcome, languages_of, remove_items
+from xalign_models.models.encoder import XAlignEncoder
+
+if TYPE_CHECKING:
+    from mteb.abstasks import AbsTask
+    from mteb.results import TaskResult
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """What the driver knows of a model that a worker has fitted.
+
+    Attributes:
+        encoder: The fitted model without its backbone.
+        hardware: Name of the worker's device.
+        error: Why there is no encoder.
+    """
+
+    encoder: XAlignEncoder | None = None
+    hardware: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What a worker made of a unit.
+
+    Attributes:
+        result: mteb's result of the unit's subsets; None if it failed.
+        error: Why, then.
+        items: Outcomes item by item, an array per subset.
+    """
+
+    result: TaskResult | None
+    error: str = ""
+    items: dict[str, Any] = field(default_factory=dict)
+
+
+class Schedule:
+    """Units of work, in the order in which they can be done, and what became of them."""
+
+    def __init__(
+        self,
+        cache: SafeResultCache,
+        tasks: Sequence[AbsTask],
+        names: dict[str, str],
+        items: Level,
+        pieces: int,
+        most: int,
+    ) -> None:
+        self.cache, self.tasks, self.names, self.items = cache, tasks, names, items
+        self.pieces, self.most = pieces, most
+        self._faces: dict[str, FittedModel] = {}
+        self._fits: dict[str, Any] = {}
+        self._waiting: dict[Unit, set[Unit]] = {}
+        self._vectors: dict[Unit, Any] = {}
+        self._open: dict[tuple[str, str], set[Unit]] = {}
+        self._errors: dict[tuple[str, str], list[str]] = {}
+        self._by_name = {task.metadata.name: task for task in tasks}
+
+    def open(self, faces: dict[str, FittedModel], vectors: Any) -> Iterator[Outcome]:
+        """Plan the units of models that share their vectors, and those of the fit text; yields what needs no unit."""
+        self._faces |= faces
+        self._fits |= dict.fromkeys(faces, vectors)
+        for task in self.tasks:
+            givers: dict[str, Unit] = {}
+            for model, face in faces.items():
+                try:
+                    if face.encoder is None:
+                        raise DataError(face.error)
+                    left = self._left(face.encoder, task)
+                except XAlignError as error:
+                    yield Outcome(self._name(model), task.metadata.name, None, error=str(error))
+                    continue
+                if not left:
+                    yield self._outcome(model, task, fresh=False)
+                    continue
+                own, givers = plan(model, task, left, givers, self.pieces, self.most)
+                self._waiting |= own
+                self._open[model, task.metadata.name] = set(own)
+
+    def _left(self, encoder: XAlignEncoder, task: AbsTask) -> list[str]:
+        """Subsets that the model can be scored on and is not yet."""
+        by_subset = languages_of(task)
+        able = [one for one in task.hf_subsets if not encoder.unfitted(by_subset[one])]
+        if not able:
+            unfitted = encoder.unfitted({code for one in task.hf_subsets for code in by_subset[one]})
+            raise DataError(f"No subset can be scored: {encoder.refusal(unfitted)}.")
+        self.cache.keep_only_usable(task, encoder.mteb_model_meta)
+        have = self._result(encoder, task)
+        missing = (
+            set(able) if have is None else {x for some in have.get_missing_evaluations(task).values() for x in some}
+        )
+        return [one for one in able if one in missing]
+
+    def _result(self, encoder: XAlignEncoder, task: AbsTask) -> TaskResult | None:
+        from mteb.results import TaskResult
+
+        path = self.cache.path_of(task.metadata.name, encoder.mteb_model_meta)
+        return TaskResult.from_disk(path) if path.is_file() else None
+
+    def ready(self) -> list[tuple[Unit, list[Any]]]:
+        """Units that wait for nothing, and the vectors for each; a unit is given once."""
+        free = [unit for unit, ahead in self._waiting.items() if ahead <= self._vectors.keys()]
+        given = [(unit, [self._fits[unit.model], *map(self._vectors.get, self._waiting.pop(unit))]) for unit in free]
+        needed = set[Unit]().union(*self._waiting.values())
+        self._vectors = {unit: vectors for unit, vectors in self._vectors.items() if unit in needed}
+        return [(unit, [vectors for vectors in shared if vectors is not None]) for unit, shared in given]
+
+    def close(self, unit: Unit, scored: Scored, vectors: Any) -> Iterator[Outcome]:
+        """Keep what a unit gave; yields the outcome of its model on its task after the last of them."""
+        self._vectors[unit] = vectors
+        key = (unit.model, unit.task)
+        task, face = self._by_name[unit.task], self._faces[unit.model]
+        assert face.encoder is not None
+        if scored.result is None:
+            self._errors.setdefault(key, []).append(scored.error)
+        else:
+            meta = face.encoder.mteb_model_meta
+            full = full_folder(self.cache.path_of(unit.task, meta).parent)
+            self.cache.hardware = face.hardware
+            with self.cache.turn(unit.task, meta):
+                before = self._result(face.encoder, task)
+                if scored.items:
+                    save_items(full, unit.task, scored.items)
+                self.cache.save_to_cache(before.merge(scored.result) if before else scored.result, meta)
+                if self.items != "full":
+                    remove_items(full, unit.task)
+        self._open[key].remove(unit)
+        if not self._open[key]:
+            yield self._outcome(unit.model, task, fresh=True)
+
+    def _outcome(self, model: str, task: AbsTask, fresh: bool) -> Outcome:
+        encoder, name = self._faces[model].encoder, task.metadata.name
+        assert encoder is not None
+        unfitted = encoder.unfitted({code for codes in languages_of(task).values() for code in codes})
+        if errors := self._errors.get((model, name)):
+            return Outcome(self._name(model), name, None, unfitted=tuple(unfitted), error=errors[0])
+        return Outcome(self._name(model), name, self._result(encoder, task), fresh, tuple(unfitted))
+
+    def _name(self, model: str) -> str:
+        """A saved model's name is in its card, which a worker has read."""
+        encoder = self._faces[model].encoder
+        return self.names[model] if encoder is None else str(encoder.mteb_model_meta.name)
