@@ -123,7 +123,9 @@ def upload(folder: Path, repository: str, *, private: bool = False) -> str:
         api.create_repo(repository, private=private, exist_ok=True)
         return str(api.upload_folder(folder_path=str(folder), repo_id=repository, commit_message="Publish by xalign"))
     except (HfHubHTTPError, OfflineModeIsEnabled, OSError, ValueError) as error:
-        raise ModelError(f"{repository} cannot be written: {one_line(error)} `hf auth login` signs in.") from None
+        raise ModelError(
+            f"{repository} cannot be written on the hub: {one_line(error)} `hf auth login` signs in."
+        ) from None
 
 
 def contents(model: Path) -> Sequence[tuple[str, int]]:
