@@ -10,7 +10,6 @@ import typer
 
 from xalign_models.cli.common import Json, Models, Output, Tasks, err, out, print_json, split_list
 from xalign_models.errors import ResultsError
-from xalign_models.paths import atomic_write_text
 
 
 def add_to(app: typer.Typer) -> None:
@@ -63,7 +62,7 @@ def gate(
     else:
         report = compare(read_results(Path(output)), baseline.read_before(path, tolerances), *chosen)
     if junit:
-        atomic_write_text(junit, reports.junit(report))
+        junit.write_text(reports.junit(report), encoding="utf-8")
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(summary).open("a", encoding="utf-8") as file:
             file.write(reports.markdown(report))
