@@ -200,11 +200,11 @@ class Trainer(SentenceTransformerTrainer):
             self.state = state
             if state.log_history[-1]["kind"] != "measure":
                 self.evaluate()
-            self.model.eval()
-            return list(state.log_history)
-        recomputes = any(getattr(part, "is_activation_checkpointing", False) for part in self._inner.modules())
-        with nullcontext() if recomputes else onednn.Linear():  # checkpointing recomputes activations in another thread
-            self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        else:
+            recomputes = any(getattr(part, "is_activation_checkpointing", False) for part in self._inner.modules())
+            # checkpointing recomputes activations in another thread
+            with nullcontext() if recomputes else onednn.Linear():
+                self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         self.model.eval()
         log = list(self.state.log_history)
         measured = [entry for entry in log if entry["kind"] == "measure"]

@@ -260,7 +260,7 @@ def test_a_full_disk_at_a_checkpoint(train, workdir, file_limit, monkeypatch):
         save(trainer, *arguments, **options)
 
     monkeypatch.setattr(Trainer, "save_model", full_at_4)
-    with pytest.raises(ModelError, match=r"Cannot write a checkpoint of step 4 .*goes on from .*checkpoint-2"):
+    with pytest.raises(ModelError, match=r"Cannot write a checkpoint of step 4 .*resumes from .*checkpoint-2"):
         train(1, "model")
     assert [one.name for one in (workdir / ".model.training").glob("checkpoint-*")] == ["checkpoint-2"]
     assert not (workdir / "model").exists()
