@@ -213,6 +213,25 @@ def test_killed_and_started_again_it_ends_as_if_never_stopped(train, built, monk
         assert torch.equal(one, other), name
 
 
+def test_killed_after_the_last_checkpoint_it_still_says_what_was_learnt(train, monkeypatch):
+    fields = {"stages": {1: {"held_out": 0.2, "measure_steps": 2}}}
+    _, whole = train(1, "whole", **fields)
+    run = Trainer.run
+
+    def then_killed(trainer):
+        run(trainer)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "run", then_killed)
+        with pytest.raises(Killed):
+            train(1, "again", **fields)
+    _, again = train(1, "again", **fields)
+    log, log_again = read_log(whole), read_log(again)
+    assert log[-1]["kind"] == "verdict"
+    assert [{**entry, "seconds": 0} for entry in log_again] == [{**entry, "seconds": 0} for entry in log]
+
+
 def test_a_loss_that_is_not_finite_stops_it_and_the_last_good_checkpoint_stays(train, monkeypatch, workdir):
     theirs = Trainer.__mro__[1]
 
