@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.warm import Warm
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 sys.path.append(str(Path(__file__).parents[1]))  # for `benchmarks` and `tests`; behind the installed packages
@@ -108,8 +111,22 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Warm]:
+    with tempfile.TemporaryDirectory(prefix="xalign") as folder:
+        servers = Warm(Path(folder))
+        yield servers
+        servers.stop()
+
+
 @pytest.fixture
-def launch() -> Callable[..., str]:
+def python(warm: Warm) -> str:
+    """A program like ``sys.executable`` that has the large libraries at once; see :mod:`tests.warm`."""
+    return warm.serve()
+
+
+@pytest.fixture
+def launch(warm: Warm) -> Callable[..., str]:
     """Runs the command line in two processes on the CPU, sharded by a file of accelerate's if one is given.
 
     Returns what they print.
@@ -126,8 +143,8 @@ def launch() -> Callable[..., str]:
                 str(Path(__file__).with_name("sharded.py")),
             ]  # fmt: skip
         done = subprocess.run(
-            [sys.executable, "-m", *launcher, *map(str, arguments)],
-            env={**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"},
+            [program := warm.serve(2), "-m", *launcher, *map(str, arguments)],
+            env={**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true", "PYTHON_EXEC": program},
             capture_output=True,
             text=True,
             check=False,

@@ -51,14 +51,19 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(linked), f"{page.name}: {target}"
 
 
-@pytest.mark.parametrize(("page", "line"), commands())
-def test_command_lines_parse(page, line):
-    """Every option that a page shows is one of the command's."""
+@pytest.fixture(scope="module")
+def xalign():
     import typer.main
 
     from xalign_models.cli.app import app
 
-    command = typer.main.get_command(app)
+    return typer.main.get_command(app)
+
+
+@pytest.mark.parametrize(("page", "line"), commands())
+def test_command_lines_parse(xalign, page, line):
+    """Every option that a page shows is one of the command's."""
+    command = xalign
     arguments = shlex.split(line, comments=True)[1:]
     context = command.make_context("xalign", list(arguments))
     while hasattr(command, "get_command"):

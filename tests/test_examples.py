@@ -28,17 +28,17 @@ for arguments in json.loads(sys.stdin.read()):
 
 
 @pytest.fixture
-def stranger(workdir, tiny_model, write_text):
+def stranger(workdir, tiny_model, write_text, python):
     """Runs Python code in a process of its own, in a folder that has the examples: (exit status, output, errors)."""
     for file in EXAMPLES.glob("*.py"):
         shutil.copy(file, workdir)
     write_text(workdir / "text", 60)
     write_text(workdir / "fit", 60, seed=1)
 
-    def run(code, plugins="", given=""):
+    def run(code, plugins="", given="", program=python):
         environment = {**os.environ, "XALIGN_PLUGINS": plugins}
         done = subprocess.run(
-            [sys.executable, "-c", code], input=given, capture_output=True, text=True, check=False, env=environment
+            [program, "-c", code], input=given, capture_output=True, text=True, check=False, env=environment
         )
         return done.returncode, done.stdout, done.stderr
 
@@ -49,9 +49,9 @@ def stranger(workdir, tiny_model, write_text):
 def xalign(stranger):
     """Runs commands one after the other in one process; returns what each printed."""
 
-    def run(*commands, plugins="", status=0):
+    def run(*commands, plugins="", status=0, **options):
         lines = json.dumps([[str(part) for part in command] for command in commands])
-        _, out, err = stranger(SEVERAL, plugins, lines)
+        _, out, err = stranger(SEVERAL, plugins, lines, **options)
         statuses = [int(code) for code in re.findall(r"^exit (\d+)$", out, re.M)]
         assert statuses == [status] * len(commands), (out, err)
         return re.split(r"^\$ .*\n", out, flags=re.M)[1:], err
@@ -153,6 +153,7 @@ def test_a_corpus_is_listed_and_marks_what_is_fitted_on_it(xalign, workdir, tiny
 def test_a_worker_of_ray_has_the_plug_ins(xalign, workdir, tiny_model):
     pytest.importorskip("ray")
     run = ["run", "-m", "mlp-model", "-t", "NumberWords", "--engine", "ray", "--json", "--device", "cpu"]
-    (_, ran), _ = xalign(fit("mlp", tiny_model, "--param", "steps=5"), run, plugins="mlp_head.py,numbers_task.py")
+    commands = (fit("mlp", tiny_model, "--param", "steps=5"), run)
+    (_, ran), _ = xalign(*commands, plugins="mlp_head.py,numbers_task.py", program=sys.executable)  # Ray starts from it
     (outcome,) = json.loads(ran.partition("\nexit")[0])
     assert (outcome["scored"], outcome["error"]) == (True, "")

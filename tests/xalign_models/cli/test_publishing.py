@@ -102,7 +102,7 @@ def test_submit_says_what_the_repository_would(xalign, model) -> None:
 
 
 @pytest.mark.slow
-def test_mtebs_own_commands_know_our_tasks(workdir) -> None:
-    command = [sys.executable, "-m", "xalign_models.cli", "mteb", "available-tasks", "--tasks", "FloresPrecision"]
+def test_mtebs_own_commands_know_our_tasks(workdir, python) -> None:
+    command = [python, "-m", "xalign_models.cli", "mteb", "available-tasks", "--tasks", "FloresPrecision"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "FloresPrecision" in result.stdout, result.stderr

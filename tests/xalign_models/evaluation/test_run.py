@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -300,9 +299,9 @@ for one in run([sys.argv[1]], ["OwnParallel"], Path("out"), device="cpu", store=
 """
 
 
-def test_a_killed_run_goes_on_to_the_same_results(own, tiny_model, workdir, counts):
+def test_a_killed_run_goes_on_to_the_same_results(own, tiny_model, workdir, counts, python):
     process = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(tiny_model)], stdout=subprocess.PIPE, text=True, env={**os.environ}
+        [python, "-c", KILLED, str(tiny_model)], stdout=subprocess.PIPE, text=True, env={**os.environ}
     )
     try:
         seen = [process.stdout.readline().strip() for _ in range(6)]

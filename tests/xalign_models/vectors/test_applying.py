@@ -248,22 +248,16 @@ def test_a_cluster_of_ray_writes_the_same_rows(tmp_path, source, make_maps):
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_loses_no_row_and_doubles_none(tmp_path, make_maps):
+def test_a_process_that_is_killed_loses_no_row_and_doubles_none(tmp_path, make_maps, python):
     rows = 400_000
     vectors = list_column(np.random.default_rng(3).standard_normal((rows, DIM)).astype(np.float32))
     languages = [LANGUAGES[number % 3] for number in range(rows)]
     table = pa.table({"id": np.arange(rows), "lang": languages, "vector": vectors})
     pq.write_table(table, tmp_path / "in.parquet", row_group_size=20_000)
     command = [
-        sys.executable,
-        "-m",
-        "xalign_models.cli",
-        "apply",
-        str(make_maps()),
-        "--in",
-        str(tmp_path / "in.parquet"),
-    ]
-    command += ["--lang-column", "lang", "-o", str(tmp_path / "out")]
+        python, "-m", "xalign_models.cli", "apply", str(make_maps()), "--in", str(tmp_path / "in.parquet"),
+        "--lang-column", "lang", "-o", str(tmp_path / "out"),
+    ]  # fmt: skip
     process = subprocess.Popen(command)
     while not list(tmp_path.glob(".out.parts/part-*.parquet")) and process.poll() is None:
         time.sleep(0.001)

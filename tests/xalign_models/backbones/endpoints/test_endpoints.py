@@ -346,7 +346,7 @@ def test_unusable_amounts_are_refused(server, variable, value, monkeypatch):
 
 
 @pytest.mark.slow
-def test_after_a_kill_nothing_that_was_answered_is_paid_for_again(server, tiny_encode, workdir):
+def test_after_a_kill_nothing_that_was_answered_is_paid_for_again(server, tiny_encode, workdir, python):
     """The killed process had two requests under way; every earlier answer was stored before they were sent."""
     server.hold_after = 16
     script = (
@@ -356,7 +356,7 @@ def test_after_a_kill_nothing_that_was_answered_is_paid_for_again(server, tiny_e
         f"raw_encoder(find_spec({server.openai!r}).backbone, 'cpu', open_store()).encode({TEXTS!r})"
     )
     environment = {**os.environ, "XALIGN_ENDPOINT_TIMEOUT": "60", "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen([sys.executable, "-c", script], env=environment)
+    process = subprocess.Popen([python, "-c", script], env=environment)
     while server.held < 2 and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)

@@ -1,0 +1,158 @@
+"""Python processes that need not import the large libraries: each is forked from a server that has done so.
+
+A fork has its caller's arguments, environment, folder and open files, and imports this project's packages anew. What is
+asked of the imports themselves, or of the interpreter, needs ``sys.executable``.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import importlib
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+
+LIBRARIES = ("torch.distributed.run", "accelerate", "mteb", "peft", "sentence_transformers")
+CLIENT = """#!{python} -ES
+import os, signal, socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.connect({folder!r} + "/" + os.environ.get("LOCAL_RANK", "0"))
+request = repr((sys.argv[1:], dict(os.environ), os.getcwd())).encode()
+socket.send_fds(server, [len(request).to_bytes(8, "big")], [0, 1, 2])
+server.sendall(request)
+answers = server.makefile()
+child = int(answers.readline())
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, _: os.kill(child, number))
+status = int(answers.readline())
+if status < 0:
+    if -status != signal.SIGKILL:
+        signal.signal(-status, signal.SIG_DFL)
+    os.kill(os.getpid(), -status)
+os._exit(status)
+"""
+
+
+class Warm:
+    """Servers, and a program that stands for ``sys.executable``.
+
+    Args:
+        folder: Where they meet; a socket's path has a hundred characters at most.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._servers: list[subprocess.Popen[bytes]] = []
+        self.program = folder / "python"
+        self.program.write_text(CLIENT.format(python=sys.executable, folder=str(folder)))
+        self.program.chmod(0o755)
+
+    def serve(self, count: int = 1) -> str:
+        """The program, whose processes of local rank 0 to ``count`` - 1 have a server each, and so their own hashes."""
+        while len(self._servers) < count:
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(str(self._folder / str(len(self._servers))))
+                listener.listen()
+                self._servers.append(
+                    subprocess.Popen(
+                        [sys.executable, __file__, str(listener.fileno())],
+                        stdin=subprocess.PIPE,
+                        pass_fds=[listener.fileno()],
+                        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+                        start_new_session=True,
+                    )
+                )
+        return str(self.program)
+
+    def stop(self) -> None:
+        """End the servers."""
+        for server in self._servers:
+            server.communicate()
+
+
+def listen(listener: socket.socket) -> None:
+    """Fork for each caller until the owner is gone; returns in the forks, which go on as the callers' processes."""
+    path = [place for place in sys.path[1:] if place not in os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    for library in LIBRARIES:
+        with suppress(ImportError):
+            importlib.import_module(library)
+    gc.freeze()  # no fork touches what is there
+    while True:
+        ready, _, _ = select.select([listener, sys.stdin], [], [])
+        if sys.stdin in ready:
+            os._exit(0)
+        caller, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            attend(caller)
+            break
+        caller.close()
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+    sys.path[:] = path
+
+
+def attend(caller: socket.socket) -> None:
+    """Fork the caller's process, and stay to tell how it ends; it is killed if the caller goes first."""
+    size, files, _, _ = socket.recv_fds(caller, 8, 3)
+    request = b""
+    while len(request) < int.from_bytes(size, "big"):
+        request += caller.recv(1 << 16)
+    if child := os.fork():
+        for file in (*files, 0, 1, 2):
+            os.close(file)
+        caller.sendall(f"{child}\n".encode())
+        watched = os.pidfd_open(child)
+        ready, _, _ = select.select([caller, watched], [], [])
+        if watched not in ready:
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        with suppress(OSError):
+            caller.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        os._exit(0)
+    caller.close()
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    sys.argv, environment, folder = ast.literal_eval(request.decode())
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+
+
+def run() -> None:
+    """What ``python`` does with the arguments: ``-c``, ``-m`` or a file."""
+    import numpy as np
+
+    np.random.seed()  # noqa: NPY002
+    sys.stdin, sys.stdout = open(0), open(1, "w", buffering=1)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace")  # noqa: SIM115
+    if sys.argv[0] == "-u":
+        sys.argv.pop(0)
+    sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    if sys.argv[0] == "-c":
+        code = sys.argv.pop(1)
+        sys.path.insert(0, "")
+        main = sys.modules["__main__"] = ModuleType("__main__")
+        exec(compile(code, "<string>", "exec"), main.__dict__)
+    elif sys.argv[0] == "-m":
+        sys.argv.pop(0)
+        sys.path.insert(0, str(Path.cwd()))
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.path.insert(0, str(Path(sys.argv[0]).parent))
+        runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    listen(socket.socket(fileno=int(sys.argv[1])))
+    run()
