@@ -59,6 +59,8 @@ class Alignment(ABC):
 
     languages_: tuple[str, ...]
     dim_: int
+    seconds_: float | None = None
+    """Seconds of a fit by a model of the package, without encoding; None if unknown. No part of the fingerprint."""
 
     @abstractmethod
     def fit(self, data: Mapping[str, Any]) -> Self:
@@ -150,6 +152,7 @@ class Alignment(ABC):
             "languages": self.languages_,
             "dim": self.dim_,
             "fingerprint": self.fingerprint(),
+            "seconds": self.seconds_,
         }
         with atomic_file(Path(directory) / "alignment.safetensors") as path:
             path.write_bytes(save({name: np.ascontiguousarray(getattr(self, name)) for name in self.arrays}))
@@ -172,6 +175,7 @@ class Alignment(ABC):
             for name, array in load_file(Path(directory) / "alignment.safetensors").items():
                 setattr(alignment, name, array)
             alignment.languages_, alignment.dim_ = tuple(header["languages"]), header["dim"]
+            alignment.seconds_ = header.get("seconds")
             intact = alignment._fingerprint(header["params"]) == header["fingerprint"]
         except (OSError, SafetensorError, KeyError, TypeError, AttributeError):
             intact = False

@@ -39,6 +39,8 @@ class Aligned(Module):
 
     config_keys = ["method", "dim", "languages", "shapes", "fingerprint", "format", "default_lang", "unknown"]
     forward_kwargs = {"lang"}
+    fit_seconds: float | None = None
+    """Average seconds of fitting a language, without encoding; None if unknown, as in a saved model."""
 
     tensors: ClassVar[tuple[str, ...]] = ("weight", "basis", "shift")
     """Names of the buffers, one for each factor; factors that the alignment lacks are None."""
@@ -92,6 +94,8 @@ class Aligned(Module):
             fingerprint,
         )
         module.load_state_dict({name: torch.from_numpy(stack) for name, stack in factors.items()})
+        if alignment.seconds_ is not None:
+            module.fit_seconds = alignment.seconds_ / len(alignment.languages_)
         return module
 
     def forward(self, features: dict[str, Any], lang: str | None = None, **kwargs: Any) -> dict[str, Any]:

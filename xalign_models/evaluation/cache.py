@@ -11,7 +11,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from importlib.metadata import version
 from pathlib import Path
@@ -31,8 +31,6 @@ from xalign_models.paths import atomic_write_text, in_turn, one_at_a_time
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
 
-    from xalign_models.backbones.raw import Counts
-
 logger = logging.getLogger(__name__)
 
 _STAGED = ".staged-"
@@ -50,7 +48,7 @@ class SafeResultCache(ResultCache):
 
     Attributes:
         hardware: Hardware of the next saved results; see :func:`hardware`.
-        counts: Number of encoded tokens and their speed; None if unknown.
+        costs: Returns what a model was measured to cost, to be recorded with the next saved results.
 
     Raises:
         ResultsError: The root cannot be written.
@@ -58,7 +56,7 @@ class SafeResultCache(ResultCache):
 
     def __init__(self, root: Path) -> None:
         self.hardware = ""
-        self.counts: Counts | None = None
+        self.costs: Callable[[], Mapping[str, float]] = dict
         try:
             super().__init__(root)  # makes the root
             (root / "results").mkdir(parents=True, exist_ok=True)
@@ -127,16 +125,15 @@ class SafeResultCache(ResultCache):
                 file.replace(final / file.name)
 
     def _complete_settings(self, path: Path, task: str) -> None:
-        """Add the versions of other packages and the hardware to a task's lines."""
+        """Add the versions of other packages, the measured costs and the hardware to a task's lines."""
         if not path.is_file():  # mteb writes none where no subset could be scored
             return
         entries, _ = read_log(path)
         for entry in entries:
             if entry["task"] == task:
                 entry["version"] |= versions()
-                if self.counts and (speed := self.counts.tokens_per_second):
-                    entry["tokens_per_second"] = round(speed, 1)
-                entry |= {"hardware": self.hardware, "subsets": entry.pop("subsets")}  # the long list stays last
+                entry |= {**self.costs(), "hardware": self.hardware}
+                entry["subsets"] = entry.pop("subsets")  # the long list stays last
         path.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
 
     def keep_only_usable(self, task: AbsTask, meta: ModelMeta) -> None:

@@ -195,8 +195,8 @@ def _legend(rows: Sequence[Row], metric: str) -> list[str]:
     ]
     if any(row.name.startswith("xalign/") for row in rows):
         lines.append(
-            "In full, a model is called xalign/ROW__BACKBONE; what is in brackets, the text it was fitted on or "
-            "LUSIFER's language model, follows as __NAME."
+            "A model's full name is xalign/ROW__BACKBONE. A name in brackets is that of the text it was fitted on or "
+            "LUSIFER's language model, and comes last: xalign/ROW__BACKBONE__NAME."
         )
     if compared:
         lines.append("+/-: points above or below plain, the unaligned backbone, over the subsets that both have.")

@@ -108,7 +108,7 @@ def run(
             logger.debug("%s cannot be loaded", model_name, exc_info=True)
             yield from (Outcome(model_name, task.metadata.name, None, error=one_line(error)) for task in chosen)
             continue
-        cache.hardware, cache.counts = hardware(encoder.raw.device), encoder.raw.counts
+        cache.hardware, cache.costs = hardware(encoder.raw.device), encoder.measured
         for task in chosen:
             yield run_one(encoder, task, cache, items)
 

@@ -44,7 +44,7 @@ def fit(
     """Fit an alignment to a backbone.
 
     Args:
-        method: A registered alignment, e.g. ``lsar``; ``auto`` uses that of :func:`recommend`, or none.
+        method: A registered alignment, e.g. ``lsar``; ``auto`` takes what ``recommend`` suggests, if any.
         backbone: A registered backbone, a directory or a hub id.
         corpus: Names of corpora, e.g. ``ntrex`` or ``own:DIR``; by default the text and the number of rows of the
             registered model with this method.

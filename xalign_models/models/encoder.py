@@ -70,6 +70,12 @@ class XAlignEncoder(AbsEncoder):
         if meta.revision is not None:
             self._meta = meta
 
+    def measured(self) -> dict[str, float]:
+        """Speed of encoding and time of fitting a language as far as they are known, for the record of a run."""
+        fit_seconds = next((seconds for module in self.tail if (seconds := getattr(module, "fit_seconds", None))), None)
+        costs = {"tokens_per_second": self.raw.counts.tokens_per_second, "fit_seconds_per_language": fit_seconds}
+        return {name: float(f"{cost:.4g}") for name, cost in costs.items() if cost}
+
     def unfitted(self, languages: Iterable[str]) -> list[str]:
         """The ``languages`` (any codes) that alignment or prompts do not know, canonical and sorted."""
         return [] if self.languages is None else sorted({canonical(code) for code in languages} - self.languages)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
@@ -104,7 +105,10 @@ def fit(spec: AlignmentSpec, encode: Encode) -> Alignment:
         raise AlignmentError(f"{spec.method}: {error}") from None
     data = fit_vectors(spec, encode)
     logger.info("Fitting %s on %d languages.", spec.label, len(data))
-    return alignment.fit(data)
+    start = perf_counter()
+    alignment.fit(data)
+    alignment.seconds_ = perf_counter() - start
+    return alignment
 
 
 def fit_texts(spec: AlignmentSpec) -> Iterator[tuple[str, list[list[str]]]]:

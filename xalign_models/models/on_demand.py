@@ -59,6 +59,11 @@ class FittedOnDemand(nn.Module):
             self._aligned = Aligned.of(self._fitted)
 
     @property
+    def fit_seconds(self) -> float | None:
+        """Average seconds of fitting a language; None before the first and where unknown."""
+        return None if self._aligned is None else self._aligned.fit_seconds
+
+    @property
     def _parallel(self) -> bool:
         return find_method(self._spec.method).parallel
 
@@ -82,4 +87,6 @@ def merged(fits: Sequence[Alignment]) -> Alignment:
     for name in combined.arrays:
         setattr(combined, name, np.stack([getattr(fit, name)[index] for fit, index in rows.values()]))
     combined.languages_ = tuple(rows)
+    seconds = [fit.seconds_ for fit in fits if fit.seconds_ is not None]
+    combined.seconds_ = sum(seconds) if len(seconds) == len(fits) else None
     return combined

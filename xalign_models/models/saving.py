@@ -31,7 +31,7 @@ def save(
     An existing directory is replaced as a whole, at the end.
 
     Args:
-        model: From :func:`~xalign_models.models.building.build` or ``load``; ``spec.backbone.tuned`` marks a trained
+        model: From ``build`` or ``load``; ``spec.backbone.tuned`` marks a trained
             one.
         directory: Directory to write.
         training: Record of the training, for the card; ``datasets`` names mteb's tasks.

@@ -12,7 +12,6 @@ import pytest
 from mteb.results import TaskResult
 
 from tasks.own_parallel import OwnParallel
-from xalign_models.backbones.raw import Counts
 from xalign_models.errors import ResultsError
 from xalign_models.evaluation.cache import SafeResultCache, compact, hardware
 from xalign_models.evaluation.items import full_folder, outcomes_path, read_outcomes
@@ -174,7 +173,7 @@ def test_a_line_per_subset_and_versions_and_hardware_by_task(scored):
     assert {"python", "xalign", "mteb", "numpy", "torch"} <= entry["version"].keys()
     assert entry["hardware"].startswith("cpu ")
     assert "tokens_per_second" not in entry  # too few tokens to tell
-    cache.counts = Counts(real_tokens=90_000, seconds=2.0)
+    cache.costs = lambda: {"tokens_per_second": 45_000.0}
     cache.save_to_cache(cache.load_task_result("OwnParallel", meta), meta)
     (entry,) = map(json.loads, (path.parent / "run_settings.jsonl").read_text().splitlines())
     assert entry["tokens_per_second"] == 45_000

@@ -19,7 +19,8 @@ from xalign_models import assets
 from xalign_models.errors import DataError, LanguageError, ModelError, ResultsError
 from xalign_models.evaluation import run as running
 from xalign_models.evaluation.items import read_outcomes
-from xalign_models.models.building import build
+from xalign_models.models import fitting
+from xalign_models.models.building import build, load_encoder
 from xalign_models.models.names import find_spec
 from xalign_models.models.saving import save
 from xalign_models.specs import AlignmentSpec, ModelSpec
@@ -89,6 +90,28 @@ def test_what_is_scored_is_not_scored_again(own, tiny_model, counts, workdir):
     assert meta["name"] == first.model == "xalign/plain__tiny"
     assert {len(array) for array in read_outcomes(folder / "items" / "OwnParallel.npz").values()} == {30}
     assert not (folder / "items" / "full").exists()
+
+
+@pytest.mark.parametrize("method", ["centered", "lsar"])  # fitted language by language, and all at once
+def test_the_seconds_of_a_fit_are_on_record_without_those_of_encoding(
+    own, tiny_model, aligned, write_text, monkeypatch, method
+):
+    seconds = iter([0, 6, 10, 16, 20, 26, 30, 48] if method == "centered" else [0, 18])
+    monkeypatch.setattr(fitting, "perf_counter", lambda: next(seconds))
+    text = write_text(own.parent / "fit", 40, ("deu", "eng", "fra"))
+    spec = ModelSpec(find_spec(str(tiny_model)).backbone, AlignmentSpec(method, method, corpora=(f"own:{text}",)))
+
+    def recorded(model, output):
+        (outcome,) = run([model], output=output)
+        (line,) = Path(output).rglob("run_settings.jsonl")
+        assert outcome.error == ""
+        return json.loads(line.read_text()).get("fit_seconds_per_language")
+
+    assert recorded(load_encoder(spec, device="cpu"), "first") == 6
+    assert recorded(load_encoder(spec, device="cpu"), "cached") == 6
+    assert recorded(str(tiny_model), "plain") is None
+    save(build(spec, device="cpu"), own.parent / "saved")
+    assert recorded(str(own.parent / "saved"), "of-a-directory") is None
 
 
 def test_models_of_one_backbone_share_its_vectors(own, tiny_model, aligned, counts):

@@ -60,9 +60,11 @@ function App() {
         ),
     [rows, state.domain, state.task],
   );
+  const first = (columns) =>
+    (state.view === "published" && columns.find((column) => printedFor(column).length)) || columns[0];
   const column = Math.max(
     0,
-    state.task ? DATA.columns.findIndex(({ name }) => name === state.task) : (columns[0] ?? 0),
+    state.task ? DATA.columns.findIndex(({ name }) => name === state.task) : (first(columns) ?? 0),
   );
   const tasks =
     state.view === "board" && state.language !== ""
@@ -114,6 +116,7 @@ function App() {
     (field) => choices[field].length > 2 || state[field] !== START[field] || field === "mode",
   );
   const tabs = useRef(null);
+  useEffect(() => document.getElementById(`tab-${state.view}`)?.scrollIntoView({ block: "nearest" }), [state.view]);
   const onTabKey = (event) => {
     const names = Object.keys(VIEWS),
       step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];

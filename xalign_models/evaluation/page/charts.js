@@ -10,8 +10,8 @@ function DifferencesView({ rows, column, state }) {
   const order = sorted(tested, { down: true }, ({ cell }) => cell.difference);
   return html`<p class="lead">What each alignment changes on ${DATA.columns[column].name}, in points against its unaligned backbone, with 95% intervals from a paired comparison sentence by sentence.</p>
     <${Chart} label=${`Differences on ${DATA.columns[column].name}`} deps=${[rows, column]} make=${(width) => {
-      const margin = Math.min(width * 0.45, 330);
-      const short = (text) => (text.length * 7 > margin ? text.slice(0, margin / 7 - 1) + "…" : text);
+      const margin = Math.min(width * 0.45, 420);
+      const short = (text) => (text.length * 6.5 > margin ? text.slice(0, margin / 6.5 - 1) + "…" : text);
       return {
         width,
         height: 60 + 20 * order.length,
@@ -47,7 +47,7 @@ const COSTS = {
   parameters: "parameters",
   dimensions: "dimensions of the vector",
   tokens_per_second: "tokens per second, measured",
-  fit_seconds: "seconds to fit, measured",
+  fit_seconds_per_language: "seconds to fit a language, measured",
 };
 function TradeView({ rows, column, state, change }) {
   // What a model costs on this task; what was not measured for it is its unaligned backbone's.
@@ -60,7 +60,7 @@ function TradeView({ rows, column, state, change }) {
   const cost = known(state.cost).length ? state.cost : Object.keys(COSTS).find((one) => known(one).length);
   const choices = Object.entries(COSTS)
     .filter(([key]) => known(key).length)
-    .map(([key, shown]) => [key, `${shown} (${known(key).length} models)`]);
+    .map(([key, shown]) => [key, `${shown} (${known(key).length} model${known(key).length > 1 ? "s" : ""})`]);
   if (!cost) return html`<p>No model in this choice says how large or how fast it is.</p>`;
   const less = cost !== "tokens_per_second";
   const spots = known(cost).map((row) => {
@@ -69,9 +69,10 @@ function TradeView({ rows, column, state, change }) {
   const frontier = [];
   for (const spot of [...spots].sort((a, b) => (less ? a.x - b.x : b.x - a.x) || b.y - a.y))
     if (!frontier.length || spot.y > frontier.at(-1).y) frontier.push(spot);
+  const group = ({ row }) => DATA.rows[row].group;
   const name = ({ row }) => `${DATA.rows[row].label} · ${DATA.rows[row].group}`;
   return html`<p class="lead">Quality on ${DATA.columns[column].name} against ${COSTS[cost]}. The line joins the models that no other model beats on both.</p>
-    <${Choice} label="Against" value=${cost} options=${choices} onChange=${(value) => change({ cost: value })} />
+    <${Choice} label="Against" wide value=${cost} options=${choices} onChange=${(value) => change({ cost: value })} />
     <${Chart} label="Trade-off" deps=${[rows, column, cost]} make=${(width) => ({
       width,
       height: Math.min(520, Math.max(320, width * 0.6)),
@@ -80,7 +81,7 @@ function TradeView({ rows, column, state, change }) {
       grid: true,
       x: { type: "log", label: COSTS[cost] + " →", tickFormat: "~s", ticks: 5 },
       y: { label: "↑ percent" },
-      color: { legend: true },
+      symbol: { legend: true }, // there are fewer colours than backbones
       marks: [
         line(frontier, {
           x: "x",
@@ -92,7 +93,8 @@ function TradeView({ rows, column, state, change }) {
         dot(spots, {
           x: "x",
           y: "y",
-          fill: ({ row }) => DATA.rows[row].group,
+          fill: group,
+          symbol: group,
           r: 5,
           title: (d) => `${name(d)}\n${percent(d.y)} %, ${d.x.toLocaleString("en")} ${COSTS[cost]}`,
           tip: true,
@@ -102,14 +104,20 @@ function TradeView({ rows, column, state, change }) {
     })} />`;
 }
 
-function PublishedView({ rows, column }) {
+// The means of a column's task that the papers print.
+function printedFor(column) {
   const { task, name } = DATA.columns[column],
     direction = name.slice(DATA.tasks[task].name.length + 1);
-  const printed = DATA.published.filter(
+  return DATA.published.filter(
     (one) => one.task === task && one.mean !== null && (!direction || one.column.endsWith(direction)),
   );
+}
+
+function PublishedView({ rows, column }) {
+  const { name } = DATA.columns[column];
+  const printed = printedFor(column);
   if (!printed.length)
-    return html`<p>None of the papers at hand prints a mean over the same languages for ${name}. Single languages, where there are any, stand below the models in the view by language.</p>`;
+    return html`<p>No paper prints a mean over the same languages for ${name}. Single languages, where there are any, stand below the models in the view by language.</p>`;
   const ours = rows
     .map((row) => ({ name: `${DATA.rows[row].label} · ${DATA.rows[row].group}`, cell: cellOf(row, column) }))
     .filter(({ cell }) => cell)
@@ -134,7 +142,7 @@ function PublishedView({ rows, column }) {
 }
 
 function NotesView() {
-  return html`<h2>What the marks mean</h2><ul>${DATA.legend.map((line) => html`<li><bdi>${line}</bdi></li>`)}</ul>
+  return html`<h2>What the marks mean</h2><ul>${DATA.legend.map((line) => html`<li><bdi>${line.replace(/^(\d+\/\d+):/, "◑ ($1):")}</bdi></li>`)}</ul>
     <h2>Tasks</h2><dl>${DATA.tasks.map((task) => html`<dt><bdi>${task.name}</bdi></dt><dd><bdi>${task.description || "No description at hand."}</bdi>${task.type ? html` <small>${[task.type, ...(task.domains || [])].join(", ")}</small>` : ""}</dd>`)}</dl>
     <h2>Keys</h2><p><kbd>Tab</kbd> goes from control to control; in a table the arrow keys, <kbd>Home</kbd> and <kbd>End</kbd> move, <kbd>Enter</kbd> opens a cell or sorts by a head, <kbd>Esc</kbd> closes.</p>
     <details><summary>Libraries in this page, and their licences</summary><pre>${document.getElementById("licences").textContent}</pre></details>`;

@@ -168,7 +168,7 @@ def _model(table: TaskScores) -> dict[str, Any]:
 
 def _machines(folder: Path) -> dict[str, str]:
     """Hardware, versions and speed of each task's last run, as JSON."""
-    fields = ("hardware", "version", "tokens_per_second", "fit_seconds")
+    fields = ("hardware", "version", "tokens_per_second", "fit_seconds_per_language")
     return {
         str(entry.get("task")): json.dumps({field: entry.get(field) for field in fields})
         for entry in _lines(folder / SETTINGS)

@@ -81,7 +81,7 @@ function BoardView({ rows, columns, state, values, open }) {
     ),
   );
   const where = label === null ? "the mean over a task's languages" : languageName(label);
-  return html`<p class="lead">Percent, higher is better: ${where}. Below it the change against <b>plain</b>, the same backbone without alignment: <span class="up">gain</span>, <span class="down">loss</span>, ${label === null ? html`<span class="chance">~ may be chance</span>` : "not tested in single languages"}. Choose a cell for its interval and where it comes from, a task to sort by it. <b class="best">Bold</b>: best of those with the most languages. <u>Underlined</u>: cannot be told apart from the best. †: fitted on this task's text. ◑: fewer languages than plain.</p>
+  return html`<p class="lead">Percent, higher is better: ${where}. Below it the change against <b>plain</b>, the same backbone without alignment: <span class="up">gain</span>, <span class="down">loss</span>, ${label === null ? html`<span class="chance">~ may be chance</span>` : "not tested in single languages"}. Choose a cell to see where it comes from, a task to sort by it. ${label === null ? html`<b class="best">Bold</b>: best of those with the most languages. <u>Underlined</u>: cannot be told apart from the best. †: fitted on this task's text. ◑: fewer languages than plain.` : ""}</p>
     <${Grid} caption="Models and tasks" corner="model" heads=${kept.map((column) => html`<bdi>${humps(DATA.columns[column].name)}</bdi>`)}
       rows=${shown} sort=${sort} onSort=${(column) => setSort(turn(sort, column))} onOpen=${(row, column) => open(row, column)} />`;
 }
@@ -107,20 +107,18 @@ function Detail({ at, close, label, values }) {
               ],
               [
                 "Against plain",
-                first.difference === null
-                  ? "–"
-                  : `${points(first.difference)} points` +
+                first.difference !== null &&
+                  `${points(first.difference)} points` +
                     (first.low === null
                       ? ", not tested"
                       : ` (95% interval ${points(first.low)} to ${points(first.high)})`),
               ],
               [
                 "Rank",
-                first.first
-                  ? first.first === first.last
+                first.first &&
+                  (first.first === first.last
                     ? `${first.first}`
-                    : `between ${first.first} and ${first.last}, as far as chance leaves it open`
-                  : "–",
+                    : `between ${first.first} and ${first.last}, as far as chance leaves it open`),
               ],
               [
                 "Languages or pairs",
@@ -149,7 +147,7 @@ function Detail({ at, close, label, values }) {
         ["Dimensions", first.model.dimensions],
         ["Licence", first.model.licence],
         ["Tokens per second", first.machine.tokens_per_second],
-        ["Fit, seconds", first.machine.fit_seconds],
+        ["Seconds to fit a language", first.machine.fit_seconds_per_language],
         ["Command", html`<code>xalign run -m ${DATA.rows[row].name}${column < 0 ? "" : ` -t ${task.name}`}</code>`],
       ];
   const title = html`<bdi>${DATA.rows[row].name}</bdi>${column < 0 ? "" : html` · <bdi>${DATA.columns[column].name}</bdi>`}`;
@@ -221,7 +219,7 @@ function PairsView({ rows, task, state, change, values }) {
     places.some((b) => score(after, row, a, b) !== null || score(after, row, b, a) !== null),
   );
   return html`<p class="lead">${DATA.tasks[task].name}, percent for each pair of languages: a row is the language of the queries, a column that of the candidates.</p>
-    <${Choice} label="Model" value=${String(row)} onChange=${(model) => change({ model })} options=${having.map((one) => [String(one), `${DATA.rows[one].label} · ${DATA.rows[one].group}`])} />
+    <${Choice} label="Model" wide value=${String(row)} onChange=${(model) => change({ model })} options=${having.map((one) => [String(one), `${DATA.rows[one].label} · ${DATA.rows[one].group}`])} />
     <div class="matrices">${drawn.map(
       ([block, one, title]) => html`<section key=${title}><h3>${title}: <bdi>${DATA.rows[one].label}</bdi></h3>
       <${Grid} caption=${title} corner="from ↓ into →" heads=${used.map((b) => html`<abbr title=${languageName(block.labels[b])}>${named(block.labels[b])[0].split("-")[0]}</abbr>`)}

@@ -114,6 +114,7 @@ def test_a_study_has_its_own_before(put, tmp_path) -> None:
 def test_each_cell_says_where_it_comes_from(put, tmp_path) -> None:
     folder = put(LSAR, "T", {"eng-Latn": 0.5}, revision="abc", data="text-1", date="2026-11-21T10:00:00+00:00")
     settings = {"task": "T", "hardware": "cpu x", "version": {"mteb": "2"}, "tokens_per_second": 12.5}
+    settings["fit_seconds_per_language"] = 0.25
     (folder / "run_settings.jsonl").write_text(json.dumps({"task": "U"}) + "\n" + json.dumps(settings) + "\n")
     (folder / "model_meta.json").write_text(json.dumps({"name": LSAR, "n_parameters": 7, "embed_dim": 3}))
     data = page_data(read_results(tmp_path), {"T": {"domains": ["News"]}})
@@ -122,6 +123,7 @@ def test_each_cell_says_where_it_comes_from(put, tmp_path) -> None:
     assert data["machines"][machine]["hardware"] == "cpu x"
     assert data["machines"][machine]["version"] == {"mteb": "2"}
     assert data["machines"][machine]["tokens_per_second"] == 12.5
+    assert data["machines"][machine]["fit_seconds_per_language"] == 0.25
     assert data["data"][text] == "text-1"
     assert minutes * 60 == 1795255200
     assert data["tasks"] == [{"name": "T", "domains": ["News"]}]

@@ -166,6 +166,18 @@ def test_dark_and_light(page, browser) -> None:
     assert min(driver.execute_script(ground)) > 200
 
 
+def test_the_trade_off_shows_the_seconds_of_a_fit_where_they_are_known(page, tmp_path, browser) -> None:
+    (folder,) = (tmp_path / "results" / LSAR.replace("/", "__")).iterdir()
+    settings = {"task": "PairsTask", "fit_seconds_per_language": 0.25}
+    (folder / "run_settings.jsonl").write_text(json.dumps(settings) + "\n")
+    driver = browser(write_page(read_results(tmp_path), page.parent))
+    show(driver, "view=trade&task=PairsTask")
+    assert texts(driver, ".wide option") == ["seconds to fit a language, measured (1 model)"]
+    assert len(texts(driver, "figure g[aria-label=dot] path")) == 1  # neither plain nor lir-1 at zero
+    show(driver, "view=trade&task=OtherTask")
+    assert texts(driver, "main") == ["No model in this choice says how large or how fast it is."]
+
+
 def test_filters_and_links(page, browser) -> None:
     driver = browser(page)
     show(driver, "text=lir&task=PairsTask")
