@@ -21,7 +21,7 @@ CORPUS = "ntrex"
 HELD = 500
 """Number of held-out sentences; the index has their English side."""
 PAIR_CORPUS, PAIR_ROWS = "tatoeba_pairs", 1_500
-"""Additional English text to fit on: the English sides of this many rows of each language."""
+"""Additional English text to fit on: the English sides of this many rows of each language of the corpus."""
 EVERY, ALONE = "all languages", "English"
 """Texts to fit maps on: those of all languages of NTREX, or English texts only, as in the index."""
 PAIRS = (500, 2_000, 8_000, 50_000)
@@ -50,7 +50,7 @@ def analyse(request: Request) -> Findings:
     texts = {language: side[: request.rows] for language, side in corpus.parallel(languages).items()}
     if len(texts[ENGLISH]) < 2 * HELD:
         raise DataError(f"{CORPUS} has {len(texts[ENGLISH])} rows; {2 * HELD} are needed, half of them to score on.")
-    texts[MORE] = _more_english(set(texts[ENGLISH][-HELD:]))
+    texts[MORE] = _more_english(request, set(texts[ENGLISH][-HELD:]))
     vectors = {name: _vectors(request.load(name), texts) for name in names}
     rows = [
         row
@@ -68,10 +68,11 @@ def analyse(request: Request) -> Findings:
     )
 
 
-def _more_english(held: set[str]) -> list[str]:
-    """Distinct English texts of pairs, without held-out ones."""
+def _more_english(request: Request, held: set[str]) -> list[str]:
+    """Distinct English texts of pairs, of the languages and rows that are asked for, without held-out ones."""
     pairs = corpora.load(PAIR_CORPUS)
-    sides = [pairs.pair(language)[1][:PAIR_ROWS] for language in LANGUAGES if language in pairs.languages]
+    languages = [code for code in request.languages or pairs.languages if code in pairs.languages and code != ENGLISH]
+    sides = (pairs.pair(code)[1][: request.rows or PAIR_ROWS] for code in languages)
     return [text for text in dict.fromkeys(chain.from_iterable(sides)) if text not in held]
 
 
