@@ -95,4 +95,4 @@ def load_lora(model: Any, folder: Path) -> None:
 
 def lora_matrices(model: nn.Module) -> Iterator[nn.Parameter]:
     """The parameters of a model that are LoRA's."""
-    return (one for name, one in model.named_parameters() if "lora_" in name)
+    return (parameter for name, parameter in model.named_parameters() if "lora_" in name)

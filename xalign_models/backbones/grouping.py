@@ -30,12 +30,12 @@ def similar_lengths(features: dict[str, Any], model: nn.Module) -> Iterator[tupl
         (rows, features of the part): indices of the rows, and the columns in which any of them has a token.
     """
     mask = features["attention_mask"]
-    if any(isinstance(one, FSDPModule) for one in model.modules()):
+    if any(isinstance(module, FSDPModule) for module in model.modules()):
         least = mask.numel()
     elif mask.device.type == "cpu":
         least = 0
     else:
-        least = WORTH // sum(one.numel() for one in model.parameters())
+        least = WORTH // sum(parameter.numel() for parameter in model.parameters())
     for group in token_budget_batches(mask.sum(dim=1).tolist(), mask.numel(), least):
         rows = torch.as_tensor(group, device=mask.device)
         columns = mask[rows].any(dim=0).nonzero()[:, 0]

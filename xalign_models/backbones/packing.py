@@ -143,7 +143,7 @@ def pack(rows: Sequence[npt.NDArray[np.int64]], shared: int = 0, kernel: bool = 
     if shared:
         tails, positions = [rows[0][:shared], *tails], [np.arange(shared), *positions]
         lengths = np.concatenate([[shared], lengths])
-    queries = np.array([len(one) for one in tails])
+    queries = np.array([len(tail) for tail in tails])
     features: dict[str, Any] = {
         "input_ids": torch.from_numpy(np.concatenate(tails))[None],
         "position_ids": torch.from_numpy(np.concatenate(positions))[None],
@@ -163,7 +163,7 @@ def pack(rows: Sequence[npt.NDArray[np.int64]], shared: int = 0, kernel: bool = 
         features["shared"] = shared
     if not kernel:
         pairs = zip(queries.tolist(), lengths.tolist(), strict=True)
-        features["runs"] = [(len(list(some)), *pair) for pair, some in groupby(pairs)]
+        features["runs"] = [(len(list(run)), *pair) for pair, run in groupby(pairs)]
     return features
 
 
@@ -195,7 +195,7 @@ def _take(features: dict[str, Any], tokens: Tensor, *names: str) -> None:
     """Some tokens of what is (1, tokens, ...), or a tuple of such."""
     for name in names:
         value = features[name]
-        features[name] = tuple(one[:, tokens] for one in value) if isinstance(value, tuple) else value[:, tokens]
+        features[name] = tuple(part[:, tokens] for part in value) if isinstance(value, tuple) else value[:, tokens]
 
 
 def shared_tokens(rows: Sequence[npt.NDArray[np.int64]]) -> int:

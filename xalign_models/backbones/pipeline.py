@@ -160,13 +160,13 @@ def _tokenise_padded(
     rows: list[Any] = [None] * len(texts)
     others: dict[str, Any] = {}
     for start in range(0, len(order), SLICE):
-        some = order[start : start + SLICE]
-        features = first.preprocess([texts[i] for i in some], prompt=prompt or None)
+        chosen = order[start : start + SLICE]
+        features = first.preprocess([texts[i] for i in chosen], prompt=prompt or None)
         mask = features["attention_mask"].bool()
         ends = mask.sum(dim=1).cumsum(dim=0).numpy()[:-1]
-        for i, row in zip(some, np.split(features["input_ids"][mask].numpy(), ends), strict=True):
+        for i, row in zip(chosen, np.split(features["input_ids"][mask].numpy(), ends), strict=True):
             rows[i] = row if len(row) else np.array([first.tokenizer.pad_token_id or 0])
-        others = {name: one for name, one in features.items() if not torch.is_tensor(one)}
+        others = {name: value for name, value in features.items() if not torch.is_tensor(value)}
     return rows, others
 
 
@@ -177,7 +177,7 @@ def token_counts(first: Any, texts: Sequence[str], prompt: str = "") -> list[int
         return [len(text) + 1 for text in texts]
     limit = getattr(first, "max_seq_length", None)
     ids = tokenizer([prompted(prompt, text) for text in texts], truncation=limit is not None, max_length=limit)
-    return [max(1, len(one)) for one in ids["input_ids"]]
+    return [max(1, len(tokens)) for tokens in ids["input_ids"]]
 
 
 def can_pack(first: Any) -> bool:
@@ -224,11 +224,13 @@ def _apart(first: Any) -> bool:
 
     alone = torch.from_numpy(text)[None].to(first.model.device)
     with first.attending() as keywords:
-        found = first.model(input_ids=alone, attention_mask=torch.ones_like(alone), **keywords)
-    wanted = found.last_hidden_state[0].float()
-    one, two = states(before, text, before), states(other, text, other)
+        output = first.model(input_ids=alone, attention_mask=torch.ones_like(alone), **keywords)
+    wanted = output.last_hidden_state[0].float()
+    states_alone, states_beside = states(before, text, before), states(other, text, other)
     scale = wanted.abs().max()
-    return bool((one - two).abs().max() < 1e-4 * scale and (one - wanted).abs().max() < 0.05 * scale)
+    return bool(
+        (states_alone - states_beside).abs().max() < 1e-4 * scale and (states_alone - wanted).abs().max() < 0.05 * scale
+    )
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:

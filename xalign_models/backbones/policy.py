@@ -152,8 +152,8 @@ def module_classes(resolved: ResolvedModel) -> dict[str, type]:
     """The classes for the types that ``modules.json`` names; types not on our list are left out."""
     directory = _snapshot(resolved) if resolved.source == "hub" else Path(resolved.path_or_id)
     types = {entry["type"] for entry in _all_modules(directory)}
-    found = {kind: pkgutil.resolve_name(MODULES[kind]) for kind in sorted(types & MODULES.keys())}
-    return found | {kind: plugins.MODULES[kind] for kind in sorted(types - MODULES.keys()) if kind in plugins.MODULES}
+    classes = {kind: pkgutil.resolve_name(MODULES[kind]) for kind in sorted(types & MODULES.keys())}
+    return classes | {kind: plugins.MODULES[kind] for kind in sorted(types - MODULES.keys()) if kind in plugins.MODULES}
 
 
 def folders_of_maps(resolved: ResolvedModel) -> list[Path]:
@@ -205,7 +205,7 @@ def _files(directory: Path) -> Iterator[str]:
     for folder, folders, names in os.walk(root):
         for name in (*folders, *names):
             path = Path(folder, name)
-            if path.is_symlink() and not any(Path(os.path.realpath(path)).is_relative_to(one) for one in roots):
+            if path.is_symlink() and not any(Path(os.path.realpath(path)).is_relative_to(root) for root in roots):
                 raise ModelError(
                     f"{directory} has a link that leads out of it ({path.relative_to(root)}); copy the file."
                 )

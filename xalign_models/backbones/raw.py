@@ -121,24 +121,24 @@ class RawEncoder:
             return self._encode_by_prompt(texts, prompt, progress)
         keys = [key(prompt, text) for text in texts]
         first: dict[bytes, int] = {}  # key -> its first text, in the order of the texts
-        for number, one in enumerate(keys):
-            first.setdefault(one, number)
+        for number, key in enumerate(keys):
+            first.setdefault(key, number)
         known: dict[bytes, Any] = dict.fromkeys(first)
         if self.store is not None:
             known = dict(zip(first, self.store.get(self.namespace, list(first)), strict=True))
-        missing = [one for one, vector in known.items() if vector is None]
+        missing = [key for key, vector in known.items() if vector is None]
         self.counts.requested += len(texts)
         self.counts.encoded += len(missing)
         if missing:
-            self._encode_missing(missing, [texts[first[one]] for one in missing], prompt, known, progress)
-        return np.stack([known[one] for one in keys])
+            self._encode_missing(missing, [texts[first[key]] for key in missing], prompt, known, progress)
+        return np.stack([known[key] for key in keys])
 
     def _encode_by_prompt(
         self, texts: Sequence[str], prompts: Sequence[str], progress: str | None
     ) -> npt.NDArray[np.float32]:
         """Prompt by prompt: the texts of a batch have theirs in common."""
-        rows = {one: [i for i, other in enumerate(prompts) if other == one] for one in dict.fromkeys(prompts)}
-        parts = [self.encode([texts[i] for i in chosen], one, progress) for one, chosen in rows.items()]
+        rows = {prompt: [i for i, other in enumerate(prompts) if other == prompt] for prompt in dict.fromkeys(prompts)}
+        parts = [self.encode([texts[i] for i in chosen], prompt, progress) for prompt, chosen in rows.items()]
         vectors = np.empty((len(texts), parts[0].shape[1]), dtype=np.float32)
         for chosen, part in zip(rows.values(), parts, strict=True):
             vectors[chosen] = part
@@ -183,8 +183,8 @@ class RawEncoder:
         side, prompt = split_side(prompt)
         modules = of_route(self.modules, side)
         if modules != list(self.modules):  # the model has routes: those of this one are a model of their own
-            one = RawEncoder(self.namespace, lambda: modules, self.device, token_budget=self.token_budget)
-            yield from one._vectors(texts, prompt)
+            encoder = RawEncoder(self.namespace, lambda: modules, self.device, token_budget=self.token_budget)
+            yield from encoder._vectors(texts, prompt)
             return
         first: Any = modules[0]
         if hasattr(first, "stream"):
@@ -203,7 +203,7 @@ class RawEncoder:
     def _write(self, keys: list[bytes], pending: list[int], known: dict[bytes, Any]) -> None:
         if self.store is not None and pending:
             chosen = [keys[i] for i in pending]
-            self.store.put(self.namespace, chosen, np.stack([known[one] for one in chosen]))
+            self.store.put(self.namespace, chosen, np.stack([known[key] for key in chosen]))
 
     def _forward_halving(
         self, features: dict[str, Any], texts: list[str], prompt: str

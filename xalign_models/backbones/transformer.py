@@ -223,21 +223,21 @@ class LanguageTransformer(CheckedTransformer):
         base = config.get("base")
         if not base:
             return super().load(model_name_or_path, subfolder=subfolder, **kwargs)  # type: ignore[no-any-return]
-        found = assets.resolve(base["model"], base["revision"])
-        if found.fingerprint != base["fingerprint"]:
+        checkpoint = assets.resolve(base["model"], base["revision"])
+        if checkpoint.fingerprint != base["fingerprint"]:
             raise ModelError(f"{model_name_or_path} was trained on another {base['model']} than the one that is here.")
         dtype = (kwargs.get("model_kwargs") or {}).get("torch_dtype") or base["dtype"]
-        module = open_transformer(cls, found, dtype, **config)
+        module = open_transformer(cls, checkpoint, dtype, **config)
         load_adapter(module.model, Path(model_name_or_path) / subfolder)
         for adapter in module.model.peft_config.values():  # where peft looks when it saves
-            adapter.base_model_name_or_path = found.path_or_id
+            adapter.base_model_name_or_path = checkpoint.path_or_id
         return module
 
     def _special_ids(self) -> list[int]:
         """Ids that stand for no content; [UNK] stands for some, unless it is the end token's second name."""
         tokenizer = self.tokenizer
         ends = (tokenizer.bos_token_id, tokenizer.eos_token_id)
-        return [one for one in tokenizer.all_special_ids if one != tokenizer.unk_token_id or one in ends]
+        return [token for token in tokenizer.all_special_ids if token != tokenizer.unk_token_id or token in ends]
 
     def embed_tokens(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """sentence-transformers' own forward: ``features["token_embeddings"]`` (b, s, d) of the layer asked for.

@@ -63,7 +63,10 @@ class USEMultilingual(InputModule):
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Tokenise texts, or ``{"text": ..., "lang": ...}``."""
         texts, languages = split_inputs(inputs, kwargs.get("lang"))
-        rows = [torch.tensor(one.ids) for one in self.tokenizer.encode_batch([(prompt or "") + text for text in texts])]
+        rows = [
+            torch.tensor(encoded.ids)
+            for encoded in self.tokenizer.encode_batch([(prompt or "") + text for text in texts])
+        ]
         features: dict[str, Any] = {
             "input_ids": torch.nn.utils.rnn.pad_sequence(rows, batch_first=True),
             "lengths": torch.tensor([len(row) for row in rows]),

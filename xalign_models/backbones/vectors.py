@@ -98,8 +98,8 @@ class StoredVectors(InputModule):
                 f"{self.file} has no vectors of {len(missing)} of {len(texts)} texts, the first of them "
                 f"{missing[0][:80]!r}; add them, or leave the texts out."
             )
-        found: npt.NDArray[np.float32] = self.vectors.matrix[rows].astype(np.float32)
-        return found
+        chosen: npt.NDArray[np.float32] = self.vectors.matrix[rows].astype(np.float32)
+        return chosen
 
     def stream(self, texts: Sequence[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
         """The vectors of texts, all of which are looked up before the first is given."""

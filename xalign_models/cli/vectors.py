@@ -75,8 +75,8 @@ def parity(
     from xalign_models.parity.served import Served
 
     listed = texts_of(texts, language_codes(languages, None, all=None), limit)
-    one, two = (Served(model, device, truncate_dim=truncate_dim, vectors=vectors) for model in (first, second))
-    result = compare(one, two, listed, tolerance)
+    served, other = (Served(model, device, truncate_dim=truncate_dim, vectors=vectors) for model in (first, second))
+    result = compare(served, other, listed, tolerance)
     if json:
         print_json(asdict(result))
     else:

@@ -104,8 +104,8 @@ def encode_corpus(
         except ray.exceptions.RayError as error:
             raise ModelError(f"An actor was lost {RETRIES + 1} times ({type(error).__name__}); run it again.") from None
         finally:
-            for one in pool:
-                ray.kill(one)
+            for worker in pool:
+                ray.kill(worker)
     if (rest := folder / f"{len(paths):08d}.npy").is_file():
         logger.warning("%s and what follows it is of a longer corpus; remove it unless that is to go on.", rest)
     return paths
@@ -138,8 +138,8 @@ def _claim(folder: Path, identity: dict[str, Any]) -> None:
     path = folder / MANIFEST
     if not path.is_file():
         atomic_write_text(path, json.dumps(identity, indent=2) + "\n")
-    found = read_json(path)
-    if differing := sorted(key for key in identity if found.get(key) != identity[key]):
+    written = read_json(path)
+    if differing := sorted(key for key in identity if written.get(key) != identity[key]):
         raise ModelError(f"{folder} has vectors of another {', '.join(differing)}; choose another folder.")
 
 

@@ -94,16 +94,18 @@ class Schedule:
     def _left(self, encoder: XAlignEncoder, task: AbsTask) -> list[str]:
         """Subsets that the model can be scored on and is not yet."""
         by_subset = languages_of(task)
-        able = [one for one in task.hf_subsets if not encoder.unfitted(by_subset[one])]
+        able = [subset for subset in task.hf_subsets if not encoder.unfitted(by_subset[subset])]
         if not able:
-            unfitted = encoder.unfitted({code for one in task.hf_subsets for code in by_subset[one]})
+            unfitted = encoder.unfitted({code for subset in task.hf_subsets for code in by_subset[subset]})
             raise DataError(f"No subset can be scored: {encoder.refusal(unfitted)}.")
         self.cache.keep_only_usable(task, encoder.mteb_model_meta)
         have = self._result(encoder, task)
         missing = (
-            set(able) if have is None else {x for some in have.get_missing_evaluations(task).values() for x in some}
+            set(able)
+            if have is None
+            else {subset for subsets in have.get_missing_evaluations(task).values() for subset in subsets}
         )
-        return [one for one in able if one in missing]
+        return [subset for subset in able if subset in missing]
 
     def _result(self, encoder: XAlignEncoder, task: AbsTask) -> TaskResult | None:
         from mteb.results import TaskResult

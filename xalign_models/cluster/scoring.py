@@ -82,7 +82,7 @@ def run(
     paths = [str(Path(model).resolve()) if Path(model).is_dir() else model for model in models]
     names = {model: str(find_spec(model, **given).name) for model in paths}
     cache = SafeResultCache(output)
-    chosen = [make_task(one, languages) if isinstance(one, str) else one for one in tasks]
+    chosen = [make_task(task, languages) if isinstance(task, str) else task for task in tasks]
     families: dict[str, list[str]] = {}
     for model in names:
         families.setdefault(_family(model, given), []).append(model)
@@ -91,28 +91,28 @@ def run(
         look = ray.remote(**options)(_look)
         score = ray.remote(**options)(_score)
         looking: dict[Any, tuple[list[str], Any]] = {}
-        for some in families.values():
-            ref, vectors = look.remote(plugins, tuple(some), cluster, given)
-            looking[ref] = some, vectors
+        for specs in families.values():
+            ref, vectors = look.remote(plugins, tuple(specs), cluster, given)
+            looking[ref] = specs, vectors
         pieces = PIECES * max(1, int(ray.cluster_resources().get("CPU", 1)) // cluster.cpus)
         book = Schedule(cache, chosen, names, items, pieces, most)
         running: dict[Any, tuple[Unit, Any]] = {}
         while looking or running:
             (ref,), _ = ray.wait([*looking, *running], num_returns=1)
             try:
-                found = ray.get(ref)
+                answer = ray.get(ref)
             except ray.exceptions.RayTaskError:  # a mistake of ours, not of the machine
                 raise
             except ray.exceptions.RayError as error:
-                found = f"The worker was lost {RETRIES + 1} times ({type(error).__name__})."
-            lost = isinstance(found, str)
+                answer = f"The worker was lost {RETRIES + 1} times ({type(error).__name__})."
+            lost = isinstance(answer, str)
             if ref in looking:
-                some, vectors = looking.pop(ref)
-                faces = [FittedModel(error=found)] * len(some) if lost else found
-                yield from book.open(dict(zip(some, faces, strict=True)), None if lost else vectors)
+                specs, vectors = looking.pop(ref)
+                fitted = [FittedModel(error=answer)] * len(specs) if lost else answer
+                yield from book.open(dict(zip(specs, fitted, strict=True)), None if lost else vectors)
             else:
                 done, vectors = running.pop(ref)
-                yield from book.close(done, Scored(None, found) if lost else found, None if lost else vectors)
+                yield from book.close(done, Scored(None, answer) if lost else answer, None if lost else vectors)
             for unit, shared in book.ready():
                 task = score.options(name=f"{unit.task} {names[unit.model]}")
                 ref, vectors = task.remote(plugins, unit, cluster, given, items, *shared)
@@ -133,7 +133,7 @@ def _look(
     use_threads(cluster.cpus)
     load_plugins(plugins)
     store: Any = Recorder(open_store())
-    faces = []
+    fitted = []
     for model in models:
         try:
             encoder = load_encoder(model, device=cluster.device, store=store, **given)
@@ -142,10 +142,10 @@ def _look(
             where = hardware(encoder.raw.device)
             bare: Any = None
             known = None if encoder.languages is None else sorted(encoder.languages)
-            faces.append(FittedModel(XAlignEncoder(bare, [], encoder.prompts, known, encoder.mteb_model_meta), where))
+            fitted.append(FittedModel(XAlignEncoder(bare, [], encoder.prompts, known, encoder.mteb_model_meta), where))
         except Exception as error:  # whatever a broken model raises is its own matter, not the others'
-            faces.append(FittedModel(error=one_line(error)))
-    return faces, store.carried(_node())
+            fitted.append(FittedModel(error=one_line(error)))
+    return fitted, store.carried(_node())
 
 
 def _node() -> str:

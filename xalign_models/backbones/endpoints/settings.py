@@ -115,7 +115,7 @@ def require_allowed(url: str, named: bool) -> None:
     """
     parts = urlsplit(url)
     server = f"{parts.scheme}://{parts.netloc}"
-    allowed = {one.strip().rstrip("/") for one in os.environ.get(ALLOWED, "").split(",")}
+    allowed = {host.strip().rstrip("/") for host in os.environ.get(ALLOWED, "").split(",")}
     if not named and not _LOOPBACK.fullmatch(parts.hostname or "") and server not in allowed:
         raise ModelError(
             f"The model points to the server {server}, which would get your texts; allow it: {ALLOWED}={server}"
