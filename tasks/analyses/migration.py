@@ -86,7 +86,7 @@ def _vectors(encoder: XAlignEncoder, texts: dict[str, list[str]]) -> Vectors:
 
 
 def kept(old: Vectors, new: Vectors, languages: tuple[str, ...], facts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Scores by method, number of pairs and language.
+    """Scores by method, number of pairs and language; without a map too, where the dimensions are equal.
 
     Args:
         old: Language to unit vectors of the index's model, row-parallel, and those of more English texts.
@@ -105,17 +105,26 @@ def kept(old: Vectors, new: Vectors, languages: tuple[str, ...], facts: dict[str
         for language in languages
     }
     rows = []
+
+    def score(mapped: Vectors, **columns: Any) -> None:
+        for language in languages:
+            found = _p1(mapped[language], index["old"])
+            own = unmapped[language]["new"]
+            share = 100 * found / own if own else None
+            rows.append(
+                {**facts, **columns, "language": language, **unmapped[language], "mapped": found, "kept": share}
+            )
+
+    queries = {language: new[language][-HELD:] for language in languages}
+    if new[ENGLISH].shape[1] == old[ENGLISH].shape[1]:
+        score(queries, method="no map", fitted_on="", pairs=0)
     for method, (fitted_on, text) in product(MAPS, fit.items()):
         order = np.random.default_rng(0).permutation(len(text["old"]))
         for count in sorted({min(count, len(order)) for count in PAIRS}):
             chosen = order[:count]
             weight, shift = fit_map(method, text["new"][chosen], text["old"][chosen])
-            for language in languages:
-                score = _p1(normalise(new[language][-HELD:] @ weight + shift), index["old"])
-                scores = unmapped[language]
-                share = 100 * score / scores["new"] if scores["new"] else None
-                columns = {"method": method, "fitted_on": fitted_on, "pairs": count, "language": language}
-                rows.append({**facts, **columns, **scores, "mapped": score, "kept": share})
+            mapped = {language: normalise(side @ weight + shift) for language, side in queries.items()}
+            score(mapped, method=method, fitted_on=fitted_on, pairs=count)
     return rows
 
 

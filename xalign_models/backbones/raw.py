@@ -120,18 +120,18 @@ class RawEncoder:
         if not isinstance(prompt, str):
             return self._encode_by_prompt(texts, prompt, progress)
         keys = [key(prompt, text) for text in texts]
-        first: dict[bytes, int] = {}  # key -> its first text, in the order of the texts
-        for number, key in enumerate(keys):
-            first.setdefault(key, number)
+        first: dict[bytes, int] = {}  # digest -> its first text, in the order of the texts
+        for number, digest in enumerate(keys):
+            first.setdefault(digest, number)
         known: dict[bytes, Any] = dict.fromkeys(first)
         if self.store is not None:
             known = dict(zip(first, self.store.get(self.namespace, list(first)), strict=True))
-        missing = [key for key, vector in known.items() if vector is None]
+        missing = [digest for digest, vector in known.items() if vector is None]
         self.counts.requested += len(texts)
         self.counts.encoded += len(missing)
         if missing:
-            self._encode_missing(missing, [texts[first[key]] for key in missing], prompt, known, progress)
-        return np.stack([known[key] for key in keys])
+            self._encode_missing(missing, [texts[first[digest]] for digest in missing], prompt, known, progress)
+        return np.stack([known[digest] for digest in keys])
 
     def _encode_by_prompt(
         self, texts: Sequence[str], prompts: Sequence[str], progress: str | None
@@ -203,7 +203,7 @@ class RawEncoder:
     def _write(self, keys: list[bytes], pending: list[int], known: dict[bytes, Any]) -> None:
         if self.store is not None and pending:
             chosen = [keys[i] for i in pending]
-            self.store.put(self.namespace, chosen, np.stack([known[key] for key in chosen]))
+            self.store.put(self.namespace, chosen, np.stack([known[digest] for digest in chosen]))
 
     def _forward_halving(
         self, features: dict[str, Any], texts: list[str], prompt: str

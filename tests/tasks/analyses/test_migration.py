@@ -26,10 +26,17 @@ def test_a_turned_space_keeps_all_and_a_stranger_nothing(monkeypatch):
     rows = migration.kept(old, new, LANGUAGES, {"index": "a", "queries": "b"})
     counts = [row["pairs"] for row in rows if row["method"] == "affine" and row["language"] == "eng-Latn"]
     assert counts == [100, 2 * 200, 100, 200 + 300]
-    for row in rows:
+    unmapped = [row for row in rows if row["method"] == "no map"]
+    assert [row["language"] for row in unmapped] == list(LANGUAGES)
+    assert all(row["mapped"] < 20 for row in unmapped)
+    for row in rows[len(unmapped) :]:
         assert row["kept"] == pytest.approx(100, abs=6)
         assert row["new"] == pytest.approx(row["old"])
     assert all(row["mapped"] < 20 for row in migration.kept(strange, new, LANGUAGES, {}))
+    same = migration.kept(new, new, LANGUAGES, {})[: len(LANGUAGES)]
+    assert all(row["method"] == "no map" and row["kept"] == 100 for row in same)
+    narrow = {language: normalise(rows[:, :8]) for language, rows in old.items()}
+    assert all(row["method"] != "no map" for row in migration.kept(narrow, new, LANGUAGES, {}))
 
 
 def test_one_model_has_nowhere_to_go():
