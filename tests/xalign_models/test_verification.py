@@ -154,6 +154,15 @@ def test_cleaning_stays_within_the_results(kept, tmp_path_factory):
     assert [path.name for path in outside.iterdir()] == ["settings.json"]
 
 
+def test_leftovers_beside_a_named_model_go(kept):
+    leftover = kept / ".saved.x1.part"
+    leftover.mkdir()
+    os.utime(leftover, (0, 0))
+    (mended,) = check(kept, clean=True)["leftovers"].mended
+    assert str(leftover) in mended
+    assert not leftover.exists()
+
+
 def test_what_is_young_is_nobodys_leftover(kept):
     (kept / "cache" / "assets" / ".toy.x1.part").mkdir(parents=True)
     assert check(kept, clean=True)["leftovers"].checked == 0

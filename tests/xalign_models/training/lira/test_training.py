@@ -232,9 +232,12 @@ def test_an_interrupted_lasr_goes_on_to_the_same_model(
 def test_what_was_trained_so_is_not_trained_again_and_others_are_refused(
     arca: Path, lira_config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    left = arca.with_name(f".{arca.name}.training")
+    left.mkdir()
     with caplog.at_level(logging.WARNING):
         run.train_arca(lira_config(), arca, "cpu")
     assert "was trained so already" in caplog.text
+    assert not left.exists()
     folder = tmp_path / ".other.training"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"stage": "arca", "arca": {"seed": 5}}))
