@@ -539,13 +539,13 @@ def lira_selection() -> str:
     return markdown(("trained", *faults[:3], "wrapped", "mean of four", "all at once"), rows)
 
 
-def _migration(folder: str, names: Mapping[str, str]) -> str:
+def _migration(folder: str, names: Mapping[str, str], texts: Sequence[str] = ("nothing", "English")) -> str:
     """P@1 of an index's English sentences by text and number of pairs: English queries, and the mean of the others."""
     source = f"migration/{folder}/migration-migration"
     rows = []
     for (old, old_name), (new, new_name) in permutations(names.items(), 2):
         models = {"index": old, "queries": new}
-        for fitted_on in ("nothing", "English", "all languages"):
+        for fitted_on in texts:
             fits = {**models, "fitted_on": fitted_on}
             for pairs in sorted({int(n) for n in analyses(source, "pairs", **fits)}):
                 columns = []
@@ -565,7 +565,7 @@ def _migration(folder: str, names: Mapping[str, str]) -> str:
 @table
 def migration_models() -> str:
     """An index of one model, queries of the other."""
-    return _migration("models", {MINILM: "MiniLM", E5: "e5"})
+    return _migration("models", {MINILM: "MiniLM", E5: "e5"}, ("nothing", "English", "all languages"))
 
 
 @table
