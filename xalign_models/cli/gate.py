@@ -26,7 +26,9 @@ def gate(
     tolerance: Annotated[
         list[str] | None, typer.Option(help="Points that a score may fall: 1, or FloresPrecision=2 for a task.")
     ] = None,
-    update: Annotated[bool, typer.Option("--update", help="Write the baseline from the results at hand.")] = False,
+    update: Annotated[
+        bool, typer.Option("--update", help="Write the baseline from the results under --output.")
+    ] = False,
     throughput: Annotated[
         tuple[Path, Path] | None,
         typer.Option(help="Compare two files of --benchmark-json, OLD NEW, instead of scores; tolerance in percent."),

@@ -96,7 +96,7 @@ def parse_tolerances(texts: Collection[str]) -> dict[str, float]:
     """
     parts = [text.rpartition("=") for text in texts]
     numbers = {name or DEFAULT: _number(points) for name, _, points in parts}
-    return _valid(_TOLERANCES.validate_python, numbers, "--tolerance")
+    return _valid(_TOLERANCES.validate_python, numbers, "--tolerance", "A tolerance is 0 to 100 points.")
 
 
 def _number(text: str) -> float | str:
@@ -115,23 +115,23 @@ def read_baseline(path: Path) -> Baseline:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise ResultsError(f"No baseline at {path}; `xalign gate --update` makes one of the results at hand.") from None
+        raise ResultsError(
+            f"No old results at {path}: name a folder that `xalign run` wrote, or a baseline, "
+            "which `xalign gate --update` writes."
+        ) from None
     except OSError as error:
         raise ResultsError(f"The baseline {path} cannot be read ({error.strerror}); restore it.") from None
-    return _valid(Baseline.model_validate_json, content, str(path))
+    return _valid(Baseline.model_validate_json, content, str(path), "`xalign gate --update` writes a new baseline.")
 
 
-def _valid(validate: Callable[[Any], Valid], value: object, name: str) -> Valid:
+def _valid(validate: Callable[[Any], Valid], value: object, name: str, remedy: str) -> Valid:
     try:
         return validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         location = escape(" / ".join(map(str, first["loc"])))
         actual = "" if isinstance(first["input"], dict | bytes) else f", not {first['input']!r:.60}"
-        raise ResultsError(
-            f"{name}{': ' if location else ''}{location}: {first['msg']}{actual}. "
-            "A tolerance is 0 to 100 points; `xalign gate --update` makes a baseline anew."
-        ) from None
+        raise ResultsError(f"{name}{': ' if location else ''}{location}: {first['msg']}{actual}. {remedy}") from None
 
 
 def make_baseline(

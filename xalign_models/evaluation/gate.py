@@ -64,7 +64,7 @@ def compare(
     old = before.results
     keys = {*old.tables, *old.unreadable, *results.tables, *results.unreadable}
     task_names = sorted({task for _, task in keys})
-    choose(task_names, before.tolerance.keys() - {DEFAULT}, "task (of a tolerance)")
+    choose(task_names, before.tolerance.keys() - {DEFAULT}, "the tolerance's task")
     chosen_models = choose_models(sorted({model for model, _ in keys}), models)
     chosen = sorted(keys & set(product(chosen_models, choose(task_names, tasks, "task"))))
     items = Items(MAIN), Items(MAIN)

@@ -126,7 +126,7 @@ def read_outcomes(path: Path) -> Outcomes:
             raise ValueError("lengths do not add up")
         return dict(zip(arrays["subsets"].tolist(), np.split(flat, np.cumsum(lengths)[:-1]), strict=True))
     except DAMAGED as error:
-        _warn(path, error)
+        _warn(f"{path} is damaged ({one_line(error)}).")
         return {}
 
 
@@ -136,9 +136,9 @@ def _load(path: Path) -> dict[str, npt.NDArray[Any]]:
     try:
         return read_npz(path)
     except FileError as error:
-        _warn(path, error)
+        _warn(error)
         return {}
 
 
-def _warn(path: Path, error: Exception) -> None:
-    logger.warning("%s is damaged (%s) and not used; differences of its model are not tested.", path, one_line(error))
+def _warn(error: object) -> None:
+    logger.warning("%s It is not used; differences of its model are not tested.", error)

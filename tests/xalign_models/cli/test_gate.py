@@ -43,7 +43,7 @@ def refused(result, *parts) -> bool:
 
 
 def test_the_status_is_of_what_is_chosen(xalign, put, workdir) -> None:
-    assert refused(xalign("gate"), "No baseline", "xalign gate --update")
+    assert refused(xalign("gate"), "No old results", "xalign gate --update")
     assert xalign("gate", "--update") == (0, "wrote results/baseline.json\n", [])
     assert xalign("gate") == (0, "Gate passed (pass: 12).\n", [])
     put(score=0.3)
@@ -71,9 +71,12 @@ def test_the_status_is_of_what_is_chosen(xalign, put, workdir) -> None:
         (("--tolerance", "-1"), ("--tolerance", "default", "greater than or equal to 0", "not -1")),
         (("--tolerance", "T=inf"), ("--tolerance: T", "finite", "not inf")),
         (("--tolerance", "T=much"), ("--tolerance: T", "valid number", "not 'much'")),
-        (("--tolerance", "Floors=1"), ("tolerance) 'Floors'; there are some of T, U",)),
-        (("--tolerance", "plain__a=1"), ("tolerance) 'plain__a'",)),
-        (("--against", "nowhere"), ("No baseline at nowhere",)),
+        (("--tolerance", "Floors=1"), ("tolerance's task 'Floors'; there are some of T, U",)),
+        (("--tolerance", "plain__a=1"), ("tolerance's task 'plain__a'",)),
+        (
+            ("--against", "nowhere"),
+            ("No old results at nowhere: name a folder that `xalign run` wrote, or a baseline",),
+        ),
         (("--against", "results/xalign__plain__a"), ("No results under",)),
         (("--update",), ("old is a folder",)),
         (("--throughput", "a", "b"), ("leave out --against",)),

@@ -59,7 +59,7 @@ def test_tolerances_are_points() -> None:
     assert parse_tolerances(["1", "T=2.5", "T=3"]) == {"default": 1, "T": 3}
     assert parse_tolerances([]) == {}
     for wrong in ("-1", "T=-0.1", "nan", "T=inf", "100.5", "much", "T="):
-        with pytest.raises(ResultsError, match=r"--tolerance: .*A tolerance is 0 to 100 points"):
+        with pytest.raises(ResultsError, match=r"--tolerance: .*A tolerance is 0 to 100 points\.$"):
             parse_tolerances([wrong])
 
 

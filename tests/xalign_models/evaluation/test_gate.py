@@ -126,7 +126,7 @@ def test_a_tasks_own_tolerance(results, put, keep) -> None:
     report = run("2", "S=1.9")
     assert (report.exit_code, report.rows[0].tolerance) == (1, 1.9)
     for wrong in ("Floors=1", f"{A}=1"):
-        with pytest.raises(ResultsError, match=r"of a tolerance\) '.*'; there are some of"):
+        with pytest.raises(ResultsError, match=r"No results of the tolerance's task '.*'; there are some of"):
             run(wrong)
 
 
