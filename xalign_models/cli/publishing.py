@@ -80,7 +80,7 @@ def submit(
     from xalign_models.evaluation.submission import problems
 
     if not check:
-        raise ResultsError("--check is what this command does; `xalign mteb submit-results` sends results.")
+        raise ResultsError("Add --check: this command only checks results; `xalign mteb submit-results` sends them.")
     refusals = problems(Path(output))
     if json:
         print_json(refusals)

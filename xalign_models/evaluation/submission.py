@@ -30,7 +30,7 @@ def problems(root: Path) -> list[str]:
         ResultsError: There are no results.
     """
     folder = root / "results" if (root / "results").is_dir() else root
-    models = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    models = sorted(path for path in folder.glob("[!.]*") if path.is_dir())
     if not models:
         raise ResultsError(f"No results under {folder}; `xalign run` makes them, or name another folder.")
     return [line for model in models for line in _of_model(model)]

@@ -74,5 +74,6 @@ def test_each_broken_rule_is_named(good, tmp_path, damage, reason: str) -> None:
 
 
 def test_nothing_to_check_is_an_error(tmp_path) -> None:
-    with pytest.raises(ResultsError, match="No results"):
-        problems(tmp_path)
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(ResultsError, match="No results"):
+            problems(folder)

@@ -79,7 +79,7 @@ function TradeView({ rows, column, state, change }) {
       inset: 24,
       marginTop: 30,
       grid: true,
-      x: { type: "log", label: COSTS[cost] + " →", tickFormat: "~s", ticks: 5 },
+      x: { type: "log", label: COSTS[cost] + " →", tickFormat: cost === "fit_seconds_per_language" ? "~g" : "~s", ticks: 5 },
       y: { label: "↑ percent" },
       symbol: { legend: true }, // there are fewer colours than backbones
       marks: [
