@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -19,8 +20,15 @@ from tests.warm import Warm
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 sys.path.append(str(Path(__file__).parents[1]))  # for `benchmarks` and `tests`; behind the installed packages
+gc.disable()  # while tests are collected and libraries imported
 WORDS = [f"w{i}" for i in range(100)]
 LANGUAGES = ("deu", "eng", "fra")
+
+
+def pytest_collection_finish() -> None:
+    """Trainings and evaluations collect garbage often: they need not go through a million objects of imports."""
+    gc.enable()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -123,8 +124,7 @@ def test_the_workflow_from_a_clean_folder(shell, gate, clean_python, workdir, ti
         status, _, printed = shell(steps[name]["run"], env)
         assert status == 0, printed
     assert (clean_python / "xalign").is_file()
-    (workdir / "new").rename(workdir / "release")
-    assert shell(steps["Score the new model"]["run"], env)[0] == 0
+    shutil.copytree(workdir / "new", workdir / "release")
     inputs = {
         name.replace("-", "_"): str(value) for name, value in steps["Compare it with the release"]["with"].items()
     }

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 FILES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
@@ -35,7 +37,11 @@ def longest(dotted: str) -> str:
     return dotted
 
 
-GRAPH = {module: set(imports(module, ast.parse(path.read_text("utf-8")))) - {module} for module, path in FILES.items()}
+@pytest.fixture(scope="module")
+def graph() -> dict[str, set[str]]:
+    return {
+        module: set(imports(module, ast.parse(path.read_text("utf-8")))) - {module} for module, path in FILES.items()
+    }
 
 
 def circle(graph: dict[str, set[str]]) -> list[str]:
@@ -46,14 +52,14 @@ def circle(graph: dict[str, set[str]]) -> list[str]:
     return []
 
 
-def test_no_module_imports_itself_by_way_of_others():
-    assert circle(GRAPH) == []
+def test_no_module_imports_itself_by_way_of_others(graph):
+    assert circle(graph) == []
 
 
-def test_the_library_does_not_know_its_tasks():
+def test_the_library_does_not_know_its_tasks(graph):
     back = {
         module
-        for module, others in GRAPH.items()
+        for module, others in graph.items()
         if module.startswith("xalign_models")
         if any(other.split(".")[0] == "tasks" for other in others)
     }

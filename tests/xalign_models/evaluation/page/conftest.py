@@ -7,42 +7,52 @@ import shutil
 import pytest
 
 
-@pytest.fixture
-def browser(tmp_path):
-    """Opens a page: ``browser(path, width=..., height=..., dark=...)`` is selenium's driver, its logs on."""
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory):
+    """Selenium's driver, with its logs on."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     chromedriver = shutil.which("chromedriver")
     if not chromium or not chromedriver:
         pytest.skip("needs chromium and chromedriver (Debian: chromium, chromium-driver)")
-    drivers = []
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (
+        "headless",
+        "no-sandbox",
+        "disable-gpu",
+        "no-first-run",
+        "disable-background-networking",
+        "disable-component-update",
+        "disable-sync",
+        f"user-data-dir={tmp_path_factory.mktemp('chromium') / 'profile'}",
+    ):
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(chromedriver))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def browser(chromium):
+    """Opens a page: ``browser(path, width=..., height=..., dark=...)`` is the driver, with a new tab and empty logs."""
+    first = chromium.current_window_handle
 
     def start(path, width=1300, height=900, dark=False):
-        options = webdriver.ChromeOptions()
-        options.binary_location = chromium
-        for flag in (
-            "headless",
-            "no-sandbox",
-            "disable-gpu",
-            "no-first-run",
-            "disable-background-networking",
-            "disable-component-update",
-            "disable-sync",
-            f"user-data-dir={tmp_path / f'profile{len(drivers)}'}",
-        ):
-            options.add_argument(f"--{flag}")
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(chromedriver))
-        drivers.append(driver)
+        driver = chromium
+        driver.switch_to.new_window("tab")
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-        driver.get("about:blank")
-        driver.get_log("performance")  # Chromium's own first tab
+        for log in ("browser", "performance"):  # of the tab's beginning, and of earlier pages
+            driver.get_log(log)
         driver.get(path.as_uri())
         return driver
 
     yield start
-    for driver in drivers:
-        driver.quit()
+    for handle in set(chromium.window_handles) - {first}:
+        chromium.switch_to.window(handle)
+        chromium.close()
+    chromium.switch_to.window(first)
