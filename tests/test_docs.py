@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from xalign_models import assets
+from xalign_models.corpora import embedded
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -73,9 +74,23 @@ def test_command_lines_parse(xalign, page, line):
         context = command.make_context(rest[0], rest[1:], parent=context)
 
 
+@pytest.fixture
+def few_rows(monkeypatch):
+    """The embedded corpus has forty rows in each half."""
+    make = embedded.from_columns
+
+    def first(name, trains, columns, fingerprint):
+        return make(name, trains, {language: texts[:40] for language, texts in columns.items()}, f"{fingerprint} few")
+
+    monkeypatch.setattr(embedded, "from_columns", first)
+    embedded._gettext.cache_clear()
+    yield
+    embedded._gettext.cache_clear()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("asset", ["multilingual-e5-small-q4"])
-def test_readmes_lines_run_as_written(asset, workdir, monkeypatch):
+def test_readmes_lines_run_as_written(asset, workdir, few_rows, monkeypatch):
     for name in (asset, "gettext"):
         if assets.where(name) is None:
             monkeypatch.delenv("XALIGN_CACHE")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 
 import mteb
+import numpy as np
 import pytest
 
 from tasks import register_with_mteb
+from xalign_models.models.mteb import _register, _unseeded
 from xalign_models.plugins import BENCHMARKS, TASKS, task_facts
 
 MTEBS_OWN = {"tasks.mteb_bitext"}
@@ -68,10 +71,24 @@ def test_mteb_finds_each_benchmark(registered):
         ]
 
 
-def test_mtebs_own_are_still_there_and_registering_again_changes_nothing(registered):
-    before = len(mteb.get_tasks())
+def test_registering_leaves_the_seeds_of_the_process_alone():
+    import torch
+
+    before = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state())  # noqa: NPY002
+    _register.cache_clear()
     register_with_mteb()
-    assert len(mteb.get_tasks()) == before
+    assert random.getstate() == before[0]
+    assert np.random.get_state()[1].tolist() == before[1]  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), before[2])
+    task = mteb.get_task("STS17")
+    assert task.np_rng.random() == np.random.default_rng(task.seed).random()
+
+
+def test_mtebs_own_are_still_there_and_registering_again_changes_nothing(registered):
+    with _unseeded():  # sooner
+        before = len(mteb.get_tasks())
+        register_with_mteb()
+        assert len(mteb.get_tasks()) == before
     assert mteb.get_task("STS17").metadata.name == "STS17"
     assert mteb.get_benchmark("MTEB(eng, v2)").tasks
 

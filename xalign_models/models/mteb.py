@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 import re
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from xalign_models.errors import DataError
 from xalign_models.models import catalogue
@@ -52,7 +55,22 @@ def register_with_mteb() -> None:
 
     Opens no text, no weights and no network connection. Later registrations need another call.
     """
-    _register(tuple(TASKS), tuple(BENCHMARKS), (*BACKBONES, *ALIGNMENTS))
+    with _unseeded():
+        _register(tuple(TASKS), tuple(BENCHMARKS), (*BACKBONES, *ALIGNMENTS))
+
+
+@contextmanager
+def _unseeded() -> Iterator[None]:
+    """Make tasks without seeding the process: mteb's benchmarks make thousands, a millisecond of torch's for each."""
+    from mteb.abstasks import abstask
+
+    module: Any = abstask
+    seed = module._set_seed
+    module._set_seed = lambda number: (random.Random(number), np.random.default_rng(number))
+    try:
+        yield
+    finally:
+        module._set_seed = seed
 
 
 @cache

@@ -9,20 +9,27 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import xalign_models
+from tests.xalign_models.vectors.conftest import LANGUAGES, list_column, make_maps
+from xalign_models.cluster.applying import write_parts
 from xalign_models.errors import ModelError
 from xalign_models.evaluation import run as running
 from xalign_models.models.building import build, load_encoder
+from xalign_models.models.maps import load_maps
 from xalign_models.models.names import find_spec
 from xalign_models.models.saving import save
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.store import EmbeddingStore, open_store
+from xalign_models.vectors import applying
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'xalign[ray]'")
 from xalign_models import cluster as on_ray  # noqa: E402
 
+__all__ = ["make_maps"]
 pytestmark = pytest.mark.slow
 ROWS = 120
 
@@ -197,9 +204,24 @@ def test_a_corpus_on_two_actors_is_a_shards_encode_bit_for_bit_and_goes_on(clust
     before = {path: path.stat().st_mtime_ns for path in paths}
     paths[3].unlink()
     arguments["actors"] = 1
+    texts[60] = "w1"
     assert on_ray.encode_corpus(models[2], texts, **arguments) == paths
-    assert [path.stat().st_mtime_ns == before[path] for path in paths] == [True, True, True, False, True]
-    assert on_ray.encode_corpus(models[2], [*texts[:60], "w1", *texts[61:]], **arguments) == paths
     assert [path.stat().st_mtime_ns == before[path] for path in paths] == [True, False, True, False, True]
+    for i in (1, 3):  # what changed, and what was missing
+        piece = texts[50 * i : 50 * i + 50]
+        np.testing.assert_array_equal(np.load(paths[i]), encoder.encode_texts(piece, ["deu"] * len(piece)))
     with pytest.raises(ModelError, match="another model, shard"):
         on_ray.encode_corpus(models[1], texts, **{**arguments, "shard": 60})
+
+
+def test_rows_that_workers_map_are_those_of_one_process(cluster, tmp_path, make_maps, monkeypatch):
+    monkeypatch.setattr(applying, "PART_ROWS", 20)
+    vectors = list_column(np.random.default_rng(1).standard_normal((60, 8)).astype(np.float32))
+    table = pa.table({"lang": [LANGUAGES[row % 3] for row in range(60)], "vector": vectors})
+    pq.write_table(table, tmp_path / "in.parquet", row_group_size=10)
+    maps = load_maps(str(make_maps()))
+    run = lambda job, parts: write_parts(cluster, job, parts)  # noqa: E731
+    applying.apply(maps, tmp_path / "in.parquet", tmp_path / "out.parquet", lang_column="lang", run=run)
+    applying.apply(maps, tmp_path / "in.parquet", tmp_path / "whole", lang_column="lang")
+    assert len(list((tmp_path / "out.parquet").glob("*.parquet"))) == 3
+    assert pq.read_table(tmp_path / "out.parquet").equals(pq.read_table(tmp_path / "whole"))

@@ -238,16 +238,6 @@ def test_workers_of_a_cluster_write_the_same_parts(tmp_path, source, make_maps):
 
 
 @pytest.mark.slow
-def test_a_cluster_of_ray_writes_the_same_rows(tmp_path, source, make_maps):
-    pytest.importorskip("ray")
-    run = lambda job, parts: write_parts(Cluster(), job, parts)  # noqa: E731
-    maps = load_maps(str(make_maps()))
-    apply(maps, source, tmp_path / "out", lang_column="lang", run=run)
-    apply(maps, source, tmp_path / "whole", lang_column="lang")
-    assert pq.read_table(tmp_path / "out").equals(pq.read_table(tmp_path / "whole"))
-
-
-@pytest.mark.slow
 def test_a_process_that_is_killed_loses_no_row_and_doubles_none(tmp_path, make_maps, python):
     rows = 400_000
     vectors = list_column(np.random.default_rng(3).standard_normal((rows, DIM)).astype(np.float32))
