@@ -201,9 +201,15 @@ def _cells(board: Board, results: Results, tasks: Sequence[str], index: int, sou
 def _numbers(cell: Cell) -> list[Any]:
     flags = (cell.fitted, cell.other_text, cell.best, cell.tied, cell.significant is False, cell.significant is True)
     ranks = cell.ranks or (0, 0)
-    ends = [None if value is None else round(value, 2) for value in (cell.difference, cell.low, cell.high)]
+    ends = [None if value is None else _brief(value) for value in (cell.difference, cell.low, cell.high)]
     bits = sum(flag << position for position, flag in enumerate(flags))
-    return [round(cell.score, 2), *ends, bits, *ranks, cell.covered or 0, cell.of or 0]
+    return [_brief(cell.score), *ends, bits, *ranks, cell.covered or 0, cell.of or 0]
+
+
+def _brief(value: float) -> float:
+    """Two decimals, or one where a browser would round a last 5 in another way than the other formats do."""
+    text = f"{value:.2f}"
+    return float(f"{value:.1f}" if text.endswith("5") else text)
 
 
 def _add_languages(

@@ -9,6 +9,7 @@ import zlib
 import numpy as np
 import pytest
 
+from xalign_models.evaluation.leaderboard import leaderboard
 from xalign_models.evaluation.page.gathering import page_data
 from xalign_models.evaluation.page.packing import MISSING
 from xalign_models.evaluation.results import read_results
@@ -127,6 +128,20 @@ def test_each_cell_says_where_it_comes_from(put, tmp_path) -> None:
     assert data["data"][text] == "text-1"
     assert minutes * 60 == 1795255200
     assert data["tasks"] == [{"name": "T", "domains": ["News"]}]
+
+
+@pytest.mark.parametrize("score", [0.734476, 0.7225, 0.7235, 0.72449, 0.72451, 0.1])
+def test_a_browser_rounds_scores_as_the_other_formats_do(put, tmp_path, score: float) -> None:
+    """73.4476 is 73.4, and not 73.45 and then 73.5; 72.25 is 72.2 as in Python, and not 72.3 as in JavaScript."""
+    put(PLAIN, "T", {"en": 0.5})
+    put(LSAR, "T", {"en": score}, baseline=PLAIN)
+    row = leaderboard(read_results(tmp_path)).rows[1].cells["T"]
+    for found, exact in zip(
+        page_data(read_results(tmp_path))["cells"][1][0], (row.score, row.difference), strict=False
+    ):
+        assert f"{found:.1f}" == f"{exact:.1f}"
+        assert not f"{found:.2f}".endswith("5")
+        assert found == pytest.approx(exact, abs=0.051)
 
 
 @pytest.mark.parametrize("damage", ["", "[]", "{", '{"task": "T"}\n{'])
