@@ -78,7 +78,7 @@ function AtlasView({ state, change }) {
   });
   const left = column.models.length - having.length;
   return html`${choices}
-    <p class="lead">${place < 0 ? "How even each model's languages are: scores in percent, differences in points. What the heads mean stands below the table." : `Scores in ${languageName(label)}, in percent: means over the task's subsets.`} Published scores of <bdi>${source.address ?? ""}</bdi>${about.measured.length ? ", and those measured here" : ""}. Select a head to sort by it, a model for where its numbers come from. ${left ? `${left} models are not shown: they lack some of the languages.` : ""}</p>
+    <p class="lead">${place < 0 ? "How even each model's languages are: scores in percent, differences in points. The columns are explained below the table." : `Scores in ${languageName(label)}, in percent: means over the task's subsets.`} Published scores of <bdi>${source.address ?? ""}</bdi>${about.measured.length ? ", and those measured here" : ""}. Select a head to sort by it, a model for where its numbers come from. ${left ? `${left} models are not shown: they lack some of the languages.` : ""}</p>
     <${Grid} caption="Models of the atlas" corner="model" heads=${used.map(([head, meaning]) => html`<abbr title=${meaning}>${head}</abbr>`)}
       rows=${order.map((model) => ({
         key: model,
@@ -189,7 +189,7 @@ function Ranking({ wish, columns }) {
   const says = (label) => `${languageName(label)} (${named(label)[0]})`;
   const marked = candidates.map(row);
   const rows = [
-    { title: ties === 1 ? "Better than all others" : `Tied with the first: ${ties} models that chance could order otherwise`, key: "tied" },
+    { title: ties === 1 ? "Better than all others" : `Tied with the first: ${ties} models whose order may be chance`, key: "tied" },
     ...marked.filter((_, index) => candidates[index].tied),
     { title: "Below the first by more than chance", key: "worse" },
     ...marked.filter((_, index) => !candidates[index].tied),
@@ -201,7 +201,7 @@ function Ranking({ wish, columns }) {
     }),
     ...choice.missing.map((label) => `Nothing is published for ${says(label)} or a relative of it; it does not count.`),
     ...choice.notes,
-    `Tasks of this kind that have a language: ${choice.coverage.map(([label, count]) => `${languageName(label)} ${count}`).join(", ")}.`,
+    `Number of tasks with scores in each language: ${choice.coverage.map(([label, count]) => `${languageName(label)} ${count}`).join(", ")}.`,
   ];
   return html`<p class="lead">Ranked by the score expected on average on these tasks and languages, in percent, with its 95% interval. Among models that are tied, choose by size, speed and licence. A question mark: the registry does not say. Select a model for its scores by task.</p>
     <ul>${lines.map((line) => html`<li class=${/^(A guess|Nothing)/.test(line) ? "guess" : ""}><bdi>${line}</bdi></li>`)}</ul>

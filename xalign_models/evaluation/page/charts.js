@@ -143,7 +143,7 @@ function PublishedView({ rows, column }) {
 
 function NotesView() {
   return html`<h2>What the marks mean</h2><ul>${DATA.legend.map((line) => html`<li><bdi>${line.replace(/^(\d+\/\d+):/, "◑ ($1):")}</bdi></li>`)}</ul>
-    <h2>Tasks</h2><dl>${DATA.tasks.map((task) => html`<dt><bdi>${task.name}</bdi></dt><dd><bdi>${task.description || "No description at hand."}</bdi>${task.type ? html` <small>${[task.type, ...(task.domains || [])].join(", ")}</small>` : ""}</dd>`)}</dl>
+    <h2>Tasks</h2><dl>${DATA.tasks.map((task) => html`<dt><bdi>${task.name}</bdi></dt><dd><bdi>${task.description || "No description."}</bdi>${task.type ? html` <small>${[task.type, ...(task.domains || [])].join(", ")}</small>` : ""}</dd>`)}</dl>
     <h2>Keys</h2><p><kbd>Tab</kbd> goes from control to control; in a table the arrow keys, <kbd>Home</kbd> and <kbd>End</kbd> move, <kbd>Enter</kbd> opens a cell or sorts by a head, <kbd>Esc</kbd> closes.</p>
     <details><summary>Libraries in this page, and their licences</summary><pre>${document.getElementById("licences").textContent}</pre></details>`;
 }
