@@ -27,8 +27,11 @@ def from_name(cls, name):
     return known(cls, name)
 Distribution.from_name = classmethod(from_name)
 sys.modules["mteb"] = sys.modules["datasets"] = None
+from benchmarks import shapes
+whole = shapes.mixed_texts
+shapes.mixed_texts = lambda n, seed=0: whole(n // 8, seed)
 """
-"""As if neither package were installed; what is collected is written beside it."""
+"""As if neither package were installed, and on few texts; what is collected is written beside it."""
 
 
 def run(*arguments: str, path: Path = ROOT) -> str:
