@@ -36,7 +36,7 @@ def stranger(workdir, tiny_model, write_text, python):
     write_text(workdir / "fit", 60, seed=1)
 
     def run(code, plugins="", given="", program=python):
-        environment = {**os.environ, "XALIGN_PLUGINS": plugins}
+        environment = {**os.environ, "XALIGN_PLUGINS": plugins, "RAY_worker_niceness": "0"}  # else they starve
         done = subprocess.run(
             [program, "-c", code], input=given, capture_output=True, text=True, check=False, env=environment
         )

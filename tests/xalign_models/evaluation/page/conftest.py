@@ -30,6 +30,7 @@ def chromium(tmp_path_factory):
         options.add_argument(f"--{flag}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(chromedriver))
+    driver.get("about:blank")  # in place of Chromium's own first page, which asks for files of its own
     yield driver
     driver.quit()
 
@@ -46,7 +47,8 @@ def browser(chromium):
         driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-        for log in ("browser", "performance"):  # of the tab's beginning, and of earlier pages
+        driver.get("about:blank")
+        for log in ("browser", "performance"):  # of earlier pages
             driver.get_log(log)
         driver.get(path.as_uri())
         return driver
