@@ -539,6 +539,9 @@ def lira_selection() -> str:
     return markdown(("trained", *faults[:3], "wrapped", "mean of four", "all at once"), rows)
 
 
+ALL_TEXTS = ("nothing", "English", "all languages")
+
+
 def _migration(folder: str, names: Mapping[str, str], texts: Sequence[str] = ("nothing", "English")) -> str:
     """P@1 of an index's English sentences by text and number of pairs: English queries, and the mean of the others."""
     source = f"migration/{folder}/migration-migration"
@@ -565,7 +568,7 @@ def _migration(folder: str, names: Mapping[str, str], texts: Sequence[str] = ("n
 @table
 def migration_models() -> str:
     """An index of one model, queries of the other."""
-    return _migration("models", {MINILM: "MiniLM", E5: "e5"}, ("nothing", "English", "all languages"))
+    return _migration("models", {MINILM: "MiniLM", E5: "e5"}, ALL_TEXTS)
 
 
 @table
@@ -576,5 +579,5 @@ def migration_quantisations() -> str:
 
 @table
 def migration_modes() -> str:
-    """The three modes of Gemma."""
-    return _migration("modes", {f"{GEMMA}-{mode}": mode for mode in MODES})
+    """Gemma's modes; on an English index its third, self-prompts, is en-prompts."""
+    return _migration("modes", {f"{GEMMA}-{mode}": mode for mode in MODES[1:]}, ALL_TEXTS)
