@@ -135,7 +135,13 @@ def test_the_folded_map_of_a_language_is_its_map(parallel):
 def test_a_language_that_is_to_be_identified_is_kept_as_that(parallel):
     alignment = Centered().fit(parallel)
     shapes = {name: stack.shape for name, stack in alignment.factors().items()}
-    assert Aligned("centered", 16, alignment.languages_, shapes, default_lang="auto").default_lang == "auto"
+    module = Aligned("centered", 16, alignment.languages_, shapes, default_lang="auto")
+    assert module.default_lang == "auto"
+    with pytest.raises(LanguageError, match='lang="auto" needs a backbone that hands on its texts'):
+        module.codes(["deu-Latn", None], None, 2)
+    assert Aligned("centered", 16, alignment.languages_, shapes, default_lang="de").codes([None], None, 1) == [
+        "deu-Latn"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,13 @@ def share(**kwargs):
     return min(explained(fit, held).share, explained(fit[::-1], held[::-1]).share)
 
 
+@pytest.mark.filterwarnings("error")
+def test_nothing_is_explained_of_text_that_does_not_vary():
+    fit, (x, y) = spaces()
+    found = explained(fit, (x, np.zeros_like(y)))
+    assert (found.rotation, found.affine, found.share) == (0, 0, 0)
+
+
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_a_planted_rotation_explains_all_also_where_directions_have_no_variance(layer_norm):
     fit, held = spaces(layer_norm=layer_norm)

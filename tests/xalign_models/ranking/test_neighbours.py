@@ -62,6 +62,14 @@ def test_an_accelerator_finds_what_the_cpu_finds():
         np.testing.assert_array_equal(counts, expected[2])
 
 
+def test_an_accelerator_counts_candidates_that_nobody_finds_too():
+    scores = torch.from_numpy(np.random.default_rng(0).uniform(0, 1, (30, 30)).astype(np.float32))
+    scores[:, -5:] = -1
+    ((_, _, counts), _) = neighbours._on_accelerator(scores)
+    assert counts.shape == (30,)
+    assert not counts[-5:].any()
+
+
 def test_csls_and_margin_undo_a_hub_that_cosine_falls_for():
     rng = np.random.default_rng(0)
     a = rng.standard_normal((300, 30))

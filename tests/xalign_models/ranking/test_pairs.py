@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -111,10 +112,14 @@ def test_vectors_beyond_the_budget_are_mapped_from_a_file_and_equal():
     for name, sides in found.items():
         np.testing.assert_array_equal(kept[name].rows, sides.rows)
     assert [isinstance(kept[name].rows, np.memmap) for name in NAMES] == [False] * 3 + [True] * 3
+    files = [Path(kept[name].rows.filename) for name in NAMES[3:]]
+    assert {file.parent.name.partition("-vectors-")[0] for file in files} == {"xalign"}
     inside = {pair: both for pair, *both in all_pairs(found.__getitem__, PAIRS)}
     for pair, *both in all_pairs(kept.__getitem__, PAIRS):
         for part, expected in zip(both, inside[pair], strict=True):
             np.testing.assert_array_equal(part, expected)
+    del kept
+    assert not any(file.exists() for file in files)
 
 
 def test_what_a_pair_holds_is_counted(monkeypatch):

@@ -88,6 +88,17 @@ def test_a_damaged_record_is_computed_again_and_said_aloud(tmp_path, caplog):
     assert "1 damaged" in caplog.text
 
 
+@pytest.mark.parametrize("place", [0, -5, -1])  # of the record: its first byte, its last measure's, its checksum's
+def test_damage_anywhere_in_a_record_is_noticed(tmp_path, place):
+    path = tmp_path / "ranks"
+    write(path)
+    data = bytearray(path.read_bytes())
+    size = (len(data) - 32) // 3
+    data[32 + (place if place >= 0 else size + place)] ^= 1
+    path.write_bytes(data)
+    assert list(RankLog(path, "text 1", (1, 300), 3).read()) == [("deu_Latn", "l1_Latn"), ("deu_Latn", "l2_Latn")]
+
+
 def test_runs_that_begin_at_once_share_a_log(tmp_path):
     path = tmp_path / "ranks"
     with ThreadPoolExecutor(8) as pool:

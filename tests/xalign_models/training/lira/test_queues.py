@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from xalign_models.training.lira.ndcg import RetrievalConfig, retrieval_loss
-from xalign_models.training.lira.queues import DocQueue, RankedDocuments, candidates
+from xalign_models.training.lira.queues import CorrQueue, DocQueue, RankedDocuments, candidates
 
 
 def unit(n: int, seed: int = 0, d: int = 8) -> torch.Tensor:
@@ -111,3 +112,10 @@ def test_no_queue_and_no_mining_are_the_batch_alone() -> None:
 def test_half_precision_is_scored_in_single() -> None:
     found = ask(DocQueue(4), queries=unit(2, 1).bfloat16(), documents=unit(2, 2).bfloat16())
     assert found.scores.dtype == torch.float32
+
+
+def test_sides_of_other_lengths_are_a_mistake() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        CorrQueue(4).push(torch.zeros(3), torch.zeros(2))
+    with pytest.raises(ValueError, match="shorter"):
+        ask(DocQueue(4), positives=[{"a"}])

@@ -160,6 +160,11 @@ def test_join_against_lists():
         assert not found[len(row) :].any()
 
 
+def test_join_takes_the_first_pieces_number_format():
+    pieces = [(torch.ones(1, 3, dtype=dtype), torch.ones(1, 1)) for dtype in (torch.bfloat16, torch.float32)]
+    assert join(pieces)[0].dtype == torch.bfloat16
+
+
 @pytest.mark.parametrize(("width", "target", "count"), [(1024, 4096, 5_252_096), (384, 576, 370_176), (3, 5, 37)])
 def test_the_connectors_size_is_the_formula(width, target, count):
     with torch.device("meta"):

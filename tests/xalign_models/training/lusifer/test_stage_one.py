@@ -206,3 +206,16 @@ def test_the_rate_falls_from_the_gain_on(make, monkeypatch):
     again = measuring(make, decay_at_gain=0.5)
     again.restore(model.state())
     assert (again.reached, again.steps) == (4, 10)
+
+
+@torch.no_grad()
+def test_parts_have_no_padding_that_none_of_their_rows_needs(make, monkeypatch):
+    model = make()
+    monkeypatch.setattr(
+        "xalign_models.training.lusifer.stage_one.similar_lengths", lambda *_: [(torch.tensor([1]), None)]
+    )
+    (part,) = model._parts(model.collate(ROWS))
+    assert {name: value.shape[1] for name, value in part.items() if name.endswith("mask")} == {
+        "attention_mask": len(model.collate(ROWS[1:2])["attention_mask"][0]),
+        "target_mask": len(model.collate(ROWS[1:2])["target_mask"][0]),
+    }
