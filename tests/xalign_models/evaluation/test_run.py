@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from xalign_models import assets
+from xalign_models.backbones.raw import Counts
 from xalign_models.errors import DataError, LanguageError, ModelError, ResultsError
 from xalign_models.evaluation import run as running
 from xalign_models.evaluation.items import read_outcomes
@@ -159,7 +160,7 @@ def test_runs_of_other_languages_at_once_lose_nothing(workdir, planted, make_enc
     both = threading.Barrier(2)
 
     class Slow(planted):
-        counts = None
+        counts = Counts()
 
         def encode(self, *args, **kwargs):
             with suppress(threading.BrokenBarrierError):
