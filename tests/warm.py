@@ -56,7 +56,12 @@ class Warm:
         self.program.chmod(0o755)
 
     def serve(self, count: int = 1) -> str:
-        """The program, whose processes of local rank 0 to ``count`` - 1 have a server each, and so their own hashes."""
+        """The program, whose processes of local rank 0 to ``count`` - 1 have a server each, and so their own hashes.
+
+        Where the system cannot watch a process by a file, it is Python itself.
+        """
+        if not hasattr(os, "pidfd_open"):
+            return sys.executable
         while len(self._servers) < count:
             with socket.socket(socket.AF_UNIX) as listener:
                 listener.bind(str(self._folder / str(len(self._servers))))

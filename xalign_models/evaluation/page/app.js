@@ -152,7 +152,7 @@ function App() {
     notes: NotesView,
   };
   return html`<header><div><h1>xalign board</h1>
-      <p>How well text embeddings agree across languages, before and after alignment: ${DATA.rows.length} models, ${DATA.tasks.length} tasks, ${DATA.labels.slice(0, DATA.own_labels).filter((label) => label[1]).length} languages. Made ${DATA.made.slice(0, 10)} by xalign ${DATA.version}.</p></div>
+      <p>How well text embeddings agree across languages, before and after alignment: ${counted(DATA.rows.length, "model")}, ${counted(DATA.tasks.length, "task")}, ${counted(DATA.labels.slice(0, DATA.own_labels).filter((label) => label[1]).length, "language")}. Made ${DATA.made.slice(0, 10)} by xalign ${DATA.version}.</p></div>
       <button class="theme" onClick=${theme} title="Change between dark and light">◐ <span>dark / light</span></button></header>
     <div role="tablist" aria-label="Views" ref=${tabs} onKeyDown=${onTabKey}>${Object.entries(VIEWS).map(([key, shownName]) => html`<button role="tab" id=${`tab-${key}`} aria-controls="view" aria-selected=${key === state.view} tabindex=${key === state.view ? 0 : -1} onClick=${() => change({ view: key })}>${shownName}</button>`)}</div>
     ${

@@ -6,6 +6,8 @@ function LanguageName({ label }) {
     : html`<bdi>${code}</bdi>`;
 }
 
+const counted = (count, thing) => `${count} ${thing}${count === 1 ? "" : "s"}`;
+
 function Choice({ label, value, options, onChange, wide }) {
   return html`<label class=${wide ? "choice wide" : "choice"}><span>${label}</span>
     <select value=${value} onChange=${(event) => onChange(event.target.value)}>
