@@ -25,7 +25,7 @@ from safetensors.numpy import load_file, save
 
 from xalign_models.arrays import AnyFloats, Float64
 from xalign_models.errors import AlignmentError, FileError, LanguageError
-from xalign_models.files import read_json
+from xalign_models.files import is_number, read_json
 from xalign_models.languages import match
 from xalign_models.paths import atomic_file, atomic_write_text
 
@@ -175,7 +175,8 @@ class Alignment(ABC):
             for name, array in load_file(Path(directory) / "alignment.safetensors").items():
                 setattr(alignment, name, array)
             alignment.languages_, alignment.dim_ = tuple(header["languages"]), header["dim"]
-            alignment.seconds_ = header.get("seconds")
+            seconds = header.get("seconds")  # no part of the fingerprint, so that anybody may have written it
+            alignment.seconds_ = seconds if is_number(seconds) else None
             intact = alignment._fingerprint(header["params"]) == header["fingerprint"]
         except (OSError, SafetensorError, KeyError, TypeError, AttributeError):
             intact = False

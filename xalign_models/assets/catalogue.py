@@ -186,12 +186,12 @@ def list_assets() -> tuple[Asset, ...]:
 
 
 def get_asset(name: str) -> Asset:
-    """The asset called ``name``.
+    """The asset called ``name``, in letters of any case.
 
     Raises:
         AssetError: No asset has that name; the message lists those that exist.
     """
     for asset in _ASSETS:
-        if asset.name == name:
+        if asset.name == name.lower():
             return asset
     raise AssetError(f"There is no asset {name!r}; choose one of {', '.join(asset.name for asset in _ASSETS)}.")

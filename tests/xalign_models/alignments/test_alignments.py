@@ -116,6 +116,13 @@ def test_save_and_load_are_exact(fitted, tmp_path):
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["alignment.json", "alignment.safetensors"]
 
 
+@pytest.mark.parametrize("seconds", ["soon", [1], True, 1e999])
+def test_seconds_that_are_no_number_are_unknown(fitted, tmp_path, seconds):
+    fitted.seconds_ = seconds
+    fitted.save(tmp_path / "a")
+    assert load(tmp_path / "a").seconds_ is None
+
+
 def test_fingerprint_tells_parameters_data_and_labels_apart(parallel):
     renamed = {("deu" if one == "deu-Latn" else one): rows for one, rows in parallel.items()}
     moved = {**parallel, "deu-Latn": np.nextafter(parallel["deu-Latn"], np.inf)}

@@ -210,3 +210,9 @@ def test_the_package_imports_without_heavy_libraries() -> None:
     code = "import sys, xalign_models.assets; print({'torch', 'transformers', 'huggingface_hub'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_an_asset_is_named_in_letters_of_any_case():
+    assert assets.where("all-MiniLM-L6-v2") == assets.where("all-minilm-l6-v2")
+    with pytest.raises(AssetError, match="There is no asset 'nothing'; choose one of"):
+        assets.where("nothing")
