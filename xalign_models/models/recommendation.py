@@ -53,7 +53,7 @@ CENTRED = Candidate("centered")
 
 
 def candidates(languages: int) -> tuple[Candidate, ...]:
-    """Candidates for a number of languages: every method, ranks, shrinkage to the identity, compositions."""
+    """Candidates for a number of languages, the simplest first: every method, ranks, shrinkage, compositions."""
     ranks = sorted({1, (languages - 1) // 2, languages - 1} - {0})
     shrunk = (("shrink", 1.0),)
     return (
@@ -102,7 +102,8 @@ class Recommendation:
     """A recommended alignment, with the reason.
 
     Attributes:
-        chosen: The candidate; :data:`PLAIN` if none is significantly better and worse nowhere.
+        chosen: The candidate; :data:`PLAIN` if none is significantly better and worse nowhere. Of those that the best
+            is not significantly better than, the first that was tried, so that chance does not decide.
         verdicts: Verdicts on all candidates, the plain backbone first, then by decreasing score.
         reason: The reason in a sentence.
         measure: Measure of the scores: ``MRR``, the mean reciprocal rank of the translation in both directions, or
@@ -136,18 +137,27 @@ def recommend(
     sentences = {language: _keys(sides[1], seed) for language, sides in data.items()}
     plain = _ranks(data, sentences, pivot, PLAIN)
     tried = candidates(len(data) + 1) if tried is None else tried
-    verdicts = [_verdict(PLAIN, plain, plain)]
+    verdicts, ranked = [_verdict(PLAIN, plain, plain)], {}
     for candidate in tried:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of few pairs: that is what is found out here
-                verdicts.append(_verdict(candidate, _ranks(data, sentences, pivot, candidate), plain))
+                ranked[candidate] = _ranks(data, sentences, pivot, candidate)
+            verdicts.append(_verdict(candidate, ranked[candidate], plain))
         except AlignmentError as error:
             verdicts.append(CandidateResult(candidate, error=str(error)))
     ordered = sorted(verdicts[1:], key=lambda verdict: (bool(verdict.error), -verdict.score))
     fit = [verdict for verdict in ordered if verdict.p_gain < LEVEL / len(tried) and not verdict.losses]
-    best = fit[0] if fit else verdicts[0]
-    return Recommendation(best.candidate, (verdicts[0], *ordered), _reason(best, ordered, verdicts[0]))
+    if not fit:
+        return Recommendation(PLAIN, (verdicts[0], *ordered), _reason(verdicts[0], ordered, verdicts[0]))
+    best = ranked[fit[0].candidate]
+    level = LEVEL / len(tried)
+    equal = [v for v in fit if v is fit[0] or _verdict(v.candidate, best, ranked[v.candidate]).p_gain >= level]
+    chosen = min(equal, key=lambda verdict: tried.index(verdict.candidate))
+    reason = _reason(chosen, ordered, verdicts[0])
+    if chosen is not fit[0]:
+        reason += f" {fit[0].candidate.label} has {fit[0].score:.3f}, which is not better beyond chance."
+    return Recommendation(chosen.candidate, (verdicts[0], *ordered), reason)
 
 
 def recommend_centring(data: Mapping[str, AnyFloats], seed: int = 0) -> Recommendation:
