@@ -23,6 +23,8 @@ from xalign_models.specs import AlignmentSpec, digest
 
 logger = logging.getLogger(__name__)
 
+MANY = 10_000
+"""Texts that take a CPU about a minute or more: their number is said before they are encoded."""
 
 _anew = ContextVar("anew", default=False)
 
@@ -104,7 +106,6 @@ def fit(spec: AlignmentSpec, encode: Encode) -> Alignment:
     except TypeError as error:
         raise AlignmentError(f"{spec.method}: {error}") from None
     data = fit_vectors(spec, encode)
-    logger.info("Fitting %s on %d languages.", spec.label, len(data))
     start = perf_counter()
     alignment.fit(data)
     alignment.seconds_ = perf_counter() - start
@@ -135,8 +136,12 @@ def fit_vectors(spec: AlignmentSpec, encode: Encode) -> dict[str, Any]:
     Raises:
         DataError: Fit text is missing or not aligned.
     """
-    data: dict[str, Any] = {}
-    for language, sides in fit_texts(spec):
+    texts, data = dict(fit_texts(spec)), dict[str, Any]()
+    if (count := len({text for sides in texts.values() for side in sides for text in side})) > MANY:
+        fewer = "" if spec.limit else " --limit 1000 takes that many rows of each corpus and language."
+        said = "%s is fitted on %s texts in %d languages; those that the store lacks are encoded first.%s"
+        logger.warning(said, spec.label, f"{count:,}", len(texts), fewer)
+    for language, sides in texts.items():
         codes = (language, pivot_of(spec))[: len(sides)]
         progress = f"fit {spec.label} {language}"
         vectors = [encode(side, code, progress=progress) for side, code in zip(sides, codes, strict=True)]

@@ -44,6 +44,24 @@ def test_limit_and_languages_narrow_the_text(text, planted):
     assert set(raw.encoded) == {f"deu {i}" for i in range(5)}
 
 
+def test_the_work_is_said_before_it_begins(text, planted, monkeypatch, caplog):
+    monkeypatch.setattr(fitting, "MANY", 20)
+
+    def refuse(*_, **__):
+        raise RuntimeError("encodes")
+
+    for limit, hint in ((None, True), (10, False)):
+        caplog.clear()
+        with pytest.raises(RuntimeError, match="encodes"):
+            fitting.fit(spec("centered", text, limit=limit), refuse)
+        (said,) = caplog.messages
+        assert f"is fitted on {3 * (limit or 40)} texts in 3 languages" in said
+        assert ("--limit 1000" in said) == hint
+    caplog.clear()
+    fitting.fit(spec("centered", text, limit=5), planted().encode)
+    assert not caplog.messages
+
+
 def test_procrustes_finds_a_planted_rotation(text, planted):
     raw = planted(turn=ROTATED)
     alignment = fitting.fit(spec("procrustes", text), raw.encode)
