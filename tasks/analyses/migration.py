@@ -108,11 +108,11 @@ def kept(old: Vectors, new: Vectors, languages: tuple[str, ...], facts: dict[str
 
     def score(mapped: Vectors, **columns: Any) -> None:
         for language in languages:
-            found = _p1(mapped[language], index["old"])
+            precision = _p1(mapped[language], index["old"])
             own = unmapped[language]["new"]
-            share = 100 * found / own if own else None
+            share = 100 * precision / own if own else None
             rows.append(
-                {**facts, **columns, "language": language, **unmapped[language], "mapped": found, "kept": share}
+                {**facts, **columns, "language": language, **unmapped[language], "mapped": precision, "kept": share}
             )
 
     queries = {language: new[language][-HELD:] for language in languages}

@@ -62,7 +62,7 @@ class Schedule:
     ) -> None:
         self.cache, self.tasks, self.names, self.items = cache, tasks, names, items
         self.pieces, self.most = pieces, most
-        self._faces: dict[str, FittedModel] = {}
+        self._fitted: dict[str, FittedModel] = {}
         self._fits: dict[str, Any] = {}
         self._waiting: dict[Unit, set[Unit]] = {}
         self._vectors: dict[Unit, Any] = {}
@@ -70,17 +70,17 @@ class Schedule:
         self._errors: dict[tuple[str, str], list[str]] = {}
         self._by_name = {task.metadata.name: task for task in tasks}
 
-    def open(self, faces: dict[str, FittedModel], vectors: Any) -> Iterator[Outcome]:
+    def open(self, fitted: dict[str, FittedModel], vectors: Any) -> Iterator[Outcome]:
         """Plan the units of models that share their vectors, and those of the fit text; yields what needs no unit."""
-        self._faces |= faces
-        self._fits |= dict.fromkeys(faces, vectors)
+        self._fitted |= fitted
+        self._fits |= dict.fromkeys(fitted, vectors)
         for task in self.tasks:
             givers: dict[str, Unit] = {}
-            for model, face in faces.items():
+            for model, known in fitted.items():
                 try:
-                    if face.encoder is None:
-                        raise DataError(face.error)
-                    left = self._left(face.encoder, task)
+                    if known.encoder is None:
+                        raise DataError(known.error)
+                    left = self._left(known.encoder, task)
                 except XAlignError as error:
                     yield Outcome(self._name(model), task.metadata.name, None, error=str(error))
                     continue
@@ -125,16 +125,16 @@ class Schedule:
         """Keep what a unit gave; yields the outcome of its model on its task after the last of them."""
         self._vectors[unit] = vectors
         key = (unit.model, unit.task)
-        task, face = self._by_name[unit.task], self._faces[unit.model]
-        assert face.encoder is not None
+        task, known = self._by_name[unit.task], self._fitted[unit.model]
+        assert known.encoder is not None
         if scored.result is None:
             self._errors.setdefault(key, []).append(scored.error)
         else:
-            meta = face.encoder.mteb_model_meta
+            meta = known.encoder.mteb_model_meta
             full = full_folder(self.cache.path_of(unit.task, meta).parent)
-            self.cache.hardware = face.hardware
+            self.cache.hardware = known.hardware
             with self.cache.turn(unit.task, meta):
-                before = self._result(face.encoder, task)
+                before = self._result(known.encoder, task)
                 if scored.items:
                     save_items(full, unit.task, scored.items)
                 self.cache.save_to_cache(before.merge(scored.result) if before else scored.result, meta)
@@ -145,7 +145,7 @@ class Schedule:
             yield self._outcome(unit.model, task, fresh=True)
 
     def _outcome(self, model: str, task: AbsTask, fresh: bool) -> Outcome:
-        encoder, name = self._faces[model].encoder, task.metadata.name
+        encoder, name = self._fitted[model].encoder, task.metadata.name
         assert encoder is not None
         unfitted = encoder.unfitted({code for codes in languages_of(task).values() for code in codes})
         if errors := self._errors.get((model, name)):
@@ -154,5 +154,5 @@ class Schedule:
 
     def _name(self, model: str) -> str:
         """A saved model's name is in its card, which a worker has read."""
-        encoder = self._faces[model].encoder
+        encoder = self._fitted[model].encoder
         return self.names[model] if encoder is None else str(encoder.mteb_model_meta.name)

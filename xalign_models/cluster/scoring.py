@@ -95,7 +95,7 @@ def run(
             ref, vectors = look.remote(plugins, tuple(specs), cluster, given)
             looking[ref] = specs, vectors
         pieces = PIECES * max(1, int(ray.cluster_resources().get("CPU", 1)) // cluster.cpus)
-        book = Schedule(cache, chosen, names, items, pieces, most)
+        schedule = Schedule(cache, chosen, names, items, pieces, most)
         running: dict[Any, tuple[Unit, Any]] = {}
         while looking or running:
             (ref,), _ = ray.wait([*looking, *running], num_returns=1)
@@ -109,11 +109,11 @@ def run(
             if ref in looking:
                 specs, vectors = looking.pop(ref)
                 fitted = [FittedModel(error=answer)] * len(specs) if lost else answer
-                yield from book.open(dict(zip(specs, fitted, strict=True)), None if lost else vectors)
+                yield from schedule.open(dict(zip(specs, fitted, strict=True)), None if lost else vectors)
             else:
                 done, vectors = running.pop(ref)
-                yield from book.close(done, Scored(None, answer) if lost else answer, None if lost else vectors)
-            for unit, shared in book.ready():
+                yield from schedule.close(done, Scored(None, answer) if lost else answer, None if lost else vectors)
+            for unit, shared in schedule.ready():
                 task = score.options(name=f"{unit.task} {names[unit.model]}")
                 ref, vectors = task.remote(plugins, unit, cluster, given, items, *shared)
                 running[ref] = unit, vectors
