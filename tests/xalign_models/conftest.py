@@ -1,12 +1,34 @@
-"""Models of a few kilobytes that write: what tests of generation and of LiRA need."""
+"""Models of a few kilobytes that write, as tests of generation and of LiRA need them, and registries that forget."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from xalign_models import plugins
+from xalign_models.plugins import loading
+
+KINDS = ("ALIGNMENTS", "ANALYSES", "BACKBONES", "BENCHMARKS", "CORPORA", "MODULES", "TASKS")
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test registers and loads is gone after it."""
+    for kind in KINDS:
+        registry = getattr(plugins, kind)
+        len(registry)  # what is built in is there
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    monkeypatch.setattr(loading, "_modules", dict(loading._modules))
+    monkeypatch.setenv(loading.VARIABLE, "")
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith(plugins.PACKAGE):
+            del sys.modules[name]
 
 
 @pytest.fixture(scope="session")

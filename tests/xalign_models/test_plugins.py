@@ -13,23 +13,7 @@ from xalign_models.errors import AlignmentError, DataError, PluginError
 from xalign_models.plugins import loading
 from xalign_models.plugins.registry import Registry
 
-KINDS = ("ALIGNMENTS", "ANALYSES", "BACKBONES", "BENCHMARKS", "CORPORA", "MODULES", "TASKS")
-
-
-@pytest.fixture(autouse=True)
-def apart(monkeypatch):
-    """What a test registers and loads is gone after it."""
-    for kind in KINDS:
-        registry = getattr(plugins, kind)
-        len(registry)  # what is built in is there
-        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
-    monkeypatch.setattr(loading, "_modules", dict(loading._modules))
-    monkeypatch.setenv(loading.VARIABLE, "")
-    before = set(sys.modules)
-    yield
-    for name in set(sys.modules) - before:
-        if name.startswith(plugins.PACKAGE):
-            del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("apart")
 
 
 @pytest.fixture

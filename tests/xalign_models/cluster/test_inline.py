@@ -243,7 +243,7 @@ def test_only_shards_of_other_texts_are_encoded_again(encode, workdir, caplog):
     assert encode(texts) == 2  # of a shorter corpus
     (record,) = caplog.records
     assert "00000004.npy and what follows it is of a longer corpus; remove it" in record.message
-    assert encode(texts[::-1]) == 4
+    assert encode(texts[::-1], actors=1) == 4
     for lost in ("00000001.npy", "00000002.json"):
         (workdir / "corpus" / lost).unlink()
     assert encode(texts[::-1]) == 2
@@ -260,6 +260,13 @@ def test_a_shard_that_was_being_replaced_is_encoded_again(encode, workdir, monke
         with pytest.raises(KeyboardInterrupt):
             encode(new)
     assert encode(old) == 1
+
+
+def test_a_folder_of_another_models_vectors_is_refused(inline, models, workdir):
+    arguments = {"language": "deu", "folder": workdir / "corpus", "cluster": on_ray.Cluster(device="cpu"), "actors": 1}
+    on_ray.encode_corpus(models[0], ["w1"], **arguments, shard=10)
+    with pytest.raises(ModelError, match="another model, shard"):
+        on_ray.encode_corpus(models[1], ["w1"], **arguments, shard=20)
 
 
 @pytest.mark.parametrize(("options", "message"), [({"actors": 0}, "actors 0: at"), ({"shard": -1}, "shard -1: at")])

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import xalign_models
+from tests.xalign_models.cli.conftest import xalign
 from tests.xalign_models.vectors.conftest import LANGUAGES, list_column, make_maps
 from xalign_models.cluster.applying import write_parts
-from xalign_models.errors import ModelError
 from xalign_models.evaluation import run as running
 from xalign_models.models.building import build, load_encoder
 from xalign_models.models.maps import load_maps
@@ -29,9 +29,11 @@ from xalign_models.vectors import applying
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'xalign[ray]'")
 from xalign_models import cluster as on_ray  # noqa: E402
 
-__all__ = ["make_maps"]
+__all__ = ["make_maps", "xalign"]
 pytestmark = pytest.mark.slow
 ROWS = 120
+EXAMPLES = Path(__file__).parents[3] / "examples"
+PLUGINS = ("mlp_head.py", "numbers_task.py")
 
 
 @pytest.fixture(scope="module")
@@ -191,29 +193,6 @@ def test_what_fails_is_an_outcome_and_the_rest_goes_on(cluster, models, place):
     assert by_key["xalign/plain__no-such-model", "OwnParallel"].error
 
 
-def test_a_corpus_on_two_actors_is_a_shards_encode_bit_for_bit_and_goes_on(cluster, models, place):
-    texts = [f"w{i % 97} w{i % 89} w{i % 7}" for i in range(230)]
-    folder = place / "corpus"
-    arguments = {"language": "deu", "folder": folder, "cluster": cluster, "actors": 2, "shard": 50}
-    paths = on_ray.encode_corpus(models[2], iter(texts), **arguments)
-    encoder = load_encoder(models[2], device="cpu")
-    assert [len(np.load(path)) for path in paths] == [50] * 4 + [30]
-    for i, path in enumerate(paths):
-        piece = texts[50 * i : 50 * i + 50]
-        np.testing.assert_array_equal(np.load(path), encoder.encode_texts(piece, ["deu"] * len(piece)))
-    before = {path: path.stat().st_mtime_ns for path in paths}
-    paths[3].unlink()
-    arguments["actors"] = 1
-    texts[60] = "w1"
-    assert on_ray.encode_corpus(models[2], texts, **arguments) == paths
-    assert [path.stat().st_mtime_ns == before[path] for path in paths] == [True, False, True, False, True]
-    for i in (1, 3):  # what changed, and what was missing
-        piece = texts[50 * i : 50 * i + 50]
-        np.testing.assert_array_equal(np.load(paths[i]), encoder.encode_texts(piece, ["deu"] * len(piece)))
-    with pytest.raises(ModelError, match="another model, shard"):
-        on_ray.encode_corpus(models[1], texts, **{**arguments, "shard": 60})
-
-
 def test_rows_that_workers_map_are_those_of_one_process(cluster, tmp_path, make_maps, monkeypatch):
     monkeypatch.setattr(applying, "PART_ROWS", 20)
     vectors = list_column(np.random.default_rng(1).standard_normal((60, 8)).astype(np.float32))
@@ -225,3 +204,27 @@ def test_rows_that_workers_map_are_those_of_one_process(cluster, tmp_path, make_
     applying.apply(maps, tmp_path / "in.parquet", tmp_path / "whole", lang_column="lang")
     assert len(list((tmp_path / "out.parquet").glob("*.parquet"))) == 3
     assert pq.read_table(tmp_path / "out.parquet").equals(pq.read_table(tmp_path / "whole"))
+
+
+def test_workers_have_the_plug_ins_of_the_command_line(cluster, apart, xalign, tiny_model, write_text, workdir):
+    """A network that is a plug-in's is loaded by one worker, and scored by one on a task that is another's."""
+    plugins = [argument for name in PLUGINS for argument in ("--plugin", EXAMPLES / name)]
+    corpus = f"own:{write_text(workdir / 'fit', 40)}"
+    fit = ("fit", "mlp", "--backbone", tiny_model, "--corpus", corpus, "--param", "steps=5", "-o", "with-head")
+    assert xalign(*plugins, *fit)[0] == 0
+    run = ("run", "-m", "with-head", "-t", "NumberWords", "--engine", "ray", "--json", "--device", "cpu")
+    status, out, _ = xalign(*run)
+    (outcome,) = json.loads(out)
+    assert (status, outcome["scored"], outcome["error"]) == (0, True, "")
+
+
+def test_a_corpus_on_two_actors_is_a_shards_encode_bit_for_bit(cluster, models, place):
+    """The last one: actors are processes of their own, and beside them Ray ends the workers that the others share."""
+    texts = [f"w{i % 97} w{i % 89} w{i % 7}" for i in range(230)]
+    arguments = {"language": "deu", "folder": place / "corpus", "cluster": cluster, "actors": 2, "shard": 50}
+    paths = on_ray.encode_corpus(models[2], iter(texts), **arguments)
+    encoder = load_encoder(models[2], device="cpu")
+    assert [len(np.load(path)) for path in paths] == [50] * 4 + [30]
+    for i, path in enumerate(paths):
+        piece = texts[50 * i : 50 * i + 50]
+        np.testing.assert_array_equal(np.load(path), encoder.encode_texts(piece, ["deu"] * len(piece)))
