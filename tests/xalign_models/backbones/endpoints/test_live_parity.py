@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from tests.xalign_models.parity.test_parity import SENTENCES, faulty, sample
-from xalign_models import assets
+from tests.xalign_models.parity.test_parity import faulty, real, real_texts, sample
 from xalign_models.errors import ModelError
 from xalign_models.parity.compare import compare
 from xalign_models.parity.served import Served
 
+__all__ = ["real", "real_texts"]
 PROMPT = "w90 w91 "
 FAULTS = ("", "prompt", "normalisation", "truncation", "pooling")
 
@@ -73,14 +73,8 @@ def test_shorter_and_binary_vectors_are_compared_as_they_are_kept(serve, base, m
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["", "prompt", "normalisation", "truncation"])
-def test_a_fault_of_a_real_model_behind_a_server_is_named(serve, monkeypatch, fault):
-    asset = "multilingual-e5-small-q4"
-    if assets.where(asset) is None:
-        monkeypatch.delenv("XALIGN_CACHE")
-        if assets.where(asset) is None:
-            pytest.skip(f"the asset {asset} is not installed: xalign assets install {asset}")
+def test_a_fault_of_a_real_model_behind_a_server_is_named(serve, real, real_texts, monkeypatch, fault):
     monkeypatch.setenv("XALIGN_ENDPOINT_TIMEOUT", "120")
-    texts = sample(lambda language: SENTENCES[language].split(), short=6, long=2, most=130)
-    server = serve(one_at_a_time(faulty(assets.where(asset), fault, "query: ", (512, 128))))
-    found = compare(Served(asset, "cpu"), Served(server.openai, "cpu"), texts)
+    server = serve(one_at_a_time(faulty(real, fault, "query: ", (512, 64))))
+    found = compare(Served(str(real), "cpu"), Served(server.openai, "cpu"), real_texts)
     assert [cause.kind for cause in found.causes] == ([fault] if fault else [])
