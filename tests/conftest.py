@@ -120,11 +120,11 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def warm() -> Iterator[Warm]:
-    with tempfile.TemporaryDirectory(prefix="xalign") as folder:
-        servers = Warm(Path(folder))
-        yield servers
-        servers.stop()
+def warm(request: pytest.FixtureRequest) -> Warm:
+    """Servers that all workers of xdist share."""
+    if worker := getattr(request.config, "workerinput", None):
+        return Warm(Path(tempfile.gettempdir()) / f"xalign{worker['testrunuid'][:8]}", os.getppid())
+    return Warm(Path(tempfile.mkdtemp(prefix="xalign")), os.getpid())
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import importlib
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,6 +20,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
+
+from filelock import FileLock
 
 LIBRARIES = ("torch.distributed.run", "accelerate", "mteb", "peft", "sentence_transformers")
 CLIENT = """#!{python} -ES
@@ -42,18 +45,16 @@ os._exit(status)
 
 
 class Warm:
-    """Servers, and a program that stands for ``sys.executable``.
+    """A program that stands for ``sys.executable``, and servers, which end with their owner.
 
     Args:
         folder: Where they meet; a socket's path has a hundred characters at most.
+        owner: The process that the servers are for, and others that it has started.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, owner: int) -> None:
+        self._folder, self._owner = folder, owner
         self._servers: list[subprocess.Popen[bytes]] = []
-        self.program = folder / "python"
-        self.program.write_text(CLIENT.format(python=sys.executable, folder=str(folder)))
-        self.program.chmod(0o755)
 
     def serve(self, count: int = 1) -> str:
         """The program, whose processes of local rank 0 to ``count`` - 1 have a server each, and so their own hashes.
@@ -62,41 +63,49 @@ class Warm:
         """
         if not hasattr(os, "pidfd_open"):
             return sys.executable
-        while len(self._servers) < count:
-            with socket.socket(socket.AF_UNIX) as listener:
-                listener.bind(str(self._folder / str(len(self._servers))))
-                listener.listen()
-                self._servers.append(
-                    subprocess.Popen(
-                        [sys.executable, __file__, str(listener.fileno())],
-                        stdin=subprocess.PIPE,
-                        pass_fds=[listener.fileno()],
-                        env={**os.environ, "HF_HUB_OFFLINE": "1"},
-                        start_new_session=True,
-                    )
+        self._folder.mkdir(exist_ok=True)
+        program = self._folder / "python"
+        with FileLock(self._folder / "lock"):
+            if not program.exists():
+                program.write_text(CLIENT.format(python=sys.executable, folder=str(self._folder)))
+                program.chmod(0o755)
+            for place in (self._folder / str(number) for number in range(count)):
+                if not place.exists():
+                    self._start(place)
+        return str(program)
+
+    def _start(self, place: Path) -> None:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(place))
+            listener.listen()
+            self._servers.append(
+                subprocess.Popen(
+                    [sys.executable, __file__, str(listener.fileno()), str(self._owner), str(self._folder)],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[listener.fileno()],
+                    env={**os.environ, "HF_HUB_OFFLINE": "1"},
+                    start_new_session=True,
                 )
-        return str(self.program)
-
-    def stop(self) -> None:
-        """End the servers."""
-        for server in self._servers:
-            server.communicate()
+            )
 
 
-def listen(listener: socket.socket) -> None:
+def listen(listener: socket.socket, owner: int, folder: str) -> None:
     """Fork for each caller until the owner is gone; returns in the forks, which go on as the callers' processes."""
+    watched = os.pidfd_open(owner)
     path = [place for place in sys.path[1:] if place not in os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     for library in LIBRARIES:
         with suppress(ImportError):
             importlib.import_module(library)
     gc.freeze()  # no fork touches what is there
     while True:
-        ready, _, _ = select.select([listener, sys.stdin], [], [])
-        if sys.stdin in ready:
+        ready, _, _ = select.select([listener, watched], [], [])
+        if watched in ready:
+            shutil.rmtree(folder, ignore_errors=True)
             os._exit(0)
         caller, _ = listener.accept()
         if os.fork() == 0:
             listener.close()
+            os.close(watched)
             attend(caller)
             break
         caller.close()
@@ -159,5 +168,5 @@ def run() -> None:
 
 
 if __name__ == "__main__":
-    listen(socket.socket(fileno=int(sys.argv[1])))
+    listen(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), sys.argv[3])
     run()

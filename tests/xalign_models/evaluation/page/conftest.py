@@ -6,6 +6,52 @@ import shutil
 
 import pytest
 
+SETTLED = """
+const done = arguments[0];
+let timer, frames;
+const isDrawn = () => !(document.querySelector("main")?.textContent ?? "Reading scores").includes("Reading scores");
+const frame = (count, then) => (frames = requestAnimationFrame(() => (count > 1 ? frame(count - 1, then) : then())));
+const wait = () => {
+  clearTimeout(timer);
+  cancelAnimationFrame(frames);
+  timer = setTimeout(() => frame(2, () => (isDrawn() ? leave() : wait())), 50);
+};
+const observer = new MutationObserver(wait);
+const leave = () => { observer.disconnect(); done(); };
+observer.observe(document, { attributes: true, characterData: true, childList: true, subtree: true });
+wait();
+"""
+"""The scores are there, and nothing has changed for 50 ms and two frames."""
+FIRST_PAINT = """
+const done = arguments[0];
+new PerformanceObserver((list) => done(list.getEntries()[0].startTime)).observe({ type: "paint", buffered: true });
+"""
+
+
+def settle(driver) -> None:
+    """Wait until the page is drawn."""
+    driver.execute_async_script(SETTLED)
+
+
+def show(driver, address: str) -> None:
+    """Change what stands behind # and wait until it is drawn."""
+    settle(driver)  # before, nobody listens
+    driver.execute_script("location.hash = arguments[0]", address)
+    driver.execute_script("dispatchEvent(new HashChangeEvent('hashchange'))")  # if it was there already
+    settle(driver)
+
+
+def first_paint(driver) -> float:
+    """Milliseconds from the start of the page's loading; waits for it."""
+    return driver.execute_async_script(FIRST_PAINT)
+
+
+def texts(driver, selector: str) -> list[str]:
+    """What the elements read."""
+    return driver.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent.trim())", selector
+    )
+
 
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory):
@@ -30,6 +76,7 @@ def chromium(tmp_path_factory):
         options.add_argument(f"--{flag}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(chromedriver))
+    driver.set_script_timeout(120)
     driver.get("about:blank")  # in place of Chromium's own first page, which asks for files of its own
     yield driver
     driver.quit()

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.xalign_models.evaluation.page.conftest import first_paint, settle, show, texts
 from xalign_models.atlas import KINDS, load_atlas
 from xalign_models.atlas.choose import Wish, choose
 from xalign_models.atlas.measured import join
@@ -42,22 +43,6 @@ def written(folder: Path, atlas: Atlas) -> Path:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Path:
     return written(tmp_path_factory.mktemp("atlas"), load_atlas())
-
-
-def show(driver, address: str) -> None:
-    driver.execute_script("location.hash = arguments[0]", address)
-    for _ in range(100):
-        time.sleep(0.1)
-        if "Reading scores" not in driver.execute_script("return document.querySelector('main')?.textContent ?? ''"):
-            break
-    driver.execute_script("dispatchEvent(new HashChangeEvent('hashchange'))")
-    time.sleep(0.4)
-
-
-def texts(driver, selector: str) -> list[str]:
-    return driver.execute_script(
-        "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent.trim())", selector
-    )
 
 
 def ranked_in(driver, wish: Wish) -> dict:
@@ -94,7 +79,7 @@ def same(driver, atlas: Atlas, wish: Wish) -> None:
 
 def test_the_form_ranks_as_the_command_does(page, browser) -> None:
     driver = browser(page)
-    time.sleep(0.5)
+    settle(driver)
     for wish in WISHES:
         same(driver, load_atlas(), wish)
 
@@ -132,7 +117,7 @@ def test_a_measured_model_is_ranked_among_the_published(tmp_path, browser) -> No
     )
     atlas = Atlas(atlas.models, tuple(columns), atlas.named, atlas.multilingual, atlas.source)
     driver = browser(written(tmp_path, atlas))
-    time.sleep(0.5)
+    settle(driver)
     for wish in (WISHES[1], Wish(("deu-Latn",), "bitext")):
         same(driver, atlas, wish)
         names = [one["about"]["name"] for one in ranked_in(driver, wish)["candidates"]]
@@ -178,7 +163,7 @@ def test_every_relative_is_the_commands(page) -> None:
 
 def test_a_language_is_known_by_what_people_call_it(page, browser) -> None:
     driver = browser(page)
-    time.sleep(0.5)
+    settle(driver)
     state = {"wanted": "Arabic, العربية, ar, arb, Deutsch; german,  zho_Hant, constructor", "size": "", "dimension": ""}
     found = driver.execute_script(
         "const wish = wishOf(arguments[0]); return [wish.wrong, wish.languages.map((label) => named(label)[0])]", state
@@ -203,7 +188,6 @@ def test_keys_fill_the_form_and_open_a_model(page, browser) -> None:
     from selenium.webdriver.common.keys import Keys
 
     driver = browser(page)
-    time.sleep(0.5)
     show(driver, "view=choose")
 
     def press(*keys: str) -> None:
@@ -254,7 +238,7 @@ def test_hostile_names_are_harmless(tmp_path, browser) -> None:
         assert HOSTILE in texts(driver, "body")[0] or "is no language" in texts(driver, "main")[0]
         for row in driver.execute_script("return document.querySelectorAll('tbody td').length ? [0] : []"):
             driver.execute_script("document.querySelectorAll('tbody td')[arguments[0]].click()", row)
-            time.sleep(0.3)
+            settle(driver)
             assert HOSTILE in texts(driver, "dialog")[0]
         assert driver.title == "xalign board"
         assert driver.execute_script("return document.querySelectorAll('img, main script').length") == 0
@@ -267,13 +251,13 @@ def test_the_whole_atlas_is_small_and_opens_fast(page, browser) -> None:
     for address in ("", "#view=atlas", "#view=choose&wanted=sw,te,yo"):
         driver.get("about:blank")
         driver.get(page.as_uri() + address)
-        time.sleep(2)
-        paints.append(driver.execute_script("return performance.getEntriesByType('paint')[0].startTime"))
+        paints.append(first_paint(driver))
+        settle(driver)
     assert min(paints) < 1000
     assert driver.execute_script("return unpacked.size") == len(load_atlas().columns)
     driver.get("about:blank")
     driver.get(page.as_uri() + "#view=atlas")
-    time.sleep(1)
+    settle(driver)
     assert driver.execute_script("return [...unpacked.keys()].length") == 1  # a task is read when it is looked at
 
 
