@@ -47,6 +47,7 @@ class Cluster:
             ModelError: Ray is not installed, or the cluster cannot be reached.
         """
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_worker_niceness", "0")  # read when a cluster starts here; Ray's 15 starves workers
         try:
             import ray
         except ImportError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -279,3 +280,19 @@ def test_without_ray_it_says_how_to_get_it(models, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ModelError, match=r"pip install 'xalign\[ray\]'"):
         run(models[:1], Path("out"))
+
+
+def test_workers_of_a_cluster_started_here_are_not_put_behind_other_processes(monkeypatch):
+    name, started = "RAY_worker_niceness", []
+    stand_in = SimpleNamespace(
+        is_initialized=lambda: False,
+        init=lambda *args, **options: started.append(os.environ[name]),
+        shutdown=lambda: None,
+    )
+    monkeypatch.setitem(sys.modules, "ray", stand_in)
+    monkeypatch.setenv(name, "7")  # a choice of the user's
+    with on_ray.Cluster().connect():
+        monkeypatch.delenv(name)
+    with on_ray.Cluster().connect():
+        pass
+    assert started == ["7", "0"]
