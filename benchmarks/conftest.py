@@ -22,8 +22,8 @@ from threadpoolctl import threadpool_limits
 
 collect_ignore = [] if find_spec("mteb") else ["test_harness.py"]  # they measure its tasks
 QUICK = {
-    "bench_rows": 24,
-    "bench_texts": 24,
+    "bench_rows": 16,
+    "bench_texts": 12,
     "bench_dims": "384",
     "bench_all_languages": 4,
 }
