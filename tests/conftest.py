@@ -25,6 +25,26 @@ WORDS = [f"w{i}" for i in range(100)]
 LANGUAGES = ("deu", "eng", "fra")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first in each worker's share, which xdist gives it at once: short ones balance the end."""
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if count == 1:
+        return
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    slow = [tests for tests in files.values() if any(test.get_closest_marker("slow") for test in tests)]
+    slow_paths = {tests[0].path for tests in slow}
+    rest = [item for item in items if item.path not in slow_paths]
+    ordered: list[pytest.Item] = []
+    for number in range(count):
+        share = [item for tests in slow[number::count] for item in tests]
+        room = max(0, len(items) // count - len(share))
+        ordered += share + rest[:room]
+        rest = rest[room:]
+    items[:] = ordered + rest
+
+
 def pytest_collection_finish() -> None:
     """Trainings and evaluations collect garbage often: they need not go through a million objects of imports."""
     gc.enable()
