@@ -183,11 +183,16 @@ def versions() -> dict[str, str]:
 
 
 def compact(result: dict[str, Any]) -> str:
-    """A result as JSON with a line per subset, for readable differences."""
-    splits = [
-        f"  {json.dumps(split)}: [\n   " + ",\n   ".join(map(json.dumps, entries)) + "\n  ]"
-        for split, entries in result["scores"].items()
-    ]
+    """A result as JSON with a line per subset, for readable differences.
+
+    Subsets name mteb's version only where it is not the file's: mteb fills it in when it reads the file.
+    """
+    splits, common = [], result.get("mteb_version")
+    for split, entries in result["scores"].items():
+        lines = [
+            json.dumps({k: v for k, v in entry.items() if (k, v) != ("mteb_version", common)}) for entry in entries
+        ]
+        splits.append(f"  {json.dumps(split)}: [\n   " + ",\n   ".join(lines) + "\n  ]")
     fields = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in result.items() if key != "scores"]
     return "{\n" + ",\n".join([*fields, ' "scores": {\n' + ",\n".join(splits) + "\n }"]) + "\n}\n"
 

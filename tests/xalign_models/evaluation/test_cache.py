@@ -217,6 +217,18 @@ def test_the_compact_form_is_the_same_json(scored):
         assert json.loads(compact(document)) == document
 
 
+def test_the_compact_form_names_mtebs_version_once(scored):
+    cache, _, meta = scored
+    path = cache.path_of("OwnParallel", meta)
+    result = TaskResult.from_disk(path)
+    assert path.read_text().count(f'"{result.mteb_version}"') == 1
+    first, *others = next(iter(result.scores.values()))
+    first["mteb_version"] = "2.1.0"  # a subset that an older version scored, merged into a newer result
+    path.write_text(compact(json.loads(result.model_dump_json())))
+    read = TaskResult.from_disk(path)
+    assert read.scores == result.scores and others and first in next(iter(read.scores.values()))
+
+
 @pytest.mark.parametrize("revision", ["../../elsewhere", "..", "a\nb"])
 def test_a_revision_does_not_lead_out_of_the_results(scored, workdir, revision):
     cache, _, meta = scored
