@@ -116,6 +116,7 @@ _METHODS = {
     "lir-15": AlignmentSpec("lir-15", "lir", (("k", 15),), MONOLINGUAL, 1000),
     "lsar": AlignmentSpec("lsar", "lsar", (), MONOLINGUAL, 1000),
     "procrustes": AlignmentSpec("procrustes", "procrustes", (), PAIRS, 1000, _PARALLEL),
+    "procrustes-shrunk": AlignmentSpec("procrustes-shrunk", "procrustes", (("shrink", 1.0),), PAIRS, 1000, _PARALLEL),
     "affine": AlignmentSpec("affine", "affine", (), PAIRS, 1000, _PARALLEL),
 }
 _EMBEDDED = {
@@ -156,15 +157,37 @@ def specs() -> dict[str, ModelSpec]:
     return {spec.name: spec for spec in models}
 
 
+def find_registered(name: str) -> ModelSpec | None:
+    """The spec of a registered name, or of one whose alignments are registered and joined by ``+``; None for others.
+
+    ``centered+affine__use-multilingual-v3`` is fitted on the text of its first method that takes translations, if any.
+
+    Args:
+        name: With the prefix ``xalign/``.
+    """
+    registered = specs()
+    if name in registered:
+        return registered[name]
+    labels, _, rest = name.removeprefix("xalign/").partition("__")
+    stages = [registered.get(f"xalign/{label}__{rest}") for label in labels.split("+")]
+    alignments = [spec.alignment for spec in stages if spec is not None and spec.alignment is not None]
+    params = [parameter for alignment in alignments for parameter in alignment.params]
+    if len(alignments) < len(stages) or len(dict(params)) < len(params):  # two that differ in one parameter
+        return None
+    text = next((spec for spec in alignments if plugins.ALIGNMENTS.facts(spec.method)["parallel"]), alignments[0])
+    method = "+".join(alignment.method for alignment in alignments)
+    joined = dataclasses.replace(text, label=labels, method=method, params=tuple(params))
+    return dataclasses.replace(stages[0], alignment=joined) if stages[0] else None
+
+
 def get_spec(name: str) -> ModelSpec:
-    """The spec of a registered model, with or without the prefix ``xalign/``.
+    """The spec of a model as in :func:`find_registered`, with or without the prefix ``xalign/``.
 
     Raises:
         ModelError: The model is unknown; the message suggests the nearest.
     """
-    registered = specs()
     full = name if name.startswith("xalign/") else f"xalign/{name}"
-    if full in registered:
-        return registered[full]
-    near = plugins.did_you_mean(full, registered, cutoff=0.4)
+    if spec := find_registered(full):
+        return spec
+    near = plugins.did_you_mean(full, specs(), cutoff=0.4)
     raise ModelError(f"Unknown model {name!r}.{near} `xalign models` lists them; a directory or hub id works too.")

@@ -49,7 +49,7 @@ class Located:
         claimed = str(self.card.claims.get("name", ""))
         if not is_name(claimed):
             return f"local/{slug(self.card.directory.resolve().name)}-{short}"
-        return f"{claimed}__{short}" if claimed in catalogue.specs() else claimed
+        return f"{claimed}__{short}" if catalogue.find_registered(claimed) else claimed
 
 
 def list_models() -> list[str]:
@@ -113,7 +113,7 @@ def _in_directory(directory: Path) -> Located:
     if not is_name(spec.name):
         raise ModelError(f"{directory}: {assets.CARD} gives a name that is none ({spec.name[:80]!r}); remove it.")
     own = card.trained and directory.resolve() == directory_of(spec.name).resolve()  # where `xalign train` puts it
-    if spec.name in catalogue.specs() and not own:  # a registered name is reserved
+    if catalogue.find_registered(spec.name) and not own:  # a registered name is reserved
         backbone = dataclasses.replace(spec.backbone, name=f"{spec.backbone.name}-{card.content[:6]}")
         spec = dataclasses.replace(spec, backbone=backbone)
     return Located(spec, card)

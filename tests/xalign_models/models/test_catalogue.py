@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
@@ -73,3 +74,20 @@ def test_get_spec():
         catalogue.get_spec("lzar__multilingual-e5-small-q4")
     with pytest.raises(ModelError, match=r"Unknown model '@@@'.*`xalign models` lists them"):
         catalogue.get_spec("@@@")
+
+
+def test_registered_alignments_are_joined_by_plus():
+    affine = catalogue.get_spec("affine__use-multilingual-v3")
+    joined = catalogue.get_spec("centered+affine__use-multilingual-v3")
+    assert (joined.name, joined.baseline) == ("xalign/centered+affine__use-multilingual-v3", affine.baseline)
+    assert joined.alignment == dataclasses.replace(affine.alignment, label="centered+affine", method="centered+affine")
+    shrunk = catalogue.get_spec("lir-1+procrustes-shrunk__use-multilingual-v3__gettext").alignment
+    assert (shrunk.method, shrunk.params) == ("lir+procrustes", (("k", 1), ("shrink", 1.0)))
+    assert shrunk.corpora == ("gettext:fit",)
+    assert catalogue.get_spec("centered+lir-1__use-multilingual-v3").alignment.corpora == catalogue.MONOLINGUAL
+
+
+@pytest.mark.parametrize("labels", ["lir-1+lir-15", "plain+affine", "affine+", "+", "affine+nosuch"])
+def test_what_cannot_be_joined_is_unknown(labels):
+    with pytest.raises(ModelError, match="Unknown model"):
+        catalogue.get_spec(f"{labels}__use-multilingual-v3")
