@@ -147,6 +147,7 @@ for _name, _description, _place in (
     ("mgsm", "Accuracy of models that write on MGSM.", "reasoning:analyse_mgsm"),
     ("x-csqa", "Accuracy of models that write on X-CSQA.", "reasoning:analyse_xcsqa"),
     ("migration", "What a new model's queries keep when an old model's index stays.", "migration:analyse"),
+    ("choices", "What `xalign recommend` chooses by five divisions of the text into folds.", "choices:analyse"),
     ("atlas", "How even the languages of published models are, by mteb's public results.", "atlas:analyse"),
     ("scatter", "A multilingual pool in the plane (PCA, t-SNE), before and after.", "scatter:analyse"),
 ):

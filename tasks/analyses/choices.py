@@ -1,0 +1,62 @@
+"""Which alignment ``xalign recommend`` chooses for a backbone, and whether the choice holds when the folds change."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from xalign_models import corpora
+from xalign_models.analysis import Findings, Request
+from xalign_models.models.api import recommend
+from xalign_models.models.names import find_spec
+
+CORPORA = ("ntrex", "tatoeba_pairs")
+SEEDS, ROWS = 5, 500
+"""Number of divisions into folds, and default number of rows per language and corpus."""
+LANGUAGES = (
+    "arb-Arab", "deu-Latn", "fin-Latn", "hin-Deva", "jpn-Jpan", "rus-Cyrl", "spa-Latn", "tha-Thai", "tur-Latn",
+    "zho-Hans",
+)  # fmt: skip
+
+
+def analyse(request: Request) -> Findings:
+    """Every candidate's held-out scores for each model and seed, and which one was chosen.
+
+    Raises:
+        ModelError: A model is aligned already.
+    """
+    languages = request.languages or LANGUAGES
+    rows = []
+    for model in request.named():
+        name = find_spec(model).name
+        for seed in range(SEEDS):
+            recommendation = recommend(
+                backbone=model,
+                corpus=CORPORA,
+                languages=languages,
+                limit=request.rows or ROWS,
+                device=request.device,
+                seed=seed,
+            )
+            rows += [
+                {
+                    "model": name,
+                    "seed": seed,
+                    "alignment": verdict.candidate.label,
+                    "chosen": verdict.candidate == recommendation.chosen,
+                    "score": round(verdict.score, 6),
+                    "precision_at_1": round(verdict.precision_at_1 or 0.0, 6),
+                    "p_gain": float(f"{verdict.p_gain:.1g}"),
+                    "worst": verdict.worst,
+                    "worst_gain": round(verdict.worst_gain, 6),
+                    "losses": len(verdict.losses),
+                }
+                for verdict in recommendation.verdicts
+            ]
+    return Findings(
+        tables={"choices": pd.DataFrame(rows)},
+        notes=(
+            "`score` is the mean reciprocal rank of held-out translations in both directions, the mean over languages. "
+            "`losses` counts languages in which the alignment is worse than the plain backbone beyond chance.",
+        ),
+        data={name: corpora.load(name).fingerprint(languages) for name in CORPORA},
+    )
