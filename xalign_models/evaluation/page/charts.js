@@ -78,6 +78,7 @@ function TradeView({ rows, column, state, change }) {
       height: Math.min(520, Math.max(320, width * 0.6)),
       inset: 24,
       marginTop: 30,
+      marginBottom: 44,
       grid: true,
       x: { type: "log", label: COSTS[cost] + " →", tickFormat: cost === "fit_seconds_per_language" ? "~g" : "~s", ticks: 5 },
       y: { label: "↑ percent" },
