@@ -38,6 +38,7 @@ class ProductSearch(StampedTask, AbsTaskRetrieval):
     folder: ClassVar[str]
     publisher: ClassVar[str]
     item_language: ClassVar[str | None] = None
+    k_values = (1, 10, 1000)  # the last is mteb's depth of search; the others between fill files and nobody reads them
 
     def fingerprint(self) -> str:
         """Sha256 (hex) over the set's files.
