@@ -153,6 +153,13 @@ def analyses(table: str, column: str, /, **where: object) -> list[float]:
 
 
 @source
+def chosen_alignments(model: str) -> list[str]:
+    """What ``xalign analyse choices`` saw chosen for a model, by seed, as registered alignments are called."""
+    rows = [row for row in _rows(f"{ANALYSES}/choices-choices.csv") if (row["model"], row["chosen"]) == (model, "True")]
+    return [row["alignment"].replace(" shrink=1.0", "-shrunk") for row in rows]
+
+
+@source
 def training(run: str, key: str, *, line: int = -1, kind: str | None = "epoch") -> Any:
     """What a training's log has under a key; of its lines of this kind, the last one unless said otherwise."""
     path = ROOT / "docs" / "results" / "training" / run / "training_log.jsonl"

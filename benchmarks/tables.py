@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import permutations
 from statistics import fmean
 
-from benchmarks.sources import analyses, analysis, paper, score, scores, training
+from benchmarks.sources import analyses, analysis, chosen_alignments, paper, score, scores, training
 from xalign_models.languages import display_name
 
 TABLES: dict[str, Callable[[], str]] = {}
@@ -198,26 +199,69 @@ def directions() -> str:
     return markdown(("", *names, "paper: mBERT", "paper: XLM-R"), rows)
 
 
+BOARD = {
+    "Tatoeba": "Tatoeba36",
+    "FLORES": "FloresPrecision",
+    "XQuAD-R": "XQuAD-R",
+    "STS17": "STS17CrossLingual",
+    "SIB-200": "SIB200ZeroShot",
+    "tweets": "TweetSentimentZeroShot",
+    "products": "ProductSearchStandIn",
+}
+FOUR_SPACES = {name: backbone for name, backbone in SPACES.items() if name != "Gemma"}
+
+
 @table
 def maps() -> str:
     """Maps fitted on translations beside two rows without them, in four spaces: every task."""
-    tasks = {
-        "Tatoeba": "Tatoeba36",
-        "FLORES": "FloresPrecision",
-        "XQuAD-R": "XQuAD-R",
-        "STS17": "STS17CrossLingual",
-        "SIB-200": "SIB200ZeroShot",
-        "tweets": "TweetSentimentZeroShot",
-        "products": "ProductSearchStandIn",
-        "rotation": "Orthogonality",
-    }
+    tasks = {**BOARD, "rotation": "Orthogonality"}
     rows = [
         [f"{name}: {method}", *(score(f"{method}__{backbone}", task) for task in tasks.values())]
-        for name, backbone in SPACES.items()
-        if name != "Gemma"
+        for name, backbone in FOUR_SPACES.items()
         for method in ("plain", "centered", "procrustes", "affine")
     ]
     return markdown(("", *tasks), rows)
+
+
+COMPOSED = ("procrustes-shrunk", "centered+procrustes-shrunk", "lsar+procrustes-shrunk", "centered+affine")
+"""Alignments whose means alone are committed."""
+
+
+def _mean(method: str, backbone: str, task: str) -> float:
+    model = f"{method}__{backbone}"
+    if method not in COMPOSED:
+        return score(model, task)
+    return analysis("compositions", "score", model=f"xalign/{model}", task=task, language="mean")
+
+
+@table
+def compositions() -> str:
+    """Shrunk rotations and compositions, in four spaces: every task."""
+    rows = [
+        [f"{name}: {method}", *(_mean(method, backbone, task) for task in BOARD.values())]
+        for name, backbone in FOUR_SPACES.items()
+        for method in COMPOSED
+    ]
+    return markdown(("", *BOARD), rows)
+
+
+@table
+def choices() -> str:
+    """What `recommend` chooses for five divisions into folds, and how far that is from the best on the board."""
+    everything = (*FREE, "procrustes", "affine", *COMPOSED)
+    rows = []
+    for name, backbone in FOUR_SPACES.items():
+        chosen = Counter(chosen_alignments(f"xalign/plain__{backbone}"))
+        method = chosen.most_common(1)[0][0]
+        under = [
+            max(_mean(other, backbone, task) for other in everything) - _mean(method, backbone, task)
+            for task in list(BOARD.values())[:3]
+        ]
+        lost = {label: _mean("plain", backbone, task) - _mean(method, backbone, task) for label, task in BOARD.items()}
+        worst = max(lost, key=lost.__getitem__)
+        counted = ", ".join(f"{alignment} {count}" for alignment, count in chosen.most_common())
+        rows.append([name, counted, *under, f"{lost[worst]:.1f} ({worst})" if lost[worst] > 0.05 else "nothing"])
+    return markdown(("", "chosen, of five", "Tatoeba", "FLORES", "XQuAD-R", "most lost against plain"), rows)
 
 
 @table
@@ -385,6 +429,17 @@ def lusifer() -> str:
 def lusifer_start() -> str:
     """LUSIFER with a random and with a least-squares start: before training, after stage 1 and after stage 2."""
     return markdown(LUSIFER_COLUMNS, [[label, *_lusifer(model)] for label, model in LEAST_SQUARES.items()])
+
+
+@table
+def lusifer_seeds() -> str:
+    """LUSIFER from a least-squares start, after stage 1 and after stage 2, by seed."""
+    rows = []
+    for label, model in (("alignment only", "lusifer-ls-alignment-only"), ("LUSIFER", "lusifer-ls")):
+        by_seed = [_lusifer(f"{model}{suffix}__{E5}__{SMOL}") for suffix in ("", "-seed-1", "-seed-2")]
+        rows += [[f"{label}, seed {seed}", *scored] for seed, scored in enumerate(by_seed)]
+        rows.append([f"{label}, mean", *map(fmean, zip(*by_seed, strict=True))])
+    return markdown(LUSIFER_COLUMNS, rows)
 
 
 LUSIFER_COLUMNS = (
