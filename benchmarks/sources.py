@@ -160,6 +160,62 @@ def chosen_alignments(model: str) -> list[str]:
 
 
 @source
+def recommended_gaps(*backbones: str) -> list[float]:
+    """By backbone, what the chosen alignments' mean scores are under the best candidate's, at the most."""
+    gaps = []
+    for backbone in backbones:
+        rows = [row for row in _rows(f"{ANALYSES}/choices-choices.csv") if row["model"] == f"xalign/plain__{backbone}"]
+        by_alignment = {
+            name: fmean(float(row["score"]) for row in rows if row["alignment"] == name)
+            for name in {row["alignment"] for row in rows}
+        }
+        chosen = {row["alignment"] for row in rows if row["chosen"] == "True"}
+        gaps.append(max(by_alignment.values()) - min(by_alignment[name] for name in chosen))
+    return gaps
+
+
+BOARD = {
+    "Tatoeba": "Tatoeba36",
+    "FLORES": "FloresPrecision",
+    "XQuAD-R": "XQuAD-R",
+    "STS17": "STS17CrossLingual",
+    "SIB-200": "SIB200ZeroShot",
+    "tweets": "TweetSentimentZeroShot",
+    "products": "ProductSearchStandIn",
+}
+"""Tasks by their short names."""
+COMPOSED = ("procrustes-shrunk", "centered+procrustes-shrunk", "lsar+procrustes-shrunk", "centered+affine")
+"""Alignments whose means alone are committed."""
+_ROWS = ("plain", "centered", "lir-1", "lir-15", "lsar", "procrustes", "affine", *COMPOSED)
+
+
+@source
+def mean(method: str, backbone: str, task: str) -> float:
+    """A row's mean on a task in percent, whether all of it or the mean alone is committed."""
+    model = f"{method}__{backbone}"
+    if method not in COMPOSED:
+        return score(model, task)
+    return analysis("compositions", "score", model=f"xalign/{model}", task=task, language="mean")
+
+
+@source
+def points_under_best(method: str, backbone: str, task: str) -> float:
+    """What a row is under the best row of its space, in points."""
+    return max(mean(row, backbone, task) for row in _ROWS) - mean(method, backbone, task)
+
+
+@source
+def good_everywhere(backbone: str) -> list[str]:
+    """The rows within half a point of the best on three retrieval tasks, and of plain or above it on every task."""
+    return [
+        row
+        for row in _ROWS
+        if all(points_under_best(row, backbone, BOARD[task]) <= 0.5 for task in ("Tatoeba", "FLORES", "XQuAD-R"))
+        and all(mean("plain", backbone, task) - mean(row, backbone, task) <= 0.5 for task in BOARD.values())
+    ]
+
+
+@source
 def training(run: str, key: str, *, line: int = -1, kind: str | None = "epoch") -> Any:
     """What a training's log has under a key; of its lines of this kind, the last one unless said otherwise."""
     path = ROOT / "docs" / "results" / "training" / run / "training_log.jsonl"

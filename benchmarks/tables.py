@@ -7,7 +7,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import permutations
 from statistics import fmean
 
-from benchmarks.sources import analyses, analysis, chosen_alignments, paper, score, scores, training
+from benchmarks.sources import (
+    BOARD,
+    COMPOSED,
+    analyses,
+    analysis,
+    chosen_alignments,
+    mean,
+    paper,
+    points_under_best,
+    score,
+    scores,
+    training,
+)
 from xalign_models.languages import display_name
 
 TABLES: dict[str, Callable[[], str]] = {}
@@ -199,15 +211,6 @@ def directions() -> str:
     return markdown(("", *names, "paper: mBERT", "paper: XLM-R"), rows)
 
 
-BOARD = {
-    "Tatoeba": "Tatoeba36",
-    "FLORES": "FloresPrecision",
-    "XQuAD-R": "XQuAD-R",
-    "STS17": "STS17CrossLingual",
-    "SIB-200": "SIB200ZeroShot",
-    "tweets": "TweetSentimentZeroShot",
-    "products": "ProductSearchStandIn",
-}
 FOUR_SPACES = {name: backbone for name, backbone in SPACES.items() if name != "Gemma"}
 
 
@@ -223,22 +226,11 @@ def maps() -> str:
     return markdown(("", *tasks), rows)
 
 
-COMPOSED = ("procrustes-shrunk", "centered+procrustes-shrunk", "lsar+procrustes-shrunk", "centered+affine")
-"""Alignments whose means alone are committed."""
-
-
-def _mean(method: str, backbone: str, task: str) -> float:
-    model = f"{method}__{backbone}"
-    if method not in COMPOSED:
-        return score(model, task)
-    return analysis("compositions", "score", model=f"xalign/{model}", task=task, language="mean")
-
-
 @table
 def compositions() -> str:
     """Shrunk rotations and compositions, in four spaces: every task."""
     rows = [
-        [f"{name}: {method}", *(_mean(method, backbone, task) for task in BOARD.values())]
+        [f"{name}: {method}", *(mean(method, backbone, task) for task in BOARD.values())]
         for name, backbone in FOUR_SPACES.items()
         for method in COMPOSED
     ]
@@ -248,16 +240,12 @@ def compositions() -> str:
 @table
 def choices() -> str:
     """What `recommend` chooses for five divisions into folds, and how far that is from the best on the board."""
-    everything = (*FREE, "procrustes", "affine", *COMPOSED)
     rows = []
     for name, backbone in FOUR_SPACES.items():
         chosen = Counter(chosen_alignments(f"xalign/plain__{backbone}"))
         method = chosen.most_common(1)[0][0]
-        under = [
-            max(_mean(other, backbone, task) for other in everything) - _mean(method, backbone, task)
-            for task in list(BOARD.values())[:3]
-        ]
-        lost = {label: _mean("plain", backbone, task) - _mean(method, backbone, task) for label, task in BOARD.items()}
+        under = [points_under_best(method, backbone, task) for task in list(BOARD.values())[:3]]
+        lost = {label: mean("plain", backbone, task) - mean(method, backbone, task) for label, task in BOARD.items()}
         worst = max(lost, key=lost.__getitem__)
         counted = ", ".join(f"{alignment} {count}" for alignment, count in chosen.most_common())
         rows.append([name, counted, *under, f"{lost[worst]:.1f} ({worst})" if lost[worst] > 0.05 else "nothing"])
