@@ -169,6 +169,8 @@ class RawEncoder:
                 if len(pending) >= flush:
                     written.append(writer.submit(self._write, keys, pending, known))
                     pending = []
+                    if flush == 1:  # what an endpoint answered was paid for: it is stored before more is asked for
+                        written[-1].result()
                 bar.update(len(batch.rows))
             written.append(writer.submit(self._write, keys, pending, known))
         for future in written:

@@ -25,7 +25,7 @@ from xalign_models.evaluation.run import run
 from xalign_models.models.building import load_encoder, raw_encoder
 from xalign_models.models.identity import namespace
 from xalign_models.models.names import find_spec
-from xalign_models.store import open_store
+from xalign_models.store import EmbeddingStore, open_store
 
 TEXTS = [f"w{i} w{i * 7 % 100} w{i * 13 % 100}" for i in range(40)]
 
@@ -343,6 +343,25 @@ def test_unusable_amounts_are_refused(server, variable, value, monkeypatch):
     monkeypatch.setenv(f"XALIGN_ENDPOINT_{variable}", value)
     with pytest.raises(ModelError, match=r"budget|price|TIMEOUT"):
         encoder(server.openai).encode(TEXTS)
+
+
+def test_what_was_answered_is_stored_before_more_is_asked_for(server, workdir, monkeypatch):
+    monkeypatch.setenv("XALIGN_ENDPOINT_CONCURRENCY", "1")
+    put, ask, stored, behind = EmbeddingStore.put, Endpoint.vectors, [], []
+
+    def slow_put(self, namespace, keys, vectors):
+        time.sleep(0.1)
+        put(self, namespace, keys, vectors)
+        stored.extend(keys)
+
+    def counted(self, texts, request):
+        behind.append(sum(server.answered.values()) - len(stored))
+        return ask(self, texts, request)
+
+    monkeypatch.setattr(EmbeddingStore, "put", slow_put)
+    monkeypatch.setattr(Endpoint, "vectors", counted)
+    encoder(server.openai).encode(TEXTS)
+    assert behind == [0] * 5
 
 
 @pytest.mark.slow
