@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -49,6 +50,13 @@ def pytest_collection_finish() -> None:
     """Trainings and evaluations collect garbage often: they need not go through a million objects of imports."""
     gc.enable()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _environment() -> Iterator[None]:
+    """Takes back what commands set for their workers, such as XALIGN_OWN, whose folder goes with the test."""
+    with mock.patch.dict(os.environ):
+        yield
 
 
 @pytest.fixture(scope="session")
