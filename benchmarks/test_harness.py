@@ -20,24 +20,20 @@ from xalign_models import assets, corpora
 from xalign_models.errors import DataError
 from xalign_models.languages import canonical
 from xalign_models.models import catalogue
-from xalign_models.specs import AlignmentSpec, ModelSpec
+from xalign_models.specs import ModelSpec
 from xalign_models.store import EmbeddingStore, open_store
 
 BACKBONE = "multilingual-e5-small-q4"
 
 
 def models(languages: Sequence[str]) -> list[ModelSpec]:
-    """The unaligned backbone and seven alignments, fitted on the fit half of the embedded corpus."""
+    """The unaligned backbone and the seven registered alignments, fitted on the fit half of the embedded corpus."""
     backbone = catalogue.BACKBONES[BACKBONE]
-    alignments = [
-        *catalogue.ALIGNMENTS["gettext"].values(),
-        AlignmentSpec("lsar-2", "lsar", (("rank", 2),), ("gettext:fit",)),
-    ]
     return [
         ModelSpec(backbone),
         *(
             ModelSpec(backbone, dataclasses.replace(alignment, languages=tuple(languages)), "gettext")
-            for alignment in alignments
+            for alignment in catalogue.ALIGNMENTS["gettext"].values()
         ),
     ]
 
@@ -127,11 +123,9 @@ def test_eight_models(columns, benchmark, note, say, stores, monkeypatch):
 
 
 def board_models() -> list[ModelSpec]:
-    """The unaligned backbone and seven alignments, fitted on the corpora of the default runs."""
+    """The unaligned backbone and the seven registered alignments, fitted on the corpora of the default runs."""
     backbone = catalogue.BACKBONES[BACKBONE]
-    methods = catalogue.ALIGNMENTS[""]
-    third = dataclasses.replace(methods["lsar"], label="lsar-3", params=(("rank", 3),))
-    return [ModelSpec(backbone), *(ModelSpec(backbone, one) for one in (*methods.values(), third))]
+    return [ModelSpec(backbone), *(ModelSpec(backbone, alignment) for alignment in catalogue.ALIGNMENTS[""].values())]
 
 
 @pytest.mark.filterwarnings("ignore:To copy construct from a tensor")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from xalign_models.cluster.grid import Unit, plan
@@ -16,6 +18,10 @@ from xalign_models.models.encoder import XAlignEncoder
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
     from mteb.results import TaskResult
+
+
+REST = 10
+"""A result that grows is written again after this many times as long as writing it took: the driver has other work."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,8 @@ class Schedule:
         self._vectors: dict[Unit, Any] = {}
         self._open: dict[tuple[str, str], set[Unit]] = {}
         self._errors: dict[tuple[str, str], list[str]] = {}
+        self._unsaved: dict[tuple[str, str], list[Scored]] = {}
+        self._due: dict[tuple[str, str], float] = {}
         self._by_name = {task.metadata.name: task for task in tasks}
 
     def open(self, fitted: dict[str, FittedModel], vectors: Any) -> Iterator[Outcome]:
@@ -125,24 +133,42 @@ class Schedule:
         """Keep what a unit gave; yields the outcome of its model on its task after the last of them."""
         self._vectors[unit] = vectors
         key = (unit.model, unit.task)
-        task, known = self._by_name[unit.task], self._fitted[unit.model]
-        assert known.encoder is not None
         if scored.result is None:
             self._errors.setdefault(key, []).append(scored.error)
         else:
-            meta = known.encoder.mteb_model_meta
-            full = full_folder(self.cache.path_of(unit.task, meta).parent)
-            self.cache.hardware = known.hardware
-            with self.cache.turn(unit.task, meta):
-                before = self._result(known.encoder, task)
-                if scored.items:
-                    save_items(full, unit.task, scored.items)
-                self.cache.save_to_cache(before.merge(scored.result) if before else scored.result, meta)
-                if self.items != "full":
-                    remove_items(full, unit.task)
+            self._unsaved.setdefault(key, []).append(scored)
         self._open[key].remove(unit)
         if not self._open[key]:
-            yield self._outcome(unit.model, task, fresh=True)
+            self._save(key)
+            yield self._outcome(unit.model, self._by_name[unit.task], fresh=True)
+        elif perf_counter() >= self._due.get(key, 0):
+            self._save(key)
+
+    def save(self) -> None:
+        """Write what is not written yet."""
+        for key in [*self._unsaved]:
+            self._save(key)
+
+    def _save(self, key: tuple[str, str]) -> None:
+        if not (scored := self._unsaved.pop(key, [])):
+            return
+        start = perf_counter()
+        model, name = key
+        known = self._fitted[model]
+        assert known.encoder is not None
+        meta = known.encoder.mteb_model_meta
+        full = full_folder(self.cache.path_of(name, meta).parent)
+        self.cache.hardware = known.hardware
+        with self.cache.turn(name, meta):
+            before = self._result(known.encoder, self._by_name[name])
+            if items := dict(chain.from_iterable(one.items.items() for one in scored)):
+                save_items(full, name, items)
+            results = [result for result in (before, *(one.result for one in scored)) if result]
+            self.cache.save_to_cache(merged(results), meta)
+            if self.items != "full":
+                remove_items(full, name)
+        now = perf_counter()
+        self._due[key] = now + REST * (now - start)
 
     def _outcome(self, model: str, task: AbsTask, fresh: bool) -> Outcome:
         encoder, name = self._fitted[model].encoder, task.metadata.name
@@ -156,3 +182,11 @@ class Schedule:
         """A saved model's name is in its card, which a worker has read."""
         encoder = self._fitted[model].encoder
         return self.names[model] if encoder is None else str(encoder.mteb_model_meta.name)
+
+
+def merged(results: Sequence[TaskResult]) -> TaskResult:
+    """One result of several on a task, by halves: a merge takes as long as both have subsets. Later ones precede."""
+    if len(results) == 1:
+        return results[0]
+    half = len(results) // 2
+    return merged(results[:half]).merge(merged(results[half:]))

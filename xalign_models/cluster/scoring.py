@@ -3,8 +3,9 @@
 Models that share a backbone share its vectors. The first of them on a task encodes, a language here and another there;
 what needs no more encoding follows in blocks. Each machine has a store of its own. What a unit encoded is in Ray's
 object store, too: a unit that needs it runs where most of it is, and the rest comes over the network. The driver alone
-writes results, a unit at a time: they are whole at any moment, and a run resumes where it stopped. A unit whose worker
-is lost is begun again elsewhere; a machine that gets it back has what was encoded there.
+writes results. They are whole at any moment, and a run resumes where it stopped: a killed driver loses the units of the
+last seconds. A unit whose worker is lost is begun again elsewhere; a machine that gets it back has what was encoded
+there.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +88,7 @@ def run(
     families: dict[str, list[str]] = {}
     for model in names:
         families.setdefault(_family(model, given), []).append(model)
-    with cluster.connect() as ray:
+    with cluster.connect() as ray, ExitStack() as at_end:
         options = {**cluster.resources(ray), "max_retries": RETRIES, "retry_exceptions": False, "num_returns": 2}
         look = ray.remote(**options)(_look)
         score = ray.remote(**options)(_score)
@@ -96,6 +98,7 @@ def run(
             looking[ref] = specs, vectors
         pieces = PIECES * max(1, int(ray.cluster_resources().get("CPU", 1)) // cluster.cpus)
         schedule = Schedule(cache, chosen, names, items, pieces, most)
+        at_end.callback(schedule.save)  # of a run that is stopped, too
         running: dict[Any, tuple[Unit, Any]] = {}
         while looking or running:
             (ref,), _ = ray.wait([*looking, *running], num_returns=1)

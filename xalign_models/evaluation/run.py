@@ -151,6 +151,8 @@ def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items
                 raise LanguageError(f"No subset can be scored: {encoder.refusal(unfitted)}.")
         with cache.turn(name, meta):
             cache.keep_only_usable(task, meta)
+            if (known := cache.load_task_result(name, meta)) and not known.get_missing_evaluations(task):
+                return Outcome(str(meta.name), name, known, False, unfitted, revision=meta.revision)
             before = _modified(cache.path_of(name, meta))
             result = mteb.evaluate(
                 encoder,

@@ -15,7 +15,7 @@ from xalign_models.models.names import Located, locate
 from xalign_models.specs import BackboneSpec, ModelSpec, Vectors, digest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -127,31 +127,35 @@ def load_encoder(
         meta = meta.model_copy(update={"languages": sorted(languages)})
     source = find_source(spec.backbone.model)
     if source and not source.normalises and spec.alignment is None:
-        tail = []
+        tail = list
     context = source.context if source else None
     prompts, sides = loading.prompts(spec.backbone), loading.sides(spec.backbone)
-    return XAlignEncoder(raw, [*reduced, *tail], prompts, languages, meta, context, sides)
+    return XAlignEncoder(raw, lambda: [*reduced, *tail()], prompts, languages, meta, context, sides)
 
 
 def _fitted_tail(
     spec: ModelSpec, raw: RawEncoder, reduced: Sequence[Reduced]
-) -> tuple[list[nn.Module], Sequence[str] | None]:
-    """The modules after the raw vectors, and the languages they know; None for any language.
+) -> tuple[Callable[[], list[nn.Module]], Sequence[str] | None]:
+    """What gives the modules after the raw vectors, and the languages they know; None for any language.
 
     Maps by language are fitted when their language is first used.
     """
-    from sentence_transformers.sentence_transformer.modules import Normalize
+    if spec.alignment is None or not alignments.find_method(spec.alignment.method).by_language:
+        alignment = fitted(spec, raw, reduced)
+        known = alignment.languages_ if alignment is not None and alignment.language_dependent else None
+        return lambda: _tail(alignment), known
+    chosen = fit_spec(spec)
+    languages = fitting.fit_languages(chosen, fitting.load_corpora(chosen))
+    complete = dataclasses.replace(chosen, languages=languages)
 
-    if spec.alignment is not None and alignments.find_method(spec.alignment.method).by_language:
+    def on_demand() -> list[nn.Module]:
+        from sentence_transformers.sentence_transformer.modules import Normalize
+
         from xalign_models.models.on_demand import FittedOnDemand
 
-        chosen = fit_spec(spec)
-        languages = fitting.fit_languages(chosen, fitting.load_corpora(chosen))
-        complete = dataclasses.replace(chosen, languages=languages)
-        return [FittedOnDemand(complete, *encoding(spec, raw, reduced)), Normalize()], languages
-    alignment = fitted(spec, raw, reduced)
-    fitted_languages = alignment.languages_ if alignment is not None and alignment.language_dependent else None
-    return _tail(alignment), fitted_languages
+        return [FittedOnDemand(complete, *encoding(spec, raw, reduced)), Normalize()]
+
+    return on_demand, languages
 
 
 def encoder_of(
@@ -206,11 +210,11 @@ def reduction(spec: ModelSpec, raw: RawEncoder) -> tuple[Reduced, ...]:
     Raises:
         XAlignError: Weights or fit text are missing.
     """
-    from xalign_models.backbones.reduced import Reduced, ranges_of
-
     backbone = spec.backbone
     if backbone.whole == backbone:
         return ()
+    from xalign_models.backbones.reduced import Reduced, ranges_of
+
     ranges = None
     if backbone.vectors is Vectors.INT8:
         stored_spec = ModelSpec(backbone.whole)

@@ -29,7 +29,8 @@ class XAlignEncoder(AbsEncoder):
 
     Args:
         raw: The encoder of raw vectors, with the store.
-        tail: The modules after the backbone: an alignment, a normalisation; applied to raw vectors at every call.
+        tail: The modules after the backbone: an alignment, a normalisation; applied to raw vectors at every call. Or
+            what gives them, called when the first text is encoded, so never when every score is at hand.
         prompts: Prompts by language, task name, task type, ``query`` / ``document`` or ``default``; see BackboneSpec.
         languages: The languages that the alignment is fitted for; None for any language. If prompts are by language,
             the model has only those with a prompt.
@@ -42,7 +43,7 @@ class XAlignEncoder(AbsEncoder):
     def __init__(
         self,
         raw: RawEncoder,
-        tail: Sequence[nn.Module],
+        tail: Sequence[nn.Module] | Callable[[], Sequence[nn.Module]],
         prompts: Mapping[str, str],
         languages: Sequence[str] | None,
         meta: ModelMeta,
@@ -50,7 +51,7 @@ class XAlignEncoder(AbsEncoder):
         sides: Collection[str] = (),
     ) -> None:
         self.raw = raw
-        self.tail = list(tail)
+        self._tail = tail
         self.prompts = dict(prompts)
         self._by_language = any(map(is_canonical, prompts))
         known_sets = [frozenset(codes) for codes in (languages, prompt_languages(prompts)) if codes is not None]
@@ -58,6 +59,17 @@ class XAlignEncoder(AbsEncoder):
         self._meta = meta
         self._context, self._sides = context, sides
         self.model = None  # mteb's attribute for a wrapped model; the modules here are raw.modules and tail
+
+    @property
+    def tail(self) -> Sequence[nn.Module]:
+        """The modules after the backbone, built now if they were not."""
+        if callable(self._tail):
+            self._tail = self._tail()
+        return self._tail
+
+    @tail.setter
+    def tail(self, modules: Sequence[nn.Module]) -> None:
+        self._tail = modules
 
     @property
     def mteb_model_meta(self) -> ModelMeta:

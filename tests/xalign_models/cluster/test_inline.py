@@ -13,8 +13,10 @@ import pytest
 
 from xalign_models import cluster as on_ray
 from xalign_models.backbones.raw import RawEncoder
+from xalign_models.cluster import schedule
 from xalign_models.errors import ModelError
 from xalign_models.evaluation import run as running
+from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.models.building import build, load_encoder
 from xalign_models.models.names import find_spec
 from xalign_models.models.saving import save
@@ -163,6 +165,56 @@ def test_a_run_does_only_what_is_missing(inline, models, workdir):
     assert inline.done == ["_look", "OwnParallel xalign/centered__tiny", "_look"]
     assert [one.fresh for one in second.values()].count(True) == 1
     assert len(second["xalign/centered__tiny"].result.scores["test"]) == 6
+
+
+@pytest.fixture
+def written(monkeypatch, workdir):
+    """The number of subsets in each result that the driver writes."""
+    sizes, save = [], SafeResultCache.save_to_cache
+
+    def counted(self, result, *arguments, **options):
+        if Path(self.cache_path) == workdir / "out":
+            sizes.append(len(result.scores["test"]))
+        return save(self, result, *arguments, **options)
+
+    monkeypatch.setattr(SafeResultCache, "save_to_cache", counted)
+    return sizes
+
+
+@pytest.mark.parametrize(("rest", "expected"), [(0, [2, 4, 6]), (10**9, [2, 6])])
+def test_a_result_that_grows_is_written_seldom_if_writing_is_slow(
+    inline, models, workdir, written, rest, expected, monkeypatch
+):
+    monkeypatch.setattr(schedule, "REST", rest)
+    (found,) = run(models[:1], workdir / "out")
+    assert written == expected
+    assert len(found.result.scores["test"]) == 6
+    (local,) = running.run(models[:1], ["OwnParallel"], workdir / "local", device="cpu")
+    mine, theirs = items(workdir / "out"), items(workdir / "local")
+    assert all((mine[model][subset] == ranks).all() for model in theirs for subset, ranks in theirs[model].items())
+    assert {row["hf_subset"] for row in found.result.scores["test"]} == {
+        row["hf_subset"] for row in local.result.scores["test"]
+    }
+
+
+def test_a_stopped_run_keeps_the_units_that_were_done(inline, models, workdir, written, monkeypatch):
+    monkeypatch.setattr(schedule, "REST", 10**9)
+    get, calls = inline.get, itertools.count(1)
+
+    def interrupted(ref):
+        if next(calls) == 4:  # _look and two units are done
+            raise KeyboardInterrupt
+        return get(ref)
+
+    inline.get = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        run(models[:1], workdir / "out")
+    assert written == [2, 4]
+    inline.get = get
+    inline.done.clear()
+    (found,) = run(models[:1], workdir / "out")
+    assert len(inline.done) == 2  # _look and the unit that was not done
+    assert len(found.result.scores["test"]) == 6
 
 
 def test_each_text_is_encoded_on_one_machine_only(inline, models, workdir, monkeypatch):

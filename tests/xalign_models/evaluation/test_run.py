@@ -93,6 +93,17 @@ def test_what_is_scored_is_not_scored_again(own, tiny_model, counts, workdir):
     assert not (folder / "items" / "full").exists()
 
 
+def test_what_is_scored_is_found_without_the_libraries_of_models(own, tiny_model):
+    (first,) = run([str(tiny_model)])
+    again = (
+        "import sys\nfrom pathlib import Path\nfrom xalign_models.evaluation.run import run\n"
+        f"(one,) = run([{str(tiny_model)!r}], ['OwnParallel'], Path('out'), device='cpu')\n"
+        "print(one.fresh, len(one.result.scores['test']), {'transformers', 'sentence_transformers'} & {*sys.modules})"
+    )
+    said = subprocess.run([sys.executable, "-c", again], capture_output=True, text=True, check=True).stdout
+    assert said.split("\n")[-2] == f"False {len(scores(first))} set()"
+
+
 @pytest.mark.parametrize("method", ["centered", "lsar"])  # fitted language by language, and all at once
 def test_the_seconds_of_a_fit_are_on_record_without_those_of_encoding(
     own, tiny_model, aligned, write_text, monkeypatch, method
