@@ -41,6 +41,7 @@ NAMES = (
   The F1 of a class that its own query and c - 1 others predict is 2 / (1 + c); the measure is the mean over classes.
 """
 Measures = Float64
+_BLOCK = 64  # rows that a core's cache holds
 _GROUPS = 128  # maxima of so many groups bound the K-th largest score from below
 
 
@@ -105,12 +106,15 @@ _SCORES = (_csls, _margin)
 def _on_cpu(scores: Float32) -> tuple[Side, Side]:
     """Both directions from the few scores that can be among the top K of a row or column, without sorting all."""
     n = len(scores)
-    bounds = tuple(
-        _kth_largest(np.ascontiguousarray(pooled), min(K, n)) for pooled in (_pooled(scores.T).T, _pooled(scores).T)
+    blocks = [slice(start, start + _BLOCK) for start in range(0, n, _BLOCK)]
+    by_row = np.concatenate([_kth_largest(_pooled(scores[block].T).T, min(K, n)) for block in blocks])
+    bounds = by_row, _kth_largest(_pooled(scores).T, min(K, n))
+    flat = np.concatenate(
+        [
+            np.flatnonzero(scores[block] >= np.minimum(by_row[block, None], bounds[1])) + block.start * n
+            for block in blocks
+        ]
     )
-    mask = scores >= bounds[0][:, None]
-    mask |= scores >= bounds[1]
-    flat = np.flatnonzero(mask)
     rows, columns = np.divmod(flat, n)
     order = np.argsort(columns.astype(np.min_scalar_type(n)), kind="stable")
     lists = [(rows, columns, scores.ravel()[flat])]
@@ -131,14 +135,16 @@ def _pooled(scores: Float32) -> Float32:
     """Maxima of disjoint groups of rows, (at most 128, m), by repeatedly taking the maximum of two halves."""
     while (n := len(scores)) > _GROUPS:
         half = -(-n // 2)
-        maxima = scores[:half].copy(order="K")
-        np.maximum(maxima[: n - half], scores[half:], out=maxima[: n - half])
+        maxima = np.empty_like(scores[:half])
+        np.maximum(scores[: n - half], scores[half:], out=maxima[: n - half])
+        maxima[n - half :] = scores[n - half : half]
         scores = maxima
     return scores
 
 
 def _kth_largest(rows: Float32, k: int) -> Float32:
-    return np.partition(rows, rows.shape[1] - k, axis=1)[:, -k].copy()  # comparisons with a strided one are slow
+    ordered = np.partition(np.ascontiguousarray(rows), rows.shape[1] - k, axis=1)
+    return ordered[:, -k].copy()  # comparisons with a strided one are slow
 
 
 def _nearest(of: Ranks, to: Ranks, scores: Float32, bound: Float32, k: int) -> tuple[Float32, Ranks, Ranks]:
