@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,12 @@ from transformers import AttentionInterface
 
 ATTENTION = "xalign_packed"
 """The attention's name among transformers'. It is in none of its tables of masks: no mask is made."""
+Kernel = Literal["flash", "efficient"]
+"""Which of torch's kernels takes packs: FlashAttention in half precision, memory-efficient attention in float32."""
 MIN_SHARED = 3
 """Tokens that all texts of a batch begin with, from which on they are computed once instead of once per text."""
+_NO_MASK, _LAST_QUERY_SEES_LAST_KEY = 0, 2
+"""Types of masks of memory-efficient attention, in torch's numbers."""
 
 
 def attention(
@@ -32,6 +36,7 @@ def attention(
     max_length_q: int,
     max_length_k: int,
     keys: Tensor | None = None,
+    kernel: Kernel | None = None,
     runs: Sequence[tuple[int, int, int]] = (),
     scaling: float | None = None,
     sliding_window: int | None = None,
@@ -54,7 +59,8 @@ def attention(
         max_length_q: Most queries of a text.
         max_length_k: Most keys of a text.
         keys: Which tokens are each text's keys; None where its own are.
-        runs: Texts of equal length, (texts, queries, keys); given where there is no kernel for packs.
+        kernel: What :func:`find_kernel` said.
+        runs: Texts of equal length, (texts, queries, keys), which attend together where no kernel takes the whole pack.
         scaling: Of the scores.
         sliding_window: How far a token sees.
         is_causal: Whether it sees only what is before it.
@@ -75,19 +81,28 @@ def attention(
     if keys is not None:
         key, value = key[:, :, keys], value[:, :, keys]
     q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
-    if not runs:
+    window = sliding_window if sliding_window is not None and sliding_window < max_length_k else None
+    if kernel == "flash":
         # What torch.nn.attention.varlen wraps; the wrapper's signature is another in each release of torch.
-        back = -1 if sliding_window is None or sliding_window >= max_length_k else sliding_window - 1
+        back = -1 if window is None else window - 1
         out = torch.ops.aten._flash_attention_forward(
             q, k, v, cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k, 0.0, causal, False,
             scale=scaling, window_size_left=back, window_size_right=0 if causal else back,
         )[0]  # fmt: skip
         return out[None], None
+    if kernel == "efficient" and (causal or window is None):  # its windows only look back
+        if (groups := q.shape[1] // k.shape[1]) > 1:
+            k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
+        out = torch.ops.aten._efficient_attention_forward(
+            q[None], k[None], v[None], None, cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k, 0.0,
+            _LAST_QUERY_SEES_LAST_KEY if causal else _NO_MASK, scale=scaling, window_size=window,
+        )[0]  # fmt: skip
+        return out, None
     parts: list[Tensor] = []
     at_q = at_k = 0
     for texts, length_q, length_k in runs:
         end_q, end_k = at_q + texts * length_q, at_k + texts * length_k
-        mask = _mask(length_q, length_k, causal, sliding_window, query.device)
+        mask = _mask(length_q, length_k, causal, window, query.device)
         part = scaled_dot_product_attention(
             q[at_q:end_q].reshape(texts, length_q, *q.shape[1:]).transpose(1, 2),
             k[at_k:end_k].reshape(texts, length_k, *k.shape[1:]).transpose(1, 2),
@@ -126,13 +141,13 @@ def packed_attention(model: Any) -> Iterator[None]:
         model.set_attn_implementation(before)
 
 
-def pack(rows: Sequence[npt.NDArray[np.int64]], shared: int = 0, kernel: bool = False) -> dict[str, Any]:
+def pack(rows: Sequence[npt.NDArray[np.int64]], shared: int = 0, kernel: Kernel | None = None) -> dict[str, Any]:
     """One row of all texts' tokens, and what :func:`attention` needs to know.
 
     Args:
         rows: Token ids of each text, none empty; texts of equal length side by side.
         shared: How many first tokens they have in common that are to be there once; less than the shortest has.
-        kernel: Whether there is a kernel for packs.
+        kernel: The kernel that takes the pack, see :func:`find_kernel`.
 
     Returns:
         Features for a transformers model, positions counted from 0; and ``seq_idx``, the text of each token once all
@@ -151,6 +166,7 @@ def pack(rows: Sequence[npt.NDArray[np.int64]], shared: int = 0, kernel: bool = 
         "cu_seq_lens_k": _starts(lengths),
         "max_length_q": int(queries.max()),
         "max_length_k": int(lengths.max()),
+        "kernel": kernel,
         "seq_idx": torch.from_numpy(np.repeat(np.arange(len(rows)), [len(row) for row in rows]))[None],
     }
     if shared:
@@ -161,7 +177,7 @@ def pack(rows: Sequence[npt.NDArray[np.int64]], shared: int = 0, kernel: bool = 
         ]
         features["keys"] = torch.from_numpy(np.concatenate([np.arange(shared), *own]))
         features["shared"] = shared
-    if not kernel:
+    if kernel != "flash":
         pairs = zip(queries.tolist(), lengths.tolist(), strict=True)
         features["runs"] = [(len(list(run)), *pair) for pair, run in groupby(pairs)]
     return features
@@ -171,6 +187,7 @@ def unshare(features: dict[str, Any], *names: str) -> None:
     """Give each text its own first tokens again: ids, and states (1, tokens, d) under the names, in place."""
     shared = features.pop("shared", 0)
     features.pop("runs", None)
+    features.pop("kernel", None)
     if not shared:
         return
     own = features.pop("keys")[shared:]
@@ -208,17 +225,22 @@ def shared_tokens(rows: Sequence[npt.NDArray[np.int64]]) -> int:
     return shared if shared >= MIN_SHARED else 0
 
 
-def has_kernel(model: Any) -> bool:
-    """Whether torch has a kernel for packs: FlashAttention's, in half precision on a GPU that can do it."""
+def find_kernel(model: Any) -> Kernel | None:
+    """The kernel that takes packs of a model; None where texts of equal length have to attend together.
+
+    FlashAttention wants half precision, heads of a multiple of 8 and at most 256 numbers, and compute capability 8.0.
+    Memory-efficient attention takes float32, in which it keeps float32's precision, and wants heads of a multiple of 4
+    numbers; AMD's version of it has not been checked.
+    """
+    if model.device.type != "cuda":
+        return None
     config = model.config.get_text_config()
     dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return bool(
-        model.device.type == "cuda"
-        and model.dtype in (torch.float16, torch.bfloat16)
-        and torch.cuda.get_device_capability(model.device) >= (8, 0)
-        and dim % 8 == 0
-        and dim <= 256
-    )
+    if model.dtype == torch.float32:
+        return "efficient" if dim % 4 == 0 and torch.version.hip is None else None
+    modern = torch.cuda.get_device_capability(model.device) >= (8, 0)
+    half = model.dtype in (torch.float16, torch.bfloat16)
+    return "flash" if half and modern and dim % 8 == 0 and dim <= 256 else None
 
 
 def first_position(model: nn.Module) -> int:

@@ -93,7 +93,7 @@ def _chunks(
 
 def _packed(first: Any, texts: Sequence[str], prompt: str, budget: int) -> Iterator[Batch]:
     rows, others = tokenise(first, texts, prompt)
-    position, kernel = packing.first_position(first.model), packing.has_kernel(first.model)
+    position, kernel = packing.first_position(first.model), packing.find_kernel(first.model)
     for group in packed_batches([len(row) for row in rows], budget):
         chosen = [rows[i] for i in group]
         shared = packing.shared_tokens(chosen) if isinstance(first, PromptEOL) else 0
@@ -214,7 +214,7 @@ def _apart(first: Any) -> bool:
     text = text[:5]
 
     def states(*rows: npt.NDArray[np.int64]) -> torch.Tensor:
-        features = packing.pack(rows, kernel=packing.has_kernel(first.model))
+        features = packing.pack(rows, kernel=packing.find_kernel(first.model))
         del features["seq_idx"]
         features["position_ids"] += packing.first_position(first.model)
         features = {k: v.to(first.model.device) if torch.is_tensor(v) else v for k, v in features.items()}

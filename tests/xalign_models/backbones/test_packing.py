@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from xalign_models.backbones.raw import RawEncoder
 from xalign_models.backbones.transformer import LanguageTransformer
 
 from .conftest import WORDS
+from .operations import Operations
 
 SIZES = {
     "vocab_size": 5 + len(WORDS),
@@ -44,6 +47,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 PADDED: dict[str, dict[str, Any]] = {"Gemma2": {**GROUPS, "attn_logit_softcapping": 1.0}, "DebertaV2": {}, "Bloom": {}}
 RNG = np.random.default_rng(0)
+KERNELS = {"flash": "_flash_attention_forward", "efficient": "_efficient_attention_forward"}
 TEXTS = [" ".join(RNG.choice(WORDS, size=size)) for size in [*RNG.integers(0, 20, 30), 1, 1]]
 
 
@@ -148,17 +152,129 @@ def test_attention_is_within_each_text(
         torch.testing.assert_close(states["out"][0, start:end], alone, atol=1e-5, rtol=1e-5)
 
 
-def test_the_kernels_arguments_are_those_that_torch_declares() -> None:
+@pytest.mark.parametrize(("kernel", "dtype", "heads"), [("flash", torch.bfloat16, 2), ("efficient", torch.float32, 4)])
+def test_the_kernels_arguments_are_those_that_torch_declares(
+    kernel: packing.Kernel, dtype: torch.dtype, heads: int
+) -> None:
     """No GPU here: torch's own description of the operator takes them and gives the shape."""
-    features = packing.pack([np.arange(5), np.arange(3)], kernel=True)
+    features = packing.pack([np.arange(5), np.arange(3)], kernel=kernel)
     starts = features["cu_seq_lens_q"].to("meta")
-    q, k = (torch.empty(1, heads, 8, 16, dtype=torch.bfloat16, device="meta") for heads in (4, 2))
-    out, _ = packing.attention(
-        torch.nn.Identity(), q, k, k, cu_seq_lens_q=starts, cu_seq_lens_k=starts, max_length_q=5, max_length_k=5,
-        scaling=0.25, sliding_window=4, is_causal=True,
-    )  # fmt: skip
-    assert (out.shape, out.dtype) == ((1, 8, 4, 16), torch.bfloat16)
-    assert "runs" not in features
+    q, k = (torch.empty(1, count, 8, 16, dtype=dtype, device="meta") for count in (4, 2))
+    with Operations() as operations:
+        out, _ = packing.attention(
+            torch.nn.Identity(), q, k, k, cu_seq_lens_q=starts, cu_seq_lens_k=starts, max_length_q=5, max_length_k=5,
+            kernel=kernel, scaling=0.25, sliding_window=4, is_causal=True,
+        )  # fmt: skip
+    assert (out.shape, out.dtype) == ((1, 8, 4, 16), dtype)
+    called = next(call for call in operations.calls if call[0] == getattr(torch.ops.aten, KERNELS[kernel]).default)
+    assert called[1][1].shape[-2:] == (heads, 16)  # memory-efficient attention wants a key's head for each query's
+    assert ("runs" in features) == (kernel == "efficient")
+
+
+def efficient_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    bias: None,
+    starts_q: torch.Tensor,
+    starts_k: torch.Tensor,
+    max_q: int,
+    max_k: int,
+    dropout: float,
+    mask_type: int,
+    *,
+    scale: float | None,
+    window_size: int | None,
+) -> tuple[torch.Tensor, ...]:
+    """Memory-efficient attention as torch's kernel defines it: masks count from the last query and the last key.
+
+    Query i of m sees key j of n where j <= i + n - m, and j > i + n - m - window_size.
+    """
+    assert query.shape[2] == key.shape[2] == value.shape[2]
+    assert query.stride(-1) == key.stride(-1) == value.stride(-1) == 1
+    assert starts_q.dtype == starts_k.dtype == torch.int32
+    assert (bias, dropout) == (None, 0.0)
+    assert mask_type == 2 or (mask_type == 0 and window_size is None)
+    out = torch.empty_like(query)
+    bounds = [list(itertools.pairwise(one)) for one in (starts_q.tolist(), starts_k.tolist())]
+    for (begin_q, end_q), (begin_k, end_k) in zip(*bounds, strict=True):
+        assert 0 < end_q - begin_q <= max_q
+        assert end_k - begin_k <= max_k
+        q, k, v = query[0, begin_q:end_q].double(), key[0, begin_k:end_k].double(), value[0, begin_k:end_k].double()
+        scores = torch.einsum("ihd,jhd->hij", q, k) * (scale or q.shape[-1] ** -0.5)
+        last = torch.arange(len(q))[:, None] + len(k) - len(q)
+        j = torch.arange(len(k))
+        hidden = (j > last) if mask_type == 2 else torch.zeros(len(q), len(k), dtype=torch.bool)
+        hidden = hidden | (j <= last - window_size) if window_size else hidden
+        out[0, begin_q:end_q] = torch.einsum("hij,jhd->ihd", scores.masked_fill(hidden, -torch.inf).softmax(-1), v)
+    return (out,)
+
+
+@pytest.mark.parametrize(
+    ("causal", "shared", "groups", "window", "by_kernel"),
+    [
+        (False, 0, 4, None, True),
+        (False, 0, 2, None, True),
+        (True, 0, 4, None, True),
+        (True, 3, 4, None, True),  # fewer queries than keys
+        (True, 3, 1, None, True),
+        (True, 3, 2, 4, True),
+        (True, 3, 2, 100, True),
+        (False, 0, 2, 100, True),  # a window that is longer than any text is none
+        (False, 0, 2, 4, False),  # it looks both ways, which the kernel cannot say
+    ],
+)
+def test_the_kernel_of_float32_gives_what_the_runs_give(
+    monkeypatch: pytest.MonkeyPatch, causal: bool, shared: int, groups: int, window: int | None, by_kernel: bool
+) -> None:
+    calls = []
+
+    def reference(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
+        calls.append(args)
+        return efficient_attention(*args, **kwargs)
+
+    monkeypatch.setattr(torch.ops.aten, "_efficient_attention_forward", reference)
+    lengths = [5, 5, 6, 9, 9, 12]
+    rows = [np.concatenate([np.arange(shared), 100 * i + np.arange(n - shared)]) for i, n in enumerate(lengths, 1)]
+    generator = torch.Generator().manual_seed(0)
+    tokens = sum(lengths) - shared * (len(lengths) - 1)
+    q, k, v = (torch.randn(1, heads, tokens, 8, generator=generator) for heads in (4, groups, groups))
+
+    def attend(kernel: packing.Kernel | None) -> torch.Tensor:
+        features = packing.pack(rows, shared, kernel)
+        for name in ("input_ids", "position_ids", "seq_idx"):
+            del features[name]
+        options = {"is_causal": causal, "sliding_window": window, "scaling": 0.3}
+        return packing.attention(torch.nn.Identity(), q, k, v, **options, **features)[0]
+
+    runs = attend(None)
+    assert not calls
+    torch.testing.assert_close(attend("efficient"), runs, rtol=0, atol=1e-6)
+    assert len(calls) == by_kernel
+
+
+@pytest.mark.parametrize(
+    ("dtype", "dim", "capability", "kernel"),
+    [
+        ("float32", 32, (7, 5), "efficient"),
+        ("float32", 36, (9, 0), "efficient"),
+        ("float32", 34, (9, 0), None),
+        ("bfloat16", 32, (9, 0), "flash"),
+        ("bfloat16", 36, (9, 0), None),
+        ("bfloat16", 264, (9, 0), None),
+        ("float16", 64, (7, 5), None),
+    ],
+)
+def test_which_kernel_takes_packs(
+    monkeypatch: pytest.MonkeyPatch, dtype: str, dim: int, capability: tuple[int, int], kernel: str | None
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    config = SimpleNamespace(head_dim=None, hidden_size=2 * dim, num_attention_heads=2)
+    config.get_text_config = lambda: config
+    model = SimpleNamespace(config=config, device=torch.device("cuda:0"), dtype=getattr(torch, dtype))
+    assert packing.find_kernel(model) == kernel
+    model.device = torch.device("cpu")
+    assert packing.find_kernel(model) is None
 
 
 @pytest.mark.parametrize("name", ["softcap", "position_bias", "s_aux"])
