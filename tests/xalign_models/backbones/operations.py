@@ -15,9 +15,12 @@ NO_LAUNCH = {"empty", "empty_like", "empty_strided", "new_empty", "_unsafe_view"
 class Operations(TorchDispatchMode):
     """Within it: the operations that launch a kernel, and the memory that each reads and writes.
 
+    Inference mode hides what some operations consist of: use ``torch.no_grad()``.
+
     Attributes:
         calls: (operation, arguments) of each.
-        bytes: Of their tensors, arguments and results, each counted where it is used: a lower bound of what is moved.
+        bytes: What they read and write when nothing stays in a cache: arguments and results; of a table that rows are
+            looked up in, the rows.
     """
 
     def __init__(self) -> None:
@@ -31,6 +34,7 @@ class Operations(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         if not func.is_view and func._schema.name.removeprefix("aten::") not in NO_LAUNCH:
             self.calls.append((func, args))
-            tensors = [leaf for leaf in tree_leaves((args, kwargs, out)) if isinstance(leaf, torch.Tensor)]
+            read = (out, args[1]) if func is torch.ops.aten.embedding.default else (args, kwargs)
+            tensors = [leaf for leaf in tree_leaves((read, out)) if isinstance(leaf, torch.Tensor)]
             self.bytes += sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         return out
