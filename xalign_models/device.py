@@ -1,26 +1,44 @@
-"""The device that models run on."""
+"""The devices that models run on."""
 
 from __future__ import annotations
 
 from xalign_models.errors import ModelError
 
 
-def pick_device(device: str | None = None) -> str:
+def pick_device(device: str | None = None, *, several: bool = False) -> str:
     """``cpu``, ``cuda`` or ``mps``: the requested device, by default the best available.
 
+    Args:
+        device: One device; or some, such as ``cuda:0,cuda:1``, or all GPUs, ``cuda:all``.
+        several: Whether some may be requested.
+
+    Returns:
+        One device; or some, each with its number, with commas between.
+
     Raises:
-        ModelError: The requested device is unavailable.
+        ModelError: A requested device is unavailable, or some are requested where there can be but one.
     """
     import torch
 
     usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if device is None:
         return "cuda" if usable["cuda"] else "mps" if usable["mps"] else "cpu"
-    kind, _, number = device.partition(":")
-    if not usable.get(kind, False) or (number and not (number.isdecimal() and _is_there(kind, int(number)))):
-        names = ", ".join(name for name, available in usable.items() if available)
-        raise ModelError(f"--device {device} is not usable on this machine; usable: {names}.")
+    if device == "cuda:all" and usable["cuda"]:
+        device = ",".join(f"cuda:{number}" for number in range(torch.cuda.device_count()))
+    chosen = each(device)
+    if len(chosen) > 1 and not several:
+        raise ModelError(f"--device {device}: this runs on one device; give one of them.")
+    for name in chosen:
+        kind, _, number = name.partition(":")
+        if not usable.get(kind, False) or (number and not (number.isdecimal() and _is_there(kind, int(number)))):
+            names = ", ".join(name for name, available in usable.items() if available)
+            raise ModelError(f"--device {device} is not usable on this machine; usable: {names}.")
     return device
+
+
+def each(device: str) -> list[str]:
+    """The single devices of what :func:`pick_device` gives."""
+    return device.split(",")
 
 
 def _is_there(kind: str, number: int) -> bool:

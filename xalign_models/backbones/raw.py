@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.backbones.templates import split_side
+from xalign_models.backbones.templates import split_side, with_side
 from xalign_models.errors import ModelError
 from xalign_models.progress import live
 
@@ -72,7 +72,7 @@ class RawEncoder:
     Args:
         namespace: Fingerprint of the backbone: the store's namespace.
         load: Gives the modules; called when the first text has to be encoded, so never when the store has them all.
-        device: Where the modules run.
+        device: Where the modules run; several, with commas between, if ``load`` gives what runs on several.
         store: None encodes every call's distinct texts anew.
         token_budget: Tokens of a batch; by default as many as :func:`~xalign_models.backbones.pipeline.token_budget`
             says.
@@ -156,7 +156,7 @@ class RawEncoder:
             ThreadPoolExecutor(1) as writer,  # so that nothing waits for the disk
             live(total=len(keys), desc=progress, unit=" texts", disable=quiet) as bar,
         ):
-            for batch, vectors in self._vectors(texts, prompt):
+            for batch, vectors in self.vectors(texts, prompt):
                 self.counts.batches += 1
                 self.counts.real_tokens += batch.real_tokens
                 self.counts.computed_tokens += batch.computed_tokens
@@ -177,8 +177,11 @@ class RawEncoder:
             future.result()
         self.counts.seconds += perf_counter() - start
 
-    def _vectors(self, texts: list[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
-        """Batches and their vectors; one batch is on its way to the device while the one before it is fetched."""
+    def vectors(self, texts: list[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
+        """Batches of texts and their vectors (b, d), without the store.
+
+        One batch is on its way to the device while the one before it is fetched.
+        """
         from xalign_models.backbones.pipeline import batches, token_budget
         from xalign_models.backbones.router import of_route
 
@@ -186,11 +189,11 @@ class RawEncoder:
         modules = of_route(self.modules, side)
         if modules != list(self.modules):  # the model has routes: those of this one are a model of their own
             encoder = RawEncoder(self.namespace, lambda: modules, self.device, token_budget=self.token_budget)
-            yield from encoder._vectors(texts, prompt)
+            yield from encoder.vectors(texts, prompt)
             return
         first: Any = modules[0]
         if hasattr(first, "stream"):
-            yield from first.stream(texts, prompt)
+            yield from first.stream(texts, with_side(side, prompt))
             return
         budget = self.token_budget or token_budget(first, self.device)
         last: tuple[Batch, Callable[[], npt.NDArray[np.float32]]] | None = None

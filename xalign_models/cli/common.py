@@ -36,6 +36,9 @@ def _task_names(incomplete: str) -> list[str]:
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps; by default the best there is.")]
+Devices = Annotated[
+    str | None, typer.Option("--device", help="cpu, cuda or mps; several, such as cuda:0,cuda:1, or cuda:all.")
+]
 Output = Annotated[str, typer.Option("--output", "-o", help="Root of the results; they lie in its folder results/.")]
 Models = Annotated[
     list[str] | None, typer.Option("--models", "-m", help="Names, directories or hub ids.", autocompletion=_model_names)

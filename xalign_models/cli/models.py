@@ -11,7 +11,7 @@ import typer.core
 
 from xalign_models.cli.common import (
     Budget,
-    Device,
+    Devices,
     Json,
     Price,
     check_output,
@@ -227,7 +227,7 @@ def fit(
     vectors: Kept = None,
     max_tokens: MaxTokens = None,
     prompt: Prompt = None,
-    device: Device = None,
+    device: Devices = None,
     budget: Budget = None,
     price: Price = None,
 ) -> None:

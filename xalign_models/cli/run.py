@@ -11,7 +11,7 @@ import typer
 from xalign_models.cli.common import (
     Budget,
     Data,
-    Device,
+    Devices,
     Json,
     Models,
     Output,
@@ -76,7 +76,7 @@ def run(
     max_tokens: MaxTokens = None,
     prompt: Prompt = None,
     trust_remote_code: Trust = False,
-    device: Device = None,
+    device: Devices = None,
     budget: Budget = None,
     price: Price = None,
     items: Annotated[

@@ -38,6 +38,8 @@ class Cluster:
             raise ModelError(f"--cpus-per-task {self.cpus} is not possible; give at least 1.")
         if self.gpus is not None and self.gpus < 0:
             raise ModelError(f"--gpus-per-task {self.gpus} is not possible; give 0 or more, e.g. 0.25.")
+        if self.device and ("," in self.device or self.device == "cuda:all"):
+            raise ModelError(f"--device {self.device}: on a cluster Ray deals out the devices; give cuda.")
 
     @contextmanager
     def connect(self) -> Iterator[Any]:

@@ -11,6 +11,7 @@ import re
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from importlib.metadata import version
@@ -22,6 +23,7 @@ from mteb.models.model_meta import ModelMeta
 from mteb.results import TaskResult
 
 from xalign_models import __version__
+from xalign_models.device import each
 from xalign_models.errors import FileError, ResultsError
 from xalign_models.evaluation.items import full_folder, keep_outcomes, outcomes_path, read_outcomes
 from xalign_models.evaluation.results import META, SETTINGS
@@ -264,7 +266,11 @@ def _rename(path: Path) -> str:
 
 
 def hardware(device: str) -> str:
-    """Description of a device of this machine."""
+    """Description of a device of this machine, or of several: equal ones are counted."""
     import torch
 
-    return torch.cuda.get_device_name(device) if device.startswith("cuda") else f"{device} {platform.machine()}"
+    names = Counter(
+        torch.cuda.get_device_name(name) if name.startswith("cuda") else f"{name} {platform.machine()}"
+        for name in each(device)
+    )
+    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in names.items())

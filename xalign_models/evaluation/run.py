@@ -78,7 +78,7 @@ def run(
         languages: Codes; a subset is scored if all its languages are among them, those of its pool included. None for
             all. The default, :data:`CORE`, does not narrow Tatoeba36, LanguageIdentity and others whose protocol fixes
             the languages.
-        device: cpu, cuda or mps.
+        device: cpu, cuda or mps; several, with commas between, each encode in a process.
         store: Store of raw vectors.
         items: Data of single items to keep: none, the outcomes for significance tests, or everything.
         overrides: Fields of the backbones' specs.
@@ -96,7 +96,7 @@ def run(
     names = [  # checks the names before hours of work
         name_of(model, **fields) if isinstance(model, str) else str(model.mteb_model_meta.name) for model in models
     ]
-    device = pick_device(device)
+    device = pick_device(device, several=True)
     cache = SafeResultCache(output)
     chosen = [make_task(task, languages) if isinstance(task, str) else task for task in tasks]
     for model, model_name in zip(models, names, strict=True):

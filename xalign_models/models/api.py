@@ -139,7 +139,7 @@ def recommend(
         overrides=overrides,
         **({"pivot": pivot} if paired else {}),
     )
-    raw = raw_encoder(spec.backbone, loading.pick_device(device), open_store())
+    raw = raw_encoder(spec.backbone, loading.pick_device(device, several=True), open_store())
     data = fitting.fit_vectors(with_prompts(spec), encoding(spec, raw)[1])
     if not paired:
         return recommendation.recommend_centring(data, seed)

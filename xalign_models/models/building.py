@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from xalign_models import alignments
 from xalign_models.backbones import loading
 from xalign_models.backbones.sources import find_source
+from xalign_models.device import each
 from xalign_models.models import fitting
 from xalign_models.models.identity import calibration, fit_spec, namespace
 from xalign_models.models.names import Located, locate
@@ -63,10 +64,10 @@ def build(spec: ModelSpec, *, device: str | None = None) -> SentenceTransformer:
     loading.fingerprint(spec.backbone)  # checks that it exists before seconds of imports
     from xalign_models.store import open_store
 
-    device = loading.pick_device(device)
+    device = loading.pick_device(device, several=True)
     raw = raw_encoder(spec.backbone, device, open_store())
     reduced = reduction(spec, raw)
-    return assemble(spec, [*reduced, *_tail(fitted(spec, raw, reduced))], device)
+    return assemble(spec, [*reduced, *_tail(fitted(spec, raw, reduced))], each(device)[0])
 
 
 def assemble(spec: ModelSpec, tail: Sequence[nn.Module], device: str) -> SentenceTransformer:
@@ -101,7 +102,7 @@ def load_encoder(
 
     Args:
         model: A name, a directory (of any sentence-transformers model or of a saved aligned one), a hub id, or a spec.
-        device: cpu, cuda or mps; by default the best available.
+        device: cpu, cuda or mps, by default the best available; or several, with commas between, each in a process.
         store: Store of raw vectors; None always encodes.
         **overrides: Fields of the backbone's spec; a saved model's are fixed.
 
@@ -112,10 +113,11 @@ def load_encoder(
     from xalign_models.models.encoder import XAlignEncoder
     from xalign_models.models.metadata import meta_of
 
-    device = loading.pick_device(device)
+    device = loading.pick_device(device, several=True)
     located = locate(model, **overrides) if isinstance(model, str) else Located(model)
     if located.saved and located.card is not None:
-        opened = loading.open_directory(located.card.directory, device)
+        home = device if len(each(device)) == 1 else "cpu"  # whence modules go to other processes
+        opened = loading.open_directory(located.card.directory, home)
         return encoder_of(opened, namespace(located), meta_of(located), device, store)
     spec = located.spec
     assert spec is not None
@@ -167,13 +169,14 @@ def encoder_of(
         model: Any model; its own modules are used.
         raw_namespace: Fingerprint of the raw vectors.
         meta: mteb's ModelMeta.
-        device: Device of the backbone.
+        device: Device of the backbone, or several.
         store: Store of raw vectors; None always encodes.
     """
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     from xalign_models.alignments.module import Aligned
     from xalign_models.backbones.pointer import Pointer
+    from xalign_models.backbones.processes import moved
     from xalign_models.backbones.raw import RawEncoder
     from xalign_models.backbones.reduced import Reduced
     from xalign_models.backbones.router import sides_of
@@ -187,7 +190,10 @@ def encoder_of(
     tail = [module.to("cpu") for module in modules[start:]]
     if not any(isinstance(module, Normalize) for module in tail[-1:]):
         tail.append(Normalize())
-    raw = RawEncoder(raw_namespace, lambda: modules[:start], device, store)
+    load: Callable[[], Any] = lambda: modules[:start]  # noqa: E731
+    if len(devices := each(device)) > 1:
+        load = partial(_processes, partial(moved, modules[:start]), devices)
+    raw = RawEncoder(raw_namespace, load, device, store)
     aligned = next((module for module in tail if isinstance(module, Aligned)), None)
     languages = None if aligned is None or aligned.unknown == "unaligned" else aligned.languages
     prompts = {key: prompt for key, prompt in model.prompts.items() if prompt}
@@ -198,8 +204,18 @@ def raw_encoder(spec: BackboneSpec, device: str, store: EmbeddingStore | None = 
     """The encoder of the backbone's raw vectors."""
     from xalign_models.backbones.raw import RawEncoder
 
-    load = partial(loading.shared_modules, spec.whole, device)
+    whole, devices = spec.whole, each(device)
+    if len(devices) == 1 or find_source(spec.model):
+        load: Callable[[], Any] = partial(loading.shared_modules, whole, devices[0])
+        return RawEncoder(loading.fingerprint(spec), load, devices[0], store)
+    load = partial(_processes, partial(loading.shared_modules, whole), devices)
     return RawEncoder(loading.fingerprint(spec), load, device, store)
+
+
+def _processes(load: Callable[[str], Sequence[nn.Module]], devices: Sequence[str]) -> list[nn.Module]:
+    from xalign_models.backbones.processes import Processes
+
+    return [Processes(load, devices)]
 
 
 def reduction(spec: ModelSpec, raw: RawEncoder) -> tuple[Reduced, ...]:
