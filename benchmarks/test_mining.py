@@ -167,6 +167,7 @@ def test_all_of_flores(benchmark, note, say, pytestconfig, threads):
     pytest.importorskip("mteb", reason="mteb is not installed")
     count = pytestconfig.getoption("--bench-all-languages")
     Path("/proc/self/clear_refs").write_text("5")
+    held = resident("VmRSS")  # other benchmarks' weights may be there
     found = many_languages(count, 384)
     pairs = list(combinations(found, 2))
     sampled = set(np.linspace(0, len(pairs) - 1, min(40, len(pairs))).astype(int).tolist())
@@ -191,7 +192,7 @@ def test_all_of_flores(benchmark, note, say, pytestconfig, threads):
 
     seconds = benchmark.pedantic(run, rounds=1)
     ratios = sorted(b / a for a, b in zip(own, theirs, strict=True))
-    ratio, peak = float(np.median(ratios)), resident("VmHWM")
+    ratio, peak = float(np.median(ratios)), resident("VmHWM") - held
     different, largest = sum(gap > 1e-6 for gap in gaps), max(gaps)
     note(languages=count, directions=2 * len(pairs), ratio=ratio, ratios=ratios, peak_bytes=peak, seconds=seconds,
          ms_per_direction=500 * np.median(own), mteb_ms_per_direction=500 * np.median(theirs), largest_gap=largest,
@@ -201,11 +202,11 @@ def test_all_of_flores(benchmark, note, say, pytestconfig, threads):
         f"all pairs, {count} languages x {FLORES}, d=384, {threads} thread(s): {2 * len(pairs)} directions in "
         f"{seconds:.1f} s; {500 * np.median(own):.2f} ms a direction, mteb {500 * np.median(theirs):.1f} ms: "
         f"{ratio:.1f}x ({ratios[0]:.1f} to {ratios[-1]:.1f}, {len(ratios)} places); "
-        f"peak of the whole process {peak / 2**20:.0f} MiB; "
+        f"peak {peak / 2**20:.0f} MiB beside what was there; "
         f"{different} of {len(gaps)} P@1 differ, by at most {largest:.0e}"
     )
     assert different <= 2 and largest <= 1.2 / FLORES  # two products may round a near tie differently: one sentence
-    assert peak < 2 << 30
+    assert peak < 1 << 30
 
 
 ON_CUDA = pytest.param("cuda", marks=pytest.mark.gpu)

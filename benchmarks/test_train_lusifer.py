@@ -214,6 +214,7 @@ def report(note, say, shape, device):
     return go
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 def test_stage_two_plain_and_cached(shape, device, compare, report, make, dtype):
     """Cached gradients encode twice and keep a mini-batch's activations."""
@@ -253,11 +254,12 @@ def test_stage_two_in_bfloat16(shape, device, compare, report, make):
     report(pair.seconds, torch.bfloat16, pairs, sum(lengths), flops, both=steps[0].memory())
 
 
+@pytest.mark.quick
 def test_stage_one(shape, device, compare, report, make):
     """Logits where a token is predicted and batches of similar length, against transformers' own labels and padding."""
     lusifer, writer = make("encoder")
     lusifer.tokenizer.mask_token = "w0"
-    model = StageOne(lusifer, writer, 2).to(device)
+    model = StageOne(lusifer, writer, lusifer.tokenizer, (2, 3), lusifer.encoder.max_seq_length).to(device)
     rows = PAIRS[shape]
     texts = mixed_texts(2 * rows)
     features = model.lusifer.preprocess(texts[::2])

@@ -58,7 +58,7 @@ class Lusifer(InputModule):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             # the configuration's initializer_range is not what a trained model's embeddings have
-            rows = llm.get_input_embeddings().weight[::16].float()
+            rows = llm.get_input_embeddings().weight[::16].detach().float()
             std = llm.config.initializer_range if rows.is_meta else float(rows.std())  # shapes alone have no values
             self.connector = Connector(encoder.get_embedding_dimension(), llm.config.hidden_size, std)
 
