@@ -38,6 +38,8 @@ class Precision(StrEnum):
     """Numbers of the weights' type."""
     INT8 = "int8"
     """Whole numbers of 8 bits, on a CPU: weights scaled by channel, activations by token."""
+    TF32 = "tf32"
+    """Numbers of float32 without the last 13 bits, on an NVIDIA GPU; sums in float32."""
 
 
 GRAPHS = {"onnx": "onnx/model.onnx", "openvino": "openvino/openvino_model.xml"}
@@ -105,14 +107,16 @@ class BackboneSpec:
         """Check the fields that have limits.
 
         Raises:
-            ModelError: An unknown pooling, type, precision or backend, a negative layer, a token limit under 2, or what
-                an exported graph cannot do; the message names the CLI's flag.
+            ModelError: An unknown pooling, type, precision or backend, TF32 of another type than float32, a negative
+                layer, a token limit under 2, or what an exported graph cannot do; the message names the CLI's flag.
         """
         for field, choices in (("pooling", Pooling), ("dtype", Dtype), ("vectors", Vectors), ("precision", Precision)):
             value = getattr(self, field)
             if value not in tuple(choices):
                 raise ModelError(f"--{field} {value}: not one of {', '.join(choices)}.")
             object.__setattr__(self, field, choices(value))
+        if self.precision is Precision.TF32 and self.dtype is not Dtype.FLOAT32:
+            raise ModelError(f"--precision tf32 rounds float32, not {self.dtype}: add --dtype float32.")
         if self.truncate_dim is not None and self.truncate_dim < 1:
             raise ModelError(f"--truncate-dim {self.truncate_dim}: at least 1 is needed.")
         if self.layer is not None and self.layer < 0:

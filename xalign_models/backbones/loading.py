@@ -132,10 +132,13 @@ def _set(first: Any, spec: BackboneSpec, resolved: assets.ResolvedModel) -> None
 
     if spec.graph and getattr(first, "graph", None) != spec.graph:
         raise ModelError(f"--backend {spec.backend} is for transformers; {spec.model} is none.")
-    if spec.precision is Precision.INT8:
+    if spec.precision is not Precision.NATIVE:
         if not isinstance(first, LanguageTransformer):
-            raise ModelError(f"--precision int8 is for transformers; {spec.model} is none.")
-        first.to_int8()
+            raise ModelError(f"--precision {spec.precision} is for transformers; {spec.model} is none.")
+        if spec.precision is Precision.INT8:
+            first.to_int8()
+        else:
+            first.tf32 = True
     if spec.llm:
         first.max_seq_length = min(filter(None, (spec.max_tokens, first.max_seq_length)), default=512)
     elif isinstance(first, LanguageTransformer):

@@ -102,7 +102,7 @@ _SETTINGS = re.compile(r".*config.*\.json|.*\.index\.json|(modules|special_token
 _TRANSFORMER_KEYS = {
     "base", "default_lang", "do_lower_case", "document_length", "graph", "int8", "max_seq_length",
     "modality_config", "module_output_name", "pool_special_tokens", "processing_kwargs", "prompts", "query_expansion",
-    "query_length", "tokenizer_name_or_path", "transformer_task", "unpad_inputs",
+    "query_length", "tf32", "tokenizer_name_or_path", "transformer_task", "unpad_inputs",
 }  # fmt: skip
 _KWARGS = {"model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs"}
 _KWARG_KEYS = set(

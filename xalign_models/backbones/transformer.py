@@ -21,6 +21,7 @@ from xalign_models.backbones.inputs import prompt_of, split_inputs
 from xalign_models.backbones.int8 import to_int8
 from xalign_models.backbones.packing import keep_content, packed_attention, unshare
 from xalign_models.backbones.templates import SLOT, prompted
+from xalign_models.backbones.tf32 import products
 from xalign_models.backbones.weights import require_fit, require_size, require_types, require_vocabulary
 from xalign_models.errors import ModelError
 from xalign_models.files import read_json
@@ -85,6 +86,7 @@ class LanguageTransformer(CheckedTransformer):
             module has only those weights, and finds the others by it.
         default_lang: Language of texts that come without one; ``auto`` identifies it.
         int8: Whether linear layers multiply whole numbers; see :mod:`~xalign_models.backbones.int8`.
+        tf32: Whether linear layers round float32 to TF32; see :mod:`~xalign_models.backbones.tf32`.
         graph: The directory's exported graph that is run in place of weights; see
             :mod:`~xalign_models.backbones.graphs`.
         **kwargs: Those of sentence-transformers' Transformer.
@@ -97,8 +99,10 @@ class LanguageTransformer(CheckedTransformer):
         "base",
         "default_lang",
         "int8",
+        "tf32",
         "graph",
     ]
+    tf32 = False
 
     def __init__(
         self,
@@ -108,6 +112,7 @@ class LanguageTransformer(CheckedTransformer):
         base: Mapping[str, str | None] | None = None,
         default_lang: str | None = None,
         int8: bool = False,
+        tf32: bool = False,
         graph: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -122,6 +127,7 @@ class LanguageTransformer(CheckedTransformer):
         self.prompts = dict(prompts or {})
         self.default_lang = default_lang
         self._writable: set[str] = set()
+        self.tf32 = tf32
         self.int8 = False
         if int8:
             self.to_int8()
@@ -197,8 +203,9 @@ class LanguageTransformer(CheckedTransformer):
     def get_config_dict(self) -> dict[str, Any]:
         """What is saved; ``base`` only where its weights are not."""
         config: dict[str, Any] = super().get_config_dict()
-        if not self.graph:
-            del config["graph"]
+        for key in ("graph", "tf32"):  # younger than saved models
+            if not config[key]:
+                del config[key]
         return config if _has_adapter(self.model) else {**config, "base": None}
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
@@ -264,7 +271,8 @@ class LanguageTransformer(CheckedTransformer):
         return nullcontext({})
 
     def _read(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        with self.attending() as keywords:
+        rounding = products(str(self.model.device)) if self.tf32 else nullcontext()
+        with rounding, self.attending() as keywords:
             return super().forward(features, **kwargs, **keywords)  # type: ignore[no-any-return]
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
