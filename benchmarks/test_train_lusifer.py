@@ -214,7 +214,6 @@ def report(note, say, shape, device):
     return go
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 def test_stage_two_plain_and_cached(shape, device, compare, report, make, dtype):
     """Cached gradients encode twice and keep a mini-batch's activations."""
