@@ -420,6 +420,22 @@ def lusifer_start() -> str:
 
 
 @table
+def lusifer_ablations() -> str:
+    """LUSIFER and its ablations from a least-squares start, all trained with many pairs."""
+    rows = [
+        [label, *_lusifer(f"lusifer-{name}__{E5}__{SMOL}")]
+        for label, name in {
+            "LUSIFER": "ls",
+            "frozen encoder": "ls-frozen-encoder",
+            "connector only": "ls-connector-only",
+            "alignment only": "ls-alignment-only",
+            "untrained": "untrained-least-squares",
+        }.items()
+    ]
+    return markdown(LUSIFER_COLUMNS, rows)
+
+
+@table
 def lusifer_seeds() -> str:
     """LUSIFER from a least-squares start, after stage 1 and after stage 2, by seed."""
     rows = []

@@ -29,6 +29,8 @@ LEAST_P = 1e-99
 """Smaller p values are printed as less than this."""
 LEAST = 50
 """Minimum number of rows of a language; fewer in a fold tell nothing."""
+MARGIN = 0.0005
+"""Scores that differ by less are equal: half of the last decimal that is printed."""
 NEIGHBOURS = 10
 """Number of a sentence's nearest neighbours whose languages are counted, without translations."""
 
@@ -102,8 +104,9 @@ class Recommendation:
     """A recommended alignment, with the reason.
 
     Attributes:
-        chosen: The candidate; :data:`PLAIN` if none is significantly better and worse nowhere. Of those that the best
-            is not significantly better than, the first that was tried, so that chance does not decide.
+        chosen: The candidate with the best score of those that are significantly better than the plain backbone and
+            nowhere significantly worse; of equal ones, by :data:`MARGIN`, the first that was tried. :data:`PLAIN` if
+            there is none.
         verdicts: Verdicts on all candidates, the plain backbone first, then by decreasing score.
         reason: The reason in a sentence.
         measure: Measure of the scores: ``MRR``, the mean reciprocal rank of the translation in both directions, or
@@ -137,26 +140,24 @@ def recommend(
     sentences = {language: _keys(sides[1], seed) for language, sides in data.items()}
     plain = _ranks(data, sentences, pivot, PLAIN)
     tried = candidates(len(data) + 1) if tried is None else tried
-    verdicts, ranked = [_verdict(PLAIN, plain, plain)], {}
+    verdicts = [_verdict(PLAIN, plain, plain)]
     for candidate in tried:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of few pairs: that is what is found out here
-                ranked[candidate] = _ranks(data, sentences, pivot, candidate)
-            verdicts.append(_verdict(candidate, ranked[candidate], plain))
+                ranked = _ranks(data, sentences, pivot, candidate)
+            verdicts.append(_verdict(candidate, ranked, plain))
         except AlignmentError as error:
             verdicts.append(CandidateResult(candidate, error=str(error)))
     ordered = sorted(verdicts[1:], key=lambda verdict: (bool(verdict.error), -verdict.score))
     fit = [verdict for verdict in ordered if verdict.p_gain < LEVEL / len(tried) and not verdict.losses]
     if not fit:
         return Recommendation(PLAIN, (verdicts[0], *ordered), _reason(verdicts[0], ordered, verdicts[0]))
-    best = ranked[fit[0].candidate]
-    level = LEVEL / len(tried)
-    equal = [v for v in fit if v is fit[0] or _verdict(v.candidate, best, ranked[v.candidate]).p_gain >= level]
+    equal = [verdict for verdict in fit if verdict.score > fit[0].score - MARGIN]
     chosen = min(equal, key=lambda verdict: tried.index(verdict.candidate))
     reason = _reason(chosen, ordered, verdicts[0])
     if chosen is not fit[0]:
-        reason += f" {fit[0].candidate.label} has {fit[0].score:.3f}, which is not better beyond chance."
+        reason += f" {fit[0].candidate.label}, less simple, has {fit[0].score:.3f}: no difference that counts."
     return Recommendation(chosen.candidate, (verdicts[0], *ordered), reason)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -40,7 +42,7 @@ def test_a_planted_rotation_is_found_and_a_shift_is_centred():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_of_equals_the_first_is_chosen_and_what_is_better_beyond_chance_is(seed):
+def test_of_equals_the_first_is_chosen_and_what_is_better_is(seed):
     turned = spaces(turn=True)
     same = (Candidate("affine"), Candidate("procrustes"))
     assert recommend(turned, PIVOT, same, seed).chosen == same[0]
@@ -48,7 +50,22 @@ def test_of_equals_the_first_is_chosen_and_what_is_better_beyond_chance_is(seed)
     worse = (Candidate("procrustes", (("shrink", 1000.0),)), Candidate("procrustes"))
     found = recommend(turned, PIVOT, worse, seed)
     assert found.chosen == worse[1]
-    assert "not better beyond chance" not in found.reason
+    assert "no difference that counts" not in found.reason
+
+
+@pytest.mark.parametrize(("gap", "simple"), [(recommendation.MARGIN / 2, True), (2 * recommendation.MARGIN, False)])
+def test_a_simpler_candidate_is_preferred_within_the_margin_alone(gap, simple, monkeypatch):
+    """Scores are set; whichever of both has the better one, the margin decides."""
+    scores = {Candidate("procrustes"): 0.9, Candidate("affine"): 0.9 + gap}
+    verdict = recommendation._verdict
+
+    def planted(candidate, ranks, plain):
+        return dataclasses.replace(verdict(candidate, ranks, plain), score=scores.get(candidate, 0.1))
+
+    monkeypatch.setattr(recommendation, "_verdict", planted)
+    found = recommend(spaces(turn=True), PIVOT, tuple(scores))
+    assert (found.chosen == Candidate("procrustes")) == simple
+    assert ("no difference that counts" in found.reason) == simple
 
 
 @pytest.mark.parametrize("seed", range(4))
