@@ -29,8 +29,6 @@ LEAST_P = 1e-99
 """Smaller p values are printed as less than this."""
 LEAST = 50
 """Minimum number of rows of a language; fewer in a fold tell nothing."""
-MARGIN = 0.0005
-"""Scores that differ by less are equal: half of the last decimal that is printed."""
 NEIGHBOURS = 10
 """Number of a sentence's nearest neighbours whose languages are counted, without translations."""
 
@@ -105,8 +103,8 @@ class Recommendation:
 
     Attributes:
         chosen: The candidate with the best score of those that are significantly better than the plain backbone and
-            nowhere significantly worse; of equal ones, by :data:`MARGIN`, the first that was tried. :data:`PLAIN` if
-            there is none.
+            nowhere significantly worse; or the first that was tried of those whose mean score is not significantly
+            below the best, so that chance does not decide. :data:`PLAIN` if there is none.
         verdicts: Verdicts on all candidates, the plain backbone first, then by decreasing score.
         reason: The reason in a sentence.
         measure: Measure of the scores: ``MRR``, the mean reciprocal rank of the translation in both directions, or
@@ -140,24 +138,25 @@ def recommend(
     sentences = {language: _keys(sides[1], seed) for language, sides in data.items()}
     plain = _ranks(data, sentences, pivot, PLAIN)
     tried = candidates(len(data) + 1) if tried is None else tried
-    verdicts = [_verdict(PLAIN, plain, plain)]
+    verdicts, ranked = [_verdict(PLAIN, plain, plain)], {}
     for candidate in tried:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of few pairs: that is what is found out here
-                ranked = _ranks(data, sentences, pivot, candidate)
-            verdicts.append(_verdict(candidate, ranked, plain))
+                ranked[candidate] = _ranks(data, sentences, pivot, candidate)
+            verdicts.append(_verdict(candidate, ranked[candidate], plain))
         except AlignmentError as error:
             verdicts.append(CandidateResult(candidate, error=str(error)))
     ordered = sorted(verdicts[1:], key=lambda verdict: (bool(verdict.error), -verdict.score))
     fit = [verdict for verdict in ordered if verdict.p_gain < LEVEL / len(tried) and not verdict.losses]
     if not fit:
         return Recommendation(PLAIN, (verdicts[0], *ordered), _reason(verdicts[0], ordered, verdicts[0]))
-    equal = [verdict for verdict in fit if verdict.score > fit[0].score - MARGIN]
+    best = ranked[fit[0].candidate]
+    equal = [verdict for verdict in fit if _loss_p(ranked[verdict.candidate], best) >= LEVEL]
     chosen = min(equal, key=lambda verdict: tried.index(verdict.candidate))
     reason = _reason(chosen, ordered, verdicts[0])
     if chosen is not fit[0]:
-        reason += f" {fit[0].candidate.label}, less simple, has {fit[0].score:.3f}: no difference that counts."
+        reason += f" {fit[0].candidate.label}, less simple, has {fit[0].score:.3f}, which chance could explain."
     return Recommendation(chosen.candidate, (verdicts[0], *ordered), reason)
 
 
@@ -335,6 +334,17 @@ def _tested(
         worst_gain=by_language[worst],
         losses=tuple(code for code, gain in gains.items() if _sign_test(-gain, keys[code]) < LEVEL / len(gains)),
     )
+
+
+def _loss_p(ranked: Ranked, best: Ranked) -> float:
+    """One-sided p of a lower mean reciprocal rank than the best's; the ranks of a sentence are one observation."""
+    from scipy.stats import ttest_1samp
+
+    gains = np.concatenate([1 / ranks - 1 / best[language][1] for language, (_, ranks) in ranked.items()])
+    keys = np.concatenate([keys for keys, _ in ranked.values()])
+    _, sentence = np.unique(keys, return_inverse=True)
+    sums = np.bincount(sentence, weights=gains)
+    return float(ttest_1samp(sums, 0.0, alternative="less").pvalue) if sums.any() else 1.0
 
 
 def _sign_test(gains: Float64, keys: npt.NDArray[np.uint32]) -> float:
