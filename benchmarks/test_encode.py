@@ -15,7 +15,6 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import nn
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 from benchmarks import shapes
 from benchmarks.corpus import real_texts
@@ -164,10 +163,7 @@ def test_shape(cuda, benchmark, note, say, profile, tmp_path, name, length, laye
     shape = shapes.SHAPES[name]
     modules = shapes.build(shape, tmp_path, cuda, torch.bfloat16)
     first = modules[0]
-    if layers == "compiled":
-        for module in first.model.modules():
-            if isinstance(module, GradientCheckpointingLayer):
-                module.compile(dynamic=True)
+    first.compiled = layers == "compiled"
     budget = pipeline.token_budget(first, cuda)
     mean = 96 if length == "mixed" else length
     n = 8 * budget // mean

@@ -46,6 +46,10 @@ GRAPHS = {"onnx": "onnx/model.onnx", "openvino": "openvino/openvino_model.xml"}
 """Where sentence-transformers exports a model to."""
 
 
+COMPILED = "compiled"
+"""The backend that is torch with its layers compiled."""
+
+
 class Vectors(StrEnum):
     """What a backbone's vectors are kept as."""
 
@@ -81,8 +85,8 @@ class BackboneSpec:
         trust_remote_code: The user's word that the model may run the code that it brings along.
         truncate_dim: Leading dimensions that are kept, for a model that was trained so (Matryoshka); None is all.
         vectors: What the vectors are kept as, after that.
-        backend: What computes: ``torch``, or an exported graph in the model's directory: ``onnx``, ``openvino``, or the
-            file, e.g. ``onnx/model_qint8_avx512.onnx``.
+        backend: What computes: ``torch``, ``compiled`` (torch with compiled layers, on a GPU), or an exported graph in
+            the model's directory: ``onnx``, ``openvino``, or the file, e.g. ``onnx/model_qint8_avx512.onnx``.
     """
 
     name: str
@@ -130,7 +134,7 @@ class BackboneSpec:
         path = PurePosixPath(graph)
         if path.suffix not in {".onnx", ".xml"} or path.is_absolute() or ".." in path.parts:
             raise ModelError(
-                f"--backend {graph}: give torch, {', '.join(GRAPHS)}, or the model's own .onnx or .xml file."
+                f"--backend {graph}: give torch, {COMPILED}, {', '.join(GRAPHS)}, or the model's .onnx or .xml file."
             )
         for field in ("layer", "dtype", "precision", "llm", "trust_remote_code"):
             if getattr(self, field) != BackboneSpec.__dataclass_fields__[field].default:
@@ -140,7 +144,7 @@ class BackboneSpec:
     @property
     def graph(self) -> str | None:
         """The exported graph that computes, below the model's directory; None where torch does."""
-        return None if self.backend == "torch" else GRAPHS.get(self.backend, self.backend)
+        return None if self.backend in ("torch", COMPILED) else GRAPHS.get(self.backend, self.backend)
 
     @property
     def whole(self) -> BackboneSpec:
@@ -153,7 +157,8 @@ class BackboneSpec:
         products = {"precision": self.precision} if self.precision is not Precision.NATIVE else {}
         trusted = {"trust_remote_code": True} if self.trust_remote_code else {}  # the same files as other modules
         graph = {"graph": self.graph} if self.graph else {}
-        return {**{field: getattr(self, field) for field in fields}, **products, **trusted, **graph}
+        compiled = {"backend": COMPILED} if self.backend == COMPILED else {}  # which may round in another order
+        return {**{field: getattr(self, field) for field in fields}, **products, **trusted, **graph, **compiled}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from xalign_models.device import pick_device
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.files import read_json
 from xalign_models.languages import is_canonical
-from xalign_models.specs import BackboneSpec, Dtype, Pooling, Precision, digest
+from xalign_models.specs import COMPILED, BackboneSpec, Dtype, Pooling, Precision, digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -132,13 +132,15 @@ def _set(first: Any, spec: BackboneSpec, resolved: assets.ResolvedModel) -> None
 
     if spec.graph and getattr(first, "graph", None) != spec.graph:
         raise ModelError(f"--backend {spec.backend} is for transformers; {spec.model} is none.")
-    if spec.precision is not Precision.NATIVE:
+    ways = {"precision": spec.precision is not Precision.NATIVE, "backend": spec.backend == COMPILED}
+    for field in (field for field, chosen in ways.items() if chosen):
         if not isinstance(first, LanguageTransformer):
-            raise ModelError(f"--precision {spec.precision} is for transformers; {spec.model} is none.")
-        if spec.precision is Precision.INT8:
-            first.to_int8()
-        else:
-            first.tf32 = True
+            raise ModelError(f"--{field} {getattr(spec, field)} is for transformers; {spec.model} is none.")
+    if spec.precision is Precision.INT8:
+        first.to_int8()
+    if isinstance(first, LanguageTransformer):
+        first.tf32 |= spec.precision is Precision.TF32
+        first.compiled |= spec.backend == COMPILED
     if spec.llm:
         first.max_seq_length = min(filter(None, (spec.max_tokens, first.max_seq_length)), default=512)
     elif isinstance(first, LanguageTransformer):

@@ -100,7 +100,7 @@ _NEVER = {".dill", ".joblib", ".pickle", ".pkl"}
 _PICKLES = {".bin", ".ckpt", ".pt", ".pth", *_NEVER}
 _SETTINGS = re.compile(r".*config.*\.json|.*\.index\.json|(modules|special_tokens_map|chat_template)\.json")
 _TRANSFORMER_KEYS = {
-    "base", "default_lang", "do_lower_case", "document_length", "graph", "int8", "max_seq_length",
+    "base", "compiled", "default_lang", "do_lower_case", "document_length", "graph", "int8", "max_seq_length",
     "modality_config", "module_output_name", "pool_special_tokens", "processing_kwargs", "prompts", "query_expansion",
     "query_length", "tf32", "tokenizer_name_or_path", "transformer_task", "unpad_inputs",
 }  # fmt: skip

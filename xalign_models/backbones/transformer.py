@@ -15,6 +15,7 @@ from transformers.utils.peft_utils import find_adapter_config_file
 from xalign_models import assets
 from xalign_models.backbones.adapters import load_adapter
 from xalign_models.backbones.checkpoint import open_transformer
+from xalign_models.backbones.compiled import compile_layers
 from xalign_models.backbones.graphs import Graph
 from xalign_models.backbones.grouping import similar_lengths
 from xalign_models.backbones.inputs import prompt_of, split_inputs
@@ -87,6 +88,7 @@ class LanguageTransformer(CheckedTransformer):
         default_lang: Language of texts that come without one; ``auto`` identifies it.
         int8: Whether linear layers multiply whole numbers; see :mod:`~xalign_models.backbones.int8`.
         tf32: Whether linear layers round float32 to TF32; see :mod:`~xalign_models.backbones.tf32`.
+        compiled: Whether layers are compiled; see :mod:`~xalign_models.backbones.compiled`.
         graph: The directory's exported graph that is run in place of weights; see
             :mod:`~xalign_models.backbones.graphs`.
         **kwargs: Those of sentence-transformers' Transformer.
@@ -100,9 +102,10 @@ class LanguageTransformer(CheckedTransformer):
         "default_lang",
         "int8",
         "tf32",
+        "compiled",
         "graph",
     ]
-    tf32 = False
+    tf32 = compiled = False
 
     def __init__(
         self,
@@ -113,6 +116,7 @@ class LanguageTransformer(CheckedTransformer):
         default_lang: str | None = None,
         int8: bool = False,
         tf32: bool = False,
+        compiled: bool = False,
         graph: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -127,7 +131,7 @@ class LanguageTransformer(CheckedTransformer):
         self.prompts = dict(prompts or {})
         self.default_lang = default_lang
         self._writable: set[str] = set()
-        self.tf32 = tf32
+        self.tf32, self.compiled = tf32, compiled
         self.int8 = False
         if int8:
             self.to_int8()
@@ -203,7 +207,7 @@ class LanguageTransformer(CheckedTransformer):
     def get_config_dict(self) -> dict[str, Any]:
         """What is saved; ``base`` only where its weights are not."""
         config: dict[str, Any] = super().get_config_dict()
-        for key in ("graph", "tf32"):  # younger than saved models
+        for key in ("graph", "tf32", "compiled"):  # younger than saved models
             if not config[key]:
                 del config[key]
         return config if _has_adapter(self.model) else {**config, "base": None}
@@ -271,6 +275,8 @@ class LanguageTransformer(CheckedTransformer):
         return nullcontext({})
 
     def _read(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        if self.compiled:
+            compile_layers(self.model)
         rounding = products(str(self.model.device)) if self.tf32 else nullcontext()
         with rounding, self.attending() as keywords:
             return super().forward(features, **kwargs, **keywords)  # type: ignore[no-any-return]

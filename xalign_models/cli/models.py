@@ -34,7 +34,7 @@ Products = Annotated[
 ]
 Backend = Annotated[
     str | None,
-    typer.Option(help="What computes: torch, onnx, openvino, or one exported file of the model's, onnx/NAME.onnx."),
+    typer.Option(help="What computes: torch, compiled (torch on GPUs), onnx, openvino, or the model's onnx/NAME.onnx."),
 ]
 MaxTokens = Annotated[int | None, typer.Option(help="Cut texts at this many tokens.")]
 TruncateDim = Annotated[int | None, typer.Option(help="Keep this many leading dimensions (Matryoshka models).")]

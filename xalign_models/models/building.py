@@ -7,13 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import alignments
-from xalign_models.backbones import loading, tf32
+from xalign_models.backbones import compiled, loading, tf32
 from xalign_models.backbones.sources import find_source
 from xalign_models.device import each
 from xalign_models.models import fitting
 from xalign_models.models.identity import calibration, fit_spec, namespace
 from xalign_models.models.names import Located, locate
-from xalign_models.specs import BackboneSpec, ModelSpec, Precision, Vectors, digest
+from xalign_models.specs import COMPILED, BackboneSpec, ModelSpec, Precision, Vectors, digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -204,14 +204,16 @@ def raw_encoder(spec: BackboneSpec, device: str, store: EmbeddingStore | None = 
     """The encoder of the backbone's raw vectors.
 
     Raises:
-        ModelError: The device has no products in the precision that is asked for.
+        ModelError: The device has no products in the precision that is asked for, or layers are not compiled for it.
     """
     from xalign_models.backbones.raw import RawEncoder
 
     whole, devices = spec.whole, each(device)
-    if spec.precision is Precision.TF32:
-        for name in devices:
+    for name in devices:
+        if spec.precision is Precision.TF32:
             tf32.require(name)
+        if spec.backend == COMPILED:
+            compiled.require(name)
     if len(devices) == 1 or find_source(spec.model):
         load: Callable[[], Any] = partial(loading.shared_modules, whole, devices[0])
         return RawEncoder(loading.fingerprint(spec), load, devices[0], store)

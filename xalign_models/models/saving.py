@@ -100,6 +100,7 @@ def _without_xalign(model: SentenceTransformer, lang: str | None) -> SentenceTra
         or not getattr(first, "pool_special_tokens", True)
         or getattr(first, "int8", False)
         or getattr(first, "tf32", False)
+        or getattr(first, "compiled", False)
         or getattr(first, "graph", None)
     )
     spec = model.xalign_spec.backbone

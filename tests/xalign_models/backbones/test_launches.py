@@ -30,22 +30,26 @@ class Forward:
     def __init__(
         self, modules: list[Any], lengths: list[int], layers: int, dtype: torch.dtype, kernel: packing.Kernel | None
     ) -> None:
-        first, pooling = modules
         config = BertConfig(
             vocab_size=250_037, hidden_size=WIDTH, num_hidden_layers=layers, num_attention_heads=HEADS,
             intermediate_size=INNER,
         )  # fmt: skip
         with torch.device("meta"):
-            first.model = AutoModel.from_config(config, dtype=dtype, add_pooling_layer=False).eval()
-        features = packing.pack([np.arange(length) for length in lengths], kernel=kernel)
-        features = {name: value.to("meta") if torch.is_tensor(value) else value for name, value in features.items()}
+            modules[0].model = AutoModel.from_config(config, dtype=dtype, add_pooling_layer=False).eval()
+        features = features_of(lengths, kernel)
         self.operations, flops = Operations(), FlopCounterMode(display=False)
         with torch.no_grad(), flops, self.operations:
-            vectors = pooling(first(features))["sentence_embedding"]
+            vectors = modules[1](modules[0](features))["sentence_embedding"]
         assert (vectors.shape, vectors.dtype) == ((len(lengths), WIDTH), dtype)
         self.launches = len(self.operations.calls)
         self.bytes = self.operations.bytes
         self.flops = {str(operation): count for operation, count in flops.get_flop_counts()["Global"].items()}
+
+
+def features_of(lengths: list[int], kernel: packing.Kernel | None) -> dict[str, Any]:
+    """A pack of texts of these lengths, on the meta device."""
+    features = packing.pack([np.arange(length) for length in lengths], kernel=kernel)
+    return {name: value.to("meta") if torch.is_tensor(value) else value for name, value in features.items()}
 
 
 @kernels
