@@ -89,7 +89,8 @@ def run(body: Callable[[], Any], folder: Path, at_write: int | None = None, afte
             after = None
         time.sleep(0.002)
         ended, status = os.waitpid(pid, os.WNOHANG)
-    writes = pickle.loads(counted.read_bytes()) if counted.is_file() else None
+    whole = os.WIFEXITED(status) and counted.is_file()  # a killed process may leave half of the file
+    writes = pickle.loads(counted.read_bytes()) if whole else None
     seconds = time.monotonic() - start
     return Ended(os.waitstatus_to_exitcode(status), writes, seconds, log.read_text(errors="replace"))
 
