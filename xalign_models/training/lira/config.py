@@ -190,6 +190,8 @@ class LasrConfig:
         rank: Of LoRA on the fusing transformer; 0 trains the projection alone.
         alpha: LoRA's scale is alpha / rank.
         rate: Learning rate.
+        gate_rate: Learning rate of the residual's gate. It starts at zero, and Adam moves it by no more than the rate a
+            step.
         clip: Norm that the gradient is clipped at.
         average: Measure and save the moving average of the weights.
         max_steps: Stop after this many steps; None runs all epochs.
@@ -212,6 +214,7 @@ class LasrConfig:
     rank: Count = 16
     alpha: AtLeastOne = 32
     rate: NonNegative = 3e-4
+    gate_rate: NonNegative = 3e-3
     clip: Positive = 1.0
     average: bool = True
     max_steps: Count | None = None

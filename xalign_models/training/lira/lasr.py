@@ -97,8 +97,9 @@ class Lasr(Objective):
             named = [(name, weight) for name, weight in network.named_parameters() if "lora_" in name]
             network.tuned |= {name for name, _ in named}
             lora = [weight for _, weight in named]
-        gate = [network.gate] if module.design.residual else []
-        self.parts = {"lora": lora, "fusion": [*network.fusion.parameters(), *gate]}
+        self.parts = {"lora": lora, "fusion": list(network.fusion.parameters())}
+        if module.design.residual:
+            self.parts["gate"] = [network.gate]
         self.weights = nn.ParameterList([weight for weights in self.parts.values() for weight in weights])
         self.weights.requires_grad_(True)
         self.average = [AveragedModel(self.weights, avg_fn=_averaged)] if config.average else []  # no weights to train

@@ -330,7 +330,10 @@ def test_checkpoints_that_changed_are_refused(lira_config: Config, tiny_model: P
 def test_with_a_residual_english_keeps_its_vector_until_it_is_trained(
     lira_config: Config, tiny_model: Path, tmp_path: Path
 ) -> None:
-    config = lira_config(f"design.english={tiny_model}", "design.residual=true", "lasr.rate=3e-2", "arca.max_steps=2")
+    config = lira_config(
+        f"design.english={tiny_model}", "design.residual=true", "lasr.rate=3e-2", "lasr.gate_rate=0.2",
+        "lasr.max_steps=1", "arca.max_steps=2",
+    )  # fmt: skip
     run.train_arca(config, tmp_path / "a", "cpu")
     english = [{"text": text, "lang": "eng-Latn"} for text in ("w1 w2", "w3 w4 w5", "w6")]
     own = models.load(str(tiny_model), device="cpu").encode([one["text"] for one in english])
@@ -338,7 +341,7 @@ def test_with_a_residual_english_keeps_its_vector_until_it_is_trained(
     np.testing.assert_allclose(kept, own, atol=1e-5)
     run.train_lasr(config, tmp_path / "a", tmp_path / "l", "cpu")
     gate = run.open_lira(tmp_path / "l").network.gate
-    assert bool((gate != 0).all())
+    np.testing.assert_allclose(gate.detach().abs().numpy(), 0.2, rtol=1e-3)  # Adam's first step is the gate's own rate
     moved = models.load(str(tmp_path / "l"), device="cpu").encode(english)
     assert np.abs(moved - own).max() > 1e-3
     german = models.load(str(tmp_path / "a"), device="cpu").encode([{"text": "w1 w2", "lang": "deu-Latn"}])
