@@ -144,6 +144,8 @@ for _name, _description, _place in (
     ("lipschitz", "How far an embedding moves when its text is edited a little.", "lipschitz:analyse"),
     ("deviation", "LiRA's similarity, loss, errors and bounds over the epochs of stage 1.", "deviation:analyse"),
     ("selection", "Whether LiRA's actor picks a reference among corruptions of it.", "selection:analyse"),
+    ("translators", "How often LiRA's actor takes which translator.", "translators:analyse"),
+    ("lengths", "Lengths of the texts of tasks, by side.", "lengths:analyse"),
     ("mgsm", "Accuracy of models that write on MGSM.", "reasoning:analyse_mgsm"),
     ("x-csqa", "Accuracy of models that write on X-CSQA.", "reasoning:analyse_xcsqa"),
     ("migration", "What a new model's queries keep when an old model's index stays.", "migration:analyse"),

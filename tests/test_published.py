@@ -17,7 +17,7 @@ FILES = {entry["file"]: entry for entry in INDEX["files"]}
 COLUMNS = ["model", "task", "subset", "metric", "value", "unit"]
 RANGES = {"percent": (0.0, 100.0), "fraction": (-1.0, 1.0), "number": (0.0, float("inf"))}
 LANGUAGE = r"(?:[a-z]{3}-[A-Z][a-z]{3}|\*)"
-OTHER_SUBSETS = r"average|all|STS22 sentence1|epoch \d+"
+OTHER_SUBSETS = r"average|all|query|document|STS22 sentence1|epoch \d+"
 SUBSET = re.compile(rf"{LANGUAGE}(?:->{LANGUAGE})?|{OTHER_SUBSETS}")
 EPSILON = 1e-9
 

@@ -28,6 +28,7 @@ class Request:
         device: cpu, cuda or mps; None for the best available.
         rows: Maximum number of rows of a text, from its top; None for the analysis' default.
         languages: Canonical codes; None for the analysis' default.
+        tasks: Names of tasks; empty for the analysis' default.
     """
 
     models: tuple[str, ...] = ()
@@ -35,6 +36,7 @@ class Request:
     device: str | None = None
     rows: int | None = None
     languages: tuple[str, ...] | None = None
+    tasks: tuple[str, ...] = ()
 
     @property
     def store(self) -> EmbeddingStore:

@@ -41,6 +41,9 @@ def analyse(
     results: Annotated[Path, typer.Option(help="Root that `xalign run --output` wrote to.")] = Path(),
     rows: Annotated[int | None, typer.Option(help="Most rows of each text, from its top.")] = None,
     languages: Annotated[list[str] | None, typer.Option(help="Language codes; by default the analysis' own.")] = None,
+    tasks: Annotated[
+        list[str] | None, typer.Option("--task", "--tasks", "-t", help="Of an analysis of tasks; by default its own.")
+    ] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
@@ -60,7 +63,8 @@ def analyse(
     from xalign_models.analysis import Request
     from xalign_models.paths import atomic_write_text
 
-    request = Request(tuple(split_list(models)), results, device, rows, language_codes(languages, None))
+    codes = language_codes(languages, None)
+    request = Request(tuple(split_list(models)), results, device, rows, codes, tuple(split_list(tasks)))
     findings = ANALYSES.get(name)(request)
     document = report(name, request, findings)
     for table, frame in findings.tables.items():
@@ -85,7 +89,7 @@ def report(name: str, request: Request, findings: Findings) -> dict[str, Any]:
         "date": datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds"),
         "models": [_model(model, request.results) for model in request.models],
         "data": dict(findings.data),
-        "options": {"rows": request.rows, "languages": request.languages, "device": request.device},
+        "options": {name: getattr(request, name) for name in ("rows", "languages", "device", "tasks")},
         "versions": {
             "python": platform.python_version(),
             "xalign": __version__,

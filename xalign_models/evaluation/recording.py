@@ -25,7 +25,7 @@ class Recorder(XAlignEncoder):
         nothing: Any = None
         super().__init__(nothing, [], {}, None, ModelMeta.create_empty(fields))
         self._by_language = True  # requests the language of every text, like a model with prompts by language
-        self.seen: dict[LanguageText, None] = {}
+        self.seen: dict[tuple[LanguageText, str], None] = {}
 
     def encode_texts(
         self,
@@ -35,9 +35,9 @@ class Recorder(XAlignEncoder):
         progress: str | None = None,
         side: str = "",
     ) -> npt.NDArray[np.float32]:
-        """Record texts and languages, and return vectors (n, d) that differ between texts."""
+        """Record texts, languages and side, and return vectors (n, d) that differ between texts."""
         codes = (code and canonical(code) for code in languages)
-        self.seen |= dict.fromkeys(zip(texts, codes, strict=True))
+        self.seen |= dict.fromkeys((text, side) for text in zip(texts, codes, strict=True))
         seeds = (hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8] for text in texts)
         return np.stack([np.random.default_rng(list(seed)).standard_normal(DIMENSION) for seed in seeds]).astype(
             np.float32
@@ -55,10 +55,28 @@ def task_texts(name: str, languages: Collection[str] | None = None) -> list[Lang
         DataError: The task is unknown, or its data are missing.
         LanguageError: The task has nothing in these languages.
     """
+    return list(dict.fromkeys(text for text, _ in _seen(name, languages)))
+
+
+def task_sides(name: str, languages: Collection[str] | None = None) -> dict[str, list[LanguageText]]:
+    """As :func:`task_texts`, by side: ``query`` and ``document`` in retrieval, else ``""``."""
+    sides: dict[str, list[LanguageText]] = {}
+    for text, side in _seen(name, languages):
+        sides.setdefault(side, []).append(text)
+    return sides
+
+
+def _seen(name: str, languages: Collection[str] | None) -> dict[tuple[LanguageText, str], None]:
+    import datasets
     import mteb
 
     from xalign_models.evaluation.run import make_task
 
-    recorder = Recorder()
-    mteb.evaluate(recorder, make_task(name, languages), cache=None, show_progress_bar=False, co2_tracker=False)
-    return list(recorder.seen)
+    recorder, shown = Recorder(), datasets.is_progress_bar_enabled()
+    datasets.disable_progress_bars()  # a bar for each subset that mteb reads
+    try:
+        mteb.evaluate(recorder, make_task(name, languages), cache=None, show_progress_bar=False, co2_tracker=False)
+    finally:
+        if shown:
+            datasets.enable_progress_bars()
+    return recorder.seen

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import torch
 
-from tasks.analyses import deviation, lipschitz, rkhs, selection, sentences
+from tasks.analyses import deviation, lengths, lipschitz, rkhs, selection, sentences, translators
 from tasks.analyses.sentences import Sentences
 from xalign_models.analysis import Request
 from xalign_models.errors import DataError, ModelError
@@ -186,6 +186,61 @@ def test_missing_translations_are_said(trained: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(selection, "against_each_other", lambda *_: (_ for _ in ()).throw(DataError("none here")))
     found = ANALYSES["selection"](Request((str(trained),), rows=4, languages=("deu-Latn",)))
     assert "graded" not in found.tables and any("none here" in one for one in found.notes)
+
+
+def test_shares_of_translators_are_the_actors_choices(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An actor that likes long translations takes the second file's, but for a text that both translate alike."""
+    rows = [json.loads(line) for line in Path("a.jsonl").read_text().splitlines()]
+    longer = [json.loads(line) for line in Path("b.jsonl").read_text().splitlines()]
+    longer[0], longer[1] = rows[0], {**longer[1], "translation": "w1"}
+    Path("c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in longer))
+    run.variant(trained, Path("two"), "two", translators=["file:a.jsonl", "file:c.jsonl"])
+    texts = [(row["text"], "deu-Latn") for row in rows] + [("an English text", "eng-Latn"), ("?", None)]
+    monkeypatch.setattr("xalign_models.training.lira.recording.task_texts", lambda *_: texts)
+    task = SimpleNamespace(metadata=SimpleNamespace(dataset={"revision": "1"}))
+    monkeypatch.setattr(translators, "make_task", lambda *_: task)
+
+    def actor_choice(self: Any, texts: Any, candidates: Any) -> Any:
+        lengths = [[float(len(one.split())) for one in row] for row in candidates.texts]
+        return SimpleNamespace(log_probabilities=torch.tensor(lengths))
+
+    monkeypatch.setattr("xalign_models.training.lira.module.LiRA.actor_choice", actor_choice)
+    monkeypatch.setattr(translators, "BATCH", 5)
+    found = ANALYSES["translators"](Request(("two",), tasks=("Made-up",)))
+    table = found.tables["shares"]
+    german = table[table["language"] == "deu-Latn"].set_index("translator")
+    (contested,) = set(german["texts"])
+    assert 2 < contested < len(rows)
+    assert german.loc["file:a.jsonl", "taken"] == pytest.approx(100 / contested)  # the one that it translates longer
+    assert german["taken"].sum() == pytest.approx(100)
+    assert set(table["task"]) == {"Made-up"} and list(found.figures) == ["shares"]
+    with pytest.raises(ModelError, match="is no LiRA"):
+        ANALYSES["translators"](Request((str(trained.parent / "text"),), tasks=("Made-up",)))
+
+
+def test_translators_need_two_candidates(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = SimpleNamespace(metadata=SimpleNamespace(dataset={"revision": "1"}))
+    monkeypatch.setattr(translators, "make_task", lambda *_: task)
+    monkeypatch.setattr("xalign_models.training.lira.recording.task_texts", lambda *_: [("only", "eng-Latn")])
+    with pytest.raises(DataError, match="no text of Made-up has two candidates"):
+        ANALYSES["translators"](Request((str(trained),), tasks=("Made-up",)))
+
+
+def test_lengths_count_characters_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = {"query": [("ab", "eng-Latn"), ("abcd", "deu-Latn")], "document": [("x" * n, None) for n in range(1, 102)]}
+    monkeypatch.setattr(
+        lengths, "task_sides", lambda name, languages: sides if name == "Search" else {"": sides["query"]}
+    )
+    task = SimpleNamespace(metadata=SimpleNamespace(dataset={"revision": "1"}))
+    monkeypatch.setattr(lengths, "make_task", lambda *_: task)
+    found = ANALYSES["lengths"](Request(tasks=("Search", "Pairs")))
+    table = found.tables["statistics"].set_index(["task", "side"])
+    query, document = table.loc["Search", "query"], table.loc["Search", "document"]
+    assert (query["min"], query["max"], query["mean"], query["std"], query["count"]) == (2, 4, 3, 1, 2)
+    assert (document["median"], document["p5"], document["p95"], document["count"]) == (51, 6, 96, 101)
+    assert table.loc["Pairs", "texts"]["mean"] == 3
+    assert table.loc["LazRetrieval [paper]", "document"]["mean"] == 97.42
+    assert set(found.figures) == {"lengths-Search", "lengths-Pairs"} and found.data == {"Search": "1", "Pairs": "1"}
 
 
 def test_sentences_fall_back_to_what_is_here(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

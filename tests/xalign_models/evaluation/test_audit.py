@@ -101,8 +101,10 @@ def test_undeclared_overlap_sets_the_exit_status(
 def test_the_recorder_keeps_every_text_and_its_language():
     recorder = recording.Recorder()
     vectors = recorder.encode_texts(["a", "b", "a"], ["de", None, "eng-Latn"])
+    recorder.encode_texts(["a"], ["de"], side="query")
     assert vectors.shape == (3, 8) and (vectors[0] == vectors[2]).all() and (vectors[0] != vectors[1]).any()
-    assert list(recorder.seen) == [("a", "deu-Latn"), ("b", None), ("a", "eng-Latn")]
+    german, unknown, english = ("a", "deu-Latn"), ("b", None), ("a", "eng-Latn")
+    assert list(recorder.seen) == [(german, ""), (unknown, ""), (english, ""), (german, "query")]
 
 
 @pytest.mark.realdata

@@ -118,7 +118,9 @@ def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | Non
         ]
         args.batch_sampler = partial(InOrder, sorts=sorts)
         objective = Lasr(module, ranking, retrieval, lasr)
-        log = _learn(model, objective, objective.parts, {"gate": lasr.gate_rate}, sum(rows for rows, _ in sorts), args, folder)
+        log = _learn(
+            model, objective, objective.parts, {"gate": lasr.gate_rate}, sum(rows for rows, _ in sorts), args, folder
+        )
         objective.finish()
         return log
 
