@@ -30,6 +30,11 @@ USE = "use-multilingual-v3"
 SPACES = {"Gemma": GEMMA, "e5, layer 6": f"{E5}-layer6", "e5, last layer": E5, "MiniLM": MINILM, "USE": USE}
 FREE = ("plain", "centered", "lir-1", "lsar", "lir-15")
 """Methods that need no translations."""
+KOLIBRI = (
+    "guj-Gujr", "hat-Latn", "hau-Latn", "khm-Khmr", "mya-Mymr",
+    "nya-Latn", "pan-Guru", "swh-Latn", "tel-Telu", "yor-Latn",
+)  # fmt: skip
+"""Languages with little parallel text that Kolibri's interface is translated into."""
 MODES = ("self-prompts", "en-prompts", "last-token")
 SEVEN = "eng arb zho jpn rus deu spa"
 FOUR = "eng deu spa rus"
@@ -250,6 +255,72 @@ def choices() -> str:
         counted = ", ".join(f"{alignment} {count}" for alignment, count in chosen.most_common())
         rows.append([name, counted, *under, f"{lost[worst]:.1f} ({worst})" if lost[worst] > 0.05 else "nothing"])
     return markdown(("", "chosen, of five", "Tatoeba", "FLORES", "XQuAD-R", "most lost against plain"), rows)
+
+
+@table
+def protocols() -> str:
+    """LAReQA by fit text and by protocol: ours, and as LSAR's authors' code has it."""
+    spaces = {"e5, layer 6": f"{E5}-layer6", "e5, last layer": E5}
+    labels = {"centered": "centered-eleven", "lir-1": "lir-eleven", "lsar": "lsar-eleven"}
+    rows: list[list[object]] = []
+    for method in ("plain", *labels):
+        row: list[object] = [method]
+        for space in spaces.values():
+            eleven = f"{labels[method]}__{space}__lingua-newstest" if method in labels else None
+            row += [
+                score(f"{method}__{space}", "XQuAD-R"),
+                analysis("protocols", "score", model=f"xalign/{eleven}", task="XQuAD-R") if eleven else None,
+                analysis("protocols", "score", model=f"xalign/{method}__{space}", task="XQuAD-R-as-published"),
+                analysis("protocols", "score", model=f"xalign/{eleven}", task="XQuAD-R-as-published")
+                if eleven
+                else None,
+            ]
+        rows.append(row)
+    kinds = ("ours", "ours, fit on eleven", "as published", "as published, fit on eleven")
+    return markdown(("", *(f"{space}: {kind}" for space in spaces for kind in kinds)), rows)
+
+
+@table
+def embeddinggemma() -> str:
+    """EmbeddingGemma, unaligned and with each alignment."""
+    model, tasks = "google-embeddinggemma-300m", ("STS17CrossLingual", "FloresPrecision", "Tatoeba36")
+    methods = ("centered", "lsar", "procrustes", "procrustes-shrunk", "affine", "centered-affine")
+    names = {"plain": f"plain__{model}"} | {m: f"{m}__{model}__ntrex-tatoeba_pairs" for m in methods}
+    rows = [
+        [
+            label.replace("-affine", "+affine"),
+            *(
+                analysis("embeddinggemma", "score", model=f"xalign/{name}", task=task, language="mean")
+                for task in tasks
+            ),
+        ]
+        for label, name in names.items()
+    ]
+    return markdown(("", "STS17", "FLORES", "Tatoeba"), rows)
+
+
+@table
+def low_resource() -> str:
+    """FLORES in languages whose fit text is short: the mean over the pairs of each with English and the others."""
+    fits = {
+        "centered": "centered",
+        "procrustes-shrunk": "procrustes",
+        "affine": "affine",
+        "centered+affine": "centered-affine",
+    }
+    names = {"plain": f"plain__{E5}"} | {label: f"{fit}__{E5}__kolibri" for label, fit in fits.items()}
+    columns = {"mean": "mean"} | {display_name(code): code for code in KOLIBRI}
+    rows = [
+        [
+            label,
+            *(
+                analysis("low-resource", "score", model=f"xalign/{name}", task="FloresPrecision", language=code)
+                for code in columns.values()
+            ),
+        ]
+        for label, name in names.items()
+    ]
+    return markdown(("", *columns), rows)
 
 
 @table

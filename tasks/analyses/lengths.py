@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TASKS = ("ProductSearchStandIn",)
+BINS = 40
 TEXTS = "texts"
 """What the texts of tasks without queries and documents are called."""
 
@@ -39,7 +40,7 @@ def analyse(request: Request) -> Findings:
         tables += [
             labelled(pd.DataFrame([statistics(values)]), task=name, side=side) for side, values in lengths.items()
         ]
-        drawn[f"lengths-{name}"] = draw(name, lengths)
+        drawn[name] = draw(name, lengths)
         revisions[name] = str(make_task(name, request.languages).metadata.dataset["revision"])
     paper = published_table("lira-table-08.csv").pivot_table(index="subset", columns="metric", values="value")
     tables.append(labelled(paper.rename_axis("side").reset_index(), task="LazRetrieval [paper]"))
@@ -67,7 +68,9 @@ def draw(name: str, lengths: dict[str, Float64]) -> Figure:
     """A histogram by side, as shares of its texts."""
     figure, ((axis,),) = figures.canvas(width=8.0)
     longest = max(values.max() for values in lengths.values())
-    bins = np.linspace(0, longest + 1, 41)
+    bins = (
+        np.arange(0, longest + 2, max(1, round(longest / BINS))) - 0.5
+    )  # whole characters: others would fill unevenly
     for index, (side, values) in enumerate(lengths.items()):
         axis.hist(
             values,

@@ -158,7 +158,7 @@ class SafeResultCache(ResultCache):
                 if items.is_file() and not read_outcomes(items):
                     _rename(items)
                 return
-            reason = f"is of data revision {revision}, and the data at hand are {task.metadata.revision}"
+            reason = f"is of data revision {revision}, and the data here are {task.metadata.revision}"
         _set_aside(path, reason)
 
 

@@ -240,7 +240,7 @@ def test_lengths_count_characters_by_side(monkeypatch: pytest.MonkeyPatch) -> No
     assert (document["median"], document["p5"], document["p95"], document["count"]) == (51, 6, 96, 101)
     assert table.loc["Pairs", "texts"]["mean"] == 3
     assert table.loc["LazRetrieval [paper]", "document"]["mean"] == 97.42
-    assert set(found.figures) == {"lengths-Search", "lengths-Pairs"} and found.data == {"Search": "1", "Pairs": "1"}
+    assert set(found.figures) == {"Search", "Pairs"} and found.data == {"Search": "1", "Pairs": "1"}
 
 
 def test_sentences_fall_back_to_what_is_here(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
