@@ -35,7 +35,7 @@ def analyse(request: Request) -> Findings:
     for name in request.tasks or TASKS:
         lengths = {
             side or TEXTS: np.array([len(text) for text, _ in texts], float)
-            for side, texts in task_sides(name, request.languages).items()
+            for side, texts in sorted(task_sides(name, request.languages).items(), reverse=True)  # queries first
         }
         tables += [
             labelled(pd.DataFrame([statistics(values)]), task=name, side=side) for side, values in lengths.items()
