@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -90,14 +91,22 @@ class Corpus:
         return self.rows(language)
 
     def texts(self, language: str) -> list[str]:
-        """The sentences of a language, in file order.
+        """The sentences of a language, in file order; for English of pairs, :meth:`_english`.
 
         Raises:
             LanguageError: The corpus does not have the language.
             DataError: The file cannot be read.
         """
+        if self.kind == "pairs" and language == ENGLISH:
+            return self._english()
         rows = self._read(language)
         return list(rows[0]) if self.kind == "pairs" else list(rows)
+
+    def _english(self) -> list[str]:
+        """The distinct English sides of pairs, one of each language in turn, as many as the longest language has."""
+        sides = [self._read(language)[1] for language in self.languages]
+        distinct = dict.fromkeys(text for row in zip_longest(*sides) for text in row if text is not None)
+        return list(distinct)[: max(map(len, sides), default=0)]
 
     def pair(self, language: str, pivot: str = ENGLISH) -> tuple[list[str], list[str]]:
         """The sentences of a language and their translations into the pivot, row by row.

@@ -70,7 +70,7 @@ def fit_languages(spec: AlignmentSpec, opened: Sequence[Corpus]) -> tuple[str, .
     Raises:
         LanguageError: A language of the spec is in none of the corpora.
     """
-    have = {language for corpus in opened for language in corpus.languages}
+    have = {language for corpus in opened for language in _languages(corpus)}
     if alignments.find_method(spec.method).parallel:
         have.add(pivot_of(spec))  # the pivot is on the other side of every pair
     languages = set(spec.languages or have)
@@ -85,7 +85,11 @@ def fingerprint(spec: AlignmentSpec) -> str:
     """Sha256 (hex) of the text and settings of an alignment's fit, without the backbone."""
     opened = load_corpora(spec)
     languages = fit_languages(spec, opened)
-    texts = [corpus.fingerprint([*languages, pivot_of(spec)]) for corpus in opened]
+    english = corpora.ENGLISH in languages and not alignments.find_method(spec.method).parallel
+    texts = [
+        corpus.fingerprint(None if english and corpus.kind == "pairs" else [*languages, pivot_of(spec)])
+        for corpus in opened
+    ]
     made_by = alignments.version_of(spec.method)
     return digest(made_by, spec.method, spec.params, spec.limit, languages, texts)
 
@@ -125,7 +129,7 @@ def fit_texts(spec: AlignmentSpec) -> Iterator[tuple[str, list[list[str]]]]:
         rows = [
             _rows(corpus, language, spec.limit, pivot_of(spec) if parallel else None)
             for corpus in opened
-            if language in corpus.languages
+            if language in _languages(corpus)
         ]
         yield language, [[text for side in part for text in side] for part in zip(*rows, strict=True)]
 
@@ -149,6 +153,11 @@ def fit_vectors(spec: AlignmentSpec, encode: Encode) -> dict[str, Any]:
     if not data:
         raise DataError(f"{spec.label}: no language but the pivot; parallel methods need at least one other.")
     return data
+
+
+def _languages(corpus: Corpus) -> set[str]:
+    """The languages that a corpus has text in: of pairs, English too."""
+    return {*corpus.languages, *([corpora.ENGLISH] if corpus.kind == "pairs" else [])}
 
 
 def pivot_of(spec: AlignmentSpec) -> str:

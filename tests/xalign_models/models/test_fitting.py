@@ -101,6 +101,26 @@ def test_a_pair_corpus_pairs_each_language_with_its_own_english(workdir, monkeyp
     assert "eng 85" not in raw.encoded
 
 
+def test_a_pair_corpus_has_english_for_methods_without_translations(workdir, planted):
+    """Its English sides in turn, each once, as many as the longest language has; whatever languages are chosen."""
+    folder = workdir / "data" / "tatoeba_pairs"
+    folder.mkdir()
+    for language, meanings in (("deu", range(3)), ("fra", range(2, 7))):
+        lines = (f"eng {one}\t{language} {one}\n" for one in meanings)
+        (folder / f"eng-{language}.tsv").write_text("".join(lines))
+    centered = spec("centered", corpora=("tatoeba_pairs",))
+    texts = {language: side for language, (side,) in fitting.fit_texts(centered)}
+    assert texts["eng-Latn"] == ["eng 0", "eng 2", "eng 1", "eng 3", "eng 4"]
+    assert [*texts] == ["deu-Latn", "eng-Latn", "fra-Latn"]
+    few = dataclasses.replace(centered, languages=("eng-Latn", "fra-Latn"))
+    assert dict(fitting.fit_texts(few))["eng-Latn"] == [texts["eng-Latn"]]
+    alone = dataclasses.replace(centered, languages=("eng-Latn",))
+    before = fitting.fingerprint(alone), fitting.fingerprint(dataclasses.replace(centered, languages=("fra-Latn",)))
+    (folder / "eng-deu.tsv").write_text("eng 9\tdeu 9\n")
+    after = fitting.fingerprint(alone), fitting.fingerprint(dataclasses.replace(centered, languages=("fra-Latn",)))
+    assert before[0] != after[0] and before[1] == after[1]
+
+
 def test_swapping_two_labels_makes_centering_useless(text, planted):
     """Fitted with German and French exchanged, Centered moves the languages apart rather than together."""
     rng = np.random.default_rng(3)
