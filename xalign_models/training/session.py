@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models.models.saving import save
+from xalign_models.paths import in_turn
 from xalign_models.specs import ModelSpec
 from xalign_models.training.processes import is_main_process, own_randomness, wait_for_all
 from xalign_models.training.records import LOG, claim, is_trained, json_lines, last_checkpoint, versions
@@ -46,6 +48,23 @@ def train_once(
         ModelError: The checkpoints belong to another training, the loss is not finite, or a file cannot be written.
     """
     folder = output.parent / f".{output.name}.training"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    waiting = f"{output} is being trained by another process; this one waits for it."
+    with in_turn(folder.with_suffix(".lock"), waiting) if is_main_process() else nullcontext():
+        wait_for_all()  # no process looks for the model before the first one has its turn
+        _train(spec, identity, output, datasets, build, fit, folder)
+    wait_for_all()
+
+
+def _train(
+    spec: ModelSpec,
+    identity: Mapping[str, Any],
+    output: Path,
+    datasets: Iterable[str],
+    build: Callable[[], SentenceTransformer],
+    fit: Callable[[SentenceTransformer, Path], list[dict[str, Any]]] | None,
+    folder: Path,
+) -> None:
     if is_trained(output, identity):
         logger.warning("%s was trained so already; remove it to train it again.", output)
         if is_main_process():
@@ -74,4 +93,3 @@ def train_once(
             provenance |= {"learnt": log[-1]["learnt"], "verdict": log[-1]["text"]}
         save(model.to("cpu"), output, training=provenance, files={LOG: json_lines(log)})
         shutil.rmtree(folder, ignore_errors=True)
-    wait_for_all()
