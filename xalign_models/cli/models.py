@@ -218,6 +218,7 @@ def fit(
     ] = False,
     default_lang: Annotated[str | None, typer.Option(help="Language of texts without one, or `auto`.")] = None,
     unknown: Annotated[str, typer.Option(help="Texts in languages not fitted: error or unaligned.")] = "error",
+    judge: Annotated[list[str] | None, typer.Option(help="Other text, on which auto judges what it fits.")] = None,
     layer: Layer = None,
     pooling: Pool = None,
     dtype: Weights = None,
@@ -257,6 +258,7 @@ def fit(
         device=device,
         default_lang=default_lang,
         unknown=unknown,
+        judge=split_list(judge),
         overrides=overrides(
             layer, pooling, dtype, max_tokens, prompt, False, precision, truncate_dim, vectors, backend
         ),

@@ -9,6 +9,8 @@ import typer
 
 from xalign_models.cli.common import Device, Json, language_codes, out, print_json, print_rows, split_list
 
+SAME = "This holds for text of this kind; --judge CORPUS judges on other text."
+
 
 def add_to(app: typer.Typer) -> None:
     """Add the command."""
@@ -22,10 +24,13 @@ def recommend(
     pivot: Annotated[str, typer.Option(help="Language that the others are paired with.")] = "eng-Latn",
     limit: Annotated[int | None, typer.Option(min=1, help="Rows per language and corpus.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the folds.")] = 0,
+    judge: Annotated[
+        list[str] | None, typer.Option(help="Other text to judge on; by default rows of the corpus that are held out.")
+    ] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Find by cross-validation which alignment to fit to a backbone, or that none is better than the plain one.
+    """Find on held-out text which alignment to fit to a backbone, or that none is better than the plain one.
 
     Of text without translations only whether to centre each language is judged.
     """
@@ -39,6 +44,7 @@ def recommend(
         limit=limit,
         seed=seed,
         device=device,
+        judge=split_list(judge),
     )
     if json:
         print_json(asdict(recommendation))
@@ -59,3 +65,5 @@ def recommend(
         right=(recommendation.measure, "P@1", "p"),
     )
     out.print(recommendation.reason, highlight=False, markup=False)
+    if not judge and recommendation.measure == "MRR":
+        out.print(SAME, highlight=False, markup=False)

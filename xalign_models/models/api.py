@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_models import alignments, corpora
 from xalign_models.backbones import loading
-from xalign_models.errors import AlignmentError, ModelError
+from xalign_models.errors import AlignmentError, DataError, LanguageError, ModelError
 from xalign_models.languages import canonical
 from xalign_models.models import catalogue, fitting
 from xalign_models.models.building import build, encoder_of, load_encoder
@@ -38,6 +38,7 @@ def fit(
     device: str | None = None,
     default_lang: str | None = None,
     unknown: str = "error",
+    judge: str | Sequence[str] | None = None,
     overrides: Mapping[str, Any] | None = None,
     **params: Any,
 ) -> SentenceTransformer:
@@ -54,6 +55,7 @@ def fit(
         device: cpu, cuda or mps; by default the best available.
         default_lang: Language of texts without a language, or ``auto``.
         unknown: ``error`` or ``unaligned``: treatment of texts in languages that were not fitted.
+        judge: Names of other corpora, on which ``auto`` judges what it fits.
         overrides: Fields of the backbone's spec, e.g. ``{"layer": 6}``.
         **params: The method's hyperparameters.
 
@@ -75,11 +77,14 @@ def fit(
             limit=limit or 1000,
             device=device,
             overrides=overrides,
+            judge=judge,
         )
         logger.warning("%s", recommendation.reason)
         if not recommendation.chosen.method:
             return build(find_spec(backbone, **(overrides or {})), device=device)
         method, params = recommendation.chosen.method, dict(recommendation.chosen.params)
+    elif judge:
+        raise AlignmentError(f"{method} is fitted without judging; --judge is for auto.")
     spec = fit_spec(
         method,
         backbone=backbone,
@@ -105,8 +110,9 @@ def recommend(
     device: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     seed: int = 0,
+    judge: str | Sequence[str] | None = None,
 ) -> Recommendation:
-    """Recommend an alignment for a backbone, by cross-validation on text; see :mod:`.recommendation`.
+    """Recommend an alignment for a backbone, by rows of text that are held out; see :mod:`.recommendation`.
 
     Args:
         backbone: A registered backbone, a directory or a hub id.
@@ -117,6 +123,8 @@ def recommend(
         device: cpu, cuda or mps; by default the best available.
         overrides: Fields of the backbone's spec, e.g. ``{"layer": 6}``.
         seed: Of the folds.
+        judge: Names of other corpora with translations to judge on, in their languages that are fitted; by default
+            folds of the text itself.
 
     Raises:
         XAlignError: Weights or text are missing, or the text is too short.
@@ -129,21 +137,28 @@ def recommend(
     pivot = canonical(pivot)
     names = [corpus] if isinstance(corpus, str) else list(corpus)
     paired = all(corpora.load(name).kind != "monolingual" for name in names)
-    spec = fit_spec(
-        "procrustes" if paired else "centered",
-        backbone=backbone,
-        corpus=corpus,
-        languages=languages,
-        limit=limit,
-        label="recommend",
-        overrides=overrides,
-        **({"pivot": pivot} if paired else {}),
-    )
+    if judge and not paired:
+        raise DataError("Centring is judged on the text itself; --judge needs a --corpus with translations.")
+
+    def spec_of(text: str | Sequence[str], codes: Collection[str] | None) -> ModelSpec:
+        method, params = ("procrustes", {"pivot": pivot}) if paired else ("centered", {})
+        return fit_spec(method, backbone=backbone, corpus=text, languages=codes, limit=limit, label="recommend",
+                        overrides=overrides, **params)  # fmt: skip
+
+    spec = spec_of(corpus, languages)
     raw = raw_encoder(spec.backbone, loading.pick_device(device, several=True), open_store())
     data = fitting.fit_vectors(with_prompts(spec), encoding(spec, raw)[1])
     if not paired:
         return recommendation.recommend_centring(data, seed)
-    return recommendation.recommend(data, pivot, seed=seed)
+    if not judge:
+        return recommendation.recommend(data, pivot, seed=seed)
+    others = [judge] if isinstance(judge, str) else list(judge)
+    common = {code for name in others for code in corpora.load(name).languages} & data.keys()
+    if not common:
+        raise LanguageError(f"{', '.join(others)} have none of {', '.join(data)}; name another text to judge on.")
+    other = spec_of(judge, sorted(common))
+    judged = fitting.fit_vectors(with_prompts(other), encoding(other, raw)[1])
+    return recommendation.recommend(data, pivot, seed=seed, judge=judged)
 
 
 def fit_spec(

@@ -118,32 +118,42 @@ class Recommendation:
 
 
 def recommend(
-    data: PairedVectors, pivot: str, tried: Sequence[Candidate] | None = None, seed: int = 0
+    data: PairedVectors,
+    pivot: str,
+    tried: Sequence[Candidate] | None = None,
+    seed: int = 0,
+    judge: PairedVectors | None = None,
 ) -> Recommendation:
-    """Cross-validate candidates and choose the best that is not worse than the plain backbone in any language.
+    """Judge candidates on held-out rows and choose the best that is not worse than the plain backbone in any language.
 
-    A sentence and its repetitions are in one fold. If languages share the pivot's rows, each is also ranked against the
-    next one, as maps onto a pivot may harm pairs without the pivot.
+    The rows are a fold's each time, or all of another text. A sentence and its repetitions are in one fold. If
+    languages share the pivot's rows, each is also ranked against the next one, as maps onto a pivot may harm pairs
+    without the pivot.
 
     Args:
         data: Language to row-aligned raw vectors, its own and the pivot's, (n, d) each.
         pivot: The language on the other side of the pairs.
         tried: The candidates; by default :func:`candidates`.
         seed: Of the folds.
+        judge: Text of another kind to judge on, in languages of ``data``. What it has too is not fitted on.
 
     Raises:
-        DataError: A language has fewer than 50 pairs.
+        DataError: A language has fewer than 50 pairs, or the other text has another language.
     """
-    _check({language: rows for language, (rows, _) in data.items()})
-    sentences = {language: _keys(sides[1], seed) for language, sides in data.items()}
-    plain = _ranks(data, sentences, pivot, PLAIN)
+    for text in (data, judge or {}):
+        _check({language: rows for language, (rows, _) in text.items()})
+    if judge is not None and (judge.keys() - data.keys() or not judge):
+        have = ", ".join(sorted(judge)) or "no language"
+        raise DataError(f"The text to judge on has {have}; it may have languages of the fit text alone.")
+    rows = _folds(data, seed) if judge is None else _other(data, judge, seed)
+    plain = _ranks(rows, pivot, PLAIN)
     tried = candidates(len(data) + 1) if tried is None else tried
     verdicts, ranked = [_verdict(PLAIN, plain, plain)], {}
     for candidate in tried:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of few pairs: that is what is found out here
-                ranked[candidate] = _ranks(data, sentences, pivot, candidate)
+                ranked[candidate] = _ranks(rows, pivot, candidate)
             verdicts.append(_verdict(candidate, ranked[candidate], plain))
         except AlignmentError as error:
             verdicts.append(CandidateResult(candidate, error=str(error)))
@@ -266,29 +276,51 @@ def _keys(rows: AnyFloats, seed: int) -> npt.NDArray[np.uint32]:
     return np.array([zlib.crc32(np.ascontiguousarray(row).tobytes(), seed) for row in rows], dtype=np.uint32)
 
 
-def _ranks(
-    data: PairedVectors, sentences: Mapping[str, npt.NDArray[np.uint32]], pivot: str, candidate: Candidate
-) -> Ranked:
-    """Ranks of held-out translations under a candidate fitted on the other folds."""
-    parts: dict[str, list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]]] = {language: [] for language in data}
-    for fold in range(FOLDS):
-        held_out = {language: keys % FOLDS == fold for language, keys in sentences.items()}
-        fit = {language: tuple(side[~held_out[language]] for side in sides) for language, sides in data.items()}
+@dataclass(frozen=True)
+class _Rows:
+    """Vectors to fit on and to judge on, with masks of the rows, and the sentence of each row to judge on."""
+
+    fit: PairedVectors
+    judge: PairedVectors
+    keys: Mapping[str, npt.NDArray[np.uint32]]
+    fitted: Mapping[str, npt.NDArray[np.bool_]]
+    judged: Mapping[str, npt.NDArray[np.bool_]]
+
+
+def _folds(data: PairedVectors, seed: int) -> list[_Rows]:
+    keys = {language: _keys(sides[1], seed) for language, sides in data.items()}
+    held = [{language: hashes % FOLDS == fold for language, hashes in keys.items()} for fold in range(FOLDS)]
+    return [_Rows(data, data, keys, {language: ~mask for language, mask in one.items()}, one) for one in held]
+
+
+def _other(data: PairedVectors, judge: PairedVectors, seed: int) -> list[_Rows]:
+    keys = {language: _keys(sides[1], seed) for language, sides in judge.items()}
+    judged = np.unique(np.concatenate(list(keys.values())))
+    new = {language: ~np.isin(_keys(sides[1], seed), judged) for language, sides in data.items()}
+    return [_Rows(data, judge, keys, new, {language: np.ones(len(rows), bool) for language, rows in keys.items()})]
+
+
+def _ranks(rows: Sequence[_Rows], pivot: str, candidate: Candidate) -> Ranked:
+    """Ranks of held-out translations under a candidate fitted on other rows."""
+    parts: dict[str, list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]]] = {code: [] for code in rows[0].judge}
+    for part in rows:
+        fit = {code: tuple(side[part.fitted[code]] for side in sides) for code, sides in part.fit.items()}
         alignment = _fitted(candidate, fit, pivot)
         mapped = {}
-        for language, sides in data.items():
-            test = [side[held_out[language]] for side in sides]
+        for language, sides in part.judge.items():
+            test = [side[part.judged[language]] for side in sides]
             if alignment is not None:
                 test = [alignment.transform(x, code) for x, code in zip(test, (language, pivot), strict=True)]
             mapped[language] = [normalise(side) for side in test]
-        names = list(data)
+        held = {language: keys[part.judged[language]] for language, keys in part.keys.items()}
+        names = list(held)
         for language, following in zip(names, [*names[1:], names[0]], strict=True):
-            keys, (queries, translations) = sentences[language][held_out[language]], mapped[language]
+            queries, translations = mapped[language]
             targets = [translations]
-            if following != language and np.array_equal(keys, sentences[following][held_out[following]]):
+            if following != language and np.array_equal(held[language], held[following]):
                 targets.append(mapped[following][0])
             for target in targets:
-                parts[language] += [(keys, ranks) for ranks in gold_ranks(queries, target)]
+                parts[language] += [(held[language], ranks) for ranks in gold_ranks(queries, target)]
     return {
         language: (np.concatenate([keys for keys, _ in pieces]), np.concatenate([ranks for _, ranks in pieces]))
         for language, pieces in parts.items()

@@ -8,7 +8,7 @@ import scipy.stats
 
 from xalign_models import alignments, corpora
 from xalign_models.alignments import make
-from xalign_models.errors import DataError
+from xalign_models.errors import AlignmentError, DataError, LanguageError
 from xalign_models.models import api, recommendation
 from xalign_models.models.recommendation import PLAIN, Candidate, recommend
 from xalign_models.ranking.ranks import gold_ranks, normalise
@@ -128,6 +128,38 @@ def test_another_seed_draws_other_folds_and_chooses_the_same():
     assert recommend(data, PIVOT, seed=1).chosen == recommend(data, PIVOT).chosen
 
 
+def test_another_text_judges_what_held_out_rows_cannot():
+    """Text of one kind lies in half of the dimensions, where a map helps and bends the others at random."""
+    rng = np.random.default_rng(0)
+    d, half = 16, 8
+
+    def text(kind, n):
+        content = np.zeros((n, d))
+        content[:, kind] = rng.standard_normal((n, half))
+        turned = content.copy()
+        turned[:, :half] = turned[:, :half] @ rotation
+        return {"deu-Latn": (turned + 0.05 * rng.standard_normal((n, d)), content)}
+
+    rotation = np.linalg.qr(rng.standard_normal((half, half))).Q
+    messages, news = text(slice(0, half), 400), text(slice(half, d), 400)
+    tried = (Candidate("affine", (("ridge", 0),)),)
+    assert recommend(messages, PIVOT, tried).chosen == tried[0]
+    judged = recommend(messages, PIVOT, tried, judge=news)
+    assert judged.chosen == PLAIN and judged.verdicts[1].losses == ("deu-Latn",)
+    assert recommend(messages, PIVOT, tried, judge=text(slice(0, half), 400)).chosen == tried[0]
+
+
+def test_what_is_judged_is_not_fitted(monkeypatch):
+    data, fitted = spaces(), []
+    judge = {"fra-Latn": tuple(side[:100] for side in data["fra-Latn"])}
+    monkeypatch.setattr(recommendation, "_fitted", lambda candidate, rows, pivot: fitted.append(rows))
+    found = recommend(data, PIVOT, (Candidate("centered"),), judge=judge)
+    assert all(len(side) == 200 for rows in fitted for sides in rows.values() for side in sides)
+    assert found.verdicts[0].worst == "fra-Latn"
+    with pytest.raises(DataError, match="has ita-Latn; it may have languages of the fit text alone"):
+        recommend(data, PIVOT, judge={"ita-Latn": judge["fra-Latn"]})
+
+
 def test_few_pairs_are_refused_and_a_candidate_that_cannot_be_fitted_is_named():
     with pytest.raises(DataError, match="deu-Latn, fra-Latn: fewer than 50 rows"):
         recommend(spaces(n=40), PIVOT)
@@ -159,6 +191,32 @@ def test_auto_fits_what_is_recommended(workdir, tiny_model, write_text, caplog):
     assert found.reason in caplog.text
     alignment = model.xalign_spec.alignment
     assert (alignment.method if alignment else "") == found.chosen.method
+
+
+def test_corpora_to_judge_on_are_read_in_the_languages_that_are_fitted(workdir, tiny_model, write_text, monkeypatch):
+    text, asked = write_text(workdir / "fit", 60), []
+    other = write_text(workdir / "other", 70)
+    (workdir / "other" / "ita.txt").write_text((workdir / "other" / "deu.txt").read_text())
+    monkeypatch.setattr(recommendation, "recommend", lambda data, pivot, **others: asked.append((data, others)))
+    names = {"backbone": str(tiny_model), "corpus": f"own:{text}", "device": "cpu"}
+    api.recommend(**names, languages=["deu-Latn", "eng-Latn"], judge=f"own:{other}")
+    ((data, others),) = asked
+    assert [*data] == [*others["judge"]] == ["deu-Latn"]
+    assert [len(side) for sides in (data["deu-Latn"], others["judge"]["deu-Latn"]) for side in sides] == [
+        60,
+        60,
+        70,
+        70,
+    ]
+    with pytest.raises(LanguageError, match="name another text to judge on"):
+        api.recommend(**names, languages=["fra-Latn"], judge=f"own:{_only(other)}")
+    with pytest.raises(AlignmentError, match="--judge is for auto"):
+        api.fit("centered", **names, judge=f"own:{other}")
+
+
+def _only(folder):
+    (folder / "fra.txt").unlink()
+    return folder
 
 
 def test_text_without_translations_is_taken_as_such(workdir, tiny_model, write_text, monkeypatch):
