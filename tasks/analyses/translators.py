@@ -74,10 +74,11 @@ def choices(module: LiRA, texts: Sequence[LanguageText]) -> Iterator[dict[str, o
 
 
 def shares(rows: pd.DataFrame) -> pd.DataFrame:
-    """Percentages by translator, a row per language, and their mean."""
+    """Percentages by translator, a row per language, and the mean of several."""
     counts = pd.crosstab(rows["language"], rows["translator"])
     percent = 100 * counts.div(counts.sum(axis=1), axis=0)
-    percent.loc["mean"] = percent.mean()
+    if len(percent) > 1:
+        percent.loc["mean"] = percent.mean()
     tidy = percent.reset_index().melt(id_vars="language", var_name="translator", value_name="taken")
     totals = counts.sum(axis=1).to_dict()
     return tidy.assign(texts=[totals.get(language, len(rows)) for language in tidy["language"]])
