@@ -110,7 +110,7 @@ def test_what_is_wrong_is_named_in_one_line(write, change, message):
 
 def test_missing_and_broken_files_are_named(write, tmp_path):
     known = ", ".join(shipped(PACKAGE))
-    assert known == "base, candidates, large, max, mini, small"
+    assert known == "base, candidates, large, max, mini, residual, small"
     for name in ("huge", str(tmp_path)):
         with pytest.raises(ModelError, match=f"--config {name}: no such file; shipped ones are {known}"):
             read(Whole, PACKAGE, [name])

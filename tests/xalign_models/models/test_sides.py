@@ -70,7 +70,7 @@ def test_the_language_of_each_side_is_told_and_the_score_is_mtebs(name: str, mon
     ours = scores_of(with_sides(KINDS[name]), told, monkeypatch)
     assert ours == scores_of(KINDS[name], plain, monkeypatch)
     assert told.seen
-    assert all(text.startswith(str(language)) for text, language in told.seen)
+    assert all(text.startswith(str(language)) for (text, language), _ in told.seen)
 
 
 SIDED = with_sides(KINDS["STS22"]).__bases__[0]
