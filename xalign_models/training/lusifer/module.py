@@ -19,7 +19,7 @@ from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.errors import ModelError
 from xalign_models.training.lusifer.attention import attention
 from xalign_models.training.lusifer.connector import Connector, join
-from xalign_models.training.lusifer.parts import Base, load_encoder, load_llm
+from xalign_models.training.lusifer.parts import Base, embeddings_of, load_encoder, load_llm
 
 _WEIGHTS = "connector.safetensors"
 PARTS = ("encoder", "llm")
@@ -58,7 +58,7 @@ class Lusifer(InputModule):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             # the configuration's initializer_range is not what a trained model's embeddings have
-            rows = llm.get_input_embeddings().weight[::16].detach().float()
+            rows = embeddings_of(llm, range(0, llm.config.vocab_size, 16)).detach().float()
             std = llm.config.initializer_range if rows.is_meta else float(rows.std())  # shapes alone have no values
             self.connector = Connector(encoder.get_embedding_dimension(), llm.config.hidden_size, std)
 

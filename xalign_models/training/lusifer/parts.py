@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets
@@ -10,6 +10,7 @@ from xalign_models.backbones.checkpoint import open_config, open_pretrained, ope
 from xalign_models.errors import ModelError
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from xalign_models.assets import ResolvedModel
@@ -102,6 +103,15 @@ def load_llm_tokenizer(base: Base) -> tuple[PreTrainedTokenizerBase, int, int]:
             )
         ids.append(int(id_))
     return tokenizer, ids[0], ids[1]
+
+
+def embeddings_of(llm: PreTrainedModel, ids: Sequence[int] | Tensor) -> Tensor:
+    """Input embeddings of tokens (n, d_t), as the language model reads them: Gemma multiplies its table by sqrt(d_t)."""
+    import torch
+
+    embedding = llm.get_input_embeddings()
+    found: Tensor = embedding(torch.as_tensor(ids, device=embedding.weight.device))
+    return found
 
 
 def is_decoder_only(config: Any) -> bool:

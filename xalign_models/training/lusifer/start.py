@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from xalign_models.training.instruments import placed
 from xalign_models.training.lusifer.module import Lusifer
+from xalign_models.training.lusifer.parts import embeddings_of
 
 TEXTS = 2048
 """Maximum number of texts to fit to."""
@@ -68,7 +69,7 @@ def fit_connector(
     connector.inner.bias.copy_(shift)
     connector.outer.weight.copy_(weight.T)
     connector.outer.bias.copy_(bias)
-    connector.token.copy_(lusifer.llm.get_input_embeddings().weight[ends[1]])
+    connector.token.copy_(embeddings_of(lusifer.llm, [ends[1]])[0])
     return explained
 
 
@@ -86,11 +87,10 @@ def _pairs(
     lusifer: Lusifer, tokenizer: PreTrainedTokenizerBase, ends: tuple[int, int], texts: Sequence[str], batch_size: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """States (n, d_e) and embeddings (n, d_t) of the tokens of each text, and which tokens are words (n,)."""
-    table = lusifer.llm.get_input_embeddings().weight
     for start in range(0, len(texts), batch_size):
         batch = list(texts[start : start + batch_size])
         features = lusifer.preprocess(batch)
-        states = lusifer.encoder(placed(features, table.device))["token_embeddings"].float().cpu()
+        states = lusifer.encoder(placed(features, lusifer.llm.device))["token_embeddings"].float().cpu()
         options = {"return_offsets_mapping": True, "truncation": True, "max_length": features["input_ids"].shape[1]}
         read = lusifer.tokenizer(batch, **options)["offset_mapping"]
         written = tokenizer(batch, add_special_tokens=False, return_offsets_mapping=True)
@@ -103,7 +103,7 @@ def _pairs(
             tokens = [
                 [ids[i] for i in written_of[place]] if place in written_of else [ends[place > 0]] for place in used
             ]
-            embeddings = torch.stack([table[own_tokens].float().mean(dim=0).cpu() for own_tokens in tokens])
+            embeddings = torch.stack([embeddings_of(lusifer.llm, own).float().mean(dim=0).cpu() for own in tokens])
             yield states[row, used], embeddings, words[used]
 
 

@@ -16,7 +16,17 @@ ABLATIONS = ("alignment-only", "connector-only", "finetuning-only", "frozen-enco
 
 
 def test_shipped():
-    others = ("paper", "small", "two-cores", "llm-alone", "encoder-alone", "least-squares", "many-pairs", "distilled")
+    others = (
+        "paper",
+        "small",
+        "two-cores",
+        "llm-alone",
+        "encoder-alone",
+        "least-squares",
+        "many-pairs",
+        "distilled",
+        "gemma",
+    )
     assert set(shipped("xalign_models.training.lusifer")) == {*ABLATIONS, *others}
 
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForCausalLM, BertConfig, LlamaConfig, MistralConfig, XLMRobertaConfig
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    BertConfig,
+    Gemma3TextConfig,
+    LlamaConfig,
+    MistralConfig,
+    XLMRobertaConfig,
+)
 
 from xalign_models.training.lusifer import build
 from xalign_models.training.lusifer.config import load_config
@@ -40,7 +48,20 @@ SMOLLM2 = LlamaConfig(
     intermediate_size=1536,
     tie_word_embeddings=True,
 )
-SHAPES = {"paper": (XLM_R_LARGE, MISTRAL_7B), "small": (E5_SMALL, SMOLLM2)}
+GEMMA_3 = Gemma3TextConfig(
+    vocab_size=262144,
+    hidden_size=640,
+    num_hidden_layers=18,
+    num_attention_heads=4,
+    num_key_value_heads=1,
+    head_dim=256,
+    intermediate_size=2048,
+)
+SHAPES = {
+    "paper": (XLM_R_LARGE, MISTRAL_7B),
+    "small": (E5_SMALL, SMOLLM2),
+    "small,gemma": (E5_SMALL, GEMMA_3),
+}
 RANK = 16
 
 
@@ -53,11 +74,11 @@ def expected(encoder, llm):
     """Worked out from the shapes: q k v o and two (encoder) or three (language model) layers in between."""
     d, f = encoder.hidden_size, encoder.intermediate_size
     t, g = llm.hidden_size, llm.intermediate_size
-    k = t * llm.num_key_value_heads // llm.num_attention_heads
+    q, k = (heads * llm.head_dim for heads in (llm.num_attention_heads, llm.num_key_value_heads))
     return {
         "encoder": encoder.num_hidden_layers * lora(*[(d, d)] * 4, (d, f), (f, d)),
         "connector": d * d + d + d * t + t + t,
-        "llm": llm.num_hidden_layers * lora((t, t), (t, k), (t, k), (t, t), (t, g), (t, g), (g, t)),
+        "llm": llm.num_hidden_layers * lora((t, q), (t, k), (t, k), (q, t), (t, g), (t, g), (g, t)),
     }
 
 
@@ -106,7 +127,7 @@ OVER = {
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("over", OVER)
 def test_exactly_these_weights_are_trained(begin, name, over):
-    config = load_config([name, over] if over else [name])
+    config = load_config([*name.split(","), over] if over else name.split(","))
     counts = expected(*SHAPES[name])
     assert dict(config.parameters) == counts
     if name == "paper":

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from tests.xalign_models.training.lusifer.conftest import WORDS
+from tests.xalign_models.training.lusifer.conftest import FAMILIES, WORDS
 from xalign_models.training.lusifer.start import _overlaps, _pairs, fit_connector
 
 
@@ -105,7 +105,24 @@ def test_fitted_words_vary_as_much_as_the_language_models_own(wide, tokenizer, t
     assert float(fitted / own) == pytest.approx(1, abs=0.1)
 
 
-def test_the_token_begins_as_long_as_an_embedding(make_lusifer):
-    lusifer = make_lusifer(seed=3)
-    rows = lusifer.llm.get_input_embeddings().weight
+@pytest.fixture(params=FAMILIES)
+def of_family(request, make_lusifer):
+    return make_lusifer(request.param, seed=3)
+
+
+@torch.no_grad()
+def test_the_start_is_what_each_family_reads(of_family, tokenizer, texts):
+    """Gemma multiplies a token's row of the table by sqrt(d) before the first layer; what is given instead it does not."""
+    llm, (_, embeddings, _) = of_family.llm, next(_pairs(of_family, tokenizer, (2, 3), ["w7"], 1))
+    ids = torch.tensor([[2, *tokenizer.convert_tokens_to_ids(["w7"]), 3]])
+    torch.testing.assert_close(llm(inputs_embeds=embeddings[None])[0], llm(input_ids=ids)[0])
+    fit_connector(of_family, tokenizer, (2, 3), texts[:50])
+    torch.testing.assert_close(
+        llm(inputs_embeds=of_family.connector.token[None, None])[0], llm(input_ids=torch.tensor([[3]]))[0]
+    )
+
+
+def test_the_token_begins_as_long_as_an_embedding(of_family):
+    rows = of_family.llm.get_input_embeddings()(torch.arange(of_family.llm.config.vocab_size))
+    lusifer = of_family
     assert float(lusifer.connector.token.norm()) == pytest.approx(float(rows.norm(dim=1).mean()), rel=0.5)
