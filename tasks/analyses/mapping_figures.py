@@ -31,7 +31,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> dict[str, Figure]:
             suffix = "from-english" if direction.startswith("English") else "to-english"
             drawn[f"gains-{suffix}-{_slug(model)}"] = draw_gains(part, model, direction)
     for model, part in tables["shapes"].groupby("model", sort=False):
-        drawn[f"shapes-{_slug(model)}"] = draw_shapes(part[part["fit"] == "lsq"], model)
+        drawn[f"shapes-{_slug(model)}"] = draw_shapes(part, model)
     return drawn
 
 

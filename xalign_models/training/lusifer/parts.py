@@ -106,7 +106,7 @@ def load_llm_tokenizer(base: Base) -> tuple[PreTrainedTokenizerBase, int, int]:
 
 
 def embeddings_of(llm: PreTrainedModel, ids: Sequence[int] | Tensor) -> Tensor:
-    """Input embeddings of tokens (n, d_t), as the language model reads them: Gemma multiplies its table by sqrt(d_t)."""
+    """Input embeddings of tokens (n, d_t), as the language model reads them: Gemma's are sqrt(d_t) times its table."""
     import torch
 
     embedding = llm.get_input_embeddings()

@@ -112,7 +112,7 @@ def of_family(request, make_lusifer):
 
 @torch.no_grad()
 def test_the_start_is_what_each_family_reads(of_family, tokenizer, texts):
-    """Gemma multiplies a token's row of the table by sqrt(d) before the first layer; what is given instead it does not."""
+    """Gemma multiplies a token's row of the table by sqrt(d) before the first layer, but not what is given instead."""
     llm, (_, embeddings, _) = of_family.llm, next(_pairs(of_family, tokenizer, (2, 3), ["w7"], 1))
     ids = torch.tensor([[2, *tokenizer.convert_tokens_to_ids(["w7"]), 3]])
     torch.testing.assert_close(llm(inputs_embeds=embeddings[None])[0], llm(input_ids=ids)[0])
