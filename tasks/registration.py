@@ -124,6 +124,7 @@ register.benchmark(
 for _name, _description, _place in (
     ("isomorphism", "P@k of every pair before and after a rotation, by `xalign run`.", "isomorphism:analyse"),
     ("one-target", "LAReQA's limit-to-one-target heat maps of XQuAD-R, by `xalign run`.", "one_target:analyse"),
+    ("measures", "All measures of tasks that `xalign run` has scored, by direction.", "measures:analyse"),
     (
         "linear-mapping",
         "What linear maps from and to English gain, and their orthogonality.",

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from tasks.analyses.base import scored
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
-from xalign_models.errors import ResultsError
-from xalign_models.evaluation.leaderboard import choose_models
-from xalign_models.evaluation.results import TaskScores, read_results
+from xalign_models.evaluation.results import TaskScores
 from xalign_models.languages import display_name
 from xalign_models.published import published_table
 
@@ -34,7 +33,7 @@ def analyse(request: Request) -> Findings:
     Raises:
         ResultsError: A model has no such result; the message has the command that makes it.
     """
-    tables = _results(request)
+    tables = scored(request, TASK)
     maps = {name.removeprefix("xalign/"): heat_map(table) for name, table in tables.items()}
     summary = [
         {"model": name.removeprefix("xalign/")}
@@ -51,20 +50,6 @@ def analyse(request: Request) -> Findings:
         ),
         data={f"{TASK} {name}": str(table.dataset_revision) for name, table in tables.items()},
     )
-
-
-def _results(request: Request) -> dict[str, TaskScores]:
-    try:
-        tables = read_results(request.results, tasks=(TASK,)).tables
-        scored = [model for model, task in tables if task == TASK]
-        if names := choose_models(scored, request.models or None, TASK):
-            return {name: tables[name, TASK] for name in names}
-    except ResultsError as error:
-        reason = str(error)
-    else:
-        reason = f"There are no results of {TASK} under {request.results}."
-    models = " ".join(f"-m {name}" for name in request.models or ("MODEL",))
-    raise ResultsError(f"{reason} Make them with `xalign run {models} -t {TASK} -o {request.results}`.")
 
 
 def heat_map(table: TaskScores) -> pd.DataFrame:
