@@ -28,7 +28,14 @@ if TYPE_CHECKING:
 
 LANGUAGES = tuple(canonical(code) for code in "de fr es ru ar zh ja hi tr vi sw te".split())
 ROWS = 400
-MEASURES = ("mexa", "precision_at_1", "csls_precision_at_1", "cka", "rsa")
+MEASURES = {
+    "mexa": "MEXA",
+    "precision_at_1": "P@1",
+    "csls_precision_at_1": "P@1 by CSLS",
+    "cka": "linear CKA",
+    "rsa": "RSA",
+}
+"""Columns and what figures call them; all are at most 1."""
 
 
 def analyse(request: Request) -> Findings:
@@ -98,9 +105,9 @@ def compared(x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) -> dict[str
 def draw(means: pd.DataFrame, model: str) -> Figure:
     """The means over languages by layer, a line per measure."""
     figure, ((axis,),) = figures.canvas()
-    for index, measure in enumerate(MEASURES):
-        axis.plot(means["layer"], means[measure], label=measure, **figures.look(index))
-    axis.legend()
+    for index, (measure, label) in enumerate(MEASURES.items()):
+        axis.plot(means["layer"], means[measure], label=label, **figures.look(index))
+    figure.legend(loc="outside right center")  # lines may run anywhere
     axis.xaxis.get_major_locator().set_params(integer=True)
     figures.describe(axis, f"{model}: nearness to English", "layer (0: the embeddings)", "mean over languages")
     return figure
