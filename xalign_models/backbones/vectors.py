@@ -30,10 +30,15 @@ class VectorsFile(Source):
 
     Args:
         model: The same.
+
+    Raises:
+        ModelError: No file is named.
     """
 
     def __init__(self, model: str) -> None:
         scheme, _, place = model.partition(":")
+        if not place:
+            raise ModelError(f"{model} write {model}FILE, a parquet, npz or safetensors file.")
         self.file = Path(place).expanduser().absolute()
         super().__init__(f"{scheme}:{self.file}")
 

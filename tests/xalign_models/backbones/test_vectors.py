@@ -86,3 +86,8 @@ def test_what_vectors_cannot_do_is_refused(planted_file, workdir):
         models.load_encoder(f"vectors:{workdir / 'v.csv'}").raw.encode(["a"])
     with pytest.raises(LanguageError, match="needs the language"):
         api.fit("centered", backbone=f"vectors:{file}", corpus=f"own:{planted_file[1]}").encode(["deu 1"])
+
+
+def test_nothing_behind_the_colon_is_no_folder(workdir):
+    with pytest.raises(ModelError, match="^vectors: write vectors:FILE, a parquet"):
+        load("vectors:")
