@@ -51,29 +51,31 @@ def _product() -> Product | None:
 
 
 @cache
-def is_slow(dtype: str) -> bool:
+def is_slow(dtype: str, consequence: str = "") -> bool:
     """Whether this processor, without instructions for it, multiplies in half precision more slowly than in float32.
 
     The median ratio of alternating timings decides, once per process. Ratios are near 0.5 or above 1.4, so that
-    :data:`SLOWER` gives the same answer on a busy processor.
+    :data:`SLOWER` gives the same answer on a busy processor. A warning says so, once per consequence.
 
     Args:
         dtype: ``bfloat16`` or ``float16``.
+        consequence: What follows from it, a sentence for the user.
     """
+    ratio = _ratio(dtype)
+    if ratio > SLOWER:
+        logger.warning("This processor takes %.1f times as long for %s as for float32. %s", ratio, dtype, consequence)
+    return ratio > SLOWER
+
+
+@cache
+def _ratio(dtype: str) -> float:
+    """Time of a product in half precision over that of the same in float32."""
     generator = torch.Generator().manual_seed(0)
     x, weight = (torch.randn(rows, 512, generator=generator) for rows in (256, 1024))
     half = getattr(torch, dtype)
     ways = ((linear, x.to(half), weight.to(half)), (product() or linear, x, weight))
     times = [[_seconds(*way) for way in ways] for _ in range(PAIRS + 1)][1:]  # the first prepares them
-    ratio = median(slow / fast for slow, fast in times)
-    if ratio > SLOWER:
-        logger.warning(
-            "This processor takes %.1f times as long for %s as for float32: weights keep their values and are computed "
-            "with in float32. Models have another revision then.",
-            ratio,
-            dtype,
-        )
-    return ratio > SLOWER
+    return median(slow / fast for slow, fast in times)
 
 
 @torch.inference_mode()

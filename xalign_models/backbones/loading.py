@@ -56,7 +56,10 @@ def is_upcast(spec: BackboneSpec) -> bool:
         return False
     from xalign_models import onednn
 
-    return onednn.is_slow(str(spec.dtype))
+    return onednn.is_slow(
+        str(spec.dtype),
+        "Weights keep their values and are computed with in float32. Models have another revision then.",
+    )
 
 
 def _require_trained(spec: BackboneSpec) -> None:

@@ -194,6 +194,8 @@ class Trainer(SentenceTransformerTrainer):
         Raises:
             ModelError: The loss is not finite, or a checkpoint cannot be written; the last one is kept.
         """
+        if self.args.bf16 and self.args.device.type == "cpu":
+            onednn.is_slow("bfloat16", "A training with dtype float32 takes less time.")
         checkpoint = last_checkpoint(self._folder)
         if checkpoint and (state := _state_of(checkpoint)).global_step >= state.max_steps > 0:
             self._load_from_checkpoint(str(checkpoint))  # the trainer would take another step within an epoch
