@@ -109,9 +109,11 @@ def _load_modules(spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
     published = _file(resolved, "modules.json")
     if not as_published and published and policy.routers(published):
         raise ModelError(f"{spec.model} has routes for queries and documents; leave out --layer and --pooling.")
+    if "universal_learner_name_or_path" in _config(resolved):
+        raise ModelError(f"{spec.model} is a LUSIFER in its authors' own files; write lusifer:{spec.model}.")
     if as_published and published:
         modules = _published(spec, resolved, device)
-    elif as_published and _is_model2vec(resolved):
+    elif as_published and _config(resolved).get("model_type") == "model2vec":  # in its own layout
         from xalign_models.backbones.static import LanguageStatic
 
         policy.check(resolved)
@@ -262,10 +264,10 @@ def _below(resolved: assets.ResolvedModel) -> assets.ResolvedModel:
     return assets.resolve(str(read_json(adapter).get("base_model_name_or_path")))
 
 
-def _is_model2vec(resolved: assets.ResolvedModel) -> bool:
-    """Whether it is a static model in model2vec's own layout."""
+def _config(resolved: assets.ResolvedModel) -> dict[str, Any]:
+    """A checkpoint's ``config.json``; empty if it has none."""
     config = _file(resolved, "config.json")
-    return config is not None and read_json(config).get("model_type") == "model2vec"
+    return read_json(config) if config else {}
 
 
 def prompts(spec: BackboneSpec) -> dict[str, str]:

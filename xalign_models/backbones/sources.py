@@ -26,6 +26,9 @@ register.source(
     "vectors", "xalign_models.backbones.vectors:VectorsFile", "vectors in a parquet, npz or safetensors file"
 )
 register.source("mteb", "xalign_models.backbones.mteb:MtebModel", "a model of mteb's registry")
+register.source(
+    "lusifer", "xalign_models.training.lusifer.released:ReleasedLusifer", "a LUSIFER in its authors' own files"
+)
 
 
 class Source(ABC):

@@ -20,13 +20,17 @@ class Connector(nn.Module):
         width: d_e of the encoder.
         target: d_t of the language model.
         std: Deviation of the token's initial values: that of the language model's embeddings.
+        tokens: Number of trainable tokens, 1 or 0. The paper has one, the model that its authors released has none.
     """
 
-    def __init__(self, width: int, target: int, std: float = 0.02) -> None:
+    token: nn.Parameter
+
+    def __init__(self, width: int, target: int, std: float = 0.02, tokens: int = 1) -> None:
         super().__init__()
+        self.tokens = tokens
         self.inner = nn.Linear(width, width)
         self.outer = nn.Linear(width, target)
-        self.token = nn.Parameter(torch.empty(target).normal_(std=std))
+        self.register_parameter("token", nn.Parameter(torch.empty(target).normal_(std=std)) if tokens else None)
 
     def forward(self, states: Tensor) -> Tensor:
         """(..., d_e) to (..., d_t), in the precision of the connector's weights unless autocast is on."""

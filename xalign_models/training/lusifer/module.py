@@ -45,12 +45,15 @@ class Lusifer(InputModule):
         llm: The language model, without its head.
         llm_base: Identity of the language model's checkpoint; that of the encoder is ``encoder.base``.
         seed: Seed of the connector's initial weights.
+        tokens: Number of the connector's trainable tokens, 1 or 0.
     """
 
     config_file_name = "lusifer_config.json"
     config_keys: list[str] = ["encoder_base", "llm_base", "max_seq_length"]
 
-    def __init__(self, encoder: LanguageTransformer, llm: PreTrainedModel, llm_base: Base, seed: int = 0) -> None:
+    def __init__(
+        self, encoder: LanguageTransformer, llm: PreTrainedModel, llm_base: Base, seed: int = 0, tokens: int = 1
+    ) -> None:
         super().__init__()
         self.encoder = encoder
         self.llm = llm
@@ -60,7 +63,7 @@ class Lusifer(InputModule):
             # the configuration's initializer_range is not what a trained model's embeddings have
             rows = embeddings_of(llm, range(0, llm.config.vocab_size, 16)).detach().float()
             std = llm.config.initializer_range if rows.is_meta else float(rows.std())  # shapes alone have no values
-            self.connector = Connector(encoder.get_embedding_dimension(), llm.config.hidden_size, std)
+            self.connector = Connector(encoder.get_embedding_dimension(), llm.config.hidden_size, std, tokens)
 
     @property
     def encoder_base(self) -> dict[str, str | None]:
@@ -107,7 +110,8 @@ class Lusifer(InputModule):
         A training batch holds texts of all lengths: texts of similar length go through the model together.
         """
         mask = features["attention_mask"]
-        real = torch.arange(int(mask.sum(dim=1).max()) + 1, device=mask.device)[None] <= mask.sum(dim=1)[:, None]
+        lengths = mask.sum(dim=1) + self.connector.tokens
+        real = torch.arange(int(lengths.max()), device=mask.device)[None] < lengths[:, None]
         padded: Tensor | None = None
         for rows, part in similar_lengths(features, self.llm) if self.training else [(slice(None), features)]:
             states = self._read(part)
@@ -128,8 +132,10 @@ class Lusifer(InputModule):
         """``C(X)`` of the real tokens, and t, as :func:`~xalign_models.training.lusifer.connector.join` takes them."""
         mask = features["attention_mask"].bool()
         states = self.encoder(dict(features))["token_embeddings"]
-        token = self.connector.token.expand(len(mask), -1)
-        return [(self.connector(states[mask]), mask), (token, mask.new_ones(len(mask), 1))]
+        pieces = [(self.connector(states[mask]), mask)]
+        if self.connector.tokens:
+            pieces.append((self.connector.token.expand(len(mask), -1), mask.new_ones(len(mask), 1)))
+        return pieces
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
         """Write the connector, LoRA's weights, both configurations, and the tokenizer."""
@@ -160,11 +166,13 @@ class Lusifer(InputModule):
         if not config:
             raise ModelError(f"{root} is no directory of a LUSIFER model; download it first.")
         dtype = str((model_kwargs or {}).get("torch_dtype") or "").removeprefix("torch.")
+        with opened(str(root / _WEIGHTS)):
+            weights = load_file(root / _WEIGHTS)
         bases = [{**config[f"{name}_base"], **({"dtype": dtype} if dtype else {})} for name in PARTS]
-        module = cls(load_encoder(bases[0]), load_llm(bases[1]), bases[1])
+        module = cls(load_encoder(bases[0]), load_llm(bases[1]), bases[1], tokens=int("token" in weights))
         module.max_seq_length = config["max_seq_length"]
         with opened(str(root / _WEIGHTS)):
-            module.connector.load_state_dict(load_file(root / _WEIGHTS))
+            module.connector.load_state_dict(weights)
         for name, (model, _) in module._parts().items():
             if (root / name / "adapter_config.json").is_file():
                 load_lora(model, root / name)
