@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 
 import numpy as np
@@ -279,6 +280,7 @@ SIZES = [
     ("mistral", {"hidden_size": 10**9}),
     ("mistral", {"hidden_size": 10**18}),
     ("mistral", {"vocab_size": 10**12}),
+    ("mistral", {"head_dim": 10**11}),
     ("mistral", {"num_hidden_layers": 900}),
     ("mistral", {"num_hidden_layers": 10**9}),
     ("xlm-r", {"hidden_size": 10**9}),
@@ -293,10 +295,11 @@ def test_a_size_that_the_file_has_not_is_refused_before_memory_is_taken(release,
     change(folder, **sizes)
     part = {"mistral": "encoder", "xlm-r": "universal_learner"}[base]
     change(release, **{f"{part}_name_or_path": str(folder)})
-    print(refusal(release, XAlignError))
-    import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    refusal(release, XAlignError)
     change(release, loar_r=10**15)
     refusal(release, XAlignError)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 300_000  # kilobytes
 
 
 @pytest.mark.parametrize(
@@ -375,6 +378,24 @@ def test_mirrors_serve_the_release_and_its_base_checkpoints(written, workdir, mo
     assert find_source("lusifer:Hieuman/LUSIFER@abc").model == "lusifer:Hieuman/LUSIFER@abc"
     with pytest.raises(ModelError, match="own files; write lusifer:Hieuman/LUSIFER"):
         models.load_encoder("Hieuman/LUSIFER").raw.encode(["w1"])
+
+
+def test_the_hub_serves_two_files_of_a_commit(written, monkeypatch):
+    """As huggingface_hub would: a call for each file, of the commit that the revision stands for."""
+    folder, calls = written[0], []
+
+    def download(model, name, **options):
+        calls.append((model, name, options["revision"]))
+        return str(folder / name)
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    monkeypatch.setattr("xalign_models.backbones.policy._fetched", lambda *_: folder)
+    monkeypatch.setattr("xalign_models.assets.resolution.hub_commit", lambda model, revision: f"{revision}-commit")
+    found = models.load_encoder("lusifer:Hieuman/LUSIFER@v1").encode_texts(TEXTS, [None] * 4, "")
+    np.testing.assert_allclose(found, expected(written[1], TEXTS, ""), atol=1e-5)
+    assert {*calls} == {("Hieuman/LUSIFER", name, "v1-commit") for name in ("config.json", "model.safetensors")}
+    specs = [find_spec(f"lusifer:Hieuman/LUSIFER{pin}").backbone for pin in ("", "@v1", "@v2")]
+    assert len({loading.fingerprint(spec) for spec in specs}) == 3
 
 
 def test_prompts_are_the_authors(release):
