@@ -460,28 +460,96 @@ def map_gains() -> str:
 
 @table
 def map_shapes() -> str:
-    """Where Berber and Esperanto stand, and whether text decides the shape of a map."""
+    """How far maps are from rotations: all, of shuffled pairs, Berber's and Esperanto's, and by the fit's text."""
     rows = []
-    for name, space in SPACES.items():
-        where = {"model": f"xalign/plain__{space}", "fit": "lsq"}
-        row: list[object] = [name]
-        for language in ("Berber", "Esperanto"):
-            for measure in ("mean |p|", "sigma(alpha) / mean"):
-                claim = f"{language}: {measure} above others'"
-                held, of = (
-                    analysis("linear-mapping-directions", c, the_paper_says=claim, **where) for c in ("holds", "of")
-                )
-                row.append(f"{held:.0f} of {of:.0f}")
-        formal = "mean |p| lower if fitted on Tatoeba than on formal text (theirs UN, ours newstest)"
-        for fit in ("lsq", "distance"):
-            held, of = (
-                analysis("linear-mapping-directions", c, the_paper_says=formal, **(where | {"fit": fit}))
-                for c in ("holds", "of")
-            )
+    for name in ("e5, layer 6", "e5, last layer", "USE"):
+        model = f"xalign/plain__{SPACES[name]}"
+        where = {"model": model, "direction": "English -> other", "fit_text": "Tatoeba"}
+        means = [fmean(analyses("linear-mapping-shapes", f"p_mean_abs{kind}", **where)) for kind in ("", "_shuffled")]
+        row: list[object] = [name, *(f"{value:.3f}" for value in means)]
+        for claim in (
+            "Berber: mean |p| above others'",
+            "Berber: sigma(alpha) / mean above others'",
+            "Esperanto: mean |p| above others'",
+            "Esperanto: sigma(alpha) / mean above others'",
+            "mean |p| lower if fitted on Tatoeba than on formal text (theirs UN, ours newstest)",
+        ):
+            of_claim = {"the_paper_says": claim, "model": model, "fit": "lsq"}
+            held, of = (analysis("linear-mapping-directions", c, **of_claim) for c in ("holds", "of"))
             row.append(f"{held:.0f} of {of:.0f}")
         rows.append(row)
-    names = ("Berber: mean abs p", "dilation", "Esperanto: mean abs p", "dilation", "Tatoeba nearer: lsq", "distance")
-    return markdown(("", *names), rows)
+    names = ("Berber: mean abs p", "dilation", "Esperanto: mean abs p", "dilation", "Tatoeba nearer")
+    return markdown(("", "mean abs p", "shuffled pairs", *names), rows)
+
+
+@table
+def neighbourhoods() -> str:
+    """FLORES among ten languages without English: P@1 by three scores of a pair, and the neighbourhoods."""
+    columns = {
+        "P@1": "precision_at_1",
+        "P@1 by CSLS": "csls_precision_at_1",
+        "by ratio margin": "margin_precision_at_1",
+        "MEXA": "mexa",
+        "mutual neighbours": "mutual_neighbours",
+        "never found": "never_found",
+        "skewness": "hubness_skewness",
+    }
+    rows = []
+    for name, space in FOUR_SPACES.items():
+        for method in ("plain", "centered", "lsar", "procrustes", "affine"):
+            where = {"model": f"{method}__{space}", "direction": "without English"}
+            values = {head: analysis("measures-FloresPrecision", column, **where) for head, column in columns.items()}
+            shares = {head: value if head == "skewness" else 100 * value for head, value in values.items()}
+            rows.append([f"{name}: {method}", *shares.values()])
+    return markdown(("", *columns), rows)
+
+
+@table
+def bias() -> str:
+    """XQuAD-R: how much more frequent a language is among the ten best than in the pool, and agreement of ranks."""
+    columns = {
+        "own language": ("own_language_in_top_10", ".*"),
+        "English, asked in another": ("english_in_top_10", "(?!eng).*"),
+        "agreement": ("rank_agreement", ".*"),
+    }
+    rows = [
+        [
+            f"{name}: {method}",
+            score(f"{method}__{space}", "XQuAD-R"),
+            *(
+                f"{score(f'{method}__{space}', 'XQuAD-R', subsets, metric=metric) / 100:.2f}"
+                for metric, subsets in columns.values()
+            ),
+        ]
+        for name, space in FOUR_SPACES.items()
+        for method in ("plain", "centered", "lir-1", "lsar", "procrustes", "affine")
+    ]
+    return markdown(("", "mAP", *columns), rows)
+
+
+LAYERED = {"e5": E5, "MiniLM": MINILM, "Gemma": GEMMA, "SmolLM2": SMOL}
+
+
+@table
+def layers() -> str:
+    """Nearness to English by layer, twelve languages of FLORES: the last layer, and the one with the best P@1."""
+    rows = []
+    for name, model in LAYERED.items():
+        of_layer = {
+            column: analyses("pivot-layers-means", column, model=model)
+            for column in ("precision_at_1", "mexa", "cka", "rsa")
+        }
+        last = len(of_layer["mexa"]) - 1
+        best = max(range(last + 1), key=lambda layer: of_layer["precision_at_1"][layer])
+        pooled = [
+            100 * fmean(analyses("pivot-layers-mexa", f"mexa_{kind}_over_layers", model=model))
+            for kind in ("mean", "max")
+        ]
+        at = [100 * of_layer["precision_at_1"][layer] for layer in (last, best)]
+        cka = [f"{of_layer['cka'][layer]:.2f}" for layer in (last, best)]
+        rows.append([name, last, at[0], at[1], best, *pooled, *cka])
+    head = ("layers", "P@1, last layer", "P@1, best layer", "at layer", "MEXA, mean of layers", "MEXA, best layer")
+    return markdown(("", *head, "CKA, last layer", "CKA, P@1's best"), rows)
 
 
 LUSIFER = {
