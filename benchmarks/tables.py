@@ -527,6 +527,25 @@ def bias() -> str:
     return markdown(("", "mAP", *columns), rows)
 
 
+@table
+def discrimination() -> str:
+    """FLORES, mean of twelve languages: how often a translation is nearer than a changed English sentence."""
+    changes = ("numbers", "negation", "names", "order", "dropped_clause", "all")
+    names = {f"{name}: plain": f"plain__{space}" for name, space in FOUR_SPACES.items()}
+    names |= {f"e5, last layer: {method}": f"{method}__{E5}" for method in ("lsar", "affine")}
+    rows = [
+        [
+            label,
+            *(
+                100 * fmean(analyses("discrimination-accuracy", "accuracy", model=f"xalign/{name}", change=change))
+                for change in changes
+            ),
+        ]
+        for label, name in names.items()
+    ]
+    return markdown(("", *(change.replace("_", " ") for change in changes)), rows)
+
+
 LAYERED = {"e5": E5, "MiniLM": MINILM, "Gemma": GEMMA, "SmolLM2": SMOL}
 
 

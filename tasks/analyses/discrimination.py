@@ -39,7 +39,7 @@ def analyse(request: Request) -> Findings:
         model = str(encoder.mteb_model_meta.name)
         frame = discriminated(encoder, texts)
         frames.append(frame.assign(model=model)[["model", *frame.columns]])
-        drawn[model.replace("/", "__")] = draw(frame, model)
+        drawn[model.removeprefix("xalign/").replace("/", "__")] = draw(frame, model)
     changed = {kind: sum(text is not None for text in perturbed(texts[ENGLISH], kind)) for kind in KINDS}
     counts = ", ".join(f"{kind} {count}" for kind, count in changed.items())
     return Findings(
