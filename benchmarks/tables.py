@@ -624,6 +624,7 @@ def lusifer_ablations() -> str:
         }.items()
     ]
     rows += [
+        ["with Gemma-3-270M", *_lusifer(f"lusifer-ls__{E5}__{GEMMA}")],
         ["encoder alone, fine-tuned", *_lusifer(f"lusifer-ls-encoder-alone__{E5}")],
         ["encoder as published", *_lusifer(f"plain__{E5}")],
     ]
