@@ -25,7 +25,7 @@ def analyse(request: Request) -> Findings:
     """
     if not request.tasks:
         raise ModelError("--task: name at least one task that `xalign run` has scored, e.g. FloresPrecision.")
-    tables, data = {}, {}
+    tables, data = dict[str, pd.DataFrame](), dict[str, str]()
     for task in request.tasks:
         results = scored(request, task)
         rows = [row for name, table in results.items() for row in measured(name.removeprefix("xalign/"), table)]
