@@ -78,19 +78,35 @@ def load_lora(model: Any, folder: Path) -> None:
     Raises:
         ModelError: Matrices are missing, of another shape, or of layers that the model has not.
     """
-    from peft import LoraConfig, set_peft_model_state_dict
+    from peft import LoraConfig
 
-    model.add_adapter(LoraConfig.from_pretrained(str(folder)))
     weights = load_file(folder / "adapter_model.safetensors")
-    for matrix in lora_matrices(model):
-        matrix.data = matrix.data.to(next(iter(weights.values())).dtype)
-        matrix.requires_grad_(False)
     state = {name.removeprefix(_PREFIX): matrix for name, matrix in weights.items()}
+    _put_lora(model, LoraConfig.from_pretrained(str(folder)), state, str(folder))
+
+
+def copy_lora(source: Any, target: Any) -> None:
+    """Put one model's LoRA on another of the same layers that has none, in its precision, without gradients.
+
+    Raises:
+        ModelError: Matrices are of another shape, or of layers that the target has not.
+    """
+    from peft import get_peft_model_state_dict
+
+    (config,) = source.peft_config.values()
+    _put_lora(target, config, get_peft_model_state_dict(source), "The LoRA matrices to copy")
+
+
+def _put_lora(model: Any, config: Any, state: dict[str, torch.Tensor], origin: str) -> None:
+    from peft import set_peft_model_state_dict
+
+    model.add_adapter(config)
+    for matrix in lora_matrices(model):
+        matrix.data = matrix.data.to(next(iter(state.values())).dtype)
+        matrix.requires_grad_(False)
     result: Any = set_peft_model_state_dict(model, state)
     missing = [name for name in result.missing_keys if "lora_" in name]
-    require_fit(
-        {"missing_keys": missing, "unexpected_keys": result.unexpected_keys, "mismatched_keys": ()}, str(folder)
-    )
+    require_fit({"missing_keys": missing, "unexpected_keys": result.unexpected_keys, "mismatched_keys": ()}, origin)
 
 
 def lora_matrices(model: nn.Module) -> Iterator[nn.Parameter]:

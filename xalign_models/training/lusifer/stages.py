@@ -15,6 +15,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from xalign_models.backbones import loading
+from xalign_models.backbones.adapters import copy_lora
 from xalign_models.errors import ModelError
 from xalign_models.specs import Dtype, digest
 from xalign_models.training.instruments import MEASURED, Retrieval, set_aside
@@ -199,6 +200,9 @@ def distil(
 ) -> list[dict[str, Any]]:
     """Train stage 2 in place on the vectors of ``stage.teacher`` for the queries, and return the log.
 
+    A model with the teacher's language model, which the stage does not train, reads with the teacher's LoRA of it: what
+    is left to learn is to write the text into the soft tokens.
+
     Args:
         model: A model whose trained parts have gradients.
         data: The rows.
@@ -217,6 +221,9 @@ def distil(
             f"teacher {stage.teacher}: its vectors have {teacher.get_embedding_dimension()} dimensions, the model's "
             f"{model.get_embedding_dimension()}."
         )
+    (theirs, checkpoint), (ours, own) = map(_llm, (teacher, model))
+    if own and own == checkpoint and getattr(theirs, "peft_config", None) and not getattr(ours, "peft_config", None):
+        copy_lora(theirs, ours)
     rows = [row for part in data.rows.values() for row in part]
     train, held_out = set_aside(rows, stage.held_out)
     texts = list(dict.fromkeys(rows[i][0] for i in train))
@@ -234,6 +241,14 @@ def distil(
         loss=partial(DistillationLoss, tau=stage.tau),
     )
     return trainer.run()
+
+
+def _llm(model: SentenceTransformer) -> tuple[Any, str | None]:
+    """A model's language model and its checkpoint's fingerprint; None and None for a model without."""
+    first: Any = model[0]
+    llm = parts_of(model).get("llm")
+    base = None if llm is None else getattr(first, "llm_base", None) or first.base
+    return llm, base and base["fingerprint"]
 
 
 def _trained(model: SentenceTransformer) -> dict[str, list[nn.Parameter]]:

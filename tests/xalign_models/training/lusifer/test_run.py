@@ -466,6 +466,26 @@ def test_distillation_draws_vectors_to_the_teachers(train, workdir):
         train(2, "other", llm=None, parameters={"encoder": 896}, stages={1: None, 2: {**fields, "train": ["encoder"]}})
 
 
+def test_a_student_reads_with_the_teachers_lora(train, workdir, built):
+    alone = {"encoder": None, "stages": {1: None, 2: {"start": None, "max_steps": 3, "train": ["llm"]}}}
+    train(2, "teacher", **alone)
+    train(1, "one", stages={1: {"max_steps": 1}})
+    fields = {"teacher": str(workdir / "teacher"), "label": "distilled", "max_steps": 2}
+    for name, parts in (("student", ["encoder", "connector"]), ("own", ["encoder", "connector", "llm"])):
+        train(2, name, start="one", stages={2: {**fields, "train": parts}})
+    teacher, student, own = (
+        {name.split("layers.")[-1]: one for name, one in part.named_parameters() if "lora_" in name}
+        for part in (
+            models.load(str(workdir / "teacher"), device="cpu")[0].model,
+            *(models.load(str(workdir / name), device="cpu")[0].llm for name in ("student", "own")),
+        )
+    )
+    assert teacher.keys() == student.keys() == own.keys()
+    assert all(torch.equal(one, student[name]) for name, one in teacher.items())
+    assert any(float(one.abs().max()) > 0 for name, one in teacher.items() if "lora_B" in name)
+    assert not all(torch.equal(one, own[name]) for name, one in teacher.items())
+
+
 @pytest.mark.parametrize("connector", ["random", "least-squares"])
 def test_the_untrained_model_is_the_baseline(english, write_config, workdir, connector):
     config = load_config([write_config(connector=connector)])
