@@ -11,6 +11,7 @@ from datasets import Dataset, load_dataset
 from mteb.abstasks import AbsTaskBitextMining
 
 from tasks.base import CorpusTask, save_items
+from xalign_models import assets
 from xalign_models.corpora import Corpus, file_digest
 from xalign_models.errors import DataError
 
@@ -98,7 +99,8 @@ class FilesTask(CorpusTask, AbsTaskBitextMining):
             DataError: The hub's copy is unavailable.
         """
         try:
-            return load_dataset(**self.metadata.dataset, name=config, split=split)
+            with assets.hub_or_cache(self.metadata.dataset["path"]):
+                return load_dataset(**self.metadata.dataset, name=config, split=split)
         except (OSError, ValueError) as error:
             raise DataError(f"{missing} The hub's copy is unavailable too ({type(error).__name__}).") from None
 

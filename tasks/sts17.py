@@ -12,6 +12,7 @@ from mteb.abstasks import AbsTaskSTS
 from mteb.abstasks.task_metadata import TaskMetadata
 
 from tasks.base import CorpusTask, save_items
+from xalign_models import assets
 from xalign_models.corpora import Corpus, file_digest, read_lines
 from xalign_models.errors import DataError
 from xalign_models.languages import from_sts17
@@ -78,7 +79,8 @@ class STS17CrossLingual(CorpusTask, AbsTaskSTS):
 
     def _from_hub(self, track: str, missing: DataError) -> Dataset:
         try:
-            rows = load_dataset(**self.metadata.dataset, name=track, split="test")
+            with assets.hub_or_cache(self.metadata.dataset["path"]):
+                rows = load_dataset(**self.metadata.dataset, name=track, split="test")
         except (OSError, ValueError) as error:
             raise DataError(f"{missing} The hub's copy is unavailable too ({type(error).__name__}).") from None
         return _with_languages(track, rows["sentence1"], rows["sentence2"], rows["score"])

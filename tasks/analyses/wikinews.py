@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from xalign_models import assets
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import from_iso639_1
@@ -88,7 +90,8 @@ def open_wikinews() -> WikiNews:
     local = root / FOLDER if root else None
     source = str(local) if local and local.is_dir() else HUB
     try:
-        table = datasets.load_dataset(source, split="train")
+        with assets.hub_or_cache(HUB) if source == HUB else nullcontext():
+            table = datasets.load_dataset(source, split="train")
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise DataError(
             f"WikiNews is unavailable: no {FOLDER}/ under XALIGN_DATA, and {source} did not load "

@@ -3,7 +3,7 @@
 from xalign_models.assets.catalogue import Asset, get_asset, list_assets
 from xalign_models.assets.digests import CARD, directory_fingerprint, file_fingerprint
 from xalign_models.assets.installation import fingerprint, install, verify, where
-from xalign_models.assets.resolution import ResolvedModel, hub_is_away, resolve
+from xalign_models.assets.resolution import ResolvedModel, hub_is_away, hub_or_cache, resolve
 
 __all__ = [
     "CARD",
@@ -14,6 +14,7 @@ __all__ = [
     "fingerprint",
     "get_asset",
     "hub_is_away",
+    "hub_or_cache",
     "install",
     "list_assets",
     "resolve",

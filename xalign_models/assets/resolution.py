@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from xalign_models.assets.catalogue import NO_MODELS, get_asset, list_assets
 from xalign_models.assets.digests import directory_fingerprint
@@ -96,6 +98,46 @@ def hub_is_away() -> bool:
     return _unreachable is not None and time.monotonic() - _unreachable[0] < _PAUSE
 
 
+@contextmanager
+def hub_or_cache(dataset: str) -> Iterator[None]:
+    """Within, a data set of the hub comes at once from its local cache, or not at all, where the hub is unreachable.
+
+    By themselves, huggingface_hub and datasets try for 23 seconds, each time.
+    """
+    from huggingface_hub import constants
+    from huggingface_hub.errors import HfHubHTTPError
+
+    with suppress(HfHubHTTPError):  # what is wrong with the name, loading says better
+        _ask_hub("dataset_info", dataset)
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = before or hub_is_away()
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+def _ask_hub(question: str, *args: Any, **options: Any) -> Any:
+    """The answer of a method of the hub's API; None where the hub is unreachable, which is tried once in a while.
+
+    Raises:
+        RepositoryNotFoundError: The hub has no such repository.
+        RevisionNotFoundError: The repository has no such revision.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+
+    global _unreachable  # noqa: PLW0603  # of the process, as is the network
+    if not hub_is_away():
+        try:
+            return getattr(HfApi(), question)(*args, **options, timeout=_TIMEOUT)
+        except (RepositoryNotFoundError, RevisionNotFoundError):
+            raise
+        except Exception as error:
+            _unreachable = time.monotonic(), one_line(error)
+    return None
+
+
 def _resolve_hub(model_id: str, revision: str | None) -> ResolvedModel:
     if not _is_hub_id(model_id):
         names = ", ".join(asset.name for asset in list_assets() if asset.kind not in NO_MODELS)
@@ -121,20 +163,15 @@ def hub_commit(model_id: str, revision: str) -> str:
     Raises:
         AssetError: The hub has no such model or revision, or is unreachable and the local cache lacks it.
     """
-    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
-    global _unreachable  # noqa: PLW0603  # of the process, as is the network
-    commit = None
-    if not hub_is_away():
-        try:
-            commit = HfApi().model_info(model_id, revision=revision, timeout=_TIMEOUT).sha
-        except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-            raise AssetError(f"The hub has no {model_id} with revision {revision!r} that you may read.") from error
-        except Exception as error:
-            _unreachable = time.monotonic(), one_line(error)
-    if commit is not None:
-        return commit
+    try:
+        found = _ask_hub("model_info", model_id, revision=revision)
+    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+        raise AssetError(f"The hub has no {model_id} with revision {revision!r} that you may read.") from error
+    if found is not None and found.sha is not None:
+        return str(found.sha)
     cached = try_to_load_from_cache(model_id, "config.json", revision=revision)
     if not isinstance(cached, str):
         reason = _unreachable[1] if _unreachable else "it names no commit"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xalign_models import assets
 from xalign_models.corpora.base import ENGLISH, Corpus, from_columns, join_lines, read_lines
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import canonical, from_flores, from_iso639_1, from_ntrex, from_tatoeba, is_canonical
@@ -131,16 +132,19 @@ def from_hub(name: str, publisher: Publisher, missing: str) -> Corpus:
     path, revision, split = publisher.hub  # type: ignore[misc]  # checked by the caller
     try:
         if publisher.kind == "pairs":
-            configs = datasets.get_dataset_config_names(path, revision=revision)
+            with assets.hub_or_cache(path):
+                configs = datasets.get_dataset_config_names(path, revision=revision)
             configs = {from_tatoeba(config.split("-")[0]): config for config in configs if config.endswith("-eng")}
 
             def rows(language: str) -> tuple[list[str], list[str]]:
-                table = datasets.load_dataset(path, configs[language], split=split, revision=revision)
+                with assets.hub_or_cache(path):
+                    table = datasets.load_dataset(path, configs[language], split=split, revision=revision)
                 return list(table["sentence1"]), list(table["sentence2"])
 
             languages = tuple(sorted(configs))
             return Corpus(name, "pairs", publisher.trains, languages, rows, lambda _: f"{path}@{revision}")
-        table = datasets.load_dataset(path, split=split, revision=revision)
+        with assets.hub_or_cache(path):
+            table = datasets.load_dataset(path, split=split, revision=revision)
     except (OSError, ValueError, datasets.exceptions.DatasetNotFoundError) as error:
         raise DataError(f"{missing}; the hub's {path} cannot be had either ({type(error).__name__}).") from None
     columns = {}

@@ -23,7 +23,7 @@ from xalign_models.backbones.sources import find_source
 from xalign_models.backbones.templates import prompted
 from xalign_models.errors import XAlignError
 from xalign_models.evaluation.cache import SafeResultCache
-from xalign_models.evaluation.run import languages_of, make_task
+from xalign_models.evaluation.run import languages_of, make_task, reachable
 from xalign_models.models import fitting
 from xalign_models.models.building import encoding, load_encoder
 from xalign_models.models.identity import calibration
@@ -166,7 +166,8 @@ def _count(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, meta: 
     task.hf_subsets = [subset for subset in subsets if subset not in scored and not encoder.unfitted(by_subset[subset])]
     try:
         if task.hf_subsets:
-            result = mteb.evaluate(encoder, task, cache=None, show_progress_bar=False, co2_tracker=False)
+            with reachable(task):
+                result = mteb.evaluate(encoder, task, cache=None, show_progress_bar=False, co2_tracker=False)
             return not result.exceptions
     except Exception:  # of a task's own, which the run says too
         logger.debug("%s cannot be counted", task.metadata.name, exc_info=True)

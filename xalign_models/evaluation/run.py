@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xalign_models import assets
 from xalign_models.device import pick_device
 from xalign_models.errors import DataError, LanguageError, ModelError, one_line
 from xalign_models.evaluation.cache import SafeResultCache, hardware
@@ -154,15 +155,16 @@ def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items
             if (known := cache.load_task_result(name, meta)) and not known.get_missing_evaluations(task):
                 return Outcome(str(meta.name), name, known, False, unfitted, revision=meta.revision)
             before = _modified(cache.path_of(name, meta))
-            result = mteb.evaluate(
-                encoder,
-                task,
-                cache=cache,
-                overwrite_strategy="only-missing",
-                prediction_folder=folder,
-                show_progress_bar=False,
-                co2_tracker=False,
-            )
+            with reachable(task):
+                result = mteb.evaluate(
+                    encoder,
+                    task,
+                    cache=cache,
+                    overwrite_strategy="only-missing",
+                    prediction_folder=folder,
+                    show_progress_bar=False,
+                    co2_tracker=False,
+                )
             if result.exceptions:  # mteb's report of an unavailable private data set
                 raise DataError(result.exceptions[0].exception)
             fresh = _modified(cache.path_of(name, meta)) != before
@@ -195,6 +197,12 @@ def remove_items(folder: Path, task: str) -> None:
 def identify(task: AbsTask) -> None:
     """Let a task of ours set its revision, by which results are compared, to its text's fingerprint."""
     getattr(task, "identify", lambda: None)()
+
+
+def reachable(task: AbsTask) -> AbstractContextManager[None]:
+    """Within, one of mteb's own tasks does not wait long for a hub that is unreachable; ours see to that themselves."""
+    own = hasattr(task, "identify") or "path" not in task.metadata.dataset
+    return nullcontext() if own else assets.hub_or_cache(task.metadata.dataset["path"])
 
 
 def _modified(path: Path) -> int | None:

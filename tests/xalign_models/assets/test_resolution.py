@@ -6,12 +6,16 @@ import dataclasses
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import datasets
 import huggingface_hub
 import pytest
+from huggingface_hub.errors import RepositoryNotFoundError
 
 from xalign_models import assets
 from xalign_models.assets import digests
@@ -158,3 +162,37 @@ def test_what_cannot_be_resolved_says_why(toy: Asset, checkpoint: Path, register
     register(dataclasses.replace(toy, kind="corpus"))
     with pytest.raises(AssetError, match="is a corpus"):
         assets.resolve("toy")
+
+
+def test_a_data_set_of_a_hub_that_is_away_is_not_waited_for(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def dataset_info(_self: object, name: str, **_: object) -> None:
+        asked.append(name)
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", dataset_info)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    begun = time.monotonic()
+    for name in ("org/a", "org/b"):
+        with pytest.raises(OSError, match=f"Couldn't reach '{name}'"), assets.hub_or_cache(name):
+            datasets.load_dataset(name, split="test")
+    assert time.monotonic() - begun < 5  # by themselves they try for 23 s each
+    assert asked == ["org/a"]
+    assert not huggingface_hub.constants.HF_HUB_OFFLINE
+
+
+def test_a_data_set_of_a_hub_that_answers_is_loaded_from_it(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    response: Any = SimpleNamespace(headers={}, request=None)
+
+    def dataset_info(_self: object, name: str, **_: object) -> None:
+        if name == "org/missing":
+            raise RepositoryNotFoundError("no such repository", response=response)
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", dataset_info)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    for name in ("org/a", "org/missing"):  # of the missing one, loading says so
+        with assets.hub_or_cache(name):
+            assert not huggingface_hub.constants.HF_HUB_OFFLINE
+    assert not assets.hub_is_away()

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from xalign_models import assets
 from xalign_models.errors import DataError
 from xalign_models.training.lusifer.data.base import TrainingRow, TrainingSource, draw
 
@@ -20,7 +21,8 @@ def _table(path: str, config: str | None, split: str, revision: str | None = Non
     import datasets
 
     try:
-        return datasets.load_dataset(path, config, split=split, revision=revision)
+        with assets.hub_or_cache(path):
+            return datasets.load_dataset(path, config, split=split, revision=revision)
     except (OSError, ValueError, datasets.exceptions.DatasetNotFoundError) as error:
         raise DataError(
             f"Training set {path} is not available from the hub ({type(error).__name__}); log in to a machine that "
