@@ -15,6 +15,8 @@ from xalign_models.corpora import ENGLISH
 
 Counts = npt.NDArray[np.int64]
 TOP = 10
+TRANSLATION = 0.5
+"""Gain of an answer in another language than the question's, whose own has 1."""
 
 
 def language_shares(
@@ -75,3 +77,49 @@ def rank_agreement(questions: Mapping[str, Sequence[str]], ranks: Counts) -> dic
         for (language, _), row in zip(of_question, correlations, strict=True):
             by_language.setdefault(language, []).extend(row[np.isfinite(row)])
     return {language: float(np.mean(values)) for language, values in by_language.items() if values}
+
+
+def language_preference(
+    question_languages: Counts, ranks: Counts, first: Counts, languages: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """Whether a question finds its answer in its own language before the answer's translations (arXiv 2605.07249).
+
+    Args:
+        question_languages: (n,) index of each question's language.
+        ranks: (n, k) rank of each question's answer in each language, from 1; 0 where none.
+        first: (n,) index of the language of each question's best candidate.
+        languages: The k canonical codes by index.
+
+    Returns:
+        By language, of its questions that have an answer in it and in another:
+
+        - ``own_language_first``: the share whose own answer is above all its translations; 1 / k where a model has no
+          preference.
+        - ``lang_ndcg_at_10``: nDCG of the ten best with a gain of 1 for the own answer and of 1/2 for its translations.
+          The gains are ours.
+        - ``right_own_language``, ``right_other_language``, ``wrong_own_language``, ``wrong_other_language``: shares by
+          whether the best candidate is an answer, and by its language.
+    """
+    rows = np.arange(len(ranks))
+    own = ranks[rows, question_languages]
+    asked = (own > 0) & ((ranks > 0).sum(axis=1) > 1)
+    gains = np.where(ranks > 0, TRANSLATION, 0.0)
+    gains[rows, question_languages] *= 1 / TRANSLATION
+    discounts = np.where((ranks > 0) & (ranks <= TOP), 1 / np.log2(np.maximum(ranks, 1) + 1.0), 0.0)
+    best_gains = -np.sort(-gains, axis=1)[:, :TOP]
+    ideal = best_gains @ (1 / np.log2(np.arange(2, best_gains.shape[1] + 2)))
+    others = np.where(ranks > 0, ranks, np.iinfo(ranks.dtype).max)
+    right, at_home = (ranks == 1).any(axis=1), first == question_languages
+    of_question = {
+        "own_language_first": own == others.min(axis=1),
+        "lang_ndcg_at_10": (gains * discounts).sum(axis=1) / np.maximum(ideal, TRANSLATION),
+        "right_own_language": right & at_home,
+        "right_other_language": right & ~at_home,
+        "wrong_own_language": ~right & at_home,
+        "wrong_other_language": ~right & ~at_home,
+    }
+    return {
+        language: {name: float(values[chosen].mean()) for name, values in of_question.items()}
+        for index, language in enumerate(languages)
+        if (chosen := asked & (question_languages == index)).any()
+    }

@@ -12,7 +12,7 @@ from mteb.types import PromptType
 
 from tasks.base import fill_scores, without_normalisation
 from tasks.files import FilesTask, Scored
-from tasks.lareqa.bias import TOP, language_shares, rank_agreement
+from tasks.lareqa.bias import TOP, language_preference, language_shares, rank_agreement
 from tasks.lareqa.reader import SENTENCE_END, Side, read_file
 from xalign_models.errors import DataError
 from xalign_models.ranking.ranks import average_precision, one_target_precision, target_counts
@@ -36,7 +36,8 @@ class LAReQA(FilesTask):
     - ``one_target_<language>``: a row of the limit-to-one-target heat map, the mAP when all answers but the one in
       <language> are taken out of the pool;
     - ``one_target_same``, ``one_target_other``: that row's diagonal cell and the mean of the others;
-    - ``own_language_in_top_10``, ``english_in_top_10``, ``rank_agreement``: language bias, :mod:`tasks.lareqa.bias`.
+    - ``own_language_in_top_10``, ``english_in_top_10``, ``rank_agreement``, ``own_language_first``,
+      ``lang_ndcg_at_10``, ``right_own_language`` and the three like it: language bias, :mod:`tasks.lareqa.bias`.
 
     Attributes:
         expected: Canonical code -> numbers of questions and candidates of the published set; other files are refused.
@@ -136,6 +137,9 @@ class LAReQA(FilesTask):
             for parts in zip(*((side.questions, side.candidates) for side in sides.values()), strict=True)
         )
         bias = language_shares(question_languages, best, of_pool, list(sides))
+        preference = language_preference(question_languages, counts, of_pool[best[:, 0]], list(sides))
+        for language, values in preference.items():
+            bias[language] |= values
         agreement = rank_agreement({language: list(side.questions) for language, side in sides.items()}, counts)
         for language, value in agreement.items():
             bias[language]["rank_agreement"] = value

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
+from sklearn.metrics import ndcg_score
 
-from tasks.lareqa.bias import language_shares, rank_agreement
+from tasks.lareqa.bias import language_preference, language_shares, rank_agreement
 from xalign_models.ranking.ranks import normalise, target_counts
 
 LANGUAGES = ("deu-Latn", "eng-Latn", "fra-Latn")
@@ -65,3 +66,52 @@ def test_agreement_is_scipys_correlation_and_high_where_language_alone_orders_th
     same = np.tile(rng.permuted(np.tile(np.arange(1, 6), (20, 1)), axis=1), (3, 1))
     assert rank_agreement(dict.fromkeys(LANGUAGES, ids), same) == dict.fromkeys(LANGUAGES, pytest.approx(1))
     assert rank_agreement(dict.fromkeys(LANGUAGES, ids), np.full((60, 5), 3)) == {}
+
+
+def test_language_ndcg_is_scikit_learns_and_the_four_shares_are_a_whole():
+    asked, ranks, best, rows = pool(1)
+    found = language_preference(asked, ranks, asked[best[:, 0]], LANGUAGES)
+    scores = rows @ rows.T
+    for index, language in enumerate(LANGUAGES):
+        values = []
+        for row in np.flatnonzero(asked == index):
+            gains = np.where(np.arange(120) % 40 == row % 40, 0.5, 0.0)
+            gains[40 * index + row % 40] = 1
+            values.append(ndcg_score(gains[None], scores[None, row], k=10))
+        assert found[language]["lang_ndcg_at_10"] == pytest.approx(np.mean(values))
+        four = [found[language][f"{hit}_{whose}_language"] for hit in ("right", "wrong") for whose in ("own", "other")]
+        assert sum(four) == pytest.approx(1)
+
+
+def test_a_question_prefers_its_own_language_as_far_as_that_is_marked():
+    ranks = {}
+    for mark in (0, 5):
+        rng = np.random.default_rng(0)
+        asked = np.repeat(np.arange(3), 400)
+        noise = rng.standard_normal((1200, 3))
+        noise[np.arange(1200), asked] += mark
+        ranks[mark] = (-noise).argsort(axis=1).argsort(axis=1) + 1
+    for mark, low, high in ((0, 0.26, 0.41), (5, 0.98, 1)):
+        found = language_preference(asked, ranks[mark], ranks[mark].argmin(axis=1), LANGUAGES)
+        assert all(low < found[language]["own_language_first"] <= high for language in LANGUAGES)
+    assert found["eng-Latn"]["right_own_language"] == found["eng-Latn"]["own_language_first"]
+
+
+def test_preference_by_hand():
+    asked = np.array([0, 0, 0, 1])
+    ranks = np.array([[1, 2, 0], [3, 1, 2], [5, 0, 0], [0, 1, 12]])  # the third has no translation
+    found = language_preference(asked, ranks, np.array([0, 1, 2, 1]), LANGUAGES)
+    ideal = [1 + 0.5 / np.log2(3), 1 + 0.5 / np.log2(3) + 0.25]
+    two = [1, (0.5 + 0.5 / np.log2(3) + 0.5) / ideal[1]]
+    assert found["deu-Latn"] == pytest.approx(
+        {
+            "own_language_first": 0.5,
+            "lang_ndcg_at_10": np.mean(two),
+            "right_own_language": 0.5,
+            "right_other_language": 0.5,
+            "wrong_own_language": 0,
+            "wrong_other_language": 0,
+        }
+    )
+    assert found["eng-Latn"]["lang_ndcg_at_10"] == pytest.approx(1 / ideal[0])  # a translation at rank 12 is not found
+    assert "fra-Latn" not in found
