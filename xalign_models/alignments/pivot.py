@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Self
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,43 @@ from xalign_models.arrays import AnyFloats, Float64
 from xalign_models.errors import AlignmentError
 
 ParallelData = Mapping[str, npt.ArrayLike | tuple[npt.ArrayLike, npt.ArrayLike]]
+
+
+class FewPairsWarning(UserWarning):
+    """Maps were fitted on fewer pairs than they have dimensions.
+
+    Args:
+        method: Name of the alignment.
+        dim: Dimension of the embeddings.
+        pairs: Language to its number of pairs.
+    """
+
+    def __init__(self, method: str, dim: int, pairs: Mapping[str, int]) -> None:
+        super().__init__(
+            f"{method}: fewer pairs than the {dim} dimensions ({listed(pairs)}), so most of the map is arbitrary; take "
+            "centered, lsar, affine with its default ridge, or procrustes with shrink=None."
+        )
+        self.method, self.dim, self.pairs = method, dim, pairs
+
+
+@contextmanager
+def few_pairs_said_once() -> Iterator[None]:
+    """Within, warnings of few pairs are kept back; at its end there is one for all languages."""
+    few: list[FewPairsWarning] = []
+    show = warnings.showwarning
+
+    def keep(message: Warning | str, *args: Any, **kwargs: Any) -> None:
+        if isinstance(message, FewPairsWarning):
+            few.append(message)
+        else:
+            show(message, *args, **kwargs)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = keep
+        yield
+    if few:
+        pairs = {language: count for one in few for language, count in one.pairs.items()}
+        warnings.warn(FewPairsWarning(few[0].method, few[0].dim, pairs), stacklevel=2)
 
 
 class PivotAlignment(Alignment):
@@ -60,11 +98,7 @@ class PivotAlignment(Alignment):
                 raise AlignmentError(f"{language}: {error}") from None
         short = {language: len(x) for language, (x, _) in pairs.items() if len(x) < dim}
         if short and not self.shrunk:
-            warnings.warn(
-                f"{self.method}: fewer pairs than the {dim} dimensions ({listed(short)}), so most of the map is "
-                "arbitrary; take centered, lsar, affine with its default ridge, or procrustes with shrink=None.",
-                stacklevel=2,
-            )
+            warnings.warn(FewPairsWarning(self.method, dim, short), stacklevel=2)
         self.weights_, self.shifts_ = (np.stack(part) for part in zip(*maps, strict=True))
         self.languages_, self.dim_ = (self.pivot, *pairs), dim
         return self

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets
+from xalign_models.alignments.pivot import few_pairs_said_once
 from xalign_models.device import pick_device
 from xalign_models.errors import DataError, LanguageError, ModelError, one_line
 from xalign_models.evaluation.cache import SafeResultCache, hardware
@@ -155,7 +156,7 @@ def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items
             if (known := cache.load_task_result(name, meta)) and not known.get_missing_evaluations(task):
                 return Outcome(str(meta.name), name, known, False, unfitted, revision=meta.revision)
             before = _modified(cache.path_of(name, meta))
-            with reachable(task):
+            with reachable(task), few_pairs_said_once():
                 result = mteb.evaluate(
                     encoder,
                     task,

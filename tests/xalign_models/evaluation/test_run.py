@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from xalign_models import assets
+from xalign_models.alignments.pivot import FewPairsWarning
 from xalign_models.backbones.raw import Counts
 from xalign_models.errors import DataError, LanguageError, ModelError, ResultsError
 from xalign_models.evaluation import run as running
@@ -125,6 +126,16 @@ def test_the_seconds_of_a_fit_are_on_record_without_those_of_encoding(
     assert recorded(str(tiny_model), "plain") is None
     save(build(spec, device="cpu"), own.parent / "saved")
     assert recorded(str(own.parent / "saved"), "of-a-directory") is None
+
+
+def test_few_pairs_are_said_once_for_all_languages(own, tiny_model, write_text):
+    text = write_text(own.parent / "fit", 40, ("deu", "eng", "fra"))
+    alignment = AlignmentSpec("procrustes", "procrustes", corpora=(f"own:{text}",), limit=4)
+    encoder = load_encoder(ModelSpec(find_spec(str(tiny_model)).backbone, alignment), device="cpu")
+    with pytest.warns(FewPairsWarning, match="procrustes: fewer pairs") as said:
+        run([encoder])
+    (one,) = (one.message for one in said if isinstance(one.message, FewPairsWarning))
+    assert one.pairs == {"deu-Latn": 4, "fra-Latn": 4}
 
 
 def test_models_of_one_backbone_share_its_vectors(own, tiny_model, aligned, counts):
