@@ -528,6 +528,25 @@ def bias() -> str:
 
 
 @table
+def preference() -> str:
+    """XQuAD-R: whether the answer in the question's own language comes first, and what the best candidate is."""
+    columns = {
+        "own answer first": "own_language_first",
+        "Lang-nDCG@10": "lang_ndcg_at_10",
+        "right, own language": "right_own_language",
+        "right, another": "right_other_language",
+        "wrong, own language": "wrong_own_language",
+        "wrong, another": "wrong_other_language",
+    }
+    rows = [
+        [f"{name}: {method}", *(score(f"{method}__{space}", "XQuAD-R", metric=metric) for metric in columns.values())]
+        for name, space in FOUR_SPACES.items()
+        for method in ("plain", "centered", "lir-1", "lsar", "procrustes", "affine")
+    ]
+    return markdown(("", *columns), rows)
+
+
+@table
 def discrimination() -> str:
     """FLORES, mean of twelve languages: how often a translation is nearer than a changed English sentence."""
     changes = ("numbers", "negation", "names", "order", "dropped_clause", "all")
@@ -629,6 +648,30 @@ def lusifer_ablations() -> str:
         ["encoder as published", *_lusifer(f"plain__{E5}")],
     ]
     return markdown(LUSIFER_COLUMNS, rows)
+
+
+@table
+def lusifer_gemma() -> str:
+    """LUSIFER with Gemma-3-270M, its parts and distillation, also on topics and on questions to a mixed pool."""
+    both = f"{E5}__{GEMMA}"
+    rows = []
+    for label, model in {
+        "LUSIFER": f"lusifer-ls__{both}",
+        "distilled, then stage 2": f"lusifer-ls-distilled-tuned__{both}",
+        "distilled": f"lusifer-ls-distilled__{both}",
+        "alignment only": f"lusifer-ls-alignment-only__{both}",
+        "LLM alone, fine-tuned": f"lusifer-ls-llm-alone__{GEMMA}",
+        "LLM as published": f"plain__{GEMMA}",
+        "encoder as published": f"plain__{E5}",
+    }.items():
+        topics = score(model, "SIB200ZeroShot", "(tel|tha|swh).*")
+        questions = score(model, "XQuAD-R") if model in XQUAD else ""
+        rows.append([label, *_lusifer(model), topics, questions])
+    return markdown((*LUSIFER_COLUMNS, "SIB-200", "XQuAD-R"), rows)
+
+
+XQUAD = (f"lusifer-ls__{E5}__{GEMMA}", f"plain__{GEMMA}", f"plain__{E5}")
+"""Models of the table with Gemma that were run on XQuAD-R."""
 
 
 @table

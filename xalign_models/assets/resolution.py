@@ -105,9 +105,9 @@ def hub_or_cache(dataset: str) -> Iterator[None]:
     By themselves, huggingface_hub and datasets try for 23 seconds, each time.
     """
     from huggingface_hub import constants
-    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-    with suppress(HfHubHTTPError):  # what is wrong with the name, loading says better
+    with suppress(HfHubHTTPError, HFValidationError):  # what is wrong with the name, loading says better
         _ask_hub("dataset_info", dataset)
     before = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = before or hub_is_away()
@@ -121,17 +121,18 @@ def _ask_hub(question: str, *args: Any, **options: Any) -> Any:
     """The answer of a method of the hub's API; None where the hub is unreachable, which is tried once in a while.
 
     Raises:
+        HFValidationError: The name can be no repository's.
         RepositoryNotFoundError: The hub has no such repository.
         RevisionNotFoundError: The repository has no such revision.
     """
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
 
     global _unreachable  # noqa: PLW0603  # of the process, as is the network
     if not hub_is_away():
         try:
             return getattr(HfApi(), question)(*args, **options, timeout=_TIMEOUT)
-        except (RepositoryNotFoundError, RevisionNotFoundError):
+        except (HFValidationError, RepositoryNotFoundError, RevisionNotFoundError):
             raise
         except Exception as error:
             _unreachable = time.monotonic(), one_line(error)

@@ -16,6 +16,7 @@ import datasets
 import huggingface_hub
 import pytest
 from huggingface_hub.errors import RepositoryNotFoundError
+from huggingface_hub.utils import validate_repo_id
 
 from xalign_models import assets
 from xalign_models.assets import digests
@@ -189,10 +190,11 @@ def test_a_data_set_of_a_hub_that_answers_is_loaded_from_it(cache: Path, monkeyp
     def dataset_info(_self: object, name: str, **_: object) -> None:
         if name == "org/missing":
             raise RepositoryNotFoundError("no such repository", response=response)
+        validate_repo_id(name)
 
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", dataset_info)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-    for name in ("org/a", "org/missing"):  # of the missing one, loading says so
+    for name in ("org/a", "org/missing", "no/such/name"):  # what is wrong with a name, loading says
         with assets.hub_or_cache(name):
             assert not huggingface_hub.constants.HF_HUB_OFFLINE
     assert not assets.hub_is_away()
