@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,9 @@ from torch import nn
 
 from xalign_models.backbones.weights import require_fit
 from xalign_models.errors import ModelError
+from xalign_models.files import read_json
 
+ADAPTER = "adapter_config.json"
 _POOLER = r"(.*\.)?pooler\..*"
 _PREFIX = "base_model.model."  # of the names in a saved adapter
 
@@ -56,6 +60,16 @@ def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, seed: int) ->
         matrix.requires_grad_(True)
 
 
+def name_base(folder: Path, name: str) -> None:
+    """Let a saved adapter name its checkpoint, not where that lies on this machine.
+
+    Not before it is saved: PEFT then reads the checkpoint's configuration, and asks the hub for a name that is no path.
+    """
+    path = folder / ADAPTER
+    adapter = {**read_json(path), "base_model_name_or_path": name}
+    path.write_text(json.dumps(adapter, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
 def load_adapter(model: Any, folder: Path) -> None:
     """Transformers' own ``load_adapter``, in the precision of the model; the adapter has to be whole.
 
@@ -94,12 +108,13 @@ def copy_lora(source: Any, target: Any) -> None:
     from peft import get_peft_model_state_dict
 
     (config,) = source.peft_config.values()
-    _put_lora(target, config, get_peft_model_state_dict(source), "The LoRA matrices to copy")
+    _put_lora(target, copy.copy(config), get_peft_model_state_dict(source), "The LoRA matrices to copy")
 
 
 def _put_lora(model: Any, config: Any, state: dict[str, torch.Tensor], origin: str) -> None:
     from peft import set_peft_model_state_dict
 
+    config.base_model_name_or_path = model.name_or_path
     model.add_adapter(config)
     for matrix in lora_matrices(model):
         matrix.data = matrix.data.to(next(iter(state.values())).dtype)

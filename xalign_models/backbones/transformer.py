@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -13,7 +12,7 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from xalign_models import assets
-from xalign_models.backbones.adapters import load_adapter
+from xalign_models.backbones.adapters import ADAPTER, load_adapter, name_base
 from xalign_models.backbones.checkpoint import open_transformer
 from xalign_models.backbones.compiled import compile_layers
 from xalign_models.backbones.graphs import Graph
@@ -215,10 +214,8 @@ class LanguageTransformer(CheckedTransformer):
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
         """Write weights (of LoRA alone where there are such), tokenizer and configuration."""
         super().save(output_path, *args, **kwargs)
-        path = Path(output_path) / "adapter_config.json"
-        if self.base and path.is_file():  # name the checkpoint, not where it lies on this machine
-            adapter = {**read_json(path), "base_model_name_or_path": self.base["model"]}
-            path.write_text(json.dumps(adapter, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        if self.base and (Path(output_path) / ADAPTER).is_file():
+            name_base(Path(output_path), str(self.base["model"]))
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Self:

@@ -12,7 +12,7 @@ from sentence_transformers.base.modules.input_module import InputModule
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from xalign_models.backbones.adapters import load_lora
+from xalign_models.backbones.adapters import ADAPTER, load_lora, name_base
 from xalign_models.backbones.checkpoint import opened
 from xalign_models.backbones.grouping import similar_lengths
 from xalign_models.backbones.transformer import LanguageTransformer
@@ -145,10 +145,9 @@ class Lusifer(InputModule):
         self.tokenizer.save_pretrained(output_path)
         for name, (model, base) in self._parts().items():
             folder = root / name
-            if adapters := getattr(model, "peft_config", None):
-                for adapter in adapters.values():
-                    adapter.base_model_name_or_path = base["model"]  # not where it lies on this machine
+            if getattr(model, "peft_config", None):
                 model.save_pretrained(folder)
+                name_base(folder, str(base["model"]))
             model.config.save_pretrained(folder)
 
     @classmethod
@@ -174,7 +173,7 @@ class Lusifer(InputModule):
         with opened(str(root / _WEIGHTS)):
             module.connector.load_state_dict(weights)
         for name, (model, _) in module._parts().items():
-            if (root / name / "adapter_config.json").is_file():
+            if (root / name / ADAPTER).is_file():
                 load_lora(model, root / name)
         return module
 

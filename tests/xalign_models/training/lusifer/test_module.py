@@ -226,6 +226,27 @@ def test_saved_and_loaded_it_is_the_same(make_lusifer, workdir, dtype, projectio
     )
 
 
+def test_saving_asks_no_hub_for_the_checkpoints(make_lusifer, workdir, monkeypatch):
+    lusifer = make_lusifer()
+    for model in (lusifer.encoder.model, lusifer.llm):
+        add_lora(model, rank=2, alpha=4, dropout=0.0, seed=0)
+    SentenceTransformer(modules=modules_of(lusifer), device="cpu").save_pretrained(
+        str(workdir / "saved"), create_model_card=False
+    )
+    again = SentenceTransformer(str(workdir / "saved"), device="cpu", trust_remote_code=True)
+    (workdir / "named").mkdir()
+    asked = []
+    monkeypatch.setattr("peft.utils.save_and_load.check_file_exists_on_hf_hub", lambda *names, **_: asked.append(names))
+    for one in (lusifer, again[0]):
+        one.encoder.base = {**one.encoder.base, "model": "an-encoder"}  # names that are no paths, as those of assets
+        one.llm_base["model"] = "a-writer"
+        one.save(str(workdir / "named"))
+    assert not asked
+    for part, name in (("encoder", "an-encoder"), ("llm", "a-writer")):
+        adapter = json.loads((workdir / "named" / part / "adapter_config.json").read_text())
+        assert adapter["base_model_name_or_path"] == name
+
+
 def test_a_changed_checkpoint_is_refused(make_lusifer, workdir, checkpoints):
     from xalign_models.errors import ModelError
 
