@@ -495,8 +495,9 @@ def neighbourhoods() -> str:
         "skewness": "hubness_skewness",
     }
     rows = []
-    for name, space in FOUR_SPACES.items():
-        for method in ("plain", "centered", "lsar", "procrustes", "affine"):
+    methods = dict.fromkeys(FOUR_SPACES.items(), ("plain", "centered", "lsar", "procrustes", "affine"))
+    for (name, space), chosen in {**methods, ("Gemma", GEMMA): ("plain",)}.items():
+        for method in chosen:
             where = {"model": f"{method}__{space}", "direction": "without English"}
             values = {head: analysis("measures-FloresPrecision", column, **where) for head, column in columns.items()}
             shares = {head: value if head == "skewness" else 100 * value for head, value in values.items()}
