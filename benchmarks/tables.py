@@ -662,17 +662,12 @@ def lusifer_gemma() -> str:
         "distilled": f"lusifer-ls-distilled__{both}",
         "alignment only": f"lusifer-ls-alignment-only__{both}",
         "LLM alone, fine-tuned": f"lusifer-ls-llm-alone__{GEMMA}",
-        "LLM as published": f"plain__{GEMMA}",
         "encoder as published": f"plain__{E5}",
     }.items():
         topics = score(model, "SIB200ZeroShot", "(tel|tha|swh).*")
-        questions = score(model, "XQuAD-R") if model in XQUAD else ""
+        questions = score(model, "XQuAD-R") if label in ("LUSIFER", "encoder as published") else ""
         rows.append([label, *_lusifer(model), topics, questions])
     return markdown((*LUSIFER_COLUMNS, "SIB-200", "XQuAD-R"), rows)
-
-
-XQUAD = (f"lusifer-ls__{E5}__{GEMMA}", f"plain__{GEMMA}", f"plain__{E5}")
-"""Models of the table with Gemma that were run on XQuAD-R."""
 
 
 @table

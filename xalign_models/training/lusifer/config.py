@@ -214,10 +214,14 @@ class LusiferConfig:
         return stage
 
     def to_dict(self, number: int) -> dict[str, Any]:
-        """The fields that determine a stage's training, as plain data that JSON preserves."""
+        """The fields that determine a stage's training, as plain data that JSON preserves.
+
+        The teacher goes by its directory's name: the path says where it lies on this machine, not what it is.
+        """
         fields = configuration.to_mapping(self)
         stage = fields.pop("stages")[number]
         del stage["checkpoint_steps"], stage["measure_steps"]
+        stage["teacher"] = stage["teacher"] and Path(stage["teacher"]).name
         return {**fields, "stage": stage}
 
 

@@ -458,6 +458,9 @@ def test_distillation_draws_vectors_to_the_teachers(train, workdir):
     train(2, "teacher", stages={2: {"start": None, "max_steps": 1}})
     fields = {"start": None, "teacher": str(workdir / "teacher"), "label": "distilled", "epochs": 8, "max_steps": None}
     train(2, "student", seed=1, stages={2: fields})
+    card = (workdir / "student" / "xalign.json").read_text()
+    assert json.loads(card)["training"]["config"]["stage"]["teacher"] == "teacher"
+    assert str(workdir) not in card
     losses = [entry["loss"] for entry in read_log(workdir / "student") if entry["kind"] == "step"]
     assert np.mean(losses[-3:]) < np.mean(losses[:3]) - 0.1
     with pytest.raises(ModelError, match=r"stages\.2\.teacher nowhere: no model is there"):
