@@ -23,6 +23,8 @@ _TIMEOUT = 5
 """Seconds to wait for the hub's answer."""
 _PAUSE = 300
 """Seconds before an unreachable hub is tried again."""
+_REFUSALS = frozenset({401, 403, 404, 410, 451})
+"""Statuses that speak of one repository: others are still to be had. Too many requests, or a fault, are the hub's."""
 _unreachable: tuple[float, str] | None = None
 """Time and reason of the last failure to reach the hub."""
 
@@ -122,19 +124,20 @@ def _ask_hub(question: str, *args: Any, **options: Any) -> Any:
 
     Raises:
         HFValidationError: The name can be no repository's.
-        RepositoryNotFoundError: The hub has no such repository.
-        RevisionNotFoundError: The repository has no such revision.
+        HfHubHTTPError: The hub refuses this repository or revision, e.g. because there is none.
     """
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     global _unreachable  # noqa: PLW0603  # of the process, as is the network
     if not hub_is_away():
         try:
             return getattr(HfApi(), question)(*args, **options, timeout=_TIMEOUT)
-        except (HFValidationError, RepositoryNotFoundError, RevisionNotFoundError):
+        except HFValidationError:
             raise
         except Exception as error:
+            if isinstance(error, HfHubHTTPError) and error.response.status_code in _REFUSALS:
+                raise
             _unreachable = time.monotonic(), one_line(error)
     return None
 
@@ -165,19 +168,23 @@ def hub_commit(model_id: str, revision: str) -> str:
         AssetError: The hub has no such model or revision, or is unreachable and the local cache lacks it.
     """
     from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
+    found, refusal = None, None
     try:
         found = _ask_hub("model_info", model_id, revision=revision)
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
         raise AssetError(f"The hub has no {model_id} with revision {revision!r} that you may read.") from error
+    except HfHubHTTPError as error:  # or a filter on the way to it, so that its local cache may serve
+        refusal = f"refuses to answer ({one_line(error)})"
     if found is not None and found.sha is not None:
         return str(found.sha)
     cached = try_to_load_from_cache(model_id, "config.json", revision=revision)
     if not isinstance(cached, str):
-        reason = _unreachable[1] if _unreachable else "it names no commit"
+        if refusal is None:
+            refusal = "cannot be reached (" + (_unreachable[1] if _unreachable else "it names no commit") + ")"
         raise AssetError(
-            f"The Hugging Face hub cannot be reached ({reason}) and {model_id} is not in its local cache; "
+            f"The Hugging Face hub {refusal} and {model_id} is not in its local cache; "
             "give a local directory, a mirror in XALIGN_MODELS, or one of the assets of `xalign assets list`."
         )
     return Path(cached).parent.name

@@ -15,7 +15,7 @@ from typing import Any
 import datasets
 import huggingface_hub
 import pytest
-from huggingface_hub.errors import RepositoryNotFoundError
+from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 from huggingface_hub.utils import validate_repo_id
 
 from xalign_models import assets
@@ -115,6 +115,28 @@ def test_an_unreachable_hub_falls_back_on_its_cache(cache: Path, monkeypatch: py
         assets.resolve("org/name")
 
 
+@pytest.mark.parametrize(("status", "away"), [(403, False), (401, False), (429, True), (503, True)])
+def test_a_refusal_of_one_model_does_not_hide_the_hub(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, status: int, away: bool
+) -> None:
+    def model_info(_self: object, name: str, **_: object) -> SimpleNamespace:
+        if name == "org/refused":
+            response: Any = SimpleNamespace(headers={}, request=None, status_code=status)
+            raise HfHubHTTPError(f"{status} for you", response=response)
+        return SimpleNamespace(sha=COMMIT)
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
+    with pytest.raises(AssetError, match=f"{status} for you.* org/refused is not in its local cache"):
+        assets.resolve("org/refused")
+    assert assets.hub_is_away() == away
+    if not away:
+        assert assets.resolve("org/other").revision == COMMIT
+    monkeypatch.setattr(
+        huggingface_hub, "try_to_load_from_cache", lambda *_, **__: f"/hub/snapshots/{COMMIT}/config.json"
+    )
+    assert assets.resolve("org/refused").revision == COMMIT
+
+
 def test_a_hub_that_is_away_is_asked_once_for_all_names(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
@@ -185,7 +207,7 @@ def test_a_data_set_of_a_hub_that_is_away_is_not_waited_for(cache: Path, monkeyp
 
 
 def test_a_data_set_of_a_hub_that_answers_is_loaded_from_it(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    response: Any = SimpleNamespace(headers={}, request=None)
+    response: Any = SimpleNamespace(headers={}, request=None, status_code=404)
 
     def dataset_info(_self: object, name: str, **_: object) -> None:
         if name == "org/missing":
