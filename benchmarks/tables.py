@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import permutations
 from statistics import fmean
 
@@ -39,6 +39,10 @@ MODES = ("self-prompts", "en-prompts", "last-token")
 SEVEN = "eng arb zho jpn rus deu spa"
 FOUR = "eng deu spa rus"
 ENGLISH, INTO_ENGLISH, FROM_ENGLISH = ("en-en", ".*-eng_Latn", "eng_Latn-.*")
+STS17 = {"STS17": ("STS17CrossLingual", "mean")} | {
+    pair: ("STS17CrossLingual", pair) for pair in ("en-en", "ar-ar", "es-es", "en-ar", "es-en", "en-tr")
+}
+"""Columns of its mean and its pairs, as task and language."""
 MONOLINGUAL, CROSS, NO_ENGLISH = "ar-ar|es-es", "en-ar|es-en|en-tr", "(?!.*eng_Latn).*"
 
 
@@ -283,20 +287,26 @@ def protocols() -> str:
 @table
 def embeddinggemma() -> str:
     """EmbeddingGemma, unaligned and with each alignment."""
-    model, tasks = "google-embeddinggemma-300m", ("STS17CrossLingual", "FloresPrecision", "Tatoeba36")
+    model = "google-embeddinggemma-300m"
+    columns = {
+        "STS17": ("embeddinggemma", "STS17CrossLingual"),
+        "FLORES": ("embeddinggemma", "FloresPrecision"),
+        "Tatoeba": ("embeddinggemma", "Tatoeba36"),
+        "XQuAD-R": ("embeddinggemma-xquad", "XQuAD-R"),
+    }
     methods = ("centered", "lsar", "procrustes", "procrustes-shrunk", "affine", "centered-affine")
     names = {"plain": f"plain__{model}"} | {m: f"{m}__{model}__ntrex-tatoeba_pairs" for m in methods}
     rows = [
         [
             label.replace("-affine", "+affine"),
             *(
-                analysis("embeddinggemma", "score", model=f"xalign/{name}", task=task, language="mean")
-                for task in tasks
+                analysis(file, "score", model=f"xalign/{name}", task=task, language="mean")
+                for file, task in columns.values()
             ),
         ]
         for label, name in names.items()
     ]
-    return markdown(("", "STS17", "FLORES", "Tatoeba"), rows)
+    return markdown(("", *columns), rows)
 
 
 @table
@@ -327,32 +337,48 @@ def low_resource() -> str:
 @table
 def lira_residual() -> str:
     """LiRA that keeps the English model's vector, with three candidates: the actor, the first, any, and no fusion."""
-    columns = {
-        "STS17": ("STS17CrossLingual", "mean"),
-        "en-en": ("STS17CrossLingual", "en-en"),
-        "ar-ar": ("STS17CrossLingual", "ar-ar"),
-        "es-es": ("STS17CrossLingual", "es-es"),
-        "en-ar": ("STS17CrossLingual", "en-ar"),
-        "es-en": ("STS17CrossLingual", "es-en"),
-        "en-tr": ("STS17CrossLingual", "en-tr"),
-        "FLORES, Arabic": ("FloresPrecision", "mean"),
-        "products, Thai": ("ProductSearchStandIn", "mean"),
-    }
     labels = {
         "the actor's candidate": "lira",
         "the first candidate": "lira-first",
         "any candidate": "lira-random",
         "translate, then embed": "plain-translated",
     }
-    rows: list[list[object]] = []
-    for label, name in labels.items():
-        model, row = f"xalign/{name}__{E5}__all-minilm-l6-v2", [label]
-        for task, language in columns.values():
-            unscored = name == "lira-random" and task == "ProductSearchStandIn"
-            where = {"model": model, "task": task, "language": language}
-            row.append(None if unscored else analysis("lira-residual", "score", **where))
-        rows.append(row)
-    return markdown(("", *columns), rows)
+    others = {"FLORES, Arabic": ("FloresPrecision", "mean"), "products, Thai": ("ProductSearchStandIn", "mean")}
+    unscored = {("lira-random", "ProductSearchStandIn")}
+    rows = [
+        [label, *_candidates("lira-residual", name, STS17 | others, unscored=unscored)]
+        for label, name in labels.items()
+    ]
+    return markdown(("", *STS17, *others), rows)
+
+
+@table
+def lira_critic() -> str:
+    """The same on new translations, with a language model as critic and without, by seed."""
+    rows = [
+        [f"{label}, seed {seed}", *_candidates(f"lira-critic-seed-{seed}", name, STS17)]
+        for label, name in {"with the critic": "lira", "without": "lira-no-critic"}.items()
+        for seed in (0, 1)
+    ]
+    rows += [
+        [label, *_candidates("lira-critic-seed-0", name, STS17)]
+        for label, name in {
+            "the first candidate, seed 0": "lira-no-critic-first",
+            "translate, then embed": "plain-translated",
+        }.items()
+    ]
+    return markdown(("", *STS17), rows)
+
+
+def _candidates(
+    table: str, name: str, columns: Mapping[str, tuple[str, str]], unscored: Collection[tuple[str, str]] = ()
+) -> list[float | None]:
+    return [
+        None
+        if (name, task) in unscored
+        else analysis(table, "score", model=f"xalign/{name}__{E5}__all-minilm-l6-v2", task=task, language=language)
+        for task, language in columns.values()
+    ]
 
 
 @table
