@@ -138,9 +138,12 @@ def _set(first: Any, spec: BackboneSpec, resolved: assets.ResolvedModel) -> None
     if spec.graph and getattr(first, "graph", None) != spec.graph:
         raise ModelError(f"--backend {spec.backend} is for transformers; {spec.model} is none.")
     ways = {"precision": spec.precision is not Precision.NATIVE, "backend": spec.backend == COMPILED}
-    for field in (field for field, chosen in ways.items() if chosen):
+    if not spec.llm:  # a LUSIFER keeps what it was built with, and cuts its texts
+        ways |= {"max-tokens": spec.max_tokens is not None, "dtype": spec.dtype is not Dtype.FLOAT32}
+    for option in (option for option, chosen in ways.items() if chosen):
         if not isinstance(first, LanguageTransformer):
-            raise ModelError(f"--{field} {getattr(spec, field)} is for transformers; {spec.model} is none.")
+            chosen = getattr(spec, option.replace("-", "_"))
+            raise ModelError(f"--{option} {chosen} is for transformers; {spec.model} is none.")
     if spec.precision is Precision.INT8:
         first.to_int8()
     if isinstance(first, LanguageTransformer):

@@ -308,7 +308,10 @@ def test_a_damaged_openvino_graph_is_refused_in_one_line(converted, tmp_path):
         assert "\n" not in str(caught.value)
 
 
-def test_other_models_have_no_graph(tmp_path):
+@pytest.mark.parametrize(
+    "fields", [{"backend": "onnx"}, {"precision": "int8"}, {"max_tokens": 16}, {"dtype": "bfloat16"}]
+)
+def test_what_a_static_model_cannot_do_is_refused_and_not_ignored(tmp_path, fields):
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
     from tokenizers import Tokenizer
@@ -317,5 +320,6 @@ def test_other_models_have_no_graph(tmp_path):
     words = Tokenizer(WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
     static = StaticEmbedding(words, embedding_dim=4)
     SentenceTransformer(modules=[static], device="cpu").save_pretrained(str(tmp_path / "static"))
-    with pytest.raises(ModelError, match="is for transformers"):
-        encoder(tmp_path / "static", backend="onnx").encode(["a"])
+    (chosen,) = fields.values()
+    with pytest.raises(ModelError, match=rf"--{next(iter(fields)).replace('_', '-')} {chosen} is for transformers"):
+        encoder(tmp_path / "static", **fields).encode(["a"])
