@@ -14,6 +14,7 @@ from benchmarks.sources import (
     analysis,
     chosen_alignments,
     mean,
+    numbers,
     paper,
     points_under_best,
     score,
@@ -244,6 +245,23 @@ def compositions() -> str:
         for method in COMPOSED
     ]
     return markdown(("", *BOARD), rows)
+
+
+@table
+def sensitivity() -> str:
+    """What reading the text otherwise changes: points of P@1 on FLORES, in the mean over languages."""
+    spaces = {name: f"xalign/plain__{model}" for name, model in FOUR_SPACES.items()}
+    variations = (
+        "one text at a time", "no prompt", "prompt 'query: '", "16 tokens", "64 tokens", "bfloat16", "int8",
+        "binary vectors",
+    )  # fmt: skip
+    file = "docs/results/analyses/sensitivity-changes.csv"
+    rows = [  # a model that cannot do it has no row
+        [name, *(next(iter(numbers(file, "change", variation=name, model=m)), None) for m in spaces.values())]
+        for name in variations
+    ]
+    registered = [analysis("sensitivity-changes", "P@1", variation="as registered", model=m) for m in spaces.values()]
+    return markdown(("change in points", *spaces), [["P@1 as registered", *registered], *rows])
 
 
 @table
