@@ -21,6 +21,7 @@ from benchmarks.sources import (
     scores,
     training,
 )
+from tasks.analyses.sensitivity import REGISTERED, SINGLE, VARIATIONS
 from xalign_models.languages import display_name
 
 TABLES: dict[str, Callable[[], str]] = {}
@@ -251,16 +252,12 @@ def compositions() -> str:
 def sensitivity() -> str:
     """What reading the text otherwise changes: points of P@1 on FLORES, in the mean over languages."""
     spaces = {name: f"xalign/plain__{model}" for name, model in FOUR_SPACES.items()}
-    variations = (
-        "one text at a time", "no prompt", "prompt 'query: '", "16 tokens", "64 tokens", "bfloat16", "int8",
-        "binary vectors",
-    )  # fmt: skip
     file = "docs/results/analyses/sensitivity-changes.csv"
     rows = [  # a model that cannot do it has no row
         [name, *(next(iter(numbers(file, "change", variation=name, model=m)), None) for m in spaces.values())]
-        for name in variations
+        for name in (SINGLE, *VARIATIONS)
     ]
-    registered = [analysis("sensitivity-changes", "P@1", variation="as registered", model=m) for m in spaces.values()]
+    registered = [analysis("sensitivity-changes", "P@1", variation=REGISTERED, model=m) for m in spaces.values()]
     return markdown(("change in points", *spaces), [["P@1 as registered", *registered], *rows])
 
 

@@ -170,21 +170,20 @@ def hub_commit(model_id: str, revision: str) -> str:
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
-    found, refusal = None, None
+    found, trouble = None, None
     try:
         found = _ask_hub("model_info", model_id, revision=revision)
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
         raise AssetError(f"The hub has no {model_id} with revision {revision!r} that you may read.") from error
     except HfHubHTTPError as error:  # or a filter on the way to it, so that its local cache may serve
-        refusal = f"refuses to answer ({one_line(error)})"
+        trouble = f"refuses to answer ({one_line(error)})"
     if found is not None and found.sha is not None:
         return str(found.sha)
     cached = try_to_load_from_cache(model_id, "config.json", revision=revision)
     if not isinstance(cached, str):
-        if refusal is None:
-            refusal = "cannot be reached (" + (_unreachable[1] if _unreachable else "it names no commit") + ")"
+        trouble = trouble or f"cannot be reached ({_unreachable[1] if _unreachable else 'it names no commit'})"
         raise AssetError(
-            f"The Hugging Face hub {refusal} and {model_id} is not in its local cache; "
+            f"The Hugging Face hub {trouble} and {model_id} is not in its local cache; "
             "give a local directory, a mirror in XALIGN_MODELS, or one of the assets of `xalign assets list`."
         )
     return Path(cached).parent.name

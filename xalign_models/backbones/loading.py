@@ -140,10 +140,10 @@ def _set(first: Any, spec: BackboneSpec, resolved: assets.ResolvedModel) -> None
     ways = {"precision": spec.precision is not Precision.NATIVE, "backend": spec.backend == COMPILED}
     if not spec.llm:  # a LUSIFER keeps what it was built with, and cuts its texts
         ways |= {"max-tokens": spec.max_tokens is not None, "dtype": spec.dtype is not Dtype.FLOAT32}
-    for option in (option for option, chosen in ways.items() if chosen):
-        if not isinstance(first, LanguageTransformer):
-            chosen = getattr(spec, option.replace("-", "_"))
-            raise ModelError(f"--{option} {chosen} is for transformers; {spec.model} is none.")
+    if not isinstance(first, LanguageTransformer) and any(ways.values()):
+        option = next(option for option, chosen in ways.items() if chosen)
+        value = getattr(spec, option.replace("-", "_"))
+        raise ModelError(f"--{option} {value} is for transformers; {spec.model} is none.")
     if spec.precision is Precision.INT8:
         first.to_int8()
     if isinstance(first, LanguageTransformer):
