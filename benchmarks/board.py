@@ -13,13 +13,13 @@ from mteb.abstasks import AbsTaskBitextMining
 from mteb.models.abs_encoder import AbsEncoder
 from sentence_transformers import SentenceTransformer
 
-from tasks.precision import PrecisionTask, precision_metadata
-from tasks.sts17 import STS17CrossLingual
-from tasks.tatoeba36 import LANGUAGES as TATOEBA
-from tasks.tatoeba36 import Tatoeba36
 from xalign_models import corpora
 from xalign_models.corpora import ENGLISH, Corpus
 from xalign_models.languages import canonical, to_flores
+from xalign_tasks.precision import PrecisionTask, precision_metadata
+from xalign_tasks.sts17 import STS17CrossLingual
+from xalign_tasks.tatoeba36 import LANGUAGES as TATOEBA
+from xalign_tasks.tatoeba36 import Tatoeba36
 
 Columns = Mapping[str, list[str]]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from xalign_models.boards.throughput import compare_throughput
 from xalign_models.errors import ResultsError
-from xalign_models.evaluation.throughput import compare_throughput
 
 
 def main(old: str, new: str) -> int:

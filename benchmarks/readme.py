@@ -6,9 +6,9 @@ import csv
 import re
 from pathlib import Path
 
-from xalign_models.evaluation.formats import to_markdown
-from xalign_models.evaluation.leaderboard import leaderboard
-from xalign_models.evaluation.results import read_results
+from xalign_models.boards.leaderboard import leaderboard
+from xalign_models.results.reading import read_results
+from xalign_models.tables.formats import to_markdown
 
 ROOT = Path(__file__).parents[1]
 MODELS = (

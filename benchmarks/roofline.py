@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 
-from xalign_models import onednn
+from xalign_models.linalg import onednn
 
 
 def linear_weights(model: nn.Module) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from xalign_models.evaluation.results import MAIN, Results, read_results
+from xalign_models.results.reading import MAIN, Results, read_results
 
 ROOT = Path(__file__).parents[1]
 ANALYSES = "docs/results/analyses"
@@ -245,7 +245,7 @@ def measured(page: str, row: str, column: str) -> float:
 @source
 def finding(name: str) -> float:
     """A number behind a finding of ``xalign analyse atlas``."""
-    from tasks.analyses.atlas import findings
+    from xalign_tasks.analyses.atlas import findings
 
     return findings()[name]
 

@@ -21,8 +21,8 @@ from benchmarks.sources import (
     scores,
     training,
 )
-from tasks.analyses.sensitivity import REGISTERED, SINGLE, VARIATIONS
 from xalign_models.languages import display_name
+from xalign_tasks.analyses.sensitivity import REGISTERED, SINGLE, VARIATIONS
 
 TABLES: dict[str, Callable[[], str]] = {}
 """What writes a table, by the name in its marker."""

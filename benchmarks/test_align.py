@@ -11,7 +11,7 @@ import torch
 
 from xalign_models.alignments import make
 from xalign_models.alignments.module import Aligned
-from xalign_models.alignments.solvers import affine_lsq, lir_directions, lsar_subspace, procrustes
+from xalign_models.linalg.solvers import affine_lsq, lir_directions, lsar_subspace, procrustes
 
 ROWS = 4000
 LANGUAGES = ("deu-Latn", "eng-Latn", "fra-Latn")

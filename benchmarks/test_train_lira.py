@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from benchmarks.shapes import SMALL, mixed_texts, write_checkpoint
-from xalign_models import onednn
 from xalign_models.languages import TaggedText
+from xalign_models.linalg import onednn
 from xalign_models.training.lira.arca import Arca, Examples
 from xalign_models.training.lira.candidates import Candidates
 from xalign_models.training.lira.config import ArcaConfig, Design, LasrConfig

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import hashlib
 
-from tasks.precision import PrecisionTask, precision_metadata
 from xalign_models import register
 from xalign_models.corpora import Corpus
 from xalign_models.corpora.base import from_columns
+from xalign_tasks.precision import PrecisionTask, precision_metadata
 
 WORDS = {
     "eng-Latn": "one two three four five six seven eight nine ten eleven twelve hundred thousand".split(),

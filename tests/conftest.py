@@ -27,7 +27,13 @@ LANGUAGES = ("deu", "eng", "fra")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests first in each worker's share, which xdist gives it at once: short ones balance the end."""
+    """Files with slow tests first in each worker's share, which xdist gives it at once: short ones balance the end.
+
+    Tests that read the public scores need the published corpora as those with the mark do.
+    """
+    for item in items:
+        if "public_scores" in getattr(item, "fixturenames", ()):
+            item.add_marker("realdata")
     count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if count == 1:
         return
@@ -53,9 +59,14 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _environment() -> Iterator[None]:
-    """Takes back what commands set for their workers, such as XALIGN_OWN, whose folder goes with the test."""
+def _environment(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Undoes what commands set for their workers, and hides the published corpora from tests that do not ask for them.
+
+    So a test that needs them without the mark ``realdata`` fails on every machine, not only on one without them.
+    """
     with mock.patch.dict(os.environ):
+        if not request.node.get_closest_marker("realdata"):
+            os.environ.pop("XALIGN_DATA", None)
         yield
 
 

@@ -16,11 +16,11 @@ from mteb.results.task_result import _expand_run_settings_entry
 from packaging.version import Version
 
 from xalign_models.assets import where
-from xalign_models.evaluation.items import TOLERANCE, read_outcomes
-from xalign_models.evaluation.means import means_csv
-from xalign_models.evaluation.results import read_results
+from xalign_models.boards.means import means_csv
 from xalign_models.models.catalogue import specs
 from xalign_models.models.identity import revision
+from xalign_models.results.items import TOLERANCE, read_outcomes
+from xalign_models.results.reading import read_results
 
 RESULTS = Path(__file__).parents[1] / "results"
 REVISIONS = sorted(path for path in RESULTS.glob("*/*") if path.is_dir())
@@ -117,7 +117,9 @@ def test_the_leaderboard_in_the_folder_is_current():
 @pytest.mark.skipif("XALIGN_DATA" not in os.environ, reason="XALIGN_DATA is not set: a revision has its fit text in it")
 def test_revisions_are_those_of_the_models_at_hand(monkeypatch):
     """What would be run now is what is here, so that nothing is scored twice, on a processor like the results'."""
-    monkeypatch.setattr("xalign_models.onednn.is_slow", lambda *_: False)  # else bfloat16 is computed with in float32
+    monkeypatch.setattr(
+        "xalign_models.linalg.onednn.is_slow", lambda *_: False
+    )  # else bfloat16 is computed with in float32
     compared = 0
     for name, spec in specs().items():
         folders = list((RESULTS / name.replace("/", "__")).glob("*"))

@@ -12,10 +12,10 @@ from pathlib import Path
 from xalign_models import alignments, assets
 from xalign_models.backbones import policy
 from xalign_models.errors import FileError, XAlignError, one_line
-from xalign_models.evaluation.results import MAIN, META, SETTINGS
 from xalign_models.files import is_number, read_json, read_log, read_npz, set_aside
 from xalign_models.models.card import read_card
 from xalign_models.paths import cache_dir
+from xalign_models.results.reading import MAIN, META, SETTINGS
 from xalign_models.store import default_path, open_store
 
 OLD = 3600

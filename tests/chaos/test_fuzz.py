@@ -113,9 +113,9 @@ def own_text(given: tuple[list[str], bytes | None, str]) -> None:
     )
 )
 def results_and_gate(given: tuple[dict[str, Any], bytes | None]) -> None:
-    from xalign_models.evaluation.baseline import read_before
-    from xalign_models.evaluation.gate import compare
-    from xalign_models.evaluation.results import read_results
+    from xalign_models.boards.baseline import read_before
+    from xalign_models.boards.gate import compare
+    from xalign_models.results.reading import read_results
 
     scores, damage = given
     with tempfile.TemporaryDirectory() as name:
@@ -152,7 +152,7 @@ percents = st.floats(-100, 100, allow_nan=False)
         "scores": st.dictionaries(texts, mostly(percents, json_values), min_size=1, max_size=2)}), max_size=1),
         max_size=2)}))  # fmt: skip
 def baselines(given: dict[str, Any]) -> None:
-    from xalign_models.evaluation.baseline import read_baseline, read_before, write_baseline
+    from xalign_models.boards.baseline import read_baseline, read_before, write_baseline
 
     with tempfile.TemporaryDirectory() as name:
         path, copy = Path(name) / "a.json", Path(name) / "b.json"
@@ -166,7 +166,7 @@ def baselines(given: dict[str, Any]) -> None:
 
 @fuzzed(st.tuples(st.text(st.characters()), st.sampled_from(["terminal", "html", "markdown", "github"])))
 def escaping(given: tuple[str, Any]) -> None:
-    from xalign_models.evaluation.escaping import escape
+    from xalign_models.tables.escaping import escape
 
     assert escape(*given).isprintable()
 
@@ -328,7 +328,7 @@ def edits(given: tuple[list[int], int, int]) -> None:
 
 @fuzzed(st.tuples(st.lists(st.floats(-1, 1), min_size=1, max_size=200)))
 def paired_tests(given: tuple[list[float]]) -> None:
-    from xalign_models.evaluation.paired import fall_p, holm, standard_error
+    from xalign_models.results.paired import fall_p, holm, standard_error
 
     gaps = np.array(given[0])
     p, mirrored = fall_p(gaps), fall_p(-gaps)

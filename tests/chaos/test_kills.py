@@ -50,7 +50,7 @@ def loaded() -> None:
     import xalign_models.training.contrastive.training
     import xalign_models.training.lira.run
     import xalign_models.training.lusifer.run  # noqa: F401
-    from tasks import register_with_mteb
+    from xalign_tasks import register_with_mteb
 
     register_with_mteb()
 
@@ -78,8 +78,8 @@ def digests(folder: Path) -> dict[str, np.ndarray]:
 
 def scores(folder: Path) -> dict[str, np.ndarray]:
     """Main scores and outcomes item by item, and which files are beside them."""
-    from xalign_models.evaluation.results import MAIN, read_results
-    from xalign_models.evaluation.significance import Items
+    from xalign_models.results.reading import MAIN, read_results
+    from xalign_models.results.significance import Items
 
     found: dict[str, np.ndarray] = {}
     for (model, task), table in read_results(folder).tables.items():

@@ -9,9 +9,9 @@ import numpy as np
 
 from xalign_models.alignments.pivot import PivotAlignment
 from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
-from xalign_models.alignments.solvers import affine_distance, affine_lsq
-from xalign_models.arrays import AnyFloats, Float64
 from xalign_models.errors import AlignmentError
+from xalign_models.linalg.arrays import AnyFloats, Float64
+from xalign_models.linalg.solvers import affine_distance, affine_lsq
 from xalign_models.plugins import register
 
 Loss = Literal["lsq", "distance"]

@@ -23,10 +23,10 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from xalign_models.arrays import AnyFloats, Float64
 from xalign_models.errors import AlignmentError, FileError, LanguageError
 from xalign_models.files import is_number, read_json
 from xalign_models.languages import match
+from xalign_models.linalg.arrays import AnyFloats, Float64
 from xalign_models.paths import atomic_file, atomic_write_text
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self, get_type_hints
 import numpy as np
 
 from xalign_models.alignments.base import Alignment
-from xalign_models.arrays import Float64
 from xalign_models.errors import AlignmentError
+from xalign_models.linalg.arrays import Float64
 
 
 class Composed(Alignment):

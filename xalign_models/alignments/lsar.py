@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from xalign_models.alignments.base import UnpairedAlignment
-from xalign_models.alignments.solvers import lsar_subspace
-from xalign_models.arrays import AnyFloats, Float64
 from xalign_models.errors import AlignmentError
+from xalign_models.linalg.arrays import AnyFloats, Float64
+from xalign_models.linalg.solvers import lsar_subspace
 from xalign_models.plugins import register
 
 

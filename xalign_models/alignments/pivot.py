@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from xalign_models.alignments.base import Alignment, as_matrix, common_dim, listed
-from xalign_models.arrays import AnyFloats, Float64
 from xalign_models.errors import AlignmentError
+from xalign_models.linalg.arrays import AnyFloats, Float64
 
 ParallelData = Mapping[str, npt.ArrayLike | tuple[npt.ArrayLike, npt.ArrayLike]]
 

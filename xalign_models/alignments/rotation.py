@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
-from xalign_models.alignments.solvers import affine_lsq, procrustes
-from xalign_models.arrays import AnyFloats, Float64
+from xalign_models.linalg.arrays import AnyFloats, Float64
+from xalign_models.linalg.solvers import affine_lsq, procrustes
 
 CUT = 1e-2
 """Fraction of the mean variance; along directions with less, :func:`determined_map` follows the rotation."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from xalign_models.alignments.base import UnpairedAlignment
 from xalign_models.alignments.shrinkage import shrunk_procrustes
-from xalign_models.arrays import AnyFloats, Float64
 from xalign_models.errors import AlignmentError
+from xalign_models.linalg.arrays import AnyFloats, Float64
 from xalign_models.plugins import register
 from xalign_models.ranking.neighbours import mutual_neighbours
 from xalign_models.ranking.ranks import normalise

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from xalign_models.alignments.solvers import polar, procrustes
-from xalign_models.arrays import AnyFloats, Float64
+from xalign_models.linalg.arrays import AnyFloats, Float64
+from xalign_models.linalg.solvers import polar, procrustes
 
 GRID = np.geomspace(1e-4, 1e2, 13)
 """Penalties to choose from, in units of the mean variance; 0 is added if the rows determine a map."""

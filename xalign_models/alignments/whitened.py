@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xalign_models.alignments.base import UnpairedAlignment
-from xalign_models.arrays import AnyFloats, Float64
+from xalign_models.linalg.arrays import AnyFloats, Float64
 from xalign_models.plugins import register
 
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from xalign_models.arrays import Float64
 from xalign_models.atlas.relatives import Relative, nearest
 from xalign_models.atlas.table import Atlas, Column, PublishedModel
 from xalign_models.errors import LanguageError, ModelError
+from xalign_models.linalg.arrays import Float64
 
 TASKS = ("retrieval", "bitext", "sts", "classification")
 OTHER_KIND = 0.25

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.arrays import Float64, Mask
 from xalign_models.atlas.table import KINDS, Atlas, Column
+from xalign_models.linalg.arrays import Float64, Mask
 
 DRAWS = 1000
 """Bootstrap samples of languages, or of models, behind an interval."""

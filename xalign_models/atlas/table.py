@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.arrays import Float64
 from xalign_models.errors import ResultsError
+from xalign_models.linalg.arrays import Float64
 
 KINDS = ("same", "english_into", "english_from", "other_into", "other_from")
 """Kinds of cells of a language L. Queries are in the source language, candidates in the target.

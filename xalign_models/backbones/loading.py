@@ -54,7 +54,7 @@ def is_upcast(spec: BackboneSpec) -> bool:
     """Whether half-precision weights are computed with in float32: there is only a CPU, which is slow at halves."""
     if spec.dtype is Dtype.FLOAT32 or pick_device() != "cpu":
         return False
-    from xalign_models import onednn
+    from xalign_models.linalg import onednn
 
     return onednn.is_slow(
         str(spec.dtype),

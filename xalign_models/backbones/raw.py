@@ -246,7 +246,7 @@ class RawEncoder:
         """Start a batch on the device; what is returned waits for its vectors."""
         import torch
 
-        from xalign_models import onednn
+        from xalign_models.linalg import onednn
 
         cuda = self.device.startswith("cuda")
         with torch.inference_mode():

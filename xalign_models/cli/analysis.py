@@ -102,8 +102,8 @@ def report(name: str, request: Request, findings: Findings) -> dict[str, Any]:
 
 
 def _model(name: str, results: Path) -> dict[str, Any]:
-    from xalign_models.evaluation.results import read_results
     from xalign_models.models.metadata import model_meta
+    from xalign_models.results.reading import read_results
 
     try:
         meta = model_meta(name)

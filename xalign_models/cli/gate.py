@@ -42,10 +42,10 @@ def gate(
 
     Wrong usage exits with 2. Under GitHub Actions, annotations and the step's summary are written too.
     """
-    from xalign_models.evaluation import baseline, reports
-    from xalign_models.evaluation.gate import compare
-    from xalign_models.evaluation.results import read_results
-    from xalign_models.evaluation.throughput import compare_throughput
+    from xalign_models.boards import baseline, reports
+    from xalign_models.boards.gate import compare
+    from xalign_models.boards.throughput import compare_throughput
+    from xalign_models.results.reading import read_results
 
     path = against or Path(output) / "results" / "baseline.json"
     chosen = split_list(models) or None, split_list(tasks) or None

@@ -14,7 +14,7 @@ from xalign_models.cli.common import Json, Models, Output, Tasks, out, print_jso
 from xalign_models.errors import ResultsError
 
 if TYPE_CHECKING:
-    from xalign_models.evaluation.board import Board
+    from xalign_models.tables.board import Board
 
 
 def add_to(app: typer.Typer) -> None:
@@ -62,13 +62,13 @@ def leaderboard(
     if html is not None:
         _write_page(Path(output), html, split_list(models) or None, split_list(tasks) or None, serve)
         return
-    from xalign_models.evaluation.formats import to_markdown
-    from xalign_models.evaluation.leaderboard import detail
-    from xalign_models.evaluation.results import read_results
+    from xalign_models.boards.leaderboard import detail
+    from xalign_models.results.reading import read_results
+    from xalign_models.tables.formats import to_markdown
 
     chosen_models, chosen_tasks = split_list(models) or None, split_list(tasks)
     if means:
-        from xalign_models.evaluation.means import means_csv
+        from xalign_models.boards.means import means_csv
 
         sys.stdout.write(means_csv(read_results(Path(output), tasks=chosen_tasks or None), chosen_models))
         return
@@ -92,15 +92,15 @@ def _write_page(
     """Write the page and, if requested, serve it until Ctrl-C."""
     from xalign_models.atlas import load_atlas
     from xalign_models.atlas.measured import with_measured
-    from xalign_models.evaluation.page import write_page
-    from xalign_models.evaluation.results import read_results
+    from xalign_models.page import write_page
+    from xalign_models.results.reading import read_results
 
     results = read_results(output)
     atlas = with_measured(load_atlas(), output)
     path = write_page(results, folder, _describe(results.tasks), models, tasks, atlas)
     out.print(f"wrote {path}", highlight=False, soft_wrap=True)
     if serve:
-        from xalign_models.evaluation.page.serving import server
+        from xalign_models.page.serving import server
 
         with server(folder) as serving:
             out.print(f"http://127.0.0.1:{serving.server_address[1]}/ shows it; Ctrl-C ends.", soft_wrap=True)
@@ -138,7 +138,7 @@ def make(
     """The board of some models and tasks, or of a benchmark.
 
     Args:
-        models: As :func:`xalign_models.evaluation.leaderboard.leaderboard` takes them; None for all.
+        models: As :func:`xalign_models.boards.leaderboard.leaderboard` takes them; None for all.
         tasks: Names of tasks; None for all, or the benchmark's.
         output: Root of the results.
         benchmark: Name of one of our benchmarks; the LUSIFER paper's have their own board with published scores.
@@ -147,8 +147,8 @@ def make(
         ResultsError: There are no such results.
         DataError: The benchmark is unknown.
     """
-    from xalign_models.evaluation.leaderboard import leaderboard as make_board
-    from xalign_models.evaluation.results import read_results
+    from xalign_models.boards.leaderboard import leaderboard as make_board
+    from xalign_models.results.reading import read_results
 
     results = read_results(output)
     if benchmark:
@@ -171,7 +171,7 @@ def show(board: Board, form: Format | None = None) -> None:
         board: The board.
         form: None for a table in a terminal, and for TSV in a pipe.
     """
-    from xalign_models.evaluation.formats import FORMATS, to_json
+    from xalign_models.tables.formats import FORMATS, to_json
 
     form = form or (Format.TABLE if out.is_terminal else Format.TSV)
     if form is Format.TABLE:

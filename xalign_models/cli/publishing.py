@@ -36,7 +36,7 @@ def publish(
 ) -> None:
     """Publish a saved model with a card that has its scores; a dry run unless --write is given."""
     from xalign_models.evaluation import publishing
-    from xalign_models.evaluation.results import read_results
+    from xalign_models.results.reading import read_results
 
     publishing.check(model)
     if to == "hub" and not repository:
@@ -76,8 +76,8 @@ def submit(
     json: Json = False,
 ) -> None:
     """Check results as mteb's public results repository does: exit 0 if it would take them, 1 if not."""
-    from xalign_models.evaluation.escaping import escape
     from xalign_models.evaluation.submission import problems
+    from xalign_models.tables.escaping import escape
 
     if not check:
         raise ResultsError("Add --check: this command only checks results; `xalign mteb submit-results` sends them.")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from xalign_models.cluster.grid import Unit, plan
 from xalign_models.errors import DataError, XAlignError
 from xalign_models.evaluation.cache import SafeResultCache
-from xalign_models.evaluation.items import Level, full_folder, save_items
 from xalign_models.evaluation.run import Outcome, languages_of, remove_items
 from xalign_models.models.encoder import XAlignEncoder
+from xalign_models.results.items import Level, full_folder, save_items
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask

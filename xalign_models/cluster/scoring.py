@@ -25,7 +25,6 @@ from xalign_models.cluster.grid import MOST, Unit
 from xalign_models.cluster.schedule import FittedModel, Schedule, Scored
 from xalign_models.errors import DataError, XAlignError, one_line
 from xalign_models.evaluation.cache import SafeResultCache, hardware
-from xalign_models.evaluation.items import Level, full_folder
 from xalign_models.evaluation.run import Outcome, identify, make_task, run_one
 from xalign_models.models.building import load_encoder
 from xalign_models.models.encoder import XAlignEncoder
@@ -34,6 +33,7 @@ from xalign_models.models.mteb import get_task
 from xalign_models.models.names import find_spec
 from xalign_models.paths import cache_dir
 from xalign_models.plugins import Part, load_plugins, sources
+from xalign_models.results.items import Level, full_folder
 from xalign_models.specs import digest
 from xalign_models.store import open_store
 

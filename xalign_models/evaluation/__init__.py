@@ -1,1 +1,1 @@
-"""Scoring models, keeping the results, and reading them: tables and the regression gate."""
+"""Scoring models: runs, plans, audits, and publication of their results."""

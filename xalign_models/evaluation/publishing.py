@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models.errors import ModelError, one_line
-from xalign_models.evaluation.results import Results
 from xalign_models.models.card import read_card
 from xalign_models.models.metadata import model_meta
 from xalign_models.models.names import name_of
 from xalign_models.paths import atomic_directory
+from xalign_models.results.reading import Results
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult

@@ -18,12 +18,12 @@ import numpy.typing as npt
 
 from xalign_models.errors import FileError, ModelError, ResultsError
 from xalign_models.evaluation.cache import SafeResultCache, hardware
-from xalign_models.evaluation.results import META
 from xalign_models.evaluation.run import languages_of, make_task, run_one
 from xalign_models.files import is_number, read_json
 from xalign_models.models import fitting
 from xalign_models.models.building import load_encoder
 from xalign_models.models.identity import fit_spec
+from xalign_models.results.reading import META
 from xalign_models.specs import ModelSpec
 
 if TYPE_CHECKING:

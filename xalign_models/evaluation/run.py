@@ -14,12 +14,12 @@ from xalign_models.alignments.pivot import few_pairs_said_once
 from xalign_models.device import pick_device
 from xalign_models.errors import DataError, LanguageError, ModelError, one_line
 from xalign_models.evaluation.cache import SafeResultCache, hardware
-from xalign_models.evaluation.items import Level, full_folder
 from xalign_models.languages import canonical
 from xalign_models.models.building import load_encoder
 from xalign_models.models.mteb import get_task
 from xalign_models.models.names import name_of
 from xalign_models.plugins import Part
+from xalign_models.results.items import Level, full_folder
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from xalign_models.errors import FileError, ResultsError, one_line
-from xalign_models.evaluation.results import META, SETTINGS
 from xalign_models.files import read_json, read_log
+from xalign_models.results.reading import META, SETTINGS
 
 _LEAST_MTEB = 2
 """Minimum major version of mteb."""

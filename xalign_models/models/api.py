@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from xalign_models.models.encoder import XAlignEncoder
-    from xalign_models.models.recommendation import Recommendation
+    from xalign_models.recommend import Recommendation
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ def recommend(
     Raises:
         XAlignError: Weights or text are missing, or the text is too short.
     """
-    from xalign_models.models import recommendation
+    from xalign_models import recommend as recommendation
     from xalign_models.models.building import encoding, raw_encoder
     from xalign_models.models.identity import fit_spec as with_prompts
     from xalign_models.store import open_store

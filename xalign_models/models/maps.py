@@ -17,11 +17,11 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from xalign_models import alignments
 from xalign_models.alignments.base import rows_by_language
 from xalign_models.alignments.module import Aligned
-from xalign_models.arrays import AnyFloats
 from xalign_models.assets import ResolvedModel
 from xalign_models.backbones import loading, policy
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.files import read_json
+from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.models.building import fitted, raw_encoder
 from xalign_models.models.card import read_card
 from xalign_models.models.names import find_spec

@@ -14,9 +14,9 @@ import numpy as np
 
 from xalign_models import corpora
 from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
-from xalign_models.arrays import AnyFloats, Float32, Float64
 from xalign_models.backbones import loading
 from xalign_models.errors import AlignmentError, DataError, ModelError
+from xalign_models.linalg.arrays import AnyFloats, Float32, Float64
 from xalign_models.models.building import assemble, encoding, raw_encoder
 from xalign_models.models.names import find_spec, slug
 from xalign_models.ranking.ranks import normalise

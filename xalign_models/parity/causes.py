@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.arrays import Float64
 from xalign_models.errors import ModelError, XAlignError
+from xalign_models.linalg.arrays import Float64
 from xalign_models.parity.served import Served, unit
 from xalign_models.specs import Dtype, Pooling
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xalign_models.arrays import Float64, Mask
 from xalign_models.errors import ModelError
+from xalign_models.linalg.arrays import Float64, Mask
 from xalign_models.parity.causes import Cause, Evidence, causes
 from xalign_models.parity.served import Served, unit
 

@@ -12,11 +12,11 @@ import torch
 from sentence_transformers.sentence_transformer.modules import Normalize
 
 from xalign_models import assets
-from xalign_models.arrays import Float64
 from xalign_models.backbones import loading, policy
 from xalign_models.backbones.pipeline import token_counts
 from xalign_models.backbones.sources import find_source
 from xalign_models.errors import ModelError
+from xalign_models.linalg.arrays import Float64
 from xalign_models.models.building import load_encoder, raw_encoder
 from xalign_models.models.names import locate
 from xalign_models.specs import Vectors

@@ -76,7 +76,7 @@ def code_digest(cls: type[Any]) -> str:
 
     It is empty for classes of this project, which have versions.
     """
-    if cls.__module__.split(".")[0] in {"xalign_models", "tasks"}:
+    if cls.__module__.split(".")[0] in {"xalign_models", "xalign_tasks"}:
         return ""
     file = inspect.getsourcefile(cls)
     return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
@@ -84,7 +84,7 @@ def code_digest(cls: type[Any]) -> str:
 
 @cache
 def _load_installed() -> None:
-    points = sorted(entry_points(group=GROUP), key=lambda point: (point.name != "tasks", point.name))
+    points = sorted(entry_points(group=GROUP), key=lambda point: (point.name != "xalign_tasks", point.name))
     for point in points:
         _loading.append(point.name)
         try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xalign_models.arrays import Float32, Float64, Mask
+from xalign_models.linalg.arrays import Float32, Float64, Mask
 from xalign_models.ranking.ranks import TIE, Ranks, gold_ranks, scores_of
 
 if TYPE_CHECKING:

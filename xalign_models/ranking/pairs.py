@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from xalign_models.alignments.solvers import procrustes
-from xalign_models.arrays import Float32
+from xalign_models.linalg.arrays import Float32
+from xalign_models.linalg.solvers import procrustes
 from xalign_models.ranking.neighbours import NAMES, ROWS, Measures, measured_ranks, neighbour_measures
 from xalign_models.ranking.ranks import TIE, Ranks
 from xalign_models.ranking.rotation import polar, rotated_ranks

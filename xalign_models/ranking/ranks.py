@@ -8,8 +8,8 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.arrays import AnyFloats, Float32, Float64, Mask
 from xalign_models.errors import DataError
+from xalign_models.linalg.arrays import AnyFloats, Float32, Float64, Mask
 
 TILE = 1024
 """Rows and columns of a tile of scores: 4 MB of float32, which fit into a CPU's cache."""
@@ -35,7 +35,7 @@ def scores_of(a: Float32, b: Float32) -> Float32:
     """Scores a b^T, (n, m) float32, of rows (n, d) and (m, d), on torch's threads or, without oneDNN, on numpy's."""
     import torch
 
-    from xalign_models import onednn
+    from xalign_models.linalg import onednn
 
     if not (multiply := onednn.product()):
         return a @ b.T

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xalign_models.alignments.solvers import procrustes
-from xalign_models.arrays import Float32
+from xalign_models.linalg.arrays import Float32
+from xalign_models.linalg.solvers import procrustes
 from xalign_models.ranking.ranks import Ranks, gold_ranks, normalise
 
 if TYPE_CHECKING:

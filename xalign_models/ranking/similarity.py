@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from xalign_models.arrays import AnyFloats, Float64
+from xalign_models.linalg.arrays import AnyFloats, Float64
 
 
 def linear_cka(x: AnyFloats, y: AnyFloats) -> float:

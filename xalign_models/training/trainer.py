@@ -20,8 +20,8 @@ from torch import nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from tqdm.auto import tqdm
 
-from xalign_models import onednn
 from xalign_models.errors import ModelError
+from xalign_models.linalg import onednn
 from xalign_models.paths import atomic_write_text
 from xalign_models.training.objective import Collator, Instruments, Objective, ObjectiveLoss
 from xalign_models.training.processes import process_count

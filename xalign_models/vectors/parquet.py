@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from xalign_models.arrays import AnyFloats
 from xalign_models.errors import FileError, one_line
+from xalign_models.linalg.arrays import AnyFloats
 
 NAMES = ("vector", "vectors", "embedding", "embeddings")
 """Names of the column of vectors, if a file has several lists of numbers."""

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from xalign_models.arrays import AnyFloats
 from xalign_models.errors import FileError
 from xalign_models.files import parse_json, read_npz, safetensors_header
+from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.vectors.parquet import (
     NAMES,
     batches,

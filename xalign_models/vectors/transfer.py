@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from xalign_models.arrays import AnyFloats
 from xalign_models.backbones import loading
 from xalign_models.backbones.raw import RawEncoder, key
 from xalign_models.backbones.reduced import Reduced
 from xalign_models.backbones.sources import find_source
 from xalign_models.backbones.vectors import VectorsFile
 from xalign_models.errors import DataError, FileError, ModelError
+from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.models.building import raw_encoder, reduction
 from xalign_models.models.names import locate
 from xalign_models.paths import atomic_file

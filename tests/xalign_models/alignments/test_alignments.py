@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from xalign_models.alignments import LIR, METHODS, Centered, load, make, registry
-from xalign_models.alignments.solvers import affine_distance, lir_directions, procrustes
 from xalign_models.errors import AlignmentError, LanguageError
+from xalign_models.linalg.solvers import affine_distance, lir_directions, procrustes
 
 ALL = [
     ("centered", {}),

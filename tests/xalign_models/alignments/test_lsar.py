@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xalign_models.alignments import LSAR
-from xalign_models.alignments.solvers import lsar_subspace
 from xalign_models.errors import AlignmentError
+from xalign_models.linalg.solvers import lsar_subspace
 
 fast = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 

@@ -8,8 +8,8 @@ import scipy.linalg
 from sklearn.linear_model import Ridge
 
 from xalign_models.alignments import METHODS, AffineMap, Procrustes, load, make
-from xalign_models.alignments.solvers import affine_distance, affine_lsq, procrustes
 from xalign_models.errors import AlignmentError, ModelError
+from xalign_models.linalg.solvers import affine_distance, affine_lsq, procrustes
 
 SHAPES = [(50, 12), (13, 12), (12, 12), (9, 12), (6, 12), (4, 12), (1, 12)]
 

@@ -8,8 +8,8 @@ from sklearn.linear_model import Ridge
 
 from xalign_models.alignments import AffineMap, Procrustes, load
 from xalign_models.alignments.shrinkage import GRID, ridge_by_leave_one_out, shrunk_procrustes
-from xalign_models.alignments.solvers import procrustes
 from xalign_models.errors import AlignmentError
+from xalign_models.linalg.solvers import procrustes
 
 
 def rows(n, d, seed=0):

@@ -12,7 +12,7 @@ import pytest
 from xalign_models.atlas.imported import FEWEST, comparable, read_public
 from xalign_models.atlas.written import write_results
 from xalign_models.errors import ResultsError
-from xalign_models.evaluation.results import read_results
+from xalign_models.results.reading import read_results
 
 SCORES = {"deu_Latn-eng_Latn": 0.9, "eng_Latn-deu_Latn": 0.8}
 

@@ -317,7 +317,7 @@ def test_halves_are_computed_with_in_float32_where_the_processor_is_slow_at_them
     spec = spec_of(make_lm(), dtype=Dtype.BFLOAT16)
     found = {}
     for slow in (False, True):
-        monkeypatch.setattr("xalign_models.onednn.is_slow", lambda *_, slow=slow: slow)
+        monkeypatch.setattr("xalign_models.linalg.onednn.is_slow", lambda *_, slow=slow: slow)
         modules = loading.load_modules(spec, "cpu")
         vectors = RawEncoder("lm", lambda modules=modules: modules, "cpu").encode(TEXTS, ENGLISH)
         found[slow] = (loading.fingerprint(spec), next(modules[0].model.parameters()), vectors)
@@ -330,5 +330,5 @@ def test_halves_are_computed_with_in_float32_where_the_processor_is_slow_at_them
 
 
 def test_float32_needs_no_timing(make_lm: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("xalign_models.onednn.is_slow", lambda *_: pytest.fail("timed"))
+    monkeypatch.setattr("xalign_models.linalg.onednn.is_slow", lambda *_: pytest.fail("timed"))
     loading.fingerprint(spec_of(make_lm()))

@@ -11,10 +11,10 @@ import mteb
 import pytest
 from mteb.results import TaskResult
 
-from tasks.own_parallel import OwnParallel
 from xalign_models.errors import ResultsError
 from xalign_models.evaluation.cache import SafeResultCache, compact, hardware
-from xalign_models.evaluation.items import full_folder, outcomes_path, read_outcomes
+from xalign_models.results.items import full_folder, outcomes_path, read_outcomes
+from xalign_tasks.own_parallel import OwnParallel
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 
-from tasks import register_with_mteb
 from xalign_models.errors import ResultsError
 from xalign_models.evaluation import run as running
 from xalign_models.evaluation.reproduction import reproduce
@@ -15,6 +14,7 @@ from xalign_models.models.building import load_encoder
 from xalign_models.models.names import find_spec
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.store import EmbeddingStore
+from xalign_tasks import register_with_mteb
 
 
 @pytest.fixture

@@ -21,11 +21,11 @@ from xalign_models.alignments.pivot import FewPairsWarning
 from xalign_models.backbones.raw import Counts
 from xalign_models.errors import DataError, LanguageError, ModelError, ResultsError
 from xalign_models.evaluation import run as running
-from xalign_models.evaluation.items import read_outcomes
 from xalign_models.models import fitting
 from xalign_models.models.building import build, load_encoder
 from xalign_models.models.names import find_spec
 from xalign_models.models.saving import save
+from xalign_models.results.items import read_outcomes
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.store import open_store
 
@@ -267,7 +267,7 @@ def test_whatever_a_broken_model_raises_the_next_is_scored(
 
 def test_a_failed_task_does_not_narrow_the_next_model(workdir, tiny_model, aligned, monkeypatch):
     """mteb keeps the data of a task that failed; they were cut to the languages of the model that failed."""
-    from tasks.sts17 import _TRACKS
+    from xalign_tasks.sts17 import _TRACKS
 
     root = workdir / "data" / "sts17"
     for folder, line in (("STS2017.eval.v1.1/STS.input", "w1 w2\tw3 w{}\n"), ("STS2017.gs/STS.gs", "{}\n")):

@@ -396,7 +396,7 @@ def test_find_spec(tiny_model, workdir):
 
 
 def test_registered_models_say_what_they_are():
-    from tasks import register_with_mteb
+    from xalign_tasks import register_with_mteb
 
     register_with_mteb()
     assert models.list_models() == sorted(models.list_models())
@@ -415,7 +415,7 @@ def test_registered_models_say_what_they_are():
 def test_mteb_loads_a_registered_model():
     if assets.where("all-minilm-l6-v2") is None:
         pytest.skip("the asset all-minilm-l6-v2 is not installed: xalign assets install all-minilm-l6-v2")
-    from tasks import register_with_mteb
+    from xalign_tasks import register_with_mteb
 
     register_with_mteb()
     model = mteb.get_model("xalign/plain__all-MiniLM-L6-v2", device="cpu")

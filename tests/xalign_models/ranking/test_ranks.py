@@ -13,8 +13,8 @@ from mteb.models.model_meta import ModelMeta, ScoringFunction
 from scipy.stats import rankdata
 from sklearn.metrics import average_precision_score
 
-from xalign_models import onednn
 from xalign_models.errors import DataError
+from xalign_models.linalg import onednn
 from xalign_models.ranking import ranks as scoring
 from xalign_models.ranking.ranks import (
     POOL_BLOCK,

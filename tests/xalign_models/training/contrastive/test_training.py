@@ -155,7 +155,7 @@ def test_prompts_by_language_are_those_of_each_text(fit, seen):
 
 
 def test_bfloat16_trains_and_keeps_lora_in_float32(fit, monkeypatch):
-    monkeypatch.setattr("xalign_models.onednn.is_slow", lambda *_: False)  # else all is computed with in float32
+    monkeypatch.setattr("xalign_models.linalg.onednn.is_slow", lambda *_: False)  # else all is computed with in float32
     config = dataclasses.replace(QUICK, dtype="bfloat16", epochs=6)
     model, log = fit("gemma", config, dtype="bfloat16")
     assert {one.dtype for one in model.parameters() if one.requires_grad} == {torch.float32}

@@ -110,7 +110,7 @@ def test_json_lines_name_their_language(tmp_path: Path) -> None:
 def test_a_task_s_texts_reach_the_recorder(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from xalign_models.training.lira.recording import task_texts
 
-    from tasks.product_search import ProductSearchStandIn  # isort: skip
+    from xalign_tasks.product_search import ProductSearchStandIn  # isort: skip
 
     folder = workdir / "data" / ProductSearchStandIn.folder
     for name in ("bd", "th"):

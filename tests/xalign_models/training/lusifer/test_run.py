@@ -390,7 +390,7 @@ def test_projection_and_prompts_are_saved(train, workdir):
 def test_bfloat16_keeps_what_is_trained_in_float32(train, built, monkeypatch):
     """And a processor that is slow at it is told of float32."""
     said = []
-    monkeypatch.setattr("xalign_models.onednn.is_slow", lambda *told: bool(said.append(told)))
+    monkeypatch.setattr("xalign_models.linalg.onednn.is_slow", lambda *told: bool(said.append(told)))
     train(2, dtype="bfloat16", stages={2: {"start": None, "max_steps": 2}})
     ((model, _),) = built
     assert {one.dtype for one in model.parameters() if one.requires_grad} == {torch.float32}

@@ -1,8 +1,0 @@
-"""LAReQA: answer retrieval from one pool of sentences in all languages."""
-
-from __future__ import annotations
-
-from tasks.lareqa.sets import MLQAR, XQuADR, XQuADRAsPublished
-from tasks.lareqa.task import LAReQA
-
-__all__ = ["MLQAR", "LAReQA", "XQuADR", "XQuADRAsPublished"]

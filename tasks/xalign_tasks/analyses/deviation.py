@@ -1,0 +1,92 @@
+"""LiRA's two errors over training, and the bounds on the representation that follow from them (its Tables 11, 12)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from xalign_models import figures
+from xalign_models.analysis import Findings, Request
+from xalign_models.errors import ModelError
+from xalign_models.published import published_table
+from xalign_models.training.lira.theory import bound_printed, bound_safe
+from xalign_tasks.analyses.base import labelled
+from xalign_tasks.analyses.rkhs import sentence_norms
+from xalign_tasks.analyses.sentences import load_sentences
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ROWS = 1000
+COLUMNS = ("epoch", "similarity", "mismatched", "english_mismatched", "loss", "anchor_loss", "policy_loss", "reward",
+           "epsilon_1", "epsilon_2")  # fmt: skip
+
+
+def analyse(request: Request) -> Findings:
+    """The epochs of stage 1 of trained LiRAs, with eq. 10 as printed and as it holds.
+
+    Raises:
+        ModelError: No model is named, or a model is no trained LiRA.
+        DataError: There is no text to estimate C on.
+    """
+    from xalign_models.training.lira.run import open_lira
+
+    sentences = load_sentences(request, ROWS)
+    tables, drawn = [], {}
+    for name in request.named():
+        module = open_lira(Path(name))
+        if not module.history:
+            raise ModelError(f"--model {name}: its stage 1 was not trained, so that there are no epochs to show.")
+        norms = sentence_norms(module.backbones["english"].model, sentences.texts)["without special tokens"]["norm"]
+        frame = bounded(pd.DataFrame(module.history), float(norms.max()))
+        title = Path(name).resolve().name
+        tables.append(labelled(frame, model=title))
+        drawn[f"epochs-{title}"] = draw(frame, title)
+    published = published_table("lira-table-11.csv")
+    wide = published.assign(epoch=published["subset"].str.removeprefix("epoch ").astype(int))
+    wide = wide.pivot_table(index="epoch", columns="metric", values="value").reset_index()
+    tables.append(labelled(wide, model="LiRA, Table 11 [paper]"))
+    notes = [
+        "Similarity, epsilon_1 (distance of the two paths, eq. 25) and epsilon_2 (1 - cosine of frozen states, eq. 28) "
+        "are of held-out texts with the translation that the actor chooses.",
+        "mismatched: cosine of texts with translations of others; english_mismatched: of translations with each other, "
+        "which no training changes. A collapse would lift the first far above the second.",
+        "The bounds are indicative: epsilon_2 is a cosine distance and no divergence in nats, and C is the largest "
+        "mean norm of the text, a lower bound. bound_printed can be violated (see xalign_models.training.lira.theory).",
+        *filter(None, [sentences.note]),
+    ]
+    return Findings(
+        {"epochs": pd.concat(tables, ignore_index=True)}, drawn, tuple(notes), {sentences.name: sentences.revision}
+    )
+
+
+def bounded(history: pd.DataFrame, c: float) -> pd.DataFrame:
+    """The measured epochs with C and both bounds."""
+    frame = history[[column for column in COLUMNS if column in history]].copy()
+    if {"epsilon_1", "epsilon_2"} <= set(frame):
+        errors = list(zip(frame["epsilon_1"], frame["epsilon_2"].clip(lower=0), strict=True))
+        frame["C"] = c
+        frame["bound_printed"] = [bound_printed(epsilon_1, epsilon_2, c) for epsilon_1, epsilon_2 in errors]
+        frame["bound_safe"] = [bound_safe(epsilon_1, epsilon_2, c) for epsilon_1, epsilon_2 in errors]
+    return frame
+
+
+@figures.styled()
+def draw(frame: pd.DataFrame, title: str) -> Figure:
+    """Similarity and loss, the two errors, and the bounds, by epoch."""
+    figure, (axes,) = figures.canvas(1, 3, width=13.0, height=4.0)
+    panels = (
+        ("similarity up, loss down", "cosine; loss", ("similarity", "mismatched", "loss")),
+        ("the two errors", "epsilon_1: distance; epsilon_2: 1 - cosine", ("epsilon_1", "epsilon_2")),
+        ("bounds on the deviation (indicative)", "distance", ("bound_printed", "bound_safe")),
+    )
+    for axis, (heading, unit, columns) in zip(axes, panels, strict=True):
+        for index, column in enumerate(column for column in columns if column in frame):
+            axis.plot(frame["epoch"], frame[column], label=column, **figures.look(index))
+        figures.from_zero(axis)
+        axis.legend()
+        figures.describe(axis, heading, "epoch", unit)
+    figure.suptitle(title)
+    return figure

@@ -1,0 +1,103 @@
+"""Whether a sentence is nearer to its translation than to a form with another number, name, negation or order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from xalign_models import corpora, figures
+from xalign_models.analysis import Findings, Request
+from xalign_models.corpora import ENGLISH
+from xalign_models.languages import canonical
+from xalign_models.ranking.ranks import TIE, normalise
+from xalign_tasks.perturbations import KINDS, perturbed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from xalign_models.models.encoder import XAlignEncoder
+
+LANGUAGES = tuple(canonical(code) for code in "de fr es ru ar zh ja hi tr vi sw te".split())
+ROWS = 400
+ALL = "all"
+
+
+def analyse(request: Request) -> Findings:
+    """The share of sentences of FLORES-200 whose true translation beats a changed one, by language and kind of change.
+
+    Raises:
+        XAlignError: A model or the text is unavailable.
+    """
+    languages = tuple(code for code in request.languages or LANGUAGES if code != ENGLISH)
+    corpus = corpora.load("flores")
+    texts = {code: rows[: request.rows or ROWS] for code, rows in corpus.parallel((ENGLISH, *languages)).items()}
+    frames, drawn = [], {}
+    for name in request.named():
+        encoder = request.load(name)
+        model = str(encoder.mteb_model_meta.name)
+        frame = discriminated(encoder, texts)
+        frames.append(frame.assign(model=model)[["model", *frame.columns]])
+        drawn[model.removeprefix("xalign/").replace("/", "__")] = draw(frame, model)
+    changed = {kind: sum(text is not None for text in perturbed(texts[ENGLISH], kind)) for kind in KINDS}
+    counts = ", ".join(f"{kind} {count}" for kind, count in changed.items())
+    return Findings(
+        {"accuracy": pd.concat(frames, ignore_index=True)},
+        drawn,
+        (
+            f"Of {len(texts[ENGLISH])} sentences of FLORES-200's devtest could be changed: {counts}.",
+            "A tie counts against the model; chance is 0.5. 'all' asks that the translation beats every changed form.",
+        ),
+        {"flores": corpus.fingerprint((ENGLISH, *languages))},
+    )
+
+
+def discriminated(encoder: XAlignEncoder, texts: dict[str, list[str]]) -> pd.DataFrame:
+    """Share of sentences whose translation has a higher cosine than its changed form, by language and kind.
+
+    Args:
+        encoder: The model.
+        texts: Language to sentences, row by row; the English side gets changed.
+    """
+    english = texts[ENGLISH]
+
+    def vectors(rows: list[str], language: str) -> np.ndarray:
+        return normalise(encoder.encode_texts(rows, [language] * len(rows)))
+
+    true = vectors(english, ENGLISH)
+    changed = {}
+    for kind in KINDS:
+        forms = perturbed(english, kind)
+        rows = np.array([i for i, form in enumerate(forms) if form is not None], dtype=np.int64)
+        changed[kind] = rows, vectors([form for form in forms if form is not None], ENGLISH) if len(rows) else true[:0]
+    table = []
+    for language, sentences in texts.items():
+        if language == ENGLISH:
+            continue
+        side = vectors(sentences, language)
+        gold = np.einsum("ij,ij->i", side, true)
+        everywhere = np.ones(len(side), dtype=bool)
+        for kind, (rows, changed_vectors) in changed.items():
+            beaten = np.einsum("ij,ij->i", side[rows], changed_vectors) < gold[rows] - TIE
+            everywhere[rows] &= beaten
+            if len(rows):
+                table.append({"language": language, "change": kind, "accuracy": beaten.mean(), "sentences": len(rows)})
+        tested = np.unique(np.concatenate([rows for rows, _ in changed.values()]))
+        table.append(
+            {"language": language, "change": ALL, "accuracy": everywhere[tested].mean(), "sentences": len(tested)}
+        )
+    return pd.DataFrame(table)
+
+
+@figures.styled()
+def draw(frame: pd.DataFrame, model: str) -> Figure:
+    """The mean over languages, a bar per kind of change."""
+    figure, ((axis,),) = figures.canvas()
+    means = frame.groupby("change", sort=False)["accuracy"].mean()
+    axis.bar(means.index, means)
+    axis.axhline(0.5, linestyle=":", color="grey")
+    figures.describe(
+        axis, f"{model}: translation or changed form", "what is changed", "share of translations preferred"
+    )
+    return figure

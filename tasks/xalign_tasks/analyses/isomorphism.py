@@ -1,0 +1,246 @@
+"""The matrices of the isomorphism paper: P@k of every pair before and after a rotation, next to the published ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xalign_models import figures
+from xalign_models.analysis import Findings, Request
+from xalign_models.errors import LanguageError, ResultsError
+from xalign_models.languages import canonical, display_name, to_flores, to_iso639_1
+from xalign_models.models.names import name_of
+from xalign_models.published import published_table
+from xalign_models.results.reading import TaskScores, read_results
+from xalign_tasks.isomorphism import STAGES
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+TASK, RAW = "IsomorphismStudy", "IsomorphismStudyRaw"
+SEVEN = tuple(canonical(code) for code in "en ar zh ja ru de es".split())
+"""The paper's languages, in its order."""
+KS = (5, 1, 10)
+MODES = ("self-prompts", "en-prompts", "last-token")
+PAPER_TABLES = (1, 2, 4, 5, 6, 7, 8, 9, 10)
+PAPER_SENTENCES = 2009
+ALL = "*"
+
+Scores = dict[tuple[str, str, str], float]
+"""Scores by query language, searched language and metric; ``*`` is the mean over a side's languages."""
+
+
+def analyse(request: Request) -> Findings:
+    """Matrices, means and heat maps of models that ``xalign run`` has scored on IsomorphismStudy in the languages.
+
+    The default is all such models.
+
+    Raises:
+        LanguageError: Fewer than two languages.
+        ResultsError: A model lacks results in the languages; the message has the command that makes them.
+        ModelError: A model is unknown.
+    """
+    languages = request.languages or SEVEN
+    if len(languages) < 2:
+        raise LanguageError(f"--languages {languages[0]}: the study is of pairs; name at least two.")
+    results = _read(request.results)
+    scored = sorted({model for model, task in results if task == TASK})
+    having = [model for model in scored if _has(results, (model, TASK), languages)]
+    names = {_name(model, scored): model for model in request.models or having}
+    _require(names, results, languages, request.results)
+    tables = {name.removeprefix("xalign/"): results[name, TASK] for name in names}
+    measured = {label: _scores(table, languages) for label, table in tables.items()}
+    printed = _published() if set(languages) == set(SEVEN) else {}
+    raw = {
+        label: _scores(results[name, RAW], languages)
+        for label, name in zip(tables, names, strict=True)
+        if _has(results, (name, RAW), languages)
+    }
+    modes = set(map(_mode, names))
+    shown = measured | {label: scores for label, scores in printed.items() if _mode(label) in modes}
+    return Findings(
+        tables={
+            "summary": _summary({"unit length": measured, "own length": raw, "": printed}),
+            **{f"precision-at-{k}": _matrices(shown, k, languages) for k in KS},
+            "directions": _directions(shown, languages),
+        },
+        figures={label.replace("/", "__"): _heat_maps(label, scores, languages) for label, scores in measured.items()},
+        notes=(*_notes(tables, raw, printed), *_left_out([] if request.models else scored, names)),
+        data={f"{TASK} {label}": str(table.dataset_revision) for label, table in tables.items()},
+    )
+
+
+def _read(root: Path) -> Mapping[tuple[str, str], TaskScores]:
+    try:
+        return read_results(root, tasks=(TASK, RAW)).tables
+    except ResultsError:  # no results at all: the caller's message has the command that makes them
+        return {}
+
+
+def _name(model: str, scored: Sequence[str]) -> str:
+    return next((name for name in (model, f"xalign/{model}") if name in scored), "") or name_of(model)
+
+
+def _has(results: Mapping[tuple[str, str], TaskScores], key: tuple[str, str], languages: Sequence[str]) -> bool:
+    return key in results and {_subset(*pair) for pair in permutations(languages, 2)} <= set(results[key].values())
+
+
+def _require(
+    names: Mapping[str, str], results: Mapping[tuple[str, str], TaskScores], languages: Sequence[str], root: Path
+) -> None:
+    lacking = [model for name, model in names.items() if not _has(results, (name, TASK), languages)]
+    if lacking or not names:
+        models = " ".join(f"-m {model}" for model in lacking or ["MODEL"])
+        raise ResultsError(
+            f"There are no results of {TASK} for {', '.join(lacking) or 'any model'} under {root}; make them with "
+            f"`xalign run {models} -t {TASK} --languages {','.join(languages)} -o {root}`."
+        )
+
+
+def _subset(query: str, searched: str) -> str:
+    return f"{to_flores(query)}-{to_flores(searched)}"
+
+
+def _metric(stage: str, k: int) -> str:
+    return f"{stage}_precision_at_{k}"
+
+
+def _scores(table: TaskScores, languages: Sequence[str]) -> Scores:
+    scores: Scores = {}
+    for metric in (_metric(stage, k) for k in KS for stage in STAGES):
+        values = table.values(metric)
+        cells = {pair: values[_subset(*pair)] for pair in permutations(languages, 2)}
+        for language in languages:
+            scores[language, ALL, metric] = fmean(value for (query, _), value in cells.items() if query == language)
+            scores[ALL, language, metric] = fmean(value for (_, pool), value in cells.items() if pool == language)
+        scores |= {(*pair, metric): value for pair, value in cells.items()}
+        scores[ALL, ALL, metric] = fmean(cells.values())
+    return scores
+
+
+def _published() -> dict[str, Scores]:
+    """The paper's matrices with their means as printed, by model and mode."""
+    by_model: dict[str, Scores] = {}
+    for number in PAPER_TABLES:
+        for row in published_table(f"isomorphism-table-{number:02}.csv").to_dict("records"):
+            scores = by_model.setdefault(f"{row['model']} {row['mode']} (paper)", {})
+            query, searched = row["subset"].split("->")
+            scores[query, searched, f"{row['projection']}_{row['metric']}"] = row["value"]
+    return by_model
+
+
+def _mode(name: str) -> str:
+    return next((mode for mode in MODES if mode in name), "none")
+
+
+def _summary(groups: Mapping[str, Mapping[str, Scores]]) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = []
+    for length, models in groups.items():
+        for label, scores in models.items():
+            row: dict[str, Any] = {"model": label, "rows of the fit": length}
+            for k in sorted(KS):
+                before, after = (scores.get((ALL, ALL, _metric(stage, k)), np.nan) for stage in STAGES)
+                row |= {f"P@{k} before": before, f"P@{k} after": after, f"P@{k} gain": after - before}
+            rows.append(row)
+    return pd.DataFrame(rows).round(4)
+
+
+def _matrices(models: Mapping[str, Scores], k: int, languages: Sequence[str]) -> pd.DataFrame:
+    """The models' matrices below each other, in the form in which the paper prints them."""
+    import pandas as pd
+
+    head = {**_codes(languages), ALL: "Into X"}
+    rows = [
+        {"model": label, f"P@{k}": {**head, ALL: "From X"}[query]}
+        | {head[searched]: _cell(scores, query, searched, k) for searched in head}
+        for label, scores in models.items()
+        if (ALL, ALL, _metric("after", k)) in scores
+        for query in head
+    ]
+    return pd.DataFrame(rows)
+
+
+def _cell(scores: Scores, query: str, searched: str, k: int) -> str:
+    if query == searched != ALL:
+        return "- / -"
+    return " / ".join(f"{scores[query, searched, _metric(stage, k)]:.2f}" for stage in STAGES)
+
+
+def _directions(models: Mapping[str, Scores], languages: Sequence[str]) -> pd.DataFrame:
+    """P@5 of each direction, the models side by side."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        [
+            {"from": display_name(query), "to": display_name(searched)}
+            | {
+                f"{label} {stage}": round(scores[query, searched, _metric(stage, KS[0])], 4)
+                for label, scores in models.items()
+                for stage in STAGES
+            }
+            for query, searched in permutations(languages, 2)
+        ]
+    )
+
+
+def _codes(languages: Sequence[str]) -> dict[str, str]:
+    """Short codes, ``DE``; canonical codes if a short code is missing or shared."""
+    short = {code: (to_iso639_1(code) or "").upper() for code in languages}
+    return short if len(set(short.values()) - {""}) == len(short) else {code: code for code in languages}
+
+
+def _heat_maps(label: str, scores: Scores, languages: Sequence[str]) -> Figure:
+    legible = len(languages) <= 12  # otherwise names and numbers do not fit
+    names = [display_name(code) for code in languages] if legible else list(_codes(languages).values())
+    side = max(4.0, 0.53 * len(languages)) if legible else max(6.0, 0.12 * len(languages))
+    tilt: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if legible else {"rotation": 90}
+    with figures.styled():
+        figure, axes = figures.canvas(1, 2, width=2 * side + 1.2, height=side + 0.9, sharey=True)
+        figure.suptitle(label)
+        for axis, stage in zip(axes[0], STAGES, strict=True):
+            metric = _metric(stage, KS[0])
+            values = np.array([[scores.get((a, b, metric), np.nan) for b in languages] for a in languages])
+            image = axis.imshow(values, vmin=0, vmax=1, cmap=figures.SEQUENTIAL)
+            title = f"{stage} the rotation, mean {scores[ALL, ALL, metric]:.2f}"
+            figures.describe(axis, title, "language searched", "language of the queries" if stage == "before" else "")
+            axis.set_xticks(range(len(names)), names, fontsize=9 if legible else 5, **tilt)
+            axis.set_yticks(range(len(names)), names, fontsize=9 if legible else 5)
+            axis.grid(visible=False)
+            for (row, column), value in np.ndenumerate(values):
+                if legible and row != column:
+                    colour = "white" if value < 0.55 else "black"
+                    axis.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=8, color=colour)
+        figure.colorbar(image, ax=axes, label=f"precision at {KS[0]} (share of queries)", shrink=0.85)
+    return figure
+
+
+def _left_out(scored: Sequence[str], names: Mapping[str, str]) -> Iterator[str]:
+    if omitted := [name.removeprefix("xalign/") for name in scored if name not in names]:
+        yield f"Left out, not scored in all of these languages: {', '.join(omitted)}."
+
+
+def _notes(
+    tables: Mapping[str, TaskScores], raw: Mapping[str, Scores], printed: Mapping[str, Scores]
+) -> tuple[str, ...]:
+    sentences = sorted({int(value) for table in tables.values() for value in table.values("sentences").values()})
+    notes = [
+        "A cell is before / after the rotation. Its row is the language of the queries, its column the one searched, "
+        "as the paper's text reads its tables. The labels are as printed there: 'Into X' is the mean of a row, 'From "
+        "X' of a column; the leaderboard means by Into X the pairs that end in X, here a column.",
+        f"Ranked: {' or '.join(f'{n:,}' for n in sentences)} sentences; in the paper {PAPER_SENTENCES:,}.",
+    ]
+    if len({table.dataset_revision for table in tables.values()}) > 1:
+        notes.append("The models were scored on different revisions of the text and do not compare.")
+    if len(raw) < len(tables):
+        notes.append(f"`xalign run -t {RAW}` fits on rows of their own lengths; the summary then has both.")
+    if not printed:
+        notes.append("The published matrices are of the paper's seven languages.")
+    return tuple(notes)

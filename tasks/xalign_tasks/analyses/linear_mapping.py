@@ -1,0 +1,210 @@
+"""Linear maps between English and each language: their gains, and their distance from rotations.
+
+Vasilyev et al., 2023 (arXiv:2305.14256). Their tables are images without text; the statements of their text about the
+tables are compared with our numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from xalign_models.alignments import dilation, orthogonality
+from xalign_models.alignments.rotation import determined_map
+from xalign_models.analysis import Findings, Request
+from xalign_models.corpora import ENGLISH
+from xalign_models.device import pick_device
+from xalign_models.errors import DataError
+from xalign_models.languages import canonical, display_name
+from xalign_models.linalg.arrays import Float64
+from xalign_models.linalg.solvers import affine_distance, affine_lsq
+from xalign_models.published import published_table
+from xalign_tasks.analyses import mapping_figures
+from xalign_tasks.analyses.mapping_texts import MappingText, open_texts
+from xalign_tasks.orthogonality import RIDGE, map_gains, unit
+
+if TYPE_CHECKING:
+    from xalign_models.models.encoder import XAlignEncoder
+
+Fit = Callable[[Float64, Float64], tuple[Float64, Float64]]
+
+PAIRS = 3000
+"""Maximum number of pairs per language, from the top of its file."""
+COMPARED = 0.75
+"""Share of these that shapes are of: of any language with that many pairs, at least this share is not held out."""
+GAINED = tuple(canonical(code) for code in "de es fr it pt ru".split())
+"""The languages of the paper's Table 1."""
+FROM_ENGLISH, TO_ENGLISH = "English -> other", "other -> English"
+MEASURES = ("dD", "dC", "fD", "fC")
+WORST = ["ber-Latn", "epo-Latn"]
+"""Languages whose maps the paper found furthest from rotations."""
+
+
+def analyse(request: Request) -> Findings:
+    """Gains of the maps of the paper's languages, and shapes of the maps of all that have enough pairs.
+
+    Gains: both fits and both directions, on every text. Shapes: of the map that the data determine, from English to
+    every language and back from the paper's, each of the same number of pairs, since fewer make less of a rotation.
+    Requested languages are all studied in full.
+
+    Raises:
+        DataError: Tatoeba's pairs are missing, or too few for a map in any language.
+        XAlignError: A model is unavailable.
+    """
+    texts, notes = open_texts()
+    rows = request.rows or PAIRS
+    on = pick_device(request.device)
+    fits: dict[str, Fit] = {
+        "lsq": partial(affine_lsq, ridge=RIDGE),
+        "distance": partial(affine_distance, device=on if on.startswith("cuda") else "cpu"),
+    }
+    gains: list[dict[str, Any]] = []
+    shapes: list[dict[str, Any]] = []
+    for name in request.named():
+        encoder = request.load(name)
+        model, sparse = str(encoder.mteb_model_meta.name), set()
+        for text in (text for text in texts if text.fitted_on):
+            for language in _languages(encoder, text, request, rows):
+                full = language in (request.languages or GAINED)
+                rows_found = study(encoder, language, text, texts, rows, fits if full else {})
+                if not rows_found[1]:
+                    sparse.add(f"{display_name(language)} ({text.name})")
+                for into, part in zip((gains, shapes), rows_found, strict=True):
+                    into += [{"model": model, **row} for row in part]
+        if sparse:
+            notes.append(f"{model}: too few pairs for its dimension, left out: {', '.join(sorted(sparse))}.")
+    if not shapes:
+        raise DataError(
+            f"No language has enough of its first {rows} pairs for a map; raise --rows or choose other --languages."
+        )
+    tables = {"gains": pd.DataFrame(gains), "shapes": pd.DataFrame(shapes)}
+    tables["directions"] = directions(tables["gains"], tables["shapes"])
+    tables["published"] = published_table("linear-mapping-table-01.csv")
+    notes += [
+        f"The first {rows} pairs of each language; one in five is held out, by its English sentence. Shapes are "
+        f"of {int(COMPARED * rows)} of the others (column pairs), in languages that have {rows} or are asked for. "
+        "A shape is that of the least-squares map, with the rotation's columns where English hardly varies; "
+        "p_mean_abs_shuffled is that of shuffled pairs, a floor.",
+        "dD: fall of the mean distance over the smaller of the two; dC: mean rise of the cosine; fD, fC: share of "
+        "pairs that came closer. Unit vectors.",
+        "The paper's tables are lost but for one value (published); directions holds what its text says of them.",
+    ]
+    return Findings(tables, mapping_figures.draw(tables), tuple(notes), {text.name: text.fingerprint for text in texts})
+
+
+def _languages(encoder: XAlignEncoder, text: MappingText, request: Request, rows: int) -> list[str]:
+    """Languages of a text to study: the requested ones, else those with at least ``rows`` pairs."""
+    if request.languages:
+        chosen = [code for code in request.languages if code in text.languages]
+    else:
+        chosen = sorted(code for code in text.languages if len(text.read(code)[0]) >= rows)
+    unknown = encoder.unfitted([*chosen, ENGLISH])
+    return [] if ENGLISH in unknown else [code for code in chosen if code not in unknown]
+
+
+def study(
+    encoder: XAlignEncoder,
+    language: str,
+    text: MappingText,
+    texts: list[MappingText],
+    rows: int,
+    fits: Mapping[str, Fit],
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Fit the maps of a language on a text and measure them.
+
+    Args:
+        encoder: The encoder.
+        language: Canonical code.
+        text: The text to fit the maps on.
+        texts: The texts to test on.
+        rows: Maximum number of pairs per text.
+        fits: Fitting functions, by name; without any, only the shape of the map from English is studied.
+
+    Returns:
+        Rows of the tables of gains and of shapes; none if the pairs do not determine a map.
+    """
+    y, x = _embed(encoder, text.sides(language, rows)[0], language)
+    if len(x) <= x.shape[1]:
+        return [], []
+    tests = {}
+    for tested in texts if fits else ():
+        if language in tested.languages and (sides := tested.sides(language, rows)[1])[0]:
+            tests[tested.name] = _embed(encoder, sides, language)
+    gains, shapes = [], []
+    for direction in (FROM_ENGLISH, TO_ENGLISH) if fits else (FROM_ENGLISH,):
+        source, target = (x, y) if direction == FROM_ENGLISH else (y, x)
+        key = {"fit_text": text.name, "language": language, "name": display_name(language), "direction": direction}
+        shapes.append({**key, **shape(*(side[: int(COMPARED * rows)] for side in (source, target)))})
+        for fit, solve in fits.items():
+            weight, shift = solve(source, target)
+            for test, (foreign, english) in tests.items():
+                a, b = (english, foreign) if direction == FROM_ENGLISH else (foreign, english)
+                measured, _ = map_gains(a, b, a @ weight + shift)
+                fitted = {**key, "fit": fit, "fit_pairs": len(x)}
+                gains.append({**fitted, "test": test, "test_pairs": len(a), **measured})
+    return gains, shapes
+
+
+def _embed(encoder: XAlignEncoder, sides: tuple[list[str], list[str]], language: str) -> tuple[Float64, Float64]:
+    """Unit vectors (n, d) of texts of a language, and of their English counterparts."""
+    foreign, english = (
+        unit(encoder.encode_texts(texts, [code] * len(texts), progress=code))
+        for texts, code in zip(sides, (language, ENGLISH), strict=True)
+    )
+    return foreign, english
+
+
+def shape(source: Float64, target: Float64) -> dict[str, float | bool]:
+    """Orthogonality (eqs. 11-16) and dilation (eqs. 17-20) of the map that unit vectors determine.
+
+    Args:
+        source: (n, d).
+        target: (n, d), row by row its translations.
+    """
+    weight = determined_map(source, target)
+    p, alpha = orthogonality(weight), dilation(weight)
+    shuffled = np.random.default_rng(0).permutation(len(target))
+    return {
+        "pairs": len(source),
+        **{f"p_{key}": value for key, value in asdict(p).items()},
+        "p_exceeds_0.383": p.exceeds,
+        "p_mean_abs_shuffled": orthogonality(determined_map(source, target[shuffled])).mean_abs,
+        **{f"alpha_{key}": value for key, value in asdict(alpha).items()},
+    }
+
+
+def directions(gains: pd.DataFrame, shapes: pd.DataFrame) -> pd.DataFrame:
+    """Statements of the paper's text about its tables, and how many of our cases support them, by model and fit."""
+    said = []
+    for model, part in shapes[shapes["direction"] == FROM_ENGLISH].groupby("model", sort=False):
+        said += [(model, "lsq", *found) for found in _of_shapes(part)]
+    for (model, fit), part in gains.groupby(["model", "fit"], sort=False) if len(gains) else ():
+        said += [(model, fit, *found) for found in _of_gains(part)]
+    return pd.DataFrame(
+        [(model, fit, statement, cases.sum(), len(cases)) for model, fit, statement, cases in said],
+        columns=["model", "fit", "the_paper_says", "holds", "of"],
+    )
+
+
+def _of_gains(gains: pd.DataFrame) -> Iterator[tuple[str, pd.Series]]:
+    gains = gains[(gains["fit_text"] == "Tatoeba") & (gains["direction"] == FROM_ENGLISH)]
+    for test, cells in gains[gains["test"] != "newstest"].groupby("test", sort=False):
+        for measure, least in zip(MEASURES, (0, 0, 0.5, 0.5), strict=True):
+            yield f"{measure} > {least} on {test}", cells[measure] > least
+
+
+def _of_shapes(shapes: pd.DataFrame) -> Iterator[tuple[str, pd.Series]]:
+    tatoeba, news = (shapes[shapes["fit_text"] == text].set_index("language") for text in ("Tatoeba", "newstest"))
+    others = tatoeba.drop(WORST, errors="ignore")
+    for language in tatoeba.index.intersection(WORST):
+        for column, label in (("p_mean_abs", "mean |p|"), ("alpha_std", "sigma(alpha) / mean")):
+            yield f"{display_name(language)}: {label} above others'", tatoeba.loc[language, column] > others[column]
+    shared = tatoeba.index.intersection(news.index)
+    if len(shared):
+        closer = tatoeba.loc[shared, "p_mean_abs"] < news.loc[shared, "p_mean_abs"]
+        yield "mean |p| lower if fitted on Tatoeba than on formal text (theirs UN, ours newstest)", closer

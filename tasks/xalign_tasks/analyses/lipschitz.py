@@ -1,0 +1,111 @@
+"""How far small edits of a text move its embedding: data-local Lipschitz ratios (LiRA's Table 7)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from xalign_models import figures
+from xalign_models.analysis import Findings, Request
+from xalign_models.training.lira.edits import levenshtein, perturb
+from xalign_tasks.analyses.base import labelled
+from xalign_tasks.analyses.rkhs import statistics
+from xalign_tasks.analyses.sentences import Sentences, load_sentences
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from xalign_models.models.encoder import XAlignEncoder
+
+ROWS = 200
+DELTAS = (1, 2, 3, 5, 8, 10)
+"""Maximum numbers of edits, as in the paper."""
+SEED = 0
+KINDS = ("token", "character")
+
+
+def analyse(request: Request) -> Findings:
+    """Ratios ``||f(x) - f(x')|| / d(x, x')`` of texts and random edits of them, in tokens and in characters.
+
+    Raises:
+        ModelError: No model is named.
+        DataError: There is no text.
+    """
+    sentences = load_sentences(request, ROWS)
+    tables, drawn = [], {}
+    for name in request.named():
+        from xalign_models.models.building import load_encoder
+
+        encoder = load_encoder(name, device=request.device)  # without the store: these texts are not needed again
+        model = str(encoder.mteb_model_meta.name).removeprefix("xalign/").removeprefix("plain__")
+        frame = ratios(encoder, sentences)
+        rows = [
+            {"edits": kind, "delta": delta, **statistics(part["ratio"].to_numpy())}
+            for (kind, delta), part in frame.groupby(["edits", "delta"], sort=False)
+        ]
+        tables.append(labelled(pd.DataFrame(rows), model=model, text=sentences.name))
+        drawn[f"ratios-{model.replace('/', '_')}"] = draw(tables[-1], model)
+    notes = [
+        "One random edit per text and delta: a lower estimate of the largest ratio in a neighbourhood.",
+        "Delta is the most edits; the ratio is divided by the distance that there is. Unchanged texts do not count.",
+        "Vectors have unit length, so that no ratio is above 2 / d: much of the decline with delta is that.",
+        *filter(None, [sentences.note]),
+    ]
+    return Findings(
+        {"ratios": pd.concat(tables, ignore_index=True)}, drawn, tuple(notes), {sentences.name: sentences.revision}
+    )
+
+
+def ratios(encoder: XAlignEncoder, sentences: Sentences) -> pd.DataFrame:
+    """A row per edited text: edits (token or character), delta, distance, ratio."""
+    tokenizer = getattr(encoder.raw.modules[0], "tokenizer", None)
+    original = encoder.encode_texts(sentences.texts, sentences.languages, progress="lipschitz")
+    rows = []
+    for kind, (split, join) in zip(KINDS, (_tokens(tokenizer), (list, "".join)), strict=True):
+        units = [split(text) for text in sentences.texts]
+        alphabet = sorted({unit for row in units for unit in row})
+        for delta in DELTAS:
+            draw_ = random.Random(f"{SEED} {kind} {delta}")
+            edited = [join(perturb(row, delta, alphabet, draw_)) for row in units]
+            distances = [levenshtein(row, split(text)) for row, text in zip(units, edited, strict=True)]
+            moved = [i for i, distance in enumerate(distances) if distance]
+            if not moved:
+                continue
+            vectors = encoder.encode_texts(
+                [edited[i] for i in moved], [sentences.languages[i] for i in moved], progress=f"{kind} edits"
+            )
+            gaps = np.linalg.norm(original[moved] - vectors, axis=1)
+            rows += [
+                {"edits": kind, "delta": delta, "distance": distances[i], "ratio": float(gap) / distances[i]}
+                for i, gap in zip(moved, gaps, strict=True)
+            ]
+    return pd.DataFrame(rows)
+
+
+def _tokens(tokenizer: Any) -> tuple[Callable[[str], list[Any]], Callable[[Sequence[Any]], str]]:
+    """Functions that split a text into tokens and join them: the model's tokenizer, or words if it has none."""
+    if not callable(tokenizer) or not hasattr(tokenizer, "decode"):
+        return str.split, " ".join
+    return (
+        lambda text: list(tokenizer(text, add_special_tokens=False)["input_ids"]),
+        lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=True)),
+    )
+
+
+@figures.styled()
+def draw(frame: pd.DataFrame, model: str) -> Figure:
+    """Median and 95th percentile by delta, for both kinds of edits."""
+    figure, (axes,) = figures.canvas(1, 2, width=10.0, sharey=True)
+    for index, (axis, kind) in enumerate(zip(axes, KINDS, strict=True)):
+        part = frame[frame["edits"] == kind]
+        for column, label, style in (("median", "median", "-"), ("p95", "95th percentile", "--"), ("max", "max", ":")):
+            axis.plot(part["delta"], part[column], label=label, **{**figures.look(index), "linestyle": style})
+        figures.from_zero(axis)
+        axis.legend()
+        figures.describe(axis, f"{kind} edits", "delta, the most edits", "change of the vector per edit")
+    figure.suptitle(model)
+    return figure

@@ -1,0 +1,137 @@
+"""Number of directions to remove: Tatoeba accuracy by the rank of LSAR and the k of LIR (the paper's Figure 7)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from xalign_models import figures
+from xalign_models.alignments import LIR
+from xalign_models.analysis import Findings, Request
+from xalign_models.corpora import ENGLISH
+from xalign_models.errors import LanguageError
+from xalign_models.languages import display_name
+from xalign_models.linalg.arrays import Float32, Float64
+from xalign_models.models.building import fitted
+from xalign_models.specs import AlignmentSpec, ModelSpec
+from xalign_tasks.analyses import spaces
+from xalign_tasks.analyses.base import labelled
+from xalign_tasks.analyses.spaces import Space, Tatoeba
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_LIR = 20
+"""Largest k of LIR; the paper's best are 14 to 17."""
+NAMES = {"lsar": "LSAR: one subspace of all languages", "lir": "LIR: directions of each language"}
+
+
+def analyse(request: Request) -> Findings:
+    """Accuracy with the first 0, 1, 2, ... directions removed, on the languages that both methods are fitted on.
+
+    Raises:
+        LanguageError: The methods are fitted on none of the languages.
+        XAlignError: A model or text is unavailable.
+    """
+    tables, best, drawn, notes = [], [], {}, []
+    data: dict[str, str] = {}
+    for name in request.named():
+        space = spaces.open_space(request, name)
+        tatoeba, left_out = _fitted_only(space, spaces.open_tatoeba(request))
+        frame = labelled(sweep(space, tatoeba), model=space.backbone.name)
+        tables.append(frame)
+        best.append(chosen(frame))
+        drawn[f"accuracy-{space.backbone.name}"] = draw(frame, space.backbone.name, tatoeba.title)
+        notes += spaces.describe(space, tatoeba)
+        if left_out:
+            notes.append(f"Left out, as the fit text lacks them: {', '.join(map(display_name, left_out))}.")
+        data |= tatoeba.revisions
+    summary = pd.concat([*best, spaces.published_accuracy()], ignore_index=True)
+    return Findings({"summary": summary, "sweep": pd.concat(tables)}, drawn, tuple(notes), data)
+
+
+def _fitted_only(space: Space, tatoeba: Tatoeba) -> tuple[Tatoeba, list[str]]:
+    shared = tuple(code for code in tatoeba.languages if code in space.lsar.languages_)
+    if not shared or ENGLISH not in space.lsar.languages_:
+        raise LanguageError(
+            f"LIR and LSAR are fitted on {', '.join(space.lsar.languages_)}; choose of these with --languages."
+        )
+    return dataclasses.replace(tatoeba, languages=shared), sorted(set(tatoeba.languages) - set(shared))
+
+
+def sweep(space: Space, tatoeba: Tatoeba) -> pd.DataFrame:
+    """Mean accuracy in percent over the languages, by method and number of removed directions."""
+    rank = space.lsar.rank_
+    largest = min(MOST_LIR, space.lsar.dim_)
+    spec = AlignmentSpec(f"lir-{largest}", "lir", (("k", largest),), space.alignment.corpora, space.alignment.limit)
+    lir = fitted(ModelSpec(space.backbone, spec), space.raw)
+    assert isinstance(lir, LIR)
+    directions = dict(zip(lir.languages_, lir.directions_, strict=True))
+    accuracies: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for language, texts, translations in tatoeba.pairs():
+        side, english = space.embed(texts, language), space.embed(translations, ENGLISH)
+        bases = {"lsar": (space.lsar.basis_[:, :rank],) * 2, "lir": (directions[language], directions[ENGLISH])}
+        for method, (basis, english_basis) in bases.items():
+            steps = zip(peel(side, basis), peel(english, english_basis), strict=True)
+            for k, (a, b) in enumerate(steps):
+                accuracies.setdefault((method, k), []).append(spaces.accuracy(a, b))
+    rows = [
+        {
+            "method": method,
+            "rank": k,
+            "accuracy": forward,
+            "accuracy_other_to_english": backward,
+            "languages": len(scores),
+        }
+        for (method, k), scores in accuracies.items()
+        for forward, backward in [np.mean(scores, axis=0)]
+    ]
+    return pd.DataFrame(rows)
+
+
+def peel(x: Float32, basis: Float64) -> Iterator[Float32]:
+    """Rows (n, d) with the first 0, 1, ..., k columns of an orthonormal ``basis`` (d, k) projected away."""
+    remaining = x.astype(np.float64)
+    coordinates = remaining @ basis
+    yield remaining.astype(np.float32)
+    for component, direction in zip(coordinates.T, basis.T, strict=True):
+        remaining -= np.outer(component, direction)
+        yield remaining.astype(np.float32)
+
+
+def chosen(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the paper: nothing removed, LIR(1), LIR(15) and the best LIR, LSAR at full rank and the best LSAR."""
+    lsar, lir = (frame[frame["method"] == method].set_index("rank") for method in ("lsar", "lir"))
+    rows = {"Original": lsar.loc[0]}
+    rows |= {f"LIR(k={k})": lir.loc[k] for k in (1, 15) if k in lir.index}
+    rows[f"LIR(k={lir['accuracy'].idxmax()}), its best"] = lir.loc[lir["accuracy"].idxmax()]
+    rows[f"LSAR(r={lsar['accuracy'].idxmax()}), its best"] = lsar.loc[lsar["accuracy"].idxmax()]
+    rows["LSAR"] = lsar.loc[lsar.index.max()]
+    return pd.DataFrame([
+        {"model": row["model"], "method": label, "accuracy": row["accuracy"], "languages": row["languages"],
+         "source": "this run"}
+        for label, row in rows.items()
+    ])  # fmt: skip
+
+
+@figures.styled()
+def draw(frame: pd.DataFrame, backbone: str, text: str) -> Figure:
+    """Accuracy by the number of removed directions, a line per method."""
+    figure, ((axis,),) = figures.canvas()
+    for index, (method, label) in enumerate(NAMES.items()):
+        part = frame[frame["method"] == method]
+        axis.plot(part["rank"], part["accuracy"], label=label, **figures.look(index))
+    original = frame.loc[frame["rank"] == 0, "accuracy"].iloc[0]
+    axis.axhline(original, color="#555555", linewidth=1, linestyle=":", label="nothing removed")
+    axis.legend()
+    figures.describe(
+        axis,
+        f"{backbone}: {text}",
+        "directions removed (k of LIR, rank r of LSAR)",
+        "accuracy in %, English query",
+    )
+    return figure

@@ -1,0 +1,68 @@
+"""All measures of results side by side, of which a board shows the main one alone."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+import pandas as pd
+
+from xalign_models.analysis import Findings, Request
+from xalign_models.corpora import ENGLISH
+from xalign_models.errors import ModelError
+from xalign_models.languages import to_flores
+from xalign_models.results.reading import MAIN, TaskScores, language_pairs
+from xalign_tasks.analyses.base import scored
+
+ALL = "all"
+
+
+def analyse(request: Request) -> Findings:
+    """A table per task: the mean over subsets of each measure of each model; pairs of languages by direction.
+
+    Raises:
+        ModelError: No task was named.
+        ResultsError: A model has no such result; the message has the command that makes it.
+    """
+    if not request.tasks:
+        raise ModelError("--task: name at least one task that `xalign run` has scored, e.g. FloresPrecision.")
+    tables, data = dict[str, pd.DataFrame](), dict[str, str]()
+    for task in request.tasks:
+        results = scored(request, task)
+        rows = [row for name, table in results.items() for row in measured(name.removeprefix("xalign/"), table)]
+        tables[task] = pd.DataFrame(rows)
+        data |= {f"{task} {name}": str(table.dataset_revision) for name, table in results.items()}
+    return Findings(
+        tables,
+        notes=(
+            "Means over subsets, in the measure's own unit: shares are from 0 to 1. An empty cell was not measured.",
+        ),
+        data=data,
+    )
+
+
+def measured(model: str, table: TaskScores) -> list[dict[str, object]]:
+    """A row per direction: ``from English`` (to all others), ``into English``, ``without English``; else ``all``."""
+    rows: list[dict[str, object]] = []
+    for direction, subsets in _directions(table).items():
+        values = {metric: table.values(metric) for metric in sorted(table.metrics - {MAIN})}
+        means = {
+            metric: fmean(of_metric[subset] for subset in subsets)
+            for metric, of_metric in values.items()
+            if subsets <= of_metric.keys()
+        }
+        rows.append({"model": model, "direction": direction, "subsets": len(subsets), **means})
+    return rows
+
+
+def _directions(table: TaskScores) -> dict[str, set[str]]:
+    """Subsets by direction, without empty ones."""
+    subsets, english = table.values().keys(), to_flores(ENGLISH)
+    pairs = language_pairs(subsets)
+    if pairs is None:
+        return {ALL: set(subsets)}
+    found = {
+        "from English": {subset for subset, (query, _) in pairs.items() if query == english},
+        "into English": {subset for subset, (_, candidate) in pairs.items() if candidate == english},
+        "without English": {subset for subset, pair in pairs.items() if english not in pair},
+    }
+    return {direction: members for direction, members in found.items() if members}

@@ -1,0 +1,86 @@
+"""LAReQA's limit-to-one-target heat map: mAP by language of the question and of the one answer left in the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from xalign_models import figures
+from xalign_models.analysis import Findings, Request
+from xalign_models.languages import display_name
+from xalign_models.published import published_table
+from xalign_models.results.reading import TaskScores
+from xalign_tasks.analyses.base import scored
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TASK = "XQuAD-R"
+MEANS = {
+    "map": "mAP, all answers in",
+    "one_target_same": "mAP, one answer, same language",
+    "one_target_other": "mAP, one answer, other language",
+}
+
+
+def analyse(request: Request) -> Findings:
+    """Heat maps and their means of models that ``xalign run`` has scored on XQuAD-R; all by default.
+
+    Raises:
+        ResultsError: A model has no such result; the message has the command that makes it.
+    """
+    tables = scored(request, TASK)
+    maps = {name.removeprefix("xalign/"): heat_map(table) for name, table in tables.items()}
+    summary = [
+        {"model": name.removeprefix("xalign/")}
+        | {label: 100 * fmean(table.values(metric).values()) for metric, label in MEANS.items()}
+        for name, table in tables.items()
+    ]
+    rows = [frame.rename_axis("question language").reset_index().assign(model=name) for name, frame in maps.items()]
+    return Findings(
+        tables={"summary": pd.DataFrame([*summary, *_published()]), "heat-map": pd.concat(rows)},
+        figures={name.replace("/", "__"): draw(frame, name) for name, frame in maps.items()},
+        notes=(
+            "In percent. The pool has the sentences of all languages, less a question's answers in all but the one "
+            "language of the column; a row is the language of the questions.",
+        ),
+        data={f"{TASK} {name}": str(table.dataset_revision) for name, table in tables.items()},
+    )
+
+
+def heat_map(table: TaskScores) -> pd.DataFrame:
+    """Percent by language of the questions (rows) and of the answer (columns), canonical codes."""
+    languages = sorted(table.values())
+    columns = {answer: table.values(f"one_target_{answer}") for answer in languages}
+    return 100 * pd.DataFrame(columns).reindex(languages)
+
+
+def _published() -> list[Mapping[str, object]]:
+    """The paper's means over the diagonal and off it."""
+    table = published_table("lsar-figure-3.csv")
+    return [
+        {"model": f"{model} {method} (paper)", **{MEANS[row.metric]: row.value for row in part.itertuples()}}
+        for (model, method), part in table.groupby(["model", "method"], sort=False)
+    ]
+
+
+def draw(frame: pd.DataFrame, name: str) -> Figure:
+    """The heat map with its numbers."""
+    with figures.styled():
+        side = 1.8 + 0.48 * len(frame)
+        figure, ((axis,),) = figures.canvas(width=side + 1.2, height=side)
+        image = axis.imshow(frame, vmin=0, vmax=100, cmap=figures.SEQUENTIAL)
+        names = [display_name(code) for code in frame.index]
+        axis.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
+        axis.set_yticks(range(len(names)), names)
+        axis.grid(visible=False)
+        for (row, column), value in np.ndenumerate(frame.to_numpy()):
+            axis.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=8,
+                      color="white" if value < 55 else "black")  # fmt: skip
+        figures.describe(axis, f"{name}: {TASK}", "language of the one answer in the pool", "language of the questions")
+        figure.colorbar(image, ax=axis, label="mAP in %", shrink=0.85)
+    return figure

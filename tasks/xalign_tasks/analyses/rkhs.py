@@ -1,0 +1,145 @@
+"""Norm of the unnormalised mean of a text's input embeddings, the surrogate of LiRA's constant C (its Table 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from xalign_models import figures
+from xalign_models.analysis import Findings, Request
+from xalign_models.backbones import loading
+from xalign_models.errors import ModelError
+from xalign_models.linalg.arrays import Float64
+from xalign_models.models.names import find_spec
+from xalign_models.published import published_table
+from xalign_tasks.analyses.base import labelled
+from xalign_tasks.analyses.sentences import PUBLISHED, load_sentences
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ROWS = 4000
+MOST_TOKENS = 8192
+"""The paper's maximum; no model limits the length of a mean of embeddings."""
+POLICIES = {"with special tokens": True, "without special tokens": False}
+
+
+def analyse(request: Request) -> Findings:
+    """Norms of eq. 19 and their statistics of eq. 20, with and without special tokens, beside their lengths.
+
+    Raises:
+        ModelError: No model is named, or a model has no input embeddings.
+        DataError: There is no text.
+    """
+    sentences = load_sentences(request, ROWS)
+    tables, lengths, drawn = [], [], {}
+    for name in request.named():
+        spec = find_spec(name)
+        norms_by_policy = sentence_norms(name, sentences.texts)
+        for policy, frame in norms_by_policy.items():
+            norms = frame["norm"].to_numpy()
+            labels = {
+                "model": spec.name.removeprefix("xalign/").removeprefix("plain__"),
+                "tokens": policy,
+                "text": sentences.name,
+            }
+            tables.append(labelled(pd.DataFrame([statistics(norms)]), **labels))
+            lengths.append(labelled(by_length(frame), **labels))
+        drawn[f"norms-{spec.backbone.name}"] = draw(norms_by_policy, spec.backbone.name, sentences.name)
+    wide = published_table("lira-table-06.csv").pivot_table(index="model", columns="metric", values="value")
+    wide = wide.reset_index().rename(columns=lambda column: column.removeprefix("norm_"))
+    names = wide.pop("model") + " [paper]"
+    tables.append(labelled(wide, model=names, tokens="", text=PUBLISHED))
+    notes = [
+        "A norm of means is a lower bound of the largest norm of a feature: what is computed with it is optimistic.",
+        "The mean of many tokens tends to be short and single tokens to be long: read a maximum with the lengths.",
+        "A vector of unit length asks for C of at least 1: these norms say nothing of normalised embeddings.",
+        *filter(None, [sentences.note]),
+    ]
+    return Findings(
+        {"statistics": pd.concat(tables, ignore_index=True), "lengths": pd.concat(lengths, ignore_index=True)},
+        drawn,
+        tuple(notes),
+        {sentences.name: sentences.revision},
+    )
+
+
+def sentence_norms(name: str, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """Norm and length in tokens of each text, by policy for special tokens.
+
+    Raises:
+        ModelError: The model has no tokenizer or no table of embeddings.
+    """
+    import torch
+
+    first: Any = loading.load_modules(find_spec(name).backbone, "cpu")[0]
+    if not hasattr(first, "model") or not hasattr(first.model, "get_input_embeddings"):
+        raise ModelError(f"--model {name}: it has no input embeddings; name a transformer.")
+    embedding, special = first.model.get_input_embeddings(), set(first._special_ids())
+    ids = first.tokenizer(list(texts), truncation=True, max_length=MOST_TOKENS)["input_ids"]
+    frames: dict[str, pd.DataFrame] = {}
+    with torch.inference_mode():
+        for policy, with_special in POLICIES.items():
+            tokens = [[token for token in row if with_special or token not in special] or row for row in ids]
+            norms = [float(embedding(torch.tensor(row)).double().mean(dim=0).norm()) for row in tokens]
+            frames[policy] = pd.DataFrame({"norm": norms, "length": [len(row) for row in tokens]})
+    return frames
+
+
+def statistics(values: Float64) -> dict[str, float]:
+    """The columns of the paper's Tables 6 and 7."""
+    if not len(values):
+        return {**dict.fromkeys(("max", "mean", "std", "median", "p90", "p95", "p99"), float("nan")), "count": 0}
+    median, p90, p95, p99 = np.quantile(values, (0.5, 0.9, 0.95, 0.99))
+    return {
+        "max": float(values.max()),
+        "mean": float(values.mean()),
+        "std": float(values.std()),
+        "median": float(median),
+        "p90": float(p90),
+        "p95": float(p95),
+        "p99": float(p99),
+        "count": len(values),
+    }
+
+
+def by_length(frame: pd.DataFrame) -> pd.DataFrame:
+    """Norms by length in tokens: quartiles of the lengths, and the correlation of the two over all texts."""
+    edges = np.unique(np.quantile(frame["length"], (0, 0.25, 0.5, 0.75, 1)))
+    groups = pd.cut(frame["length"], edges, include_lowest=True) if len(edges) > 1 else frame["length"].astype(str)
+    rows = [
+        {
+            "shortest": int(part["length"].min()),
+            "longest": int(part["length"].max()),
+            "texts": len(part),
+            "mean norm": part["norm"].mean(),
+            "max norm": part["norm"].max(),
+        }
+        for _, part in frame.groupby(groups, observed=True)
+    ]
+    constant = frame["length"].nunique() < 2 or frame["norm"].nunique() < 2
+    correlation = float("nan") if constant else float(np.corrcoef(frame["norm"], frame["length"])[0, 1])
+    return pd.DataFrame(rows).assign(correlation=correlation)
+
+
+@figures.styled()
+def draw(norms_by_policy: dict[str, pd.DataFrame], backbone: str, text: str) -> Figure:
+    """Histograms of norms, and norms by length."""
+    figure, ((left, right),) = figures.canvas(1, 2, width=10.0)
+    for index, (policy, frame) in enumerate(norms_by_policy.items()):
+        colour = figures.look(index)["color"]
+        left.hist(frame["norm"], bins=40, histtype="step", linewidth=1.8, color=colour, label=policy,
+                  linestyle="-" if index == 0 else "--")  # fmt: skip
+        right.scatter(frame["length"], frame["norm"], s=8, alpha=0.5, color=colour, label=policy, linewidths=0)
+    left.legend()
+    right.set_xscale("log")
+    right.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    right.xaxis.set_major_formatter("{x:.0f}")
+    right.xaxis.set_minor_formatter(NullFormatter())
+    figures.describe(left, f"{backbone}: {text}", "norm of the mean input embedding", "texts")
+    figures.describe(right, "norm by length", "tokens of the text (log scale)", "norm")
+    return figure

@@ -1,0 +1,165 @@
+"""A multilingual pool in the plane, by PCA and t-SNE, model beside model (LSAR's Figure 2, LUSIFER's Figure 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from sklearn.decomposition import PCA
+from sklearn.manifold import TSNE
+from sklearn.metrics import silhouette_score
+
+from xalign_models import corpora, figures
+from xalign_models.analysis import Findings, Request
+from xalign_models.errors import DataError, LanguageError
+from xalign_models.languages import canonical, display_name, is_canonical
+from xalign_models.linalg.arrays import Float32, Float64, Mask
+from xalign_models.models.catalogue import ALIGNMENTS
+from xalign_models.models.names import find_spec
+from xalign_models.ranking.ranks import normalise
+from xalign_models.specs import ModelSpec
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from xalign_models.models.encoder import XAlignEncoder
+
+LANGUAGES = tuple(canonical(code) for code in "en th zh".split())
+"""The languages of LSAR's Figure 2."""
+ROWS = 200
+SEED = 0
+PERPLEXITY = 30.0
+
+
+def analyse(request: Request) -> Findings:
+    """The first sentences of FLORES-200 in a few languages, in one plane per model.
+
+    A single model is shown next to its unaligned backbone, a single plain backbone next to its LSAR.
+
+    Raises:
+        DataError: The text is missing, or fewer than 2 languages or 2 rows are asked for.
+        XAlignError: A model is unavailable.
+    """
+    languages = request.languages or LANGUAGES
+    corpus = corpora.load("flores")
+    if missing := sorted(set(languages) - set(corpus.languages)):
+        raise LanguageError(f"FLORES-200 has no {', '.join(missing)}.")
+    if len(languages) < 2 or (request.rows or ROWS) < 2:
+        raise DataError("--languages, --rows: a mixed pool needs at least 2 languages and 2 rows.")
+    texts = {language: side[: request.rows or ROWS] for language, side in corpus.parallel(languages).items()}
+    labels = [language for language, side in texts.items() for _ in side]
+    meanings = [row for side in texts.values() for row in range(len(side))]
+    panels, rows, points = {}, [], []
+    for model in before_and_after(request.named()):
+        encoder = request.load(model)
+        name = str(encoder.mteb_model_meta.name)
+        vectors = _pool(encoder, texts)
+        panels[name] = project(vectors)
+        rows.append({"model": name, **mixing(vectors, labels, meanings)})
+        points += [
+            pd.DataFrame({"model": name, "projection": how, "language": labels, "row": meanings, "x": x, "y": y})
+            for how, (x, y) in ((how, plane.T) for how, plane in panels[name].items())
+        ]
+    notes = (
+        f"{len(next(iter(texts.values())))} sentences of FLORES-200's devtest in each of "
+        f"{', '.join(display_name(language) for language in languages)}; unit vectors.",
+        "silhouette: of the languages, by cosine; 1 is apart, 0 is mixed. neighbour_*: percent of texts whose nearest "
+        "neighbour in the pool is in the same language, or is a translation.",
+        f"t-SNE: perplexity {PERPLEXITY:g} or fewer, from PCA, seed {SEED}; its axes and distances have no unit.",
+    )
+    data = {"flores": corpus.fingerprint(languages)}
+    tables = {"mixing": pd.DataFrame(rows), "points": pd.concat(points)}
+    return Findings(tables, {"pool": draw(panels, labels, meanings)}, notes, data)
+
+
+def before_and_after(models: Sequence[str]) -> list[str | ModelSpec]:
+    """The models; a single model comes after its unaligned backbone, a single plain backbone before its LSAR."""
+    if len(models) > 1:
+        return list(models)
+    (model,) = models
+    spec = find_spec(model)
+    if spec.name == spec.baseline:
+        return [model, ModelSpec(spec.backbone, ALIGNMENTS[""]["lsar"])]
+    return [find_spec(spec.baseline) if spec.backbone.tuned else ModelSpec(spec.backbone), model]
+
+
+def _pool(encoder: XAlignEncoder, texts: Mapping[str, Sequence[str]]) -> Float32:
+    sides = [encoder.encode_texts(side, [language] * len(side), progress=language) for language, side in texts.items()]
+    return normalise(np.concatenate(sides))
+
+
+def project(vectors: Float32, seed: int = SEED) -> dict[str, Float64]:
+    """Rows (n, d) in the plane (n, 2): ``PCA``, and ``t-SNE`` by cosine."""
+    perplexity = min(PERPLEXITY, (len(vectors) - 1) / 3)
+    tsne = TSNE(perplexity=perplexity, metric="cosine", init="pca", random_state=seed)
+    return {"PCA": PCA(2, random_state=seed).fit_transform(vectors), "t-SNE": tsne.fit_transform(vectors)}
+
+
+def mixing(vectors: Float32, labels: Sequence[str], meanings: Sequence[int]) -> dict[str, float]:
+    """Measures of how mixed a pool of unit rows (n, d) is.
+
+    Args:
+        vectors: Unit rows (n, d).
+        labels: Language of each row.
+        meanings: Meaning of each row; translations have the same number.
+
+    Returns:
+        The silhouette of the languages by cosine; percent of rows whose nearest neighbour has the same language, and
+        the same meaning; share of the variance in PCA's plane.
+    """
+    scores = vectors @ vectors.T
+    np.fill_diagonal(scores, -np.inf)
+    nearest = scores.argmax(axis=1)
+    language, meaning = np.asarray(labels), np.asarray(meanings)
+    return {
+        "silhouette": float(silhouette_score(vectors, language, metric="cosine")),
+        "neighbour_same_language": float(100 * (language[nearest] == language).mean()),
+        "neighbour_translation": float(100 * (meaning[nearest] == meaning).mean()),
+        "pca_variance": float(PCA(2, random_state=SEED).fit(vectors).explained_variance_ratio_.sum()),
+    }
+
+
+@figures.styled()
+def draw(
+    panels: Mapping[str, Mapping[str, Float64]],
+    labels: Sequence[str],
+    meanings: Sequence[int],
+    highlighted: int = 0,
+) -> Figure:
+    """A row per projection, a column per model, a colour and a marker per label; one meaning large and connected.
+
+    Args:
+        panels: Model to projection to (n, 2), as :func:`project` gives them.
+        labels: (n,) canonical codes, or any other text for the legend.
+        meanings: (n,).
+        highlighted: The meaning that is drawn large.
+    """
+    names, hows = list(panels), list(next(iter(panels.values())))
+    group, meaning = np.asarray(labels), np.asarray(meanings)
+    figure, axes = figures.canvas(len(hows), len(names), width=5 * len(names), height=0.6 + 4.4 * len(hows))
+    for column, name in enumerate(names):
+        for row, how in enumerate(hows):
+            axis, plane = axes[row, column], panels[name][how]
+            chosen = plane[meaning == highlighted]
+            axis.plot(*np.concatenate([chosen, chosen[:1]]).T, color="#000000", linewidth=1, zorder=3)
+            for index, label in enumerate(dict.fromkeys(labels)):
+                _points(axis, plane, group == label, meaning == highlighted, index, label)
+            figures.describe(axis, name.removeprefix("xalign/"), f"{how}, first axis", f"{how}, second axis")
+    handles, texts = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, texts, loc="outside lower center", ncols=4, markerscale=2)
+    figure.suptitle(
+        "A mixed pool of sentences in the plane. Large and connected: one sentence and its translations", fontsize=11
+    )
+    return figure
+
+
+def _points(axis: Axes, plane: Float64, mine: Mask, large: Mask, index: int, label: str) -> None:
+    look = {key: value for key, value in figures.look(index).items() if key != "linestyle"}
+    text = display_name(label) if is_canonical(label) else label
+    x, y = plane[mine & ~large].T
+    axis.scatter(x, y, s=14, alpha=0.55, linewidths=0, label=text, **look)
+    x, y = plane[mine & large].T
+    axis.scatter(x, y, s=110, edgecolors="#000000", linewidths=1.2, zorder=4, **look)

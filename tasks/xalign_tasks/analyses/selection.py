@@ -1,0 +1,154 @@
+"""Whether LiRA's actor picks the better translation: a reference among corrupted ones, or of its own by chrF."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.stats import spearmanr
+
+from xalign_models import corpora, figures
+from xalign_models.analysis import Findings, Request
+from xalign_models.corpora import ENGLISH
+from xalign_models.errors import DataError
+from xalign_models.languages import display_name
+from xalign_models.training.lira.candidates import Candidates, CandidateSource
+from xalign_models.training.lira.edits import Corruption, corrupt
+from xalign_tasks.analyses.base import labelled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from xalign_models.training.lira.module import LiRA
+
+CORPUS, ROWS, SEED = "flores", 100, 0
+LANGUAGES = ("deu-Latn", "spa-Latn", "arb-Arab", "tha-Thai", "ind-Latn", "tur-Latn")
+
+
+def analyse(request: Request) -> Findings:
+    """How often the embedding critic alone picks a Flores reference, and how its choice correlates with chrF.
+
+    Raises:
+        ModelError: No model is named, or a model is no LiRA.
+        DataError: There is no text.
+    """
+    from xalign_models.training.lira.run import open_lira
+
+    corpus = corpora.load(CORPUS)
+    languages = request.languages or tuple(language for language in LANGUAGES if language in corpus.languages)
+    rows = request.rows or ROWS
+    picked, graded, notes = [], [], []
+    for name in request.named():
+        module, title = open_lira(Path(name)), Path(name).resolve().name
+        if request.device:
+            module.to(request.device)
+        for language in languages:
+            texts, english = (side[:rows] for side in corpus.pair(language))
+            picked.append(labelled(against_corruptions(module, texts, english), model=title, language=language))
+        try:
+            frames = []
+            for language in languages:
+                texts, english = (side[:rows] for side in corpus.pair(language))
+                frames.append(against_each_other(module, texts, english, language))
+        except DataError as error:
+            notes.append(f"{title}: its translators are not compared. {error}")
+            continue
+        graded += [
+            labelled(frame, model=title, language=code)
+            for frame, code in zip(frames, languages, strict=True)
+            if len(frame)
+        ]
+    table = pd.concat(picked, ignore_index=True)
+    notes += [
+        "Corrupted references: a third of the words dropped, words shuffled, another sentence, an assistant's words "
+        "around it. `all` is all of them at once (chance: 20 %), any other row that one alone (chance: 50 %).",
+        "The critic is left out: the actor sees the cosine of the two paths alone.",
+    ]
+    tables = {"corrupted": table} | ({"graded": pd.concat(graded, ignore_index=True)} if graded else {})
+    prints = {CORPUS: f"local-{corpus.fingerprint([*languages, ENGLISH])[:12]}"}
+    return Findings(tables, {"corrupted": draw(table)}, tuple(notes), prints)
+
+
+def against_corruptions(module: LiRA, texts: list[str], english: list[str]) -> pd.DataFrame:
+    """Share of texts whose reference has the highest probability, among all corruptions and against each."""
+    draw_ = random.Random(SEED)
+    rows = [
+        [translation, *(corrupt(translation, how, english[(i + 1) % len(english)], draw_) for how in Corruption)]
+        for i, translation in enumerate(english)
+    ]
+    shape = len(rows), 1 + len(Corruption)
+    candidates = Candidates(rows, torch.ones(shape, dtype=torch.bool), torch.zeros(*shape, 3))
+    odds = module.actor_choice(texts, candidates).log_probabilities
+    shares = {"all": (odds[:, 0] > odds[:, 1:].amax(dim=1)).double().mean()}
+    shares |= {str(how): (odds[:, 0] > odds[:, 1 + i]).double().mean() for i, how in enumerate(Corruption)}
+    return pd.DataFrame(
+        [
+            {"against": name, "reference picked": 100 * float(share), "texts": len(rows)}
+            for name, share in shares.items()
+        ]
+    )
+
+
+def against_each_other(module: LiRA, texts: list[str], english: list[str], language: str) -> pd.DataFrame:
+    """The model's own translators: chrF of the chosen translation, of the mean and of the best; rank correlation.
+
+    Empty where a text has fewer than two translations.
+
+    Raises:
+        DataError: Translations are missing.
+    """
+    source = CandidateSource(module.source.translations, online=False)
+    if source.width < 2:
+        return pd.DataFrame()
+    candidates = source(texts, [language] * len(texts))
+    log_probabilities = module.actor_choice(texts, candidates).log_probabilities
+    try:
+        from sacrebleu.metrics.chrf import CHRF
+    except ImportError:
+        raise DataError("chrF is sacrebleu's: pip install 'xalign[train]'.") from None
+    chrf = CHRF()
+    rows = []
+    for row in (candidates.mask.sum(dim=1) > 1).nonzero()[:, 0].tolist():
+        places = candidates.mask[row].nonzero()[:, 0].tolist()
+        quality = np.array([chrf.sentence_score(candidates.texts[row][k], [english[row]]).score for k in places])
+        preference = log_probabilities[row, places].numpy()
+        varies = np.ptp(quality) > 0 and np.ptp(preference) > 0
+        rows.append(
+            {
+                "chosen": quality[preference.argmax()],
+                "mean": quality.mean(),
+                "best": quality.max(),
+                "correlation": float(spearmanr(preference, quality).statistic) if varies else np.nan,
+            }
+        )
+    if not rows:
+        return pd.DataFrame()
+    means = pd.DataFrame(rows).mean()
+    return pd.DataFrame([{
+        "chrF chosen": means["chosen"], "chrF mean": means["mean"], "chrF best": means["best"],
+        "rank correlation": means["correlation"], "texts": len(rows), "translators": source.width,
+    }])  # fmt: skip
+
+
+@figures.styled()
+def draw(table: pd.DataFrame) -> Figure:
+    """Bars: how often the reference is picked, by corruption, a bar per model; means over languages."""
+    means = table.pivot_table(index="against", columns="model", values="reference picked", sort=False)
+    figure, ((axis,),) = figures.canvas(width=8.0)
+    width = 0.8 / len(means.columns)
+    for index, model in enumerate(means.columns):
+        places = np.arange(len(means)) + (index - (len(means.columns) - 1) / 2) * width
+        axis.bar(places, means[model], width, label=model, color=figures.look(index)["color"])
+    axis.set_xticks(np.arange(len(means)), [str(name) for name in means.index])
+    axis.axhline(90, color="#555555", linewidth=1, linestyle=":")
+    axis.set_ylim(0, 100)
+    axis.legend()
+    names = [display_name(language) for language in dict.fromkeys(table["language"])]
+    title = f"The reference against corruptions of it, mean of {len(names)} languages\n{fill(', '.join(names), 90)}"
+    figures.describe(axis, title, "corruption", "reference picked, in % of texts")
+    return figure

@@ -1,0 +1,152 @@
+"""What a score owes to how the text was read: prompt, truncation, precision, one text at a time or many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from xalign_models import corpora, figures
+from xalign_models.analysis import Findings, Request
+from xalign_models.corpora import ENGLISH
+from xalign_models.errors import XAlignError
+from xalign_models.languages import canonical
+from xalign_models.models.building import load_encoder
+from xalign_models.ranking.ranks import gold_ranks, normalise
+from xalign_tasks.analyses.base import labelled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from xalign_models.models.encoder import XAlignEncoder
+
+LANGUAGES = tuple(canonical(code) for code in "de es ru ar zh hi tr sw".split())
+ROWS = 400
+REGISTERED, SINGLE = "as registered", "one text at a time"
+VARIATIONS: Mapping[str, Mapping[str, Any]] = {
+    "no prompt": {"prompts": (("default", ""),)},
+    "prompt 'query: '": {"prompts": (("default", "query: "),)},
+    "16 tokens": {"max_tokens": 16},
+    "64 tokens": {"max_tokens": 64},
+    "bfloat16": {"dtype": "bfloat16"},
+    "int8": {"precision": "int8"},
+    "binary vectors": {"vectors": "binary"},
+}
+"""Fields of the backbone that are changed; an alignment is fitted anew to the changed backbone."""
+
+
+def analyse(request: Request) -> Findings:
+    """P@1 on FLORES-200 with English as each model is registered and under each variation, and whose order changes.
+
+    Raises:
+        XAlignError: A model or the text is unavailable.
+    """
+    languages = tuple(code for code in request.languages or LANGUAGES if code != ENGLISH)
+    corpus = corpora.load("flores")
+    rows = corpus.parallel((ENGLISH, *languages))
+    texts = {language: sentences[: request.rows or ROWS] for language, sentences in rows.items()}
+    frames, notes = [], []
+    for name in request.named():
+        encoder = request.load(name)
+        unkept = load_encoder(name, device=request.device)  # the store would give what was encoded with others
+        precisions = {REGISTERED: precision(encoder, texts), SINGLE: precision(unkept, texts, batch_size=1)}
+        for variation, fields in VARIATIONS.items():
+            try:
+                changed = load_encoder(name, device=request.device, store=request.store, **fields)
+                precisions[variation] = precision(changed, texts)
+            except XAlignError as error:
+                notes.append(f"{name}, {variation}: not measured. {error}")
+        frames.append(labelled(changes(precisions), model=str(encoder.mteb_model_meta.name)))
+    table = pd.concat(frames, ignore_index=True)
+    notes += [
+        "P@1 in %, the mean of both directions with English. `change` is to the model as it is registered, `largest` "
+        "that of the language which changes most.",
+        "`order` counts the pairs of models of which another is the better one under the variation.",
+    ]
+    tables = {"changes": table} | ({"order": order(table)} if table["model"].nunique() > 1 else {})
+    return Findings(tables, {"changes": draw(table)}, tuple(notes), {"flores": corpus.fingerprint(tuple(texts))})
+
+
+def precision(encoder: XAlignEncoder, texts: Mapping[str, list[str]], batch_size: int | None = None) -> pd.Series:
+    """P@1 with English, in %, the mean of both directions, by language.
+
+    Args:
+        encoder: The model.
+        texts: Language to sentences, row by row, English among them.
+        batch_size: Texts that are encoded together; None is as many as the model takes.
+    """
+
+    def vectors(language: str) -> np.ndarray:
+        sentences = texts[language]
+        step = batch_size or len(sentences)
+        parts = [sentences[start : start + step] for start in range(0, len(sentences), step)]
+        return normalise(np.concatenate([encoder.encode_texts(part, [language] * len(part)) for part in parts]))
+
+    english = vectors(ENGLISH)
+    scores = {
+        language: 100 * float(np.mean([ranks == 1 for ranks in gold_ranks(vectors(language), english)]))
+        for language in texts
+        if language != ENGLISH
+    }
+    return pd.Series(scores)
+
+
+def changes(precisions: Mapping[str, pd.Series]) -> pd.DataFrame:
+    """Each variation's mean and its change to :data:`REGISTERED`, in the mean and in the language that changes most."""
+    rows = []
+    for variation, scores in precisions.items():
+        by_language = scores - precisions[REGISTERED]
+        most = by_language.abs().idxmax()
+        rows.append(
+            {
+                "variation": variation,
+                "P@1": scores.mean(),
+                "change": by_language.mean(),
+                "largest": by_language[most],
+                "language": most,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def order(table: pd.DataFrame) -> pd.DataFrame:
+    """How many pairs of models change places under each variation, of those that were measured under it."""
+    means = table.pivot(index="variation", columns="model", values="P@1")
+    rows = []
+    for variation in table["variation"].unique():
+        if variation == REGISTERED:
+            continue
+        pairs = [pair for pair in combinations(means.columns, 2) if means.loc[variation, list(pair)].notna().all()]
+        before, after = (
+            [np.sign(means.loc[name, a] - means.loc[name, b]) for a, b in pairs] for name in (REGISTERED, variation)
+        )
+        turned = [pair for pair, sign, other in zip(pairs, before, after, strict=True) if sign * other < 0]
+        rows.append(
+            {
+                "variation": variation,
+                "pairs": len(pairs),
+                "changed places": len(turned),
+                "which": "; ".join(" and ".join(pair) for pair in turned),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+@figures.styled()
+def draw(table: pd.DataFrame) -> Figure:
+    """A row of the figure per variation, a point per model: the change of its mean."""
+    shown = table[table["variation"] != REGISTERED]
+    names = list(dict.fromkeys(shown["variation"]))
+    figure, ((axis,),) = figures.canvas(height=1.5 + 0.4 * len(names))
+    for index, (model, rows) in enumerate(shown.groupby("model", sort=False)):
+        places = [names.index(name) for name in rows["variation"]]
+        axis.plot(rows["change"], places, label=model, **{**figures.look(index), "linestyle": "none"})
+    axis.axvline(0, linestyle=":", color="grey")
+    axis.set_yticks(range(len(names)), names)
+    axis.invert_yaxis()
+    axis.legend()
+    figures.describe(axis, "What reading the text otherwise changes", "change of P@1, in points", "")
+    return figure

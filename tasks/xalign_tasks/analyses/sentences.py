@@ -1,0 +1,85 @@
+"""The sentences for the diagnostics of LiRA's theory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import mteb
+
+from xalign_models.analysis import Request
+from xalign_models.errors import DataError
+from xalign_models.languages import canonical
+from xalign_tasks.sts17 import STS17CrossLingual
+
+PUBLISHED = "STS22 sentence1"
+"""The text of the paper."""
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Texts with their languages.
+
+    Attributes:
+        name: Origin of the texts.
+        texts: Sentences.
+        languages: Canonical code of each sentence.
+        revision: Revision of the text.
+        note: A remark on the choice for readers.
+    """
+
+    name: str
+    texts: list[str]
+    languages: list[str]
+    revision: str
+    note: str = ""
+
+
+def load_sentences(request: Request, rows: int) -> Sentences:
+    """STS22's first sentences, as in the paper, if the hub is available, else STS17's.
+
+    Args:
+        request: Its languages filter; its rows, if given, override ``rows``.
+        rows: Maximum number of sentences in total.
+
+    Raises:
+        DataError: Neither is available, or nothing in these languages.
+    """
+    note = ""
+    try:
+        sentences = _sts22()
+    except (OSError, ValueError, DataError):
+        sentences = _sts17()
+        note = f"{PUBLISHED}, the paper's text, cannot be had here; {sentences.name} is used, so that norms differ."
+    pairs = [
+        (text, language)
+        for text, language in dict.fromkeys(zip(sentences.texts, sentences.languages, strict=True))
+        if text.strip() and (request.languages is None or language in request.languages)
+    ]
+    if not pairs:
+        raise DataError(f"{sentences.name} has nothing in these languages; choose others with --languages.")
+    count = request.rows or rows
+    step = max(1, len(pairs) // count)
+    texts, languages = zip(*pairs[::step][:count], strict=True)
+    return Sentences(sentences.name, list(texts), list(languages), sentences.revision, note)
+
+
+def _sts22() -> Sentences:
+    return _first_sentences(PUBLISHED, mteb.get_task("STS22"))
+
+
+def _sts17() -> Sentences:
+    task = STS17CrossLingual()
+    task.local_corpus()
+    return _first_sentences("STS17 sentence1", task)
+
+
+def _first_sentences(name: str, task: Any) -> Sentences:
+    task.load_data()
+    tables = {subset: task.dataset[subset]["test"]["sentence1"] for subset in task.hf_subsets}
+    return Sentences(
+        name,
+        [text for texts in tables.values() for text in texts],
+        [canonical(task.metadata.eval_langs[subset][0]) for subset, texts in tables.items() for _ in texts],
+        task.metadata.dataset["revision"],
+    )

@@ -1,0 +1,32 @@
+"""The embedded corpus as a task: translated interface strings, which a machine with a package index alone has."""
+
+from __future__ import annotations
+
+from xalign_models.corpora import GETTEXT_LANGUAGES, Corpus, load
+from xalign_models.errors import DataError
+from xalign_tasks.precision import PrecisionTask, precision_metadata
+
+
+class GettextPrecision(PrecisionTask):
+    """P@k on the test half of the embedded corpus; models named ``...__gettext`` are fitted on the other half."""
+
+    corpus_name = "gettext:test"
+    narrows = False
+    metadata = precision_metadata(
+        "GettextPrecision",
+        GETTEXT_LANGUAGES,
+        "P@1, P@5 and P@10 of finding the translation of an interface string of Django; half of the strings.",
+        dataset={"path": "package/Django", "revision": "5.2"},
+        eval_splits=["test"],
+        reference="https://www.djangoproject.com",
+        license="bsd-3-clause",
+    )
+
+    def local_corpus(self) -> Corpus:
+        """The corpus if it is installed."""
+        from xalign_models import assets
+
+        if assets.where("gettext") is None:
+            raise DataError("The gettext corpus is not installed yet.")
+        self._corpus = load(self.corpus_name)
+        return self._corpus

@@ -1,0 +1,183 @@
+"""The LAReQA protocol: mAP of finding a question's answers in all languages in one pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from mteb.types import PromptType
+
+from xalign_models.errors import DataError
+from xalign_models.ranking.ranks import average_precision, one_target_precision, target_counts
+from xalign_tasks.base import fill_scores, without_normalisation
+from xalign_tasks.files import FilesTask, Scored
+from xalign_tasks.lareqa.bias import TOP, language_preference, language_shares, rank_agreement
+from xalign_tasks.lareqa.reader import SENTENCE_END, Side, read_file
+
+if TYPE_CHECKING:
+    from mteb.models import EncoderProtocol
+    from mteb.types import EncodeKwargs
+
+HOME = "github.com/google-research-datasets/lareqa"
+
+
+class LAReQA(FilesTask):
+    """Mean average precision of questions in each language (a subset) against the sentences of all languages.
+
+    All candidates of all languages are one pool, each encoded with its own language; relevant are the sentences that
+    answer the question in any language; scores are dot products; AP is scikit-learn's, so that ties count against the
+    model. Every subset has:
+
+    - ``map`` (main): of its language's questions; the mean over subsets weighs languages equally,
+      ``map_all_questions``, the same in every subset, weighs questions equally, as the papers do;
+    - ``one_target_<language>``: a row of the limit-to-one-target heat map, the mAP when all answers but the one in
+      <language> are taken out of the pool;
+    - ``one_target_same``, ``one_target_other``: that row's diagonal cell and the mean of the others;
+    - ``own_language_in_top_10``, ``english_in_top_10``, ``rank_agreement``, ``own_language_first``,
+      ``lang_ndcg_at_10``, ``right_own_language`` and the three like it: language bias, :mod:`xalign_tasks.lareqa.bias`.
+
+    Attributes:
+        expected: Canonical code -> numbers of questions and candidates of the published set; other files are refused.
+        own_sentences: Whether the sentences are split here, and so differ from the published ones.
+        as_published: Whether a candidate is encoded with its paragraph after it, and vectors keep their lengths, as in
+            the code behind the published numbers.
+    """
+
+    narrows = False
+    expected: ClassVar[Mapping[str, tuple[int, int]]]
+    own_sentences = False
+    as_published: ClassVar[bool] = False
+
+    def read(self, files: tuple[Path, ...]) -> Side:
+        """A language's questions and candidates.
+
+        Raises:
+            DataError: The file is malformed.
+        """
+        return read_file(files[0])
+
+    def reading(self) -> str:
+        """The pattern of sentence ends, if the files have no sentences."""
+        return SENTENCE_END.pattern if self.own_sentences else ""
+
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
+        """Read all languages, the pool of every subset, and check that they are complete.
+
+        Raises:
+            DataError: A file is missing or malformed, or its numbers of questions and candidates are not the published.
+        """
+        if self.data_loaded:
+            return
+        corpus = self.open_corpus()
+        sides = {language: corpus.rows(language) for language in self.expected}
+        for language, side in sides.items():
+            self.check(language, side)
+        self.dataset = {language: dict.fromkeys(self.eval_splits, side) for language, side in sides.items()}
+        self.data_loaded = True
+
+    def check(self, language: str, side: Side) -> None:
+        """Compare the counts with those of the published set.
+
+        Raises:
+            DataError: The counts differ; the message names them.
+        """
+        counts = {"questions": len(side.questions), "candidates": len(side.candidates)}
+        for (kind, count), published in zip(counts.items(), self.expected[language], strict=True):
+            if count != published and not (kind == "candidates" and self.own_sentences):
+                raise DataError(
+                    f"{self.metadata.name}: {language} has {count} {kind}, the published set has {published}; take the "
+                    f"files anew from {HOME}."
+                )
+
+    def score(self, model: EncoderProtocol, subsets: set[str], split: str, encode_kwargs: EncodeKwargs) -> Scored:
+        """Scores of all subsets, whose questions share the pool, and the AP of each question."""
+        sides: dict[str, Side] = {language: self.dataset[language][split] for language in self.expected}
+
+        def vectors(texts: Mapping[str, list[str]], kind: PromptType) -> npt.NDArray[np.float32]:
+            """Vectors of all languages' texts in one call, each with its language."""
+            flat = [text for of_language in texts.values() for text in of_language]
+            codes = [language for language, of_language in texts.items() for _ in of_language]
+            return self.embed(
+                model, flat, codes, split=split, subset=kind.value, encode_kwargs=encode_kwargs, prompt_type=kind
+            )
+
+        if self.as_published:
+            model = without_normalisation(model)
+        pool = vectors({code: self.candidates(side) for code, side in sides.items()}, PromptType.document)
+        questions = vectors({code: list(side.questions.values()) for code, side in sides.items()}, PromptType.query)
+        best = np.empty((len(questions), min(TOP, len(pool))), dtype=np.int64)
+        counts = target_counts(questions, pool, pool_targets(sides), best)
+        bias = self.bias(sides, counts, best)
+        ap, one_target = average_precision(counts), one_target_precision(counts)
+        scores, items, start = {}, {}, 0
+        for language, side in sides.items():
+            rows = slice(start, start + len(side.questions))
+            start = rows.stop
+            items[language] = ap[rows].astype(np.float32)
+            precision = {"map": float(ap[rows].mean()), "map_all_questions": float(ap.mean())}
+            row = heat_map_row(language, list(sides), one_target[rows])
+            scores[language] = fill_scores(precision | row | bias[language], "map")
+        return scores, items
+
+    def candidates(self, side: Side) -> list[str]:
+        """The texts to encode of a language's part of the pool."""
+        if not self.as_published:
+            return side.candidates
+        return [f"{text} {context}" for text, context in zip(side.candidates, side.contexts, strict=True)]
+
+    def bias(
+        self, sides: Mapping[str, Side], counts: npt.NDArray[np.int64], best: npt.NDArray[np.int64]
+    ) -> dict[str, dict[str, float]]:
+        """Each language's measures of :mod:`xalign_tasks.lareqa.bias`, from its answers' ranks and best candidates."""
+        question_languages, of_pool = (
+            np.repeat(np.arange(len(sides)), [len(part) for part in parts])
+            for parts in zip(*((side.questions, side.candidates) for side in sides.values()), strict=True)
+        )
+        bias = language_shares(question_languages, best, of_pool, list(sides))
+        preference = language_preference(question_languages, counts, of_pool[best[:, 0]], list(sides))
+        for language, values in preference.items():
+            bias[language] |= values
+        agreement = rank_agreement({language: list(side.questions) for language, side in sides.items()}, counts)
+        for language, value in agreement.items():
+            bias[language]["rank_agreement"] = value
+        return bias
+
+
+def pool_targets(sides: Mapping[str, Side]) -> npt.NDArray[np.int64]:
+    """(n, k): position in the pool of each question's answer in each of the k languages; -1 for no answer.
+
+    Questions and pool are in the order of ``sides``.
+    """
+    starts = np.cumsum([0, *(len(side.candidates) for side in sides.values())])
+    return np.array(
+        [
+            [
+                start + side.answers[question] if question in side.answers else -1
+                for start, side in zip(starts, sides.values(), strict=False)
+            ]
+            for query_side in sides.values()
+            for question in query_side.questions
+        ]
+    )
+
+
+def heat_map_row(language: str, languages: list[str], one_target: npt.NDArray[np.float64]) -> dict[str, float]:
+    """One question language's row of the limit-to-one-target heat map, and its mean off the diagonal.
+
+    Args:
+        language: Language of the questions.
+        languages: k canonical codes of the answers.
+        one_target: (n, k) of :func:`xalign_models.ranking.ranks.one_target_precision`.
+    """
+    cells = {
+        answer: float(np.nanmean(column))
+        for answer, column in zip(languages, one_target.T, strict=True)
+        if not np.isnan(column).all()
+    }
+    elsewhere = [value for answer, value in cells.items() if answer != language]
+    row = {f"one_target_{answer}": value for answer, value in cells.items()}
+    row["one_target_same"] = cells[language]
+    return row | ({"one_target_other": float(np.mean(elsewhere))} if elsewhere else {})

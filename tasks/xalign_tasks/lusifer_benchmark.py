@@ -1,0 +1,201 @@
+"""LUSIFER's benchmark: fourteen languages and a cross-lingual set, as mteb benchmarks, with the published scores.
+
+The data are in ``lusifer_benchmark.tsv``, a row per language and data set: mteb's task, its split and subsets, its main
+score, and what the paper's tables 6 to 19 (2 for the cross-lingual set) print for E5-Mistral and LUSIFER, in percent.
+The paper counts 123 data sets; its tables name 124.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from xalign_models.errors import ResultsError
+from xalign_models.tables.board import Board, Cell, Row
+
+if TYPE_CHECKING:
+    from xalign_models.results.reading import Results, TaskScores
+
+PUBLISHED = ("E5-Mistral", "LUSIFER")
+"""The paper's columns."""
+ALL = "XAlign(LUSIFER)"
+"""The benchmark of all fourteen languages."""
+ANY = "all data sets"
+_PEARSON = {"cosine_spearman": "cosine_pearson"}
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set of a language.
+
+    Attributes:
+        name: Name in the paper.
+        category: Type of task in the paper's figures 3 to 5.
+        task: Name of the task in mteb.
+        split: Split of mteb's task.
+        metric: Main score of the task.
+        subsets: Scored subsets; the data set's score is their mean.
+        published: (column, percent).
+    """
+
+    name: str
+    category: str
+    task: str
+    split: str
+    metric: str
+    subsets: tuple[str, ...]
+    published: tuple[tuple[str, float], ...]
+
+    def score(self, table: TaskScores, metric: str) -> tuple[float, int] | None:
+        """(mean over the scored subsets in percent, their number); None without scored subsets."""
+        values = [
+            scores[metric]
+            for split, subset, _, scores in table.entries
+            if split == self.split and subset in self.subsets and metric in scores
+        ]
+        return (100 * fmean(values), len(values)) if values else None
+
+
+@cache
+def data_sets() -> dict[str, tuple[DataSet, ...]]:
+    """The data sets of each benchmark by its name, ``XAlign(LUSIFER, te)`` and the like."""
+    by_benchmark: dict[str, list[DataSet]] = {}
+    with files(__package__).joinpath("lusifer_benchmark.tsv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file, delimiter="\t"):
+            published = tuple((column, float(row[column])) for column in PUBLISHED)
+            subsets = tuple(row["subsets"].split(","))
+            data = DataSet(row["name"], row["category"], row["task"], row["split"], row["metric"], subsets, published)
+            by_benchmark.setdefault(f"XAlign(LUSIFER, {row['language']})", []).append(data)
+    return {name: tuple(members) for name, members in by_benchmark.items()}
+
+
+def board(results: Results, benchmark: str, models: Collection[str] | None = None) -> Board:
+    """A benchmark's data sets x models, next to the published scores.
+
+    Similarity tasks have two rows: mteb's main score is Spearman's correlation, the paper reports Pearson's.
+
+    Args:
+        results: From :func:`xalign_models.results.reading.read_results`.
+        benchmark: Name of the benchmark.
+        models: Names, with or without ``xalign/``, directories or hub ids; None for all with any of its results.
+
+    Raises:
+        ResultsError: The benchmark is unknown or has no results.
+    """
+    if benchmark not in data_sets():
+        raise ResultsError(f"Unknown benchmark {benchmark!r}; there are {', '.join(data_sets())}.")
+    members = data_sets()[benchmark]
+    chosen = _models(results, benchmark, members, models)
+    rows = {data: dict(_rows(results, data, chosen)) for data in members}
+    mean = Row("", "mean", "mean", _mean([rows[data][data.metric].cells for data in members], chosen, members))
+    shown = [mean, *(row for data in members for row in rows[data].values())]
+    return Board("data set", [*chosen, *map(_printed, PUBLISHED)], shown, _legend(shown))
+
+
+def overview(results: Results, benchmark: str, models: Collection[str] | None = None) -> Board:
+    """Fourteen languages x models: over all data sets (the paper's table 1), then by type of task (figures 3 to 5).
+
+    Args:
+        results: From :func:`xalign_models.results.reading.read_results`.
+        benchmark: :data:`ALL`.
+        models: Names, with or without ``xalign/``, directories or hub ids; None for all with any of its results.
+
+    Raises:
+        ResultsError: The benchmark has no results.
+    """
+    languages = fourteen()
+    chosen = _models(results, benchmark, [data for members in languages.values() for data in members], models)
+    columns, shown = [*chosen, *map(_printed, PUBLISHED)], list[Row]()
+    for category in (ANY, *sorted({data.category for members in languages.values() for data in members})):
+        of_category = list[Row]()
+        for language, members in languages.items():
+            if shared := [data for data in members if category in (ANY, data.category)]:
+                scored = [dict(_rows(results, data, chosen))[data.metric].cells for data in shared]
+                of_category.append(Row(category, language, f"{category} {language}", _mean(scored, chosen, shared)))
+        mean = dict[str, Cell]()
+        for column in columns:
+            if cells := [row.cells[column] for row in of_category if column in row.cells]:
+                complete = len(cells) == len(of_category) and all(cell.covered is None for cell in cells)
+                covered = None if complete else (len(cells), len(of_category))
+                mean[column] = _cell(fmean(cell.score for cell in cells), covered)
+        shown += [Row(category, "mean", f"{category} mean", mean), *of_category]
+    return Board("language", columns, shown, _legend(shown))
+
+
+def fourteen() -> dict[str, tuple[DataSet, ...]]:
+    """The data sets of each of the fourteen languages, by the paper's code of the language."""
+    codes = {name.partition(", ")[2].rstrip(")"): members for name, members in data_sets().items()}
+    return {code: members for code, members in codes.items() if len(code) == 2}
+
+
+def _models(
+    results: Results, benchmark: str, members: Collection[DataSet], models: Collection[str] | None
+) -> list[str]:
+    from xalign_models.boards.leaderboard import choose_models  # slow to import, for the lists
+
+    tasks = {data.task for data in members}
+    having = sorted({model for model, task in results.tables if task in tasks})
+    if not having:
+        raise ResultsError(f'No results of {benchmark}; `xalign run --benchmark "{benchmark}" -m MODEL` makes them.')
+    return choose_models(having, models, f"{benchmark} and model")
+
+
+def _mean(
+    scored: Collection[dict[str, Cell]], models: Collection[str], members: Collection[DataSet]
+) -> dict[str, Cell]:
+    """By column, the mean over data sets and how many it covers; the paper's columns are as printed."""
+    mean: dict[str, Cell] = {}
+    for model in models:
+        if covered := [cells[model] for cells in scored if model in cells]:
+            complete = len(covered) == len(members) and all(cell.covered is None for cell in covered)
+            mean[model] = _cell(
+                fmean(cell.score for cell in covered), None if complete else (len(covered), len(members))
+            )
+    for column in PUBLISHED:
+        mean[_printed(column)] = Cell(fmean(dict(data.published)[column] for data in members))
+    return mean
+
+
+def _cell(score: float, covered: tuple[int, int] | None, fitted: bool = False) -> Cell:
+    return Cell(score, covered=covered and covered[0], of=covered and covered[1], fitted=fitted)
+
+
+def _printed(column: str) -> str:
+    return f"{column} [lusifer]"
+
+
+def _rows(results: Results, data: DataSet, models: Collection[str]) -> Iterator[tuple[str, Row]]:
+    """A data set's rows by metric: its main score and, for similarity tasks, Pearson's correlation."""
+    last = _PEARSON.get(data.metric, data.metric)
+    for metric in dict.fromkeys((data.metric, last)):
+        cells = {}
+        for model in models:
+            table = results.tables.get((model, data.task))
+            scored = data.score(table, metric) if table else None
+            if table and scored:
+                complete = scored[1] == len(data.subsets)
+                cells[model] = _cell(scored[0], None if complete else (scored[1], len(data.subsets)), table.trained_on)
+        if metric == last:
+            cells |= {_printed(column): Cell(value) for column, value in data.published}
+        name = f"{data.name} ({metric.removeprefix('cosine_').title()})" if data.metric in _PEARSON else data.name
+        yield metric, Row("", name, name, cells)
+
+
+def _legend(rows: Collection[Row]) -> list[str]:
+    cells = [cell for row in rows for cell in row.cells.values()]
+    lines = [
+        "Main scores in percent, each the mean over the data set's subsets; mean: over the data sets, similarity by "
+        "Spearman's correlation in ours.",
+        "[lusifer]: as printed in the paper, which says that its correlations are Pearson's; its mean is ours of its "
+        "rows.",
+    ]
+    if any(cell.covered is not None for cell in cells):
+        lines.append("k/n: over k of n subsets, or data sets, that there are.")
+    if any(cell.fitted for cell in cells):
+        lines.append("†: the model was trained on text of this task's data set.")
+    return lines

@@ -1,0 +1,86 @@
+"""Shared code of tasks over all pairs of languages: encode each language once, score pairs, resume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xalign_models.progress import live
+from xalign_models.ranking.neighbours import NAMES, Measures
+from xalign_models.ranking.pairs import BUDGET, LanguageVectors, Sides, all_pairs
+from xalign_models.ranking.ranks import AnyRanks
+from xalign_models.ranking.resume import RankLog
+
+if TYPE_CHECKING:
+    from mteb.models import EncoderProtocol
+
+    from xalign_tasks.base import CorpusTask
+
+
+RankedSubset = tuple[str, AnyRanks, Measures]
+"""A subset, ranks of its queries' counterparts, and the measures of its neighbourhoods."""
+
+
+def log_path(folder: Path | None, task: str, remove: bool = False) -> Path | None:
+    """The file of the ranks of an unfinished run, next to the items; None without a folder."""
+    path = None if folder is None else Path(folder) / f".{task}.ranks"
+    if remove and path is not None:
+        for name in (path, path.with_name(f"{path.name}.lock")):
+            name.unlink(missing_ok=True)
+    return path
+
+
+def scored_pairs(
+    task: CorpusTask,
+    model: EncoderProtocol,
+    subsets: set[str],
+    sides: Callable[[str], Sides],
+    shape: tuple[int, int],
+    log: Path | None,
+    budget: int = BUDGET,
+) -> Iterator[RankedSubset]:
+    """Ranks of ordered pairs ``a-b``: one score matrix serves both directions, on the GPU if the model is there.
+
+    Args:
+        task: The task, for its name and the revision of its text.
+        model: The model, for its revision and its device.
+        subsets: Ordered pairs, ``deu_Latn-eng_Latn``.
+        sides: Encodes a language; called once per needed language.
+        shape: (s, n) of the ranks of a direction.
+        log: File of the ranks until all pairs are done, to resume from; None for no file.
+        budget: Bytes of vectors in memory; the rest is in a temporary file.
+
+    Yields:
+        Subset, ranks (s, n) where 1 is best, and the measures of its neighbourhoods (6,) where s = 1.
+    """
+    pairs = sorted({(min(pair), max(pair)) for pair in (subset.split("-") for subset in subsets)})
+    meta: Any = getattr(model, "mteb_model_meta", None)
+    identity = f"{task.metadata.dataset} {getattr(meta, 'name', '')} {getattr(meta, 'revision', '')}"
+    log_file = RankLog(log, identity, shape, len(NAMES) if shape[0] == 1 else 0)
+    finished = log_file.read()
+    remaining = [pair for pair in pairs if pair not in finished]
+    vectors = LanguageVectors(budget)
+    name = task.metadata.name
+    for code in live(sorted({code for pair in remaining for code in pair}), desc=f"{name}: encode"):
+        vectors[code] = sides(code)
+    device = str(getattr(getattr(model, "raw", None), "device", "cpu"))
+    ranked = all_pairs(vectors.__getitem__, remaining, device=device if device.startswith("cuda") else "cpu")
+    small = np.min_scalar_type(shape[1])
+    for pair, (forward, backward, measures) in finished.items():
+        yield from directions(pair, (forward, backward), measures, subsets)
+    for pair, forward, backward, measures in live(ranked, desc=f"{name}: score", total=len(remaining)):
+        ranks = forward.astype(small), backward.astype(small)
+        log_file.append(pair, *ranks, measures)
+        yield from directions(pair, ranks, measures, subsets)
+
+
+def directions(
+    pair: tuple[str, str], ranks_of: tuple[AnyRanks, AnyRanks], measures: Measures, subsets: set[str]
+) -> Iterator[RankedSubset]:
+    """Results of those of a pair's two directions that are among the subsets."""
+    for subset, ranks, values in zip(("-".join(pair), "-".join(reversed(pair))), ranks_of, measures, strict=True):
+        if subset in subsets:
+            yield subset, ranks, values

@@ -1,0 +1,149 @@
+"""mteb tasks of product search: queries in seven locales, item titles to find, nDCG@10 for each locale."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from datasets import Dataset
+from mteb._evaluators.retrieval_metrics import calculate_retrieval_scores
+from mteb.abstasks import AbsTaskRetrieval
+from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
+from mteb.abstasks.task_metadata import TaskMetadata
+
+from xalign_models.errors import DataError
+from xalign_models.languages import from_lazada
+from xalign_models.paths import data_dir
+from xalign_tasks.base import StampedTask, save_items
+from xalign_tasks.product_search.layout import LOCALES, Locale, fingerprint, load
+
+logger = logging.getLogger(__name__)
+
+
+class ProductSearch(StampedTask, AbsTaskRetrieval):
+    """A retrieval task on a local product-search set, one subset for each locale.
+
+    The set lies in ``$XALIGN_DATA/<folder>``, in the layout of :mod:`xalign_tasks.product_search.layout`. Queries and
+    corpus have a column ``lang``, the canonical code of each row's language, which mteb hands to the encoder.
+    The data set's revision in the metadata, and so in every result, is a fingerprint of the files.
+
+    Attributes:
+        folder: The set's folder below ``$XALIGN_DATA``.
+        publisher: Owner of the data, for the message when they are missing.
+        item_language: Canonical code of titles without a language; None for the locale's language.
+    """
+
+    folder: ClassVar[str]
+    publisher: ClassVar[str]
+    item_language: ClassVar[str | None] = None
+    k_values = (1, 10, 1000)  # the last is mteb's depth of search; the others between fill files and nobody reads them
+
+    def fingerprint(self) -> str:
+        """Sha256 (hex) over the set's files.
+
+        Raises:
+            DataError: The set is missing.
+        """
+        return fingerprint(self.root())
+
+    @classmethod
+    def root(cls) -> Path:
+        """The set's folder.
+
+        Raises:
+            DataError: XALIGN_DATA is not set, or has no such folder.
+        """
+        base = data_dir()
+        if base is None or not (base / cls.folder).is_dir():
+            reason = "XALIGN_DATA is not set" if base is None else f"XALIGN_DATA={base} has no folder {cls.folder}"
+            raise DataError(
+                f"{cls.metadata.name}: {reason}; put a folder for each locale with queries.jsonl, corpus.jsonl and "
+                f"qrels/test.jsonl into $XALIGN_DATA/{cls.folder}. Publisher: {cls.publisher}."
+            )
+        return base / cls.folder
+
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
+        """Read the chosen locales of the chosen splits.
+
+        Raises:
+            DataError: The data are missing or malformed.
+        """
+        if self.data_loaded:
+            return
+        root = self.root()
+        self.stamp(self.fingerprint())
+        self.dataset = {name: {} for name in self.hf_subsets}
+        for split in self.eval_splits:
+            for name, locale in load(root, split, self.hf_subsets).items():
+                self.dataset[name][split] = self._split_data(name, locale)
+        self.data_loaded = True
+
+    def _save_task_predictions(
+        self,
+        predictions: dict[str, dict[str, float]],
+        model: Any,
+        prediction_folder: Path,
+        hf_split: str,
+        hf_subset: str,
+    ) -> None:
+        """Save each query's nDCG@10, in the queries' order."""
+        relevant = self.dataset[hf_subset][hf_split]["relevant_docs"]
+        scored = {query: scores for query, scores in predictions.items() if query in relevant}
+        by_query = calculate_retrieval_scores(scored, relevant, [10]).all_scores
+        gains = [by_query[query]["ndcg_cut_10"] if query in by_query else 0.0 for query in relevant]
+        save_items(prediction_folder, self.metadata.name, {hf_subset: np.array(gains, dtype=np.float32)})
+
+    def _split_data(self, name: str, locale: Locale) -> RetrievalSplitData:
+        language = from_lazada(name)
+        return RetrievalSplitData(
+            queries=_rows(locale.queries, locale.query_languages, language),
+            corpus=_rows(locale.items, locale.item_languages, self.item_language or language),
+            relevant_docs=locale.relevant,
+            top_ranked=None,
+        )
+
+
+def _rows(texts: dict[str, str], languages: dict[str, str], default: str) -> Dataset:
+    lang = [languages.get(identifier, default) for identifier in texts]
+    return Dataset.from_dict({"id": list(texts), "text": list(texts.values()), "lang": lang})
+
+
+class LazRetrieval(ProductSearch):
+    """LazRetrieval of the LiRA paper: e-commerce queries and product titles, 4:1 train and test.
+
+    The paper does not give the language of the titles; the default is the locale's, which a ``lang`` field of an item,
+    or ``item_language`` in a subclass, overrides. Nor does it describe the files: convert them to our layout.
+    """
+
+    folder = "lazretrieval"
+    publisher = "the LiRA paper's authors; no public download was found"
+    metadata = TaskMetadata(
+        name="LazRetrieval",
+        dataset={"path": "local/lazretrieval", "revision": "local"},
+        description="De-identified shopping queries of seven locales and the product titles they led to.",
+        type="Retrieval",
+        category="t2t",
+        eval_splits=["test"],
+        eval_langs={name: [from_lazada(name)] for name in LOCALES},
+        main_score="ndcg_at_10",
+    )
+
+
+class ProductSearchStandIn(ProductSearch):
+    """The stand-in for LazRetrieval: CLDR names and keywords in seven languages as queries, 590 English titles."""
+
+    folder = "product_search_standin"
+    publisher = "built from the Unicode Consortium's CLDR annotations; not LazRetrieval and not real queries"
+    item_language = "eng-Latn"
+    metadata = TaskMetadata(
+        name="ProductSearchStandIn",
+        dataset={"path": "local/product_search_standin", "revision": "local"},
+        description="CLDR names and keywords in seven languages as queries for English names of product-like things.",
+        type="Retrieval",
+        category="t2t",
+        eval_splits=["test"],
+        eval_langs={name: [from_lazada(name), "eng-Latn"] for name in LOCALES},
+        main_score="ndcg_at_10",
+    )

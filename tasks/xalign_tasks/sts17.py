@@ -1,0 +1,140 @@
+"""STS17: the six tracks of the papers, with the language of each side."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset, load_dataset
+from mteb.abstasks import AbsTaskSTS
+from mteb.abstasks.task_metadata import TaskMetadata
+
+from xalign_models import assets
+from xalign_models.corpora import Corpus, file_digest, read_lines
+from xalign_models.errors import DataError
+from xalign_models.languages import from_sts17
+from xalign_models.paths import data_dir
+from xalign_models.ranking.correlation import spearman_shares
+from xalign_tasks.base import CorpusTask, save_items
+
+# subset (mteb's name: languages of sentence1 and 2) -> track; in all of them the file's first column is sentence1
+_TRACKS = {
+    "ar-ar": "track1.ar-ar",
+    "en-ar": "track2.ar-en",  # named ar-en, but its first column is English
+    "es-es": "track3.es-es",
+    "es-en": "track4a.es-en",
+    "en-en": "track5.en-en",
+    "en-tr": "track6.tr-en",  # likewise English first; the gold file covers the first 250 of its 500 lines
+}
+
+
+class STS17CrossLingual(CorpusTask, AbsTaskSTS):
+    """Spearman (main) and Pearson correlation of cosines with human scores, on the tracks of the published papers."""
+
+    column_names = ({"sentence1": "text", "lang1": "lang"}, {"sentence2": "text", "lang2": "lang"})
+    metadata = TaskMetadata(
+        name="STS17CrossLingual",
+        description="Semantic similarity of sentence pairs within and across Arabic, English, Spanish and Turkish.",
+        type="STS",
+        category="t2t",
+        dataset={"path": "mteb/sts17-crosslingual-sts", "revision": "faeb762787bd10488a50c8b5be4a3b82e411949c"},
+        eval_splits=["test"],
+        eval_langs={track: list(dict.fromkeys(from_sts17(track))) for track in _TRACKS},
+        main_score="cosine_spearman",
+        reference="https://alt.qcri.org/semeval2017/task1/",
+        license="cc-by-sa-4.0",
+        adapted_from=["STS17"],
+    )
+
+    def local_corpus(self) -> Corpus:
+        """The tracks' files, only to fingerprint them.
+
+        Raises:
+            DataError: They are not under XALIGN_DATA.
+        """
+        root = _root()
+
+        def identity(track: str) -> str:
+            return hashlib.sha256("".join(file_digest(path) for path in _files(root, track)).encode()).hexdigest()
+
+        return Corpus("sts17", "pairs", ("STS17", self.metadata.name), tuple(_TRACKS), str, identity)
+
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
+        """Read the chosen tracks, from XALIGN_DATA or else from the hub.
+
+        Raises:
+            DataError: The tracks are in neither place, or a file is malformed.
+        """
+        if self.data_loaded:
+            return
+        try:
+            self.stamp(self.local_corpus().fingerprint())
+        except DataError as missing:
+            self.dataset = {track: {"test": self._from_hub(track, missing)} for track in self.hf_subsets}
+        else:
+            self.dataset = {track: {"test": _read(_root(), track)} for track in self.hf_subsets}
+        self.data_loaded = True
+
+    def _from_hub(self, track: str, missing: DataError) -> Dataset:
+        try:
+            with assets.hub_or_cache(self.metadata.dataset["path"]):
+                rows = load_dataset(**self.metadata.dataset, name=track, split="test")
+        except (OSError, ValueError) as error:
+            raise DataError(f"{missing} The hub's copy is unavailable too ({type(error).__name__}).") from None
+        return _with_languages(track, rows["sentence1"], rows["sentence2"], rows["score"])
+
+    def _save_task_predictions(
+        self,
+        predictions: Any,
+        model: Any,
+        prediction_folder: Path,
+        hf_split: str,
+        hf_subset: str,
+    ) -> None:
+        """Keep each pair's share in Spearman's correlation of its cosine with the human score."""
+        human = self.dataset[hf_subset][hf_split]["score"]
+        shares = spearman_shares(np.asarray(predictions["cosine_scores"]), np.asarray(human))
+        save_items(Path(prediction_folder), self.metadata.name, {hf_subset: shares.astype(np.float32)})
+
+
+def _root() -> Path:
+    base = data_dir()
+    if base is None or not (base / "sts17").is_dir():
+        raise DataError(
+            "STS17 is missing: set XALIGN_DATA to a folder with sts17/ in the layout of SemEval-2017 task 1 "
+            "(STS2017.eval.v1.1/ and STS2017.gs/)."
+        )
+    return base / "sts17"
+
+
+def _files(root: Path, track: str) -> tuple[Path, Path]:
+    name = _TRACKS[track]
+    paths = root / "STS2017.eval.v1.1" / f"STS.input.{name}.txt", root / "STS2017.gs" / f"STS.gs.{name}.txt"
+    if absent := [str(path) for path in paths if not path.is_file()]:
+        raise DataError(f"STS17: {absent[0]} is missing; take it from SemEval-2017 task 1.")
+    return paths
+
+
+def _read(root: Path, track: str) -> Dataset:
+    inputs, gold = _files(root, track)
+    scores = [float(line) for line in read_lines(gold) if line.strip()]
+    rows = [line.split("\t") for line in read_lines(inputs)][: len(scores)]
+    if len(rows) < len(scores) or min(map(len, rows)) < 2:
+        raise DataError(f"{inputs} has not two tab-separated sentences for each of {len(scores)} scores.")
+    return _with_languages(track, [row[0] for row in rows], [row[1] for row in rows], scores)
+
+
+def _with_languages(track: str, first: list[str], second: list[str], scores: list[float]) -> Dataset:
+    lang1, lang2 = from_sts17(track)
+    n = len(scores)
+    return Dataset.from_dict(
+        {
+            "sentence1": list(first),
+            "lang1": [lang1] * n,
+            "sentence2": list(second),
+            "lang2": [lang2] * n,
+            "score": list(scores),
+        }
+    )

@@ -1,0 +1,114 @@
+"""Amazon reviews: the LSAR paper's, positive or negative in four languages, and mteb's with five stars."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+from xml.etree import ElementTree
+
+from xalign_models.errors import DataError
+from xalign_models.languages import from_iso639_1
+from xalign_models.paths import data_dir
+from xalign_tasks.zero_shot.task import TEST, TRAIN, Labelled, ReadPart, ZeroShotTask, zero_shot_metadata
+
+FOLDERS = {"eng-Latn": "en", "deu-Latn": "de", "fra-Latn": "fr", "jpn-Jpan": "jp"}
+CATEGORIES = ("books", "dvd", "music")
+PER_STAR = 2000
+"""English training reviews per number of stars of the five-star classifier, from the top."""
+
+
+class AmazonReviewsZeroShot(ZeroShotTask):
+    """The reviews of Prettenhofer and Stein (2010) by the zero-shot protocol: good (over three stars) or bad.
+
+    Webis-CLS-10 in its publisher's layout, all three categories together: 6,000 English reviews to train on, 6,000 of
+    every language to test. A review is its summary and its text.
+    """
+
+    metadata = zero_shot_metadata(
+        "AmazonReviewsZeroShot",
+        "Good or bad reviews in four languages, by a classifier that is trained on the English ones alone.",
+        FOLDERS,
+        dataset={"path": "local/cls-acl10-unprocessed", "revision": "local"},
+        reference="https://webis.de/data/webis-cls-10.html",
+    )
+
+    def files(self) -> dict[str, tuple[Path, ...]]:
+        """Of every language: the categories' training reviews, then their test reviews.
+
+        Raises:
+            DataError: A file is missing.
+        """
+        root = data_dir()
+        base = None if root is None else root / "cls-acl10-unprocessed"
+        if base is None or not base.is_dir():
+            raise DataError(
+                "The Amazon reviews are missing: set XALIGN_DATA to a folder that has cls-acl10-unprocessed/ of "
+                "Webis-CLS-10 (webis.de/data/webis-cls-10.html)."
+            )
+        names = [f"{category}/{part}.review" for part in (TRAIN, TEST) for category in CATEGORIES]
+        files = {code: tuple(base / folder / name for name in names) for code, folder in FOLDERS.items()}
+        if absent := [str(path) for paths in files.values() for path in paths if not path.is_file()]:
+            raise DataError(f"{absent[0]} is missing; take it from Webis-CLS-10.")
+        return files
+
+    def read(self, files: tuple[Path, ...]) -> ReadPart:
+        """A function that reads the labelled reviews of a part."""
+        return partial(_read, files)
+
+
+class AmazonStarsZeroShot(ZeroShotTask):
+    """mteb's Amazon reviews with one to five stars by the zero-shot protocol, trained on 2,000 English ones per star.
+
+    These are not the reviews of the LSAR paper; the set is only on the hub.
+    """
+
+    configs: ClassVar[dict[str, str]] = {from_iso639_1(code): code for code in "en de es fr ja zh".split()}
+    metadata = zero_shot_metadata(
+        "AmazonStarsZeroShot",
+        "Stars of reviews in six languages, by a classifier that is trained on English ones alone.",
+        configs,
+        dataset={"path": "mteb/AmazonReviewsClassification", "revision": "6b5d328eaae8ef408dd7d775040245cf86f92e9d"},
+        reference="https://arxiv.org/abs/2010.02573",
+        adapted_from=["AmazonReviewsClassification"],
+    )
+
+    def files(self) -> dict[str, tuple[Path, ...]]:
+        """Unsupported: the set has no files.
+
+        Raises:
+            DataError: Always.
+        """
+        raise DataError("AmazonStarsZeroShot has its reviews from the hub (mteb/AmazonReviewsClassification).")
+
+    def hub_part(self, language: str, part: str, missing: DataError) -> Labelled:
+        """The labelled reviews of a part; the first ones of each label of the training part.
+
+        Raises:
+            DataError: The hub is unavailable.
+        """
+        texts, labels = super().hub_part(language, part, missing)
+        if part != TRAIN:
+            return texts, labels
+        counts: Counter[str] = Counter()
+        chosen = []
+        for index, label in enumerate(labels):
+            counts[label] += 1
+            if counts[label] <= PER_STAR:
+                chosen.append(index)
+        return [texts[index] for index in chosen], [labels[index] for index in chosen]
+
+
+def _read(files: tuple[Path, ...], part: str) -> Labelled:
+    texts, labels = [], []
+    for path in files[: len(CATEGORIES)] if part == TRAIN else files[len(CATEGORIES) :]:
+        try:
+            for item in ElementTree.parse(path).iter("item"):
+                rating = float(item.findtext("rating", ""))
+                if rating != 3:  # neither good nor bad; the publisher left these out
+                    texts.append(" ".join(filter(None, (item.findtext("summary"), item.findtext("text")))))
+                    labels.append("good" if rating > 3 else "bad")
+        except (ElementTree.ParseError, ValueError) as error:
+            raise DataError(f"{path} is not in the layout of Webis-CLS-10 ({error}).") from None
+    return texts, labels

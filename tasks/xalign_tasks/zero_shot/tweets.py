@@ -1,0 +1,72 @@
+"""Tweet sentiment of XLM-T: negative, neutral or positive in eight languages."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from xalign_models.corpora import read_lines
+from xalign_models.errors import DataError
+from xalign_models.paths import data_dir
+from xalign_tasks.zero_shot.task import TEST, TRAIN, Labelled, ReadPart, ZeroShotTask, zero_shot_metadata
+
+LANGUAGES = {
+    "arb-Arab": "arabic",
+    "deu-Latn": "german",
+    "eng-Latn": "english",
+    "fra-Latn": "french",
+    "hin-Deva": "hindi",
+    "ita-Latn": "italian",
+    "por-Latn": "portuguese",
+    "spa-Latn": "spanish",
+}
+
+
+class TweetSentimentZeroShot(ZeroShotTask):
+    """Unified tweet sentiment by the zero-shot protocol: 1,839 English tweets to train on, 870 of every language."""
+
+    configs = LANGUAGES
+    metadata = zero_shot_metadata(
+        "TweetSentimentZeroShot",
+        "Sentiment of tweets in eight languages, by a classifier that is trained on the English ones alone.",
+        LANGUAGES,
+        dataset={"path": "mteb/tweet_sentiment_multilingual", "revision": "d522bb117c32f5e0207344f69f7075fc9941168b"},
+        reference="https://aclanthology.org/2022.lrec-1.27",
+        license="cc-by-3.0",
+        adapted_from=["TweetSentimentClassification"],
+    )
+
+    def files(self) -> dict[str, tuple[Path, ...]]:
+        """Of every language: texts and labels of the training part, then of the test part.
+
+        Raises:
+            DataError: A file is missing.
+        """
+        root = data_dir()
+        base = None if root is None else root / "xlmt_sentiment" / "sentiment"
+        if base is None or not base.is_dir():
+            raise DataError(
+                "The tweets are missing: set XALIGN_DATA to a folder that has xlmt_sentiment/sentiment/ in the layout "
+                "of data/sentiment in github.com/cardiffnlp/xlm-t."
+            )
+        names = [f"{part}_{kind}.txt" for part in (TRAIN, TEST) for kind in ("text", "labels")]
+        files = {code: tuple(base / language / name for name in names) for code, language in LANGUAGES.items()}
+        if absent := [str(path) for paths in files.values() for path in paths if not path.is_file()]:
+            raise DataError(f"{absent[0]} is missing; take it from github.com/cardiffnlp/xlm-t.")
+        return files
+
+    def read(self, files: tuple[Path, ...]) -> ReadPart:
+        """The labelled tweets of a part.
+
+        Raises:
+            DataError: The numbers of labels and tweets differ.
+        """
+        return partial(_read, files)
+
+
+def _read(files: tuple[Path, ...], part: str) -> Labelled:
+    texts, labels = files[:2] if part == TRAIN else files[2:]
+    rows = read_lines(texts), [line.strip() for line in read_lines(labels)]
+    if len(rows[0]) != len(rows[1]):
+        raise DataError(f"{texts} has {len(rows[0])} lines and {labels} has {len(rows[1])}.")
+    return rows

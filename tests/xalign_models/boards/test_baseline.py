@@ -1,0 +1,99 @@
+"""The baseline: what it keeps, and that nothing wrong in it is believed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from xalign_models.boards.baseline import (
+    make_baseline,
+    parse_tolerances,
+    read_baseline,
+    read_before,
+    write_baseline,
+)
+from xalign_models.errors import ResultsError
+from xalign_models.results.reading import read_results
+
+A, B = "xalign/plain__tiny", "xalign/lsar__tiny"
+
+
+@pytest.fixture
+def results(put, tmp_path):
+    put(A, "S", {"en": 0.5, "de": 0.123456789})
+    put(B, "S", {"en": 0.6})
+    return read_results(tmp_path)
+
+
+def test_it_has_each_subset_in_percent(results, tmp_path) -> None:
+    baseline = make_baseline(results)
+    assert baseline.scores[A]["S"].model_dump() == {"dataset_revision": "d1", "scores": {"de": 12.3457, "en": 50.0}}
+    assert make_baseline(results, models=["lsar__tiny"], tasks=["S"]).scores.keys() == {B}
+    with pytest.raises(ResultsError, match="nope"):
+        make_baseline(results, tasks=["nope"])
+    write_baseline(tmp_path / "baseline.json", baseline, {})
+    before = read_before(tmp_path / "baseline.json")
+    assert before.results.tables[A, "S"].values() == pytest.approx({"de": 0.123457, "en": 0.5})
+
+
+def test_writing_keeps_tolerances_and_other_models(results, tmp_path) -> None:
+    path = tmp_path / "results" / "baseline.json"
+    write_baseline(path, make_baseline(results, models=[B]), {"default": 0.25, "S": 2})
+    write_baseline(path, make_baseline(results, models=[A]), {"S": 3})
+    written = read_baseline(path)
+    assert written.tolerance == {"default": 0.25, "S": 3}
+    assert {model: list(tasks) for model, tasks in written.scores.items()} == {A: ["S"], B: ["S"]}
+    assert read_before(path, ["0.1"]).tolerance == {"default": 0.1, "S": 3}
+
+
+def test_a_damaged_file_is_not_written_over(results, tmp_path) -> None:
+    path = tmp_path / "baseline.json"
+    path.write_text("{")
+    with pytest.raises(ResultsError, match=r"baseline\.json: Invalid JSON"):
+        write_baseline(path, make_baseline(results), {})
+    assert path.read_text() == "{"
+
+
+def test_tolerances_are_points() -> None:
+    assert parse_tolerances(["1", "T=2.5", "T=3"]) == {"default": 1, "T": 3}
+    assert parse_tolerances([]) == {}
+    for wrong in ("-1", "T=-0.1", "nan", "T=inf", "100.5", "much", "T="):
+        with pytest.raises(ResultsError, match=r"--tolerance: .*A tolerance is 0 to 100 points\.$"):
+            parse_tolerances([wrong])
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"tolerance": {"default": -1}}, "tolerance / default"),
+        ({"tolerance": {"default": float("nan")}}, "tolerance / default"),
+        ({"tolerance": {"default": "1"}}, "tolerance / default"),
+        ({"tolerance": {"a\n\x1b": -1}}, r"tolerance / a\n\x1b"),
+        ({"tolerance": 1}, "tolerance"),
+        ({"tolerances": {}}, "tolerances"),
+        ({"scores": {A: {"S": {"dataset_revision": "d1", "scores": {"en": 101}}}}}, "S / scores / en"),
+        ({"scores": {A: {"S": {"dataset_revision": "d1", "scores": {"en": float("inf")}}}}}, "S / scores / en"),
+        ({"scores": {A: {"S": {"dataset_revision": "d1", "scores": {"en": "high"}}}}}, "S / scores / en"),
+        ({"scores": {A: {"S": {"dataset_revision": "d1", "scores": {}}}}}, "S / scores"),
+        ({"scores": {A: {"S": {"scores": {"en": 50}}}}}, "S / dataset_revision"),
+        ({"scores": {A: {"S": {"dataset_revision": "d1", "mean": 3, "subsets": 1}}}}, "S / scores"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path, change, where: str) -> None:
+    path = tmp_path / "baseline.json"
+    path.write_text(json.dumps({"tolerance": {"default": 1.0}, "scores": {}, **change}))
+    with pytest.raises(ResultsError) as error:
+        read_baseline(path)
+    assert f"{where}: " in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b"{}", b"\xff\xfe", b"[" * 100_000])
+def test_no_baseline_is_one_clear_line(tmp_path, content: bytes | None) -> None:
+    path = tmp_path / "baseline.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ResultsError, match="baseline") as error:
+        read_baseline(path)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,394 @@
+"""The gate: every verdict for its reason, none hidden behind another."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from xalign_models.boards.baseline import make_baseline, read_before, write_baseline
+from xalign_models.boards.gate import compare, weights
+from xalign_models.boards.verdicts import GateReport, GateRow, Verdict, decide
+from xalign_models.errors import ResultsError
+from xalign_models.results.paired import fall_p, standard_error
+from xalign_models.results.reading import read_results
+
+A, B = "xalign/plain__tiny", "xalign/lsar__tiny"
+PAIRS = {"aaa_Latn-bbb_Latn": 0.2, "bbb_Latn-aaa_Latn": 0.9, "aaa_Latn-ccc_Latn": 0.4, "ccc_Latn-aaa_Latn": 0.5}
+CODES = [f"{a}{b}{c}_Latn" for a in "abcd" for b in "abc" for c in "abcd"][:37]
+
+
+def judged(report) -> dict[tuple[str, str, str], str]:
+    return {row.key: str(row.verdict) for row in report.rows}
+
+
+def reasons(report, verdict: str) -> dict[str, str]:
+    return {row.language: row.reason for row in report.rows if row.verdict == verdict}
+
+
+def printed(report, width: int = 120) -> str:
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(report.to_rich())
+    return console.file.getvalue()
+
+
+@pytest.fixture
+def results(put, tmp_path):
+    put(A, "S", {"en": 0.5, "de": 0.7})
+    put(B, "S", {"en": 0.6, "de": 0.8})
+    put(A, "P", PAIRS)
+    return read_results(tmp_path)
+
+
+@pytest.fixture
+def keep(put, tmp_path):
+    """The results so far as a folder to compare with, and what compares the later ones with it."""
+
+    def copy():
+        shutil.copytree(tmp_path / "results", tmp_path / "old" / "results", dirs_exist_ok=True)
+
+        def run(*tolerances: str, **chosen) -> GateReport:
+            return compare(read_results(tmp_path), read_before(tmp_path / "old", tolerances), **chosen)
+
+        return run
+
+    return copy
+
+
+@pytest.fixture
+def put_hits(put):
+    """Writes a result of right and wrong answers, with its items; hits are (n,) bool by subset."""
+
+    def write(model, task, hits, **more):
+        scores = {subset: float(np.mean(right)) for subset, right in hits.items()}
+        ranks = {subset: np.where(right, 1, 9).astype(np.int32) for subset, right in hits.items()}
+        return put(model, task, scores, ranks=ranks, **more)
+
+    return write
+
+
+def with_noise(hits, rng, lost: float, won: float):
+    """The answers of another model: shares ``lost`` and ``won`` of all items turn wrong and right."""
+    new = hits.copy()
+    new[rng.choice(np.flatnonzero(hits), round(lost * len(hits)), replace=False)] = False
+    new[rng.choice(np.flatnonzero(~hits), round(won * len(hits)), replace=False)] = True
+    return new
+
+
+@pytest.fixture
+def healthy():
+    """Answers in 37 languages, 1,000 each, 80% right."""
+    rng = np.random.default_rng(0)
+    return {code: rng.permutation(np.arange(1000) < 800) for code in CODES}
+
+
+def test_shares_by_hand() -> None:
+    # aaa: into (bbb-aaa, ccc-aaa), from (aaa-bbb, aaa-ccc); bbb and ccc: one pair each way
+    assert weights(PAIRS) == {
+        "mean": dict.fromkeys(PAIRS, 0.25),
+        "aaa-Latn": dict.fromkeys(PAIRS, 0.25),
+        "bbb-Latn": {"bbb_Latn-aaa_Latn": 0.5, "aaa_Latn-bbb_Latn": 0.5},
+        "ccc-Latn": {"ccc_Latn-aaa_Latn": 0.5, "aaa_Latn-ccc_Latn": 0.5},
+    }
+    assert weights(["en"]) == {"en": {"en": 1.0}}  # the mean is the same
+    assert weights(["aaa_Latn-bbb_Latn"])["bbb-Latn"] == {"aaa_Latn-bbb_Latn": 1.0}  # there is only Into
+
+
+def test_same_results_pass(results, keep, tmp_path) -> None:
+    write_baseline(tmp_path / "baseline.json", make_baseline(results), {})
+    for report in (keep()(), compare(results, read_before(tmp_path / "baseline.json"))):
+        assert set(judged(report).values()) == {"pass"}
+        assert report.exit_code == 0
+        assert printed(report).splitlines() == ["Gate passed (pass: 10)."]
+    rows = {row.key: row for row in report.rows}
+    assert rows[A, "P", "bbb-Latn"].old == pytest.approx(55)  # (20 + 90) / 2
+    assert rows[A, "P", "mean"].new == pytest.approx(50)
+
+
+@pytest.mark.parametrize(("moved", "code"), [(0.0061, 1), (0.006, 0), (0.0, 0), (-0.2, 0)])
+def test_without_items_the_tolerance_decides(results, put, keep, moved: float, code: int) -> None:
+    run = keep()
+    put(A, "S", {"en": round(0.5 - moved, 6), "de": 0.7})
+    report = run("0.6")
+    assert (judged(report)[A, "S", "en"] == "fail") == (code == 1)
+    assert judged(report)[A, "S", "de"] == judged(report)[A, "S", "mean"] == "pass"  # the mean moves half as far
+    assert report.exit_code == code
+
+
+def test_a_tasks_own_tolerance(results, put, keep) -> None:
+    run = keep()
+    put(A, "S", {"en": 0.48, "de": 0.68})
+    assert run("S=2").exit_code == run("2").exit_code == 0
+    report = run("2", "S=1.9")
+    assert (report.exit_code, report.rows[0].tolerance) == (1, 1.9)
+    for wrong in ("Floors=1", f"{A}=1"):
+        with pytest.raises(ResultsError, match=r"No results of the tolerance's task '.*'; there are some of"):
+            run(wrong)
+
+
+def test_one_language_down_ten_points_among_37(put_hits, keep, healthy) -> None:
+    put_hits(A, "S", healthy)
+    run = keep()
+    rng = np.random.default_rng(1)
+    put_hits(A, "S", {**healthy, CODES[7]: with_noise(healthy[CODES[7]], rng, 0.11, 0.01)})
+    report = run()
+    assert reasons(report, "fail") == {CODES[7]: "fell"}
+    (row,) = report.open_rows
+    assert row.difference == pytest.approx(-10)
+    assert row.low < -10 < row.high < -8
+    assert row.p < 1e-10
+    assert report.exit_code == 1
+
+
+def test_a_fall_within_the_noise_is_not_a_regression_nor_a_pass(put_hits, keep, healthy) -> None:
+    put_hits(A, "S", healthy)
+    run = keep()
+    rng = np.random.default_rng(1)
+    put_hits(A, "S", {**healthy, CODES[7]: with_noise(healthy[CODES[7]], rng, 0.033, 0.027)})
+    for tolerances in ((), ("0.5",)):  # 0.6 points down, within one tolerance and beyond the other
+        report = run(*tolerances)
+        assert reasons(report, "cannot tell") == {CODES[7]: "may be chance, too few items to tell"}
+        assert report.exit_code == 3
+        assert report.open_rows[0].difference == pytest.approx(-0.6)
+    # one-sided 95% bound: 0.6 + 1.645 * sqrt((33 + 27 - 0.6**2 * 10) / 1000 / 1000) * 100
+    assert "vouch for a tolerance of 1.87 points" in report.summary()
+    assert run("1.9").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (float("inf"), "inf is not finite"),
+        (2.0, "200% is not between 0% and 100%"),
+        (-0.1, "-10% is not between 0% and 100%"),
+        (float("nan"), "nan is not finite"),
+        ("0.8", '"0.8" is not a number'),
+        (True, "true is not a number"),
+        (None, "null is not a number"),
+    ],
+)
+def test_an_impossible_score_fails_and_hides_nothing(put, keep, tmp_path, value, said: str) -> None:
+    """In one language; 35 others pass, and another that fell is named beside it."""
+    put(A, "S", dict.fromkeys(CODES, 0.8))
+    run = keep()
+    put(A, "S", {**dict.fromkeys(CODES, 0.8), CODES[3]: value, CODES[5]: 0.7})
+    report = run()
+    assert reasons(report, "fail") == {CODES[3]: f"impossible score: {said}", CODES[5]: "fell"}
+    assert judged(report)[A, "S", CODES[0]] == "pass"
+    assert sum(row.verdict == "pass" for row in report.rows) == 36  # with the mean over what both have
+    assert report.exit_code == 1
+    with pytest.raises(ResultsError, match="No baseline of unusable results: .*" + CODES[3]):
+        make_baseline(read_results(tmp_path))
+    assert compare(read_results(tmp_path), read_before(tmp_path / "old"), tasks=["S"]).exit_code == 1
+
+
+def test_a_correlation_may_be_negative(put, keep) -> None:
+    put(A, "S", {"en": -0.1}, metric="cosine_spearman")
+    assert keep()().exit_code == 0
+
+
+def test_one_broken_language_of_pairs_is_one_row(put, keep) -> None:
+    codes = CODES[:10]
+    pairs = {f"{a}-{b}": 0.8 for a in codes for b in codes if a != b}
+    put(A, "P", pairs)
+    run = keep()
+    bad = {pair: float("nan") if codes[3] in pair else 0.6 if codes[5] in pair else 0.8 for pair in pairs}
+    put(A, "P", bad)
+    report = run("10")
+    shown = codes[3].replace("_", "-"), codes[5].replace("_", "-")
+    assert reasons(report, "fail") == {shown[0]: "impossible score: nan is not finite", shown[1]: "fell"}
+    assert sum(row.verdict == "pass" for row in report.rows) == 9  # eight languages and the mean
+    put(A, "P", {**pairs, f"{codes[0]}-{codes[1]}": float("nan")})  # of languages that have other pairs
+    assert list(reasons(run(), "fail")) == [f"{codes[0]}-{codes[1]}"]
+
+
+@pytest.mark.parametrize("against", ["folder", "baseline"])
+def test_a_missing_language_and_a_fallen_one_are_both_named(put, keep, tmp_path, against: str) -> None:
+    codes = CODES[:6]
+    pairs = {f"{a}-{b}": 0.8 for a in codes for b in codes if a != b}
+    put(A, "P", pairs)
+    put(A, "S", dict.fromkeys(codes, 0.8))
+    run = keep()
+    if against == "baseline":
+        write_baseline(tmp_path / "old.json", make_baseline(read_results(tmp_path)), {})
+        run = lambda: compare(read_results(tmp_path), read_before(tmp_path / "old.json"))  # noqa: E731
+    put(A, "P", {pair: 0.5 if codes[1] in pair else 0.8 for pair in pairs if codes[0] not in pair})
+    put(A, "S", {code: 0.5 if code == codes[1] else 0.8 for code in codes[1:]})
+    report = run()
+    verdicts = judged(report)
+    for task, lost, fallen in (("S", codes[0], codes[1]), ("P", *(one.replace("_", "-") for one in codes[:2]))):
+        assert verdicts[A, task, lost] == "cannot tell"
+        assert verdicts[A, task, fallen] == "fail"
+    assert set(reasons(report, "cannot tell").values()) == {"missing: no new score"}
+    assert report.exit_code == 1
+    out = printed(report)
+    assert codes[0] in out
+    assert codes[1] in out
+
+
+def test_what_is_missing_cannot_be_told(results, put, keep, tmp_path) -> None:
+    run = keep()
+    put(B, "S", {"en": 0.6})
+    (tmp_path / "results" / A.replace("/", "__") / "r1" / "P.json").unlink()
+    report = run()
+    verdicts = judged(report)
+    assert verdicts[B, "S", "de"] == verdicts[A, "P", "mean"] == "cannot tell"
+    assert verdicts[B, "S", "en"] == "pass"
+    assert reasons(report, "cannot tell") == {"mean": "missing: no new result", "de": "missing: no new score"}
+    assert report.exit_code == 3
+    assert printed(report).splitlines()[-1].startswith("Gate CANNOT TELL (cannot tell: 2, pass: ")
+
+
+@pytest.mark.parametrize("side", ["old", "results"])
+def test_a_damaged_file_cannot_be_told(results, keep, tmp_path, side: str) -> None:
+    run = keep()
+    root = tmp_path / "old" / "results" if side == "old" else tmp_path / "results"
+    path = root / A.replace("/", "__") / "r1" / "S.json"
+    path.write_text(path.read_text()[:50])
+    report = run()
+    assert "cannot be read" in reasons(report, "cannot tell")["mean"]
+    assert report.exit_code == 3
+
+
+def test_other_text_cannot_be_compared_but_impossible_scores_are_seen(results, put, keep) -> None:
+    run = keep()
+    put(A, "S", {"en": 0.1, "de": 2.0}, data="d2")
+    report = run()
+    assert reasons(report, "cannot tell") == {"mean": "other text: revision d1 before, d2 now"}
+    assert list(reasons(report, "fail")) == ["de"]
+    put(A, "S", {"en": 0.1, "de": 0.1}, data="d2")
+    assert run().exit_code == 3
+
+
+def test_a_wider_run_is_compared_like_for_like(results, put, keep) -> None:
+    run = keep()
+    put(A, "P", {**PAIRS, "aaa_Latn-ddd_Latn": 0.0, "ddd_Latn-aaa_Latn": 0.0})
+    put(A, "S", {"en": 0.5, "de": 0.7, "fr": 0.0})
+    put("xalign/new__tiny", "S", {"en": 0.1})
+    report = run()
+    assert set(judged(report).values()) == {"pass"}
+    assert report.unguarded == (("xalign/new__tiny", "S"),)
+    assert "not guarded, having no old result: 1" in report.summary()
+    put("xalign/new__tiny", "S", {"en": float("nan")})
+    assert run().exit_code == 1  # impossible, whatever there was before
+
+
+def test_only_what_is_chosen_is_compared(results, put, keep) -> None:
+    run = keep()
+    put(A, "P", dict.fromkeys(PAIRS, 0.1))
+    for models, tasks, code, keys in (
+        (None, None, 1, {(A, "S"), (A, "P"), (B, "S")}),
+        (["plain__tiny"], ["S"], 0, {(A, "S")}),
+        ([A], ["P"], 1, {(A, "P")}),
+        ([B], ["P"], 3, set()),  # nothing to compare does not pass
+    ):
+        report = run(models=models, tasks=tasks)
+        assert {row.key[:2] for row in report.rows} == keys
+        assert report.exit_code == code
+    for wrong in ({"models": ["nope"]}, {"tasks": ["Floors"]}):
+        with pytest.raises(ResultsError, match="'(nope|Floors)'; there are some of"):
+            run(**wrong)
+
+
+def test_damaged_items_fall_back_to_the_tolerance(put_hits, keep, healthy, tmp_path) -> None:
+    put_hits(A, "S", healthy)
+    run = keep()
+    new = {**healthy, CODES[7]: with_noise(healthy[CODES[7]], np.random.default_rng(1), 0.05, 0.035)}
+    folder = put_hits(A, "S", new)
+    assert run().exit_code == 3  # 1.5 points of 1,000, not more than chance after the correction
+    (folder / "items" / "S.npz").write_bytes(b"PK")
+    report = run()
+    assert (report.exit_code, report.rows[0].p) == (1, None)
+
+
+def test_json_has_every_row_and_hostile_names_are_shown_escaped(put, keep) -> None:
+    name = "evil/\x1b[31mred\u202e[bold]"
+    put(name, "S", {"en\n|x": 0.5})
+    run = keep()
+    put(name, "S", {"en\n|x": 0.1})
+    report = run()
+    plain = json.loads(json.dumps(report.to_json()))
+    assert plain["exit_code"] == 1
+    (row,) = plain["rows"]
+    assert (row["model"], row["language"], row["difference"], row["verdict"]) == (name, "en\n|x", -40, "fail")
+    out = printed(report, 200)
+    assert not {"\x1b", "\u202e"} & set(out)
+    assert r"\x1b[31mred\u202e[bold]" in "".join(out.split())
+    assert r"en\n|x" in out
+
+
+def simulated(rng, languages: int, n: int, moved: float, loss: float, everywhere: bool) -> GateReport:
+    """A report on answers of which a share changes by chance; ``loss`` more are lost, in all languages or in one."""
+    rows, total = [], np.zeros(n)
+
+    def add(name: str, gaps) -> None:
+        margin = 1.645 * standard_error(gaps)
+        new = 80 + gaps.sum()
+        rows.append(
+            GateRow("m", "t", name, 1.0, Verdict.PASS, "", 80, new, new - 80 - margin, new - 80 + margin, fall_p(gaps))
+        )
+
+    for language in range(languages):
+        extra = loss if everywhere or language == 0 else 0
+        chance = rng.random(n)
+        gaps = 100 / n * ((chance > 1 - (moved - extra) / 2) * 1.0 - (chance < (moved + extra) / 2))
+        total += gaps / languages
+        add(str(language), gaps)
+    add("mean", total)
+    return GateReport(tuple(decide(rows)))
+
+
+def test_200_comparisons_of_equals_raise_few_false_alarms() -> None:
+    rng = np.random.default_rng(0)
+    codes = [simulated(rng, 37, 1000, 0.04, 0, False).exit_code for _ in range(200)]
+    assert codes.count(1) <= 16  # 5% are 10; 17 or more have a probability below 0.03
+
+
+def test_200_losses_of_two_points_are_found() -> None:
+    rng = np.random.default_rng(0)
+    everywhere = [simulated(rng, 37, 1000, 0.04, 0.02, True) for _ in range(200)]
+    assert all(report.exit_code == 1 for report in everywhere)
+    alone = [simulated(rng, 37, 2000, 0.04, 0.02, False) for _ in range(200)]
+    found = sum(("m", "t", "0") in {row.key for row in report.rows if row.verdict == "fail"} for report in alone)
+    assert found >= 180
+    assert all(report.exit_code for report in alone)  # those that are not found are not passed
+
+
+def test_planted_errors_in_an_alignment_trip_it(put_hits, keep) -> None:
+    from xalign_models.alignments.procrustes import Procrustes
+
+    rng = np.random.default_rng(0)
+    meanings = rng.standard_normal((1000, 32)).astype(np.float32)
+    codes = ["eng-Latn", "deu-Latn", "fra-Latn", "spa-Latn"]
+    turns = {code: np.linalg.qr(rng.standard_normal((32, 32)))[0].astype(np.float32) for code in codes}
+    texts = {
+        code: meanings @ turn + 0.9 * rng.standard_normal(meanings.shape, np.float32) for code, turn in turns.items()
+    }
+    fitted = Procrustes().fit({code: vectors[:500] for code, vectors in texts.items()})
+
+    def score(transform) -> None:
+        english = transform(texts["eng-Latn"][500:], "eng-Latn")
+        hits = {}
+        for code in codes[1:]:
+            cosines = transform(texts[code][500:], code) @ english.T
+            hits[f"{code}-eng-Latn"] = cosines.argmax(1) == np.arange(500)
+        put_hits(A, "S", hits)
+
+    score(fitted.transform)
+    run = keep()
+    assert run().exit_code == 0
+
+    def transposed(vectors, code):
+        return vectors @ fitted.transform(np.eye(32, dtype=np.float32), code).T
+
+    score(transposed)
+    report = run()
+    assert report.exit_code == 1
+    assert len(reasons(report, "fail")) == 4  # three languages and the mean
+    swapped = {"deu-Latn": "fra-Latn", "fra-Latn": "deu-Latn"}
+    score(lambda vectors, code: fitted.transform(vectors, swapped.get(code, code)))
+    assert set(reasons(run(), "fail")) == {"deu-Latn-eng-Latn", "fra-Latn-eng-Latn", "mean"}

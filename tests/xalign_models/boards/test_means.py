@@ -1,0 +1,34 @@
+"""The plain table of all means, by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from xalign_models.boards.means import means_csv
+from xalign_models.errors import ResultsError
+from xalign_models.results.reading import read_results
+
+
+def test_a_line_per_model_task_and_language(put, tmp_path) -> None:
+    scores = {"aaa_Latn-bbb_Latn": 0.2, "bbb_Latn-aaa_Latn": 0.9, "aaa_Latn-ccc_Latn": 0.4}
+    put("org/b", "Pairs", scores)
+    put("org/a", "Single", {"fr": 0.25, "de": 0.123456})
+    results = read_results(tmp_path)
+    assert means_csv(results).splitlines() == [
+        "model,task,language,score",
+        "org/a,Single,mean,18.67",
+        "org/a,Single,de,12.35",
+        "org/a,Single,fr,25.00",
+        "org/b,Pairs,mean,50.00",
+        "org/b,Pairs,aaa-Latn,60.00",
+        "org/b,Pairs,bbb-Latn,55.00",
+        "org/b,Pairs,ccc-Latn,40.00",
+    ]
+    put("org/c", "@SUM(A1)", {"=cmd()": 0.5})
+    assert means_csv(read_results(tmp_path), ["org/c"]).splitlines()[1:] == [
+        "org/c,'@SUM(A1),mean,50.00",
+        "org/c,'@SUM(A1),'=cmd(),50.00",
+    ]
+    assert len(means_csv(results, ["org/a"]).splitlines()) == 4
+    with pytest.raises(ResultsError, match="org/c"):
+        means_csv(results, ["org/c"])

@@ -1,0 +1,153 @@
+"""What the page is given is what was measured, packed without loss beyond a twentieth of a point."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+
+import numpy as np
+import pytest
+
+from xalign_models.boards.leaderboard import leaderboard
+from xalign_models.page.gathering import page_data
+from xalign_models.page.packing import MISSING
+from xalign_models.results.reading import read_results
+
+PLAIN, LSAR = "xalign/plain__tiny", "xalign/lsar__tiny"
+PAIRS = {
+    f"{a}-{b}": 0.1 * i + 0.01 * j
+    for i, a in enumerate(("deu_Latn", "eng_Latn", "tha_Thai"), 1)
+    for j, b in enumerate(("deu_Latn", "eng_Latn", "tha_Thai"), 1)
+    if a != b
+}
+
+
+def unpacked(data, name="values-0") -> np.ndarray:
+    """As the page does it: low bytes, then high bytes."""
+    raw = np.frombuffer(zlib.decompress(base64.b64decode(data["packed"][name])), dtype=np.uint8)
+    low, high = raw.reshape(2, -1).astype(np.uint16)
+    return (low | high << 8).view(np.int16)
+
+
+def block(data, kind, heading=""):
+    return next(one for one in data["blocks"] if one["kind"] == kind and one["heading"] == heading)
+
+
+def test_scores_by_language_come_back(put, tmp_path) -> None:
+    scores = {"deu-Latn": 0.123, "arb-Arab": 1.0, "zho-Hant": -0.5}
+    languages = {one: [one] for one in scores}
+    put(PLAIN, "T", scores, languages=languages)
+    put(LSAR, "T", {"deu-Latn": 0.456}, baseline=PLAIN, languages=languages)
+    data = page_data(read_results(tmp_path))
+    found = block(data, "languages")
+    labels = [data["labels"][label][0] for label in found["labels"]]
+    values = unpacked(data)[found["at"] :][:6].reshape(2, 3)
+    for name, expected in ((PLAIN, scores), (LSAR, {"deu-Latn": 0.456})):
+        row = found["rows"].index([one["name"] for one in data["rows"]].index(name))
+        for label, value in zip(labels, values[row], strict=True):
+            assert value == (MISSING if label not in expected else pytest.approx(1000 * expected[label], abs=0.5))
+    assert [one[1:4] for one in data["labels"]] == [
+        ["Standard Arabic", "العربية", "rtl"],
+        ["German", "Deutsch", "ltr"],
+        ["Chinese (Traditional)", "中文（繁體）", "ltr"],
+    ]
+
+
+def test_each_task_is_packed_by_itself(put, tmp_path) -> None:
+    for number, task in enumerate("AB"):
+        put(PLAIN, task, {"deu-Latn": 0.1 + 0.5 * number, "eng-Latn": 0.2}, languages={"deu-Latn": [], "eng-Latn": []})
+    data = page_data(read_results(tmp_path))
+    for number, expected in enumerate(([100, 200], [600, 200])):
+        (place,) = (one["at"] for one in data["blocks"] if one["task"] == number)
+        assert unpacked(data, f"values-{number}")[place:].tolist() == expected
+
+
+def test_pairs_are_matrices_of_queries_by_candidates(put, tmp_path) -> None:
+    put(PLAIN, "T", PAIRS)
+    data = page_data(read_results(tmp_path))
+    found = block(data, "pairs", "after")
+    matrix = unpacked(data)[found["at"] :][:9].reshape(3, 3)
+    names = [data["labels"][label][0].replace("-", "_") for label in found["labels"]]
+    for i, a in enumerate(names):
+        for j, b in enumerate(names):
+            assert matrix[i, j] == (MISSING if a == b else pytest.approx(1000 * PAIRS[f"{a}-{b}"], abs=0.5))
+    assert [one["heading"] for one in data["blocks"] if one["kind"] == "languages"] == ["Into X", "From X"]
+
+
+def test_a_model_with_fewer_pairs_is_compared_over_these(put, tmp_path) -> None:
+    put(PLAIN, "T", PAIRS)
+    fewer = {pair: score for pair, score in PAIRS.items() if "tha" not in pair}
+    put(LSAR, "T", fewer, baseline=PLAIN)
+    put("xalign/lir-1__tiny", "T", PAIRS, baseline=PLAIN, data="other text")
+    data = page_data(read_results(tmp_path))
+    names = [row["name"] for row in data["rows"]]
+    found = block(data, "plain", "Into X")
+    other_text, like = unpacked(data)[found["at"] :][:6].reshape(2, 3)
+    labels = [data["labels"][label][0] for label in found["labels"]]
+    assert [names[row] for row in found["rows"]] == ["xalign/lir-1__tiny", LSAR]
+    assert like[labels.index("deu-Latn")] == round(1000 * PAIRS["eng_Latn-deu_Latn"])
+    assert like[labels.index("tha-Thai")] == MISSING
+    assert (other_text == MISSING).all()
+
+
+def test_subsets_say_their_languages(put, tmp_path) -> None:
+    languages = {"ar-en": ["arb-Arab", "eng-Latn"], "pool": ["arb-Arab", "eng-Latn", "deu-Latn"]}
+    put(PLAIN, "T", {"ar-en": 0.5, "pool": 0.5}, languages=languages)
+    data = page_data(read_results(tmp_path))
+    (found,) = data["blocks"]
+    assert [[data["labels"][label][0] for label in one] for one in found["spoken"]] == [["arb-Arab", "eng-Latn"], []]
+
+
+def test_a_study_has_its_own_before(put, tmp_path) -> None:
+    folder = put(PLAIN, "T", PAIRS, metric="after_precision_at_5")
+    path = folder / "T.json"
+    result = json.loads(path.read_text())
+    for entry in result["scores"]["test"]:
+        entry["before_precision_at_5"] = entry["main_score"] / 2
+    path.write_text(json.dumps(result))
+    data = page_data(read_results(tmp_path))
+    values = unpacked(data)
+    before, after = (values[block(data, "pairs", heading)["at"] :][1] for heading in ("before", "after"))
+    assert before == pytest.approx(after / 2, abs=1)
+
+
+def test_each_cell_says_where_it_comes_from(put, tmp_path) -> None:
+    folder = put(LSAR, "T", {"eng-Latn": 0.5}, revision="abc", data="text-1", date="2026-11-21T10:00:00+00:00")
+    settings = {"task": "T", "hardware": "cpu x", "version": {"mteb": "2"}, "tokens_per_second": 12.5}
+    settings["fit_seconds_per_language"] = 0.25
+    (folder / "run_settings.jsonl").write_text(json.dumps({"task": "U"}) + "\n" + json.dumps(settings) + "\n")
+    (folder / "model_meta.json").write_text(json.dumps({"name": LSAR, "n_parameters": 7, "embed_dim": 3}))
+    data = page_data(read_results(tmp_path), {"T": {"domains": ["News"]}})
+    model, machine, text, minutes = data["cells"][0][0][-4:]
+    assert data["models"][model].items() >= {"revision": "abc", "parameters": 7, "dimensions": 3}.items()
+    assert data["machines"][machine]["hardware"] == "cpu x"
+    assert data["machines"][machine]["version"] == {"mteb": "2"}
+    assert data["machines"][machine]["tokens_per_second"] == 12.5
+    assert data["machines"][machine]["fit_seconds_per_language"] == 0.25
+    assert data["data"][text] == "text-1"
+    assert minutes * 60 == 1795255200
+    assert data["tasks"] == [{"name": "T", "domains": ["News"]}]
+
+
+@pytest.mark.parametrize("score", [0.734476, 0.7225, 0.7235, 0.72449, 0.72451, 0.1])
+def test_a_browser_rounds_scores_as_the_other_formats_do(put, tmp_path, score: float) -> None:
+    """73.4476 is 73.4, and not 73.45 and then 73.5; 72.25 is 72.2 as in Python, and not 72.3 as in JavaScript."""
+    put(PLAIN, "T", {"en": 0.5})
+    put(LSAR, "T", {"en": score}, baseline=PLAIN)
+    row = leaderboard(read_results(tmp_path)).rows[1].cells["T"]
+    for found, exact in zip(
+        page_data(read_results(tmp_path))["cells"][1][0], (row.score, row.difference), strict=False
+    ):
+        assert f"{found:.1f}" == f"{exact:.1f}"
+        assert not f"{found:.2f}".endswith("5")
+        assert found == pytest.approx(exact, abs=0.051)
+
+
+@pytest.mark.parametrize("damage", ["", "[]", "{", '{"task": "T"}\n{'])
+def test_missing_and_damaged_settings_are_no_hindrance(put, tmp_path, damage: str) -> None:
+    folder = put(LSAR, "T", {"eng-Latn": 0.5})
+    (folder / "run_settings.jsonl").write_text(damage)
+    data = page_data(read_results(tmp_path))
+    assert data["machines"] == [{}]
+    assert data["models"][0]["parameters"] is None

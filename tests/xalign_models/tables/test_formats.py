@@ -1,0 +1,82 @@
+"""Every format has the same numbers, and names cannot act on what shows them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from rich.console import Console
+
+from xalign_models.tables.board import Board, Cell, Row
+from xalign_models.tables.escaping import escape
+from xalign_models.tables.formats import FORMATS, to_csv, to_json, to_latex, to_markdown, to_tsv
+
+HOSTILE = "a|b`<script>alert(1)</script>\x1b[31m\u202e\n\t{\\x}_%&\"'"
+
+
+@pytest.fixture
+def board() -> Board:
+    cells = {
+        "T": Cell(81.25, 2.5, True, 1.5, 3.5, (1, 2), best=True),
+        "U": Cell(40.0, -0.25, False, -1.0, 0.5, (1, 3), covered=3, of=4, fitted=True),
+    }
+    return Board("model", ["T", "U"], [Row("tiny", "lsar", "xalign/lsar__tiny", cells)], ["A note."])
+
+
+def test_all_formats_have_the_scores(board) -> None:
+    texts = {name: form(board) for name, form in FORMATS.items()} | {"json": json.dumps(to_json(board))}
+    for name, text in texts.items():
+        assert re.search(r"81\.2", text), name
+        assert re.search(r"\+?2\.5", text), name
+        assert re.search(r"-0\.2", text), name
+
+
+def test_csv_has_a_line_for_each_cell(board) -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(board))))
+    assert [(row["model"], row["column"], float(row["score"])) for row in rows] == [
+        ("xalign/lsar__tiny", "T", 81.25),
+        ("xalign/lsar__tiny", "U", 40.0),
+    ]
+    assert [float(rows[0][field]) for field in ("low", "high", "best_rank", "worst_rank")] == [1.5, 3.5, 1, 2]
+    assert (rows[1]["covered"], rows[1]["of"], rows[1]["fitted"]) == ("3", "4", "True")
+
+
+def test_latex_has_intervals_daggers_and_marks(board) -> None:
+    text = to_latex(board)
+    for part in (r"\textbf{81.2}", r"$+2.5$ [+1.5, +3.5]", r"\underline{40.0}\textsuperscript{\textdagger}", "3/4"):
+        assert part in text
+    assert r"\toprule" in text
+    assert r"\bottomrule" in text
+
+
+def test_narrow_markdown_has_scores_and_differences_alone(board) -> None:
+    assert (
+        to_markdown(board, narrow=True).splitlines()[-1]
+        == "| lsar | **81.2**\u00a0(+2.5) | <ins>40.0†</ins>\u00a0(-0.2~) |"
+    )
+
+
+@pytest.mark.parametrize("name", [*FORMATS, "table"])
+def test_hostile_names_are_harmless(name: str) -> None:
+    board = Board("model", [HOSTILE], [Row(HOSTILE, HOSTILE, HOSTILE, {HOSTILE: Cell(1.0)})], [HOSTILE])
+    if name == "table":
+        console = Console(width=400, file=io.StringIO(), color_system=None)
+        console.print(board)
+        text = console.file.getvalue()
+    else:
+        text = FORMATS[name](board)
+    assert not {"\x1b", "\u202e"} & set(text)
+    if name == "markdown":
+        table = [line for line in text.splitlines() if line.startswith("|")]
+        assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {3}
+        assert all(line.count("`") % 2 == 0 for line in table)
+    if name == "tsv":
+        assert [line.count("\t") for line in to_tsv(board).splitlines()] == [1, 1]
+    if name == "latex":
+        assert r"\textbackslash{}" in text
+        assert r"\_\%\&" in text
+    if name == "csv":
+        assert next(csv.DictReader(io.StringIO(text)))["model"] == escape(HOSTILE, "csv")

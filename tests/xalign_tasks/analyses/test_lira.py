@@ -1,0 +1,262 @@
+"""The diagnostics of LiRA: norms and ratios against plain loops, bounds against the theory, scripted choices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from xalign_models.analysis import Request
+from xalign_models.errors import DataError, ModelError
+from xalign_models.plugins import ANALYSES
+from xalign_models.training.lira import run
+from xalign_models.training.lira.edits import Corruption
+from xalign_models.training.lira.theory import bound_printed, bound_safe
+from xalign_tasks.analyses import deviation, lengths, lipschitz, rkhs, selection, sentences, translators
+from xalign_tasks.analyses.sentences import Sentences
+
+TEXTS = [f"w{i} w{2 * i} w{3 * i} w{i % 7}" + " w5" * (i % 4) for i in range(30)]
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> Sentences:
+    """Made-up sentences instead of STS22's."""
+    found = Sentences("made-up", TEXTS, ["eng-Latn"] * len(TEXTS), "local-1", "These are made up.")
+    for module in (rkhs, lipschitz, deviation):
+        monkeypatch.setattr(module, "load_sentences", lambda request, rows: found)
+    return found
+
+
+def test_norms_are_of_unnormalised_means(tiny_model: Path, given: Sentences, workdir: Path) -> None:
+    from transformers import AutoModel, AutoTokenizer
+
+    found = ANALYSES["rkhs"](Request((str(tiny_model),), results=Path(__file__).parents[3]))
+    model, tokenizer = AutoModel.from_pretrained(tiny_model), AutoTokenizer.from_pretrained(tiny_model)
+    table = model.get_input_embeddings().weight.detach().double()
+    norms = {policy: [] for policy in rkhs.POLICIES}
+    for text in TEXTS:
+        ids = tokenizer(text)["input_ids"]
+        norms["with special tokens"].append(float(table[ids].mean(0).norm()))
+        norms["without special tokens"].append(float(table[ids[1:-1]].mean(0).norm()))
+    ours = found.tables["statistics"].set_index("tokens")
+    for policy, values in norms.items():
+        row = ours.loc[policy]
+        assert row["max"] == pytest.approx(max(values), rel=1e-5)
+        assert row["mean"] == pytest.approx(np.mean(values), rel=1e-5)
+        assert row["std"] == pytest.approx(np.std(values), rel=1e-5)
+        assert row["p95"] == pytest.approx(np.quantile(values, 0.95), rel=1e-5)
+        assert row["count"] == len(TEXTS)
+    paper = found.tables["statistics"].set_index("model")
+    assert paper.loc["Qwen3-Embedding-8B [paper]", "max"] == 0.6866
+    lengths = found.tables["lengths"]
+    assert set(lengths["tokens"]) == set(rkhs.POLICIES)
+    assert lengths.groupby("tokens")["texts"].sum().tolist() == [len(TEXTS)] * 2
+    assert any("made up" in one for one in found.notes)
+
+
+def test_norms_need_input_embeddings(given: Sentences, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rkhs.loading, "load_modules", lambda *_: (torch.nn.Identity(),))
+    with pytest.raises(ModelError, match="has no input embeddings"):
+        ANALYSES["rkhs"](Request(("smollm2-135m-q4",)))
+
+
+def test_ratios_are_distances_over_edits(tiny_model: Path, given: Sentences, workdir: Path) -> None:
+    found = ANALYSES["lipschitz"](Request((str(tiny_model),), device="cpu"))
+    table = found.tables["ratios"]
+    assert table["edits"].tolist() == ["token"] * 6 + ["character"] * 6
+    assert table["delta"].tolist() == list(lipschitz.DELTAS) * 2
+    assert (table["max"] <= 2).all() and (table["count"] <= len(TEXTS)).all()
+    assert (table["median"] <= table["p90"]).all() and (table["p90"] <= table["p99"]).all()
+    again = ANALYSES["lipschitz"](Request((str(tiny_model),), device="cpu")).tables["ratios"]
+    pd.testing.assert_frame_equal(table, again)
+
+
+def test_ratios_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An encoder whose vector turns by 0.01 per character: the ratio is the length of the chord over the edits."""
+
+    def encode(texts: list[str], languages: Any, **_: Any) -> np.ndarray[Any, Any]:
+        angles = np.array([0.01 * len(text) for text in texts])
+        return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+    encoder: Any = SimpleNamespace(raw=SimpleNamespace(modules=[object()]), encode_texts=encode)
+    text = Sentences("x", ["abcdef", "ghijkl m"], ["eng-Latn"] * 2, "1")
+    frame = lipschitz.ratios(encoder, text)
+    single = frame[(frame["edits"] == "character") & (frame["delta"] == 1)]
+    assert set(single["distance"]) == {1}
+    chord = 2 * np.sin(0.005)
+    assert all(one == pytest.approx(chord) or one == pytest.approx(0, abs=1e-12) for one in single["ratio"])
+    assert (frame["distance"] <= frame["delta"]).all()
+
+
+def test_statistics_of_nothing_are_empty() -> None:
+    assert rkhs.statistics(np.array([]))["count"] == 0
+    constant = pd.DataFrame({"norm": [1.0, 1.0], "length": [3, 3]})
+    assert np.isnan(rkhs.by_length(constant)["correlation"].iloc[0])
+
+
+def test_bounds_are_the_theorys() -> None:
+    history = pd.DataFrame(
+        [
+            {"epoch": 1, "loss": 1.9, "epsilon_1": 0.8, "epsilon_2": 0.5},
+            {"epoch": 2, "loss": 0.2, "epsilon_1": 0.2, "epsilon_2": -1e-9},
+        ]
+    )
+    frame = deviation.bounded(history, 0.7)
+    assert frame["bound_safe"].tolist() == pytest.approx([bound_safe(0.8, 0.5, 0.7), 0.2])
+    assert frame["bound_printed"].tolist() == pytest.approx([bound_printed(0.8, 0.5, 0.7), 0.2])
+    assert (frame["bound_safe"] >= frame["bound_printed"]).all()
+
+
+@pytest.fixture
+def trained(workdir: Path, tiny_model: Path, write_text: Callable[..., Path]) -> Path:
+    """A LiRA whose stage 1 was trained for two epochs on random words."""
+    from xalign_models.training.lira.config import load_config
+    from xalign_models.training.lira.run import train_arca
+
+    root = write_text(workdir / "text", 24)
+    pairs = {one: (root / f"{one}.txt").read_text().splitlines() for one in ("deu", "eng")}
+    for name, more in (("a", ""), ("b", " w1 w2 w3 w4")):
+        rows = [{"text": text, "translation": english + more} for text, english in zip(*pairs.values(), strict=True)]
+        (workdir / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (workdir / "c.yaml").write_text(
+        f"design: {{multilingual: {tiny_model}, english: {tiny_model}, bins: 4,"
+        " translators: ['file:a.jsonl', 'file:b.jsonl']}\n"
+        "arca: {text: ['own:text'], epochs: 2, batch_size: 8, held_out: 0.2, encoder_rate: 1e-3}\n"
+    )
+    train_arca(load_config(["c.yaml"]), workdir / "arca", "cpu")
+    return workdir / "arca"
+
+
+def test_epochs_are_shown_with_their_bounds(trained: Path, given: Sentences) -> None:
+    found = ANALYSES["deviation"](Request((str(trained),), results=Path(__file__).parents[3]))
+    table = found.tables["epochs"]
+    ours = table[table["model"] == "arca"]
+    assert ours["epoch"].tolist() == [0, 1, 2]
+    for _, row in ours.iterrows():
+        assert row["bound_safe"] == pytest.approx(bound_safe(row["epsilon_1"], row["epsilon_2"], row["C"]))
+    assert len(table[table["model"].str.endswith("[paper]")]) == 10
+    assert list(found.figures) == ["epochs-arca"]
+
+
+def test_deviation_needs_a_trained_lira(tiny_model: Path, given: Sentences, workdir: Path) -> None:
+    with pytest.raises(ModelError, match="is no LiRA"):
+        ANALYSES["deviation"](Request((str(tiny_model),)))
+
+
+def test_choices_among_corruptions_and_by_chrf(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An actor that likes short translations with `w` in them: of what it picks all shares are known."""
+    from xalign_models.corpora import load
+
+    monkeypatch.setattr(selection.corpora, "load", lambda name: load("own:text"))
+
+    def actor_choice(self: Any, texts: Any, candidates: Any) -> Any:
+        lengths = [[-float(len(one.split())) for one in row] for row in candidates.texts]
+        return SimpleNamespace(log_probabilities=torch.tensor(lengths))
+
+    monkeypatch.setattr("xalign_models.training.lira.module.LiRA.actor_choice", actor_choice)
+    found = ANALYSES["selection"](Request((str(trained),), rows=20, languages=("deu-Latn",)))
+    table = found.tables["corrupted"].set_index("against")["reference picked"]
+    assert table[str(Corruption.WRAPPER)] == 100  # longer
+    assert table[str(Corruption.SHUFFLE)] == 0  # as long: not picked before it
+    assert table[str(Corruption.DROP)] == 0  # shorter, or as long where there is but one word
+    graded = found.tables["graded"].iloc[0]
+    assert graded["chrF chosen"] == graded["chrF best"] == pytest.approx(100)
+    assert graded["chrF mean"] < 100 and graded["rank correlation"] == pytest.approx(1)
+    assert graded["translators"] == 2
+
+
+def test_an_actor_that_cannot_choose_picks_nothing(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alike = SimpleNamespace(log_probabilities=torch.zeros(2, 1 + len(Corruption)))
+    monkeypatch.setattr("xalign_models.training.lira.module.LiRA.actor_choice", lambda *_: alike)
+    found = selection.against_corruptions(run.open_lira(trained), ["a b", "c d"], ["e f", "g h"])
+    assert (found["reference picked"] == 0).all()
+
+
+def test_missing_translations_are_said(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from xalign_models.corpora import load
+
+    monkeypatch.setattr(selection.corpora, "load", lambda name: load("own:text"))
+    monkeypatch.setattr(selection, "against_each_other", lambda *_: (_ for _ in ()).throw(DataError("none here")))
+    found = ANALYSES["selection"](Request((str(trained),), rows=4, languages=("deu-Latn",)))
+    assert "graded" not in found.tables and any("none here" in one for one in found.notes)
+
+
+def test_shares_of_translators_are_the_actors_choices(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An actor that likes long translations takes the second file's, but for a text that both translate alike."""
+    rows = [json.loads(line) for line in Path("a.jsonl").read_text().splitlines()]
+    longer = [json.loads(line) for line in Path("b.jsonl").read_text().splitlines()]
+    longer[0], longer[1] = rows[0], {**longer[1], "translation": "w1"}
+    Path("c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in longer))
+    run.variant(trained, Path("two"), "two", translators=["file:a.jsonl", "file:c.jsonl"])
+    texts = [(row["text"], "deu-Latn") for row in rows] + [("an English text", "eng-Latn"), ("?", None)]
+    monkeypatch.setattr("xalign_models.training.lira.recording.task_texts", lambda *_: texts)
+    task = SimpleNamespace(metadata=SimpleNamespace(dataset={"revision": "1"}))
+    monkeypatch.setattr(translators, "make_task", lambda *_: task)
+
+    def actor_choice(self: Any, texts: Any, candidates: Any) -> Any:
+        lengths = [[float(len(one.split())) for one in row] for row in candidates.texts]
+        return SimpleNamespace(log_probabilities=torch.tensor(lengths))
+
+    monkeypatch.setattr("xalign_models.training.lira.module.LiRA.actor_choice", actor_choice)
+    monkeypatch.setattr(translators, "BATCH", 5)
+    found = ANALYSES["translators"](Request(("two",), tasks=("Made-up",)))
+    table = found.tables["shares"]
+    german = table[table["language"] == "deu-Latn"].set_index("translator")
+    (contested,) = set(german["texts"])
+    assert 2 < contested < len(rows)
+    assert german.loc["file:a.jsonl", "taken"] == pytest.approx(100 / contested)  # the one that it translates longer
+    assert german["taken"].sum() == pytest.approx(100)
+    assert set(table["task"]) == {"Made-up"} and list(found.figures) == ["shares"]
+    with pytest.raises(ModelError, match="is no LiRA"):
+        ANALYSES["translators"](Request((str(trained.parent / "text"),), tasks=("Made-up",)))
+
+
+def test_translators_need_two_candidates(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = SimpleNamespace(metadata=SimpleNamespace(dataset={"revision": "1"}))
+    monkeypatch.setattr(translators, "make_task", lambda *_: task)
+    monkeypatch.setattr("xalign_models.training.lira.recording.task_texts", lambda *_: [("only", "eng-Latn")])
+    with pytest.raises(DataError, match="no text of Made-up has two candidates"):
+        ANALYSES["translators"](Request((str(trained),), tasks=("Made-up",)))
+
+
+def test_lengths_count_characters_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = {"query": [("ab", "eng-Latn"), ("abcd", "deu-Latn")], "document": [("x" * n, None) for n in range(1, 102)]}
+    monkeypatch.setattr(
+        lengths, "task_sides", lambda name, languages: sides if name == "Search" else {"": sides["query"]}
+    )
+    task = SimpleNamespace(metadata=SimpleNamespace(dataset={"revision": "1"}))
+    monkeypatch.setattr(lengths, "make_task", lambda *_: task)
+    found = ANALYSES["lengths"](Request(tasks=("Search", "Pairs")))
+    table = found.tables["statistics"].set_index(["task", "side"])
+    query, document = table.loc["Search", "query"], table.loc["Search", "document"]
+    assert (query["min"], query["max"], query["mean"], query["std"], query["count"]) == (2, 4, 3, 1, 2)
+    assert (document["median"], document["p5"], document["p95"], document["count"]) == (51, 6, 96, 101)
+    assert table.loc["Pairs", "texts"]["mean"] == 3
+    assert table.loc["LazRetrieval [paper]", "document"]["mean"] == 97.42
+    assert set(found.figures) == {"Search", "Pairs"} and found.data == {"Search": "1", "Pairs": "1"}
+
+
+def test_sentences_fall_back_to_what_is_here(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sts17() -> Sentences:
+        return Sentences(
+            "STS17 sentence1",
+            ["a", "b", "a", " ", "c"],
+            ["eng-Latn", "deu-Latn", "eng-Latn", "eng-Latn", "eng-Latn"],
+            "1",
+        )
+
+    monkeypatch.setattr(sentences, "_sts22", lambda: (_ for _ in ()).throw(OSError("no hub")))
+    monkeypatch.setattr(sentences, "_sts17", sts17)
+    found = sentences.load_sentences(Request(), 100)
+    assert found.texts == ["a", "b", "c"] and "cannot be had" in found.note
+    assert sentences.load_sentences(Request(languages=("deu-Latn",)), 100).texts == ["b"]
+    assert len(sentences.load_sentences(Request(rows=2), 100).texts) == 2
+    with pytest.raises(DataError, match="nothing in these languages"):
+        sentences.load_sentences(Request(languages=("tha-Thai",)), 100)

@@ -1,0 +1,61 @@
+"""Components are projections; families that are planted apart are found apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import f_oneway
+
+from xalign_models.analysis import Request
+from xalign_tasks.analyses import lsar_families
+from xalign_tasks.analyses.lsar_families import by_family, components, eta_squared, separation, summary
+
+
+def test_components_are_projections_with_english_on_the_positive_side():
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.standard_normal((8, 2))).Q
+    vectors = {one: rng.standard_normal((5, 8)) - 3 * basis[:, 0] for one in ("eng-Latn", "deu-Latn")}
+    found = components(vectors, basis)
+    np.testing.assert_allclose(found["deu-Latn"][:, 0], -vectors["deu-Latn"] @ basis[:, 0])  # English's mean is -3
+    assert (found["eng-Latn"].mean(axis=0) > 0).all()
+    for one in components(vectors, -basis).values(), found.values():
+        assert (next(iter(one)).mean(axis=0) > 0).all()
+    np.testing.assert_allclose(components(vectors, -basis)["deu-Latn"], found["deu-Latn"])  # the sign is free
+
+
+def test_eta_squared_is_that_of_the_analysis_of_variance():
+    rng = np.random.default_rng(1)
+    groups = [rng.standard_normal((n, 1)) + shift for n, shift in ((30, 0), (20, 1), (50, 0.3))]
+    (share,) = eta_squared(groups)
+    statistic = f_oneway(*groups).statistic.item()
+    assert (share / 2) / ((1 - share) / 97) == pytest.approx(statistic)
+    assert eta_squared([np.ones((3, 1)), np.zeros((3, 1))]) == pytest.approx(1)
+    assert eta_squared([np.ones((3, 1)), np.ones((3, 1))]) == pytest.approx(0)  # no variance at all
+
+
+def test_planted_families_explain_what_is_removed(uriel):
+    rng = np.random.default_rng(2)
+    place = {"Germanic": 0, "Romance": 5, "Turkic": -5}
+    languages = ("eng-Latn", "deu-Latn", "fra-Latn", "spa-Latn", "tur-Latn")
+    removed = {one: 0.1 * rng.standard_normal((40, 2)) + [place[lsar_families.family(one)], 0] for one in languages}
+    assert list(by_family(removed)) == ["Romance", "Germanic", "Turkic"]
+    assert by_family(removed)["Romance"] == ["fra-Latn", "spa-Latn"]
+    table = separation(removed, np.array([3.0, 1.0]))
+    assert table["eta_squared_families"][0] > 0.99
+    assert table["eta_squared_families"][1] < 0.2
+    assert table["share_of_mean_differences"].tolist() == pytest.approx([0.9, 0.1])
+    described = summary(removed).set_index("language")
+    assert described.loc["fra-Latn", "mean_1"] == pytest.approx(5, abs=0.1)
+    assert described.loc["fra-Latn", "sentences"] == 40
+
+
+def test_end_to_end(workdir, tiny_model, write_tatoeba, write_fit_text, uriel):
+    write_tatoeba(workdir, 12)
+    write_fit_text(workdir, 15)
+    languages = ("deu-Latn", "fra-Latn", "spa-Latn", "tur-Latn")
+    findings = lsar_families.analyse(Request((str(tiny_model),), workdir, "cpu", languages=languages))
+    assert findings.tables["languages"]["family"].tolist() == ["Germanic", "Germanic", "Romance", "Romance", "Turkic"]
+    (figure,) = findings.figures.values()
+    labels = {axis.get_ylabel() for axis in figure.axes}
+    assert {"Germanic (2)", "Romance (2)", "Turkic (1)"} <= labels
+    assert findings.data["tatoeba"]

@@ -1,0 +1,1 @@
+"""Boards of results: the leaderboard, and the regression gate with its verdicts and reports."""

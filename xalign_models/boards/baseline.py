@@ -1,0 +1,185 @@
+"""``results/baseline.json``: scores to keep up, with tolerances; validated when read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from xalign_models.boards.leaderboard import choose, choose_models
+from xalign_models.errors import ResultsError
+from xalign_models.paths import atomic_write_text
+from xalign_models.results.reading import MAIN, Results, TaskScores, read_results
+from xalign_models.tables.escaping import escape
+
+Valid = TypeVar("Valid")
+Points = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False, strict=True)]
+Percent = Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False, strict=True)]
+
+DEFAULT = "default"
+TOLERANCE = 1.0
+"""Default tolerance: points that a score may fall."""
+_TOLERANCES = TypeAdapter(dict[str, Points])
+
+
+class BaselineEntry(BaseModel):
+    """A result: the revision of its text, and its main score in percent by subset."""
+
+    model_config = ConfigDict(extra="forbid")
+    dataset_revision: str | None
+    scores: dict[str, Percent] = Field(min_length=1)
+
+
+class Baseline(BaseModel):
+    """The whole file: tolerance in points, ``default`` or by task; results by model and task."""
+
+    model_config = ConfigDict(extra="forbid")
+    tolerance: dict[str, Points]
+    scores: dict[str, dict[str, BaselineEntry]]
+
+
+@dataclass(frozen=True)
+class Before:
+    """Old results, to compare new ones with.
+
+    Attributes:
+        results: The old scores, with outcomes by item if they come from a folder of results.
+        tolerance: Points by task, and ``default``.
+    """
+
+    results: Results
+    tolerance: Mapping[str, float]
+
+
+def read_before(path: Path, tolerances: Collection[str] = ()) -> Before:
+    """Old results: a folder that ``xalign run`` wrote, or a baseline file.
+
+    Args:
+        path: The folder or the file.
+        tolerances: ``POINTS`` or ``TASK=POINTS``; they override the file's.
+
+    Raises:
+        ResultsError: The path does not exist, or results or a tolerance are malformed.
+    """
+    overrides = parse_tolerances(tolerances)
+    if path.is_dir():
+        return Before(read_results(path), {DEFAULT: TOLERANCE, **overrides})
+    baseline = read_baseline(path)
+    tables = {
+        (model, task): TaskScores(
+            model=model,
+            revision="",
+            task=task,
+            dataset_revision=entry.dataset_revision,
+            trained_on=False,
+            baseline=None,
+            date=datetime.now(UTC),
+            folder=path.parent / "baseline",
+            entries=tuple(("", subset, (), {MAIN: percent / 100}) for subset, percent in entry.scores.items()),
+        )
+        for model, tasks in baseline.scores.items()
+        for task, entry in tasks.items()
+    }
+    return Before(Results(path, tables, {}), {DEFAULT: TOLERANCE, **baseline.tolerance, **overrides})
+
+
+def parse_tolerances(texts: Collection[str]) -> dict[str, float]:
+    """``POINTS`` (for ``default``) and ``TASK=POINTS`` as points by task.
+
+    Raises:
+        ResultsError: A tolerance is not a number from 0 to 100.
+    """
+    parts = [text.rpartition("=") for text in texts]
+    numbers = {name or DEFAULT: _number(points) for name, _, points in parts}
+    return _valid(_TOLERANCES.validate_python, numbers, "--tolerance", "A tolerance is 0 to 100 points.")
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def read_baseline(path: Path) -> Baseline:
+    """The baseline at ``path``.
+
+    Raises:
+        ResultsError: The file is missing or no baseline; the message names the first wrong field.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise ResultsError(
+            f"No old results at {path}: name a folder that `xalign run` wrote, or a baseline, "
+            "which `xalign gate --update` writes."
+        ) from None
+    except OSError as error:
+        raise ResultsError(f"The baseline {path} cannot be read ({error.strerror}); restore it.") from None
+    return _valid(Baseline.model_validate_json, content, str(path), "`xalign gate --update` writes a new baseline.")
+
+
+def _valid(validate: Callable[[Any], Valid], value: object, name: str, remedy: str) -> Valid:
+    try:
+        return validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        location = escape(" / ".join(map(str, first["loc"])))
+        actual = "" if isinstance(first["input"], dict | bytes) else f", not {first['input']!r:.60}"
+        raise ResultsError(f"{name}{': ' if location else ''}{location}: {first['msg']}{actual}. {remedy}") from None
+
+
+def make_baseline(
+    results: Results, models: Collection[str] | None = None, tasks: Collection[str] | None = None
+) -> Baseline:
+    """The baseline of given results.
+
+    Args:
+        results: The results to keep up.
+        models: Names, with or without ``xalign/``, directories or hub ids; None for all.
+        tasks: Names; None for all.
+
+    Raises:
+        ResultsError: A name has no results, or one of the chosen results is unreadable or has an impossible score.
+    """
+    chosen = set(choose_models(results.models, models)), set(choose(results.tasks, tasks, "task"))
+    broken = [
+        str(path) for (model, task), path in results.unreadable.items() if {model} <= chosen[0] and task in chosen[1]
+    ]
+    scores: dict[str, dict[str, BaselineEntry]] = {}
+    for (model, task), table in results.tables.items():
+        if model not in chosen[0] or task not in chosen[1]:
+            continue
+        broken += [f"{model} on {task}, {subset}: {reason}" for subset, reason in table.impossible.items()]
+        if values := table.values():
+            percent = {subset: round(100 * value, 4) for subset, value in sorted(values.items()) if abs(value) <= 1}
+            scores.setdefault(model, {})[task] = BaselineEntry(dataset_revision=table.dataset_revision, scores=percent)
+    if broken:
+        more = f" and {len(broken) - 3} more" if len(broken) > 3 else ""
+        raise ResultsError(f"No baseline of unusable results: {'; '.join(broken[:3])}{more}; `xalign run` them again.")
+    return Baseline(tolerance={DEFAULT: TOLERANCE}, scores=scores)
+
+
+def write_baseline(path: Path, baseline: Baseline, tolerance: Mapping[str, float]) -> None:
+    """Write a baseline; the file's tolerances, and its scores of other models and tasks, are kept.
+
+    Args:
+        path: The file.
+        baseline: The new scores.
+        tolerance: New tolerances; they override the file's.
+
+    Raises:
+        ResultsError: The existing file is not a baseline.
+    """
+    old = read_baseline(path) if path.exists() else Baseline(tolerance={}, scores={})
+    scores = {
+        model: dict(sorted({**old.scores.get(model, {}), **baseline.scores.get(model, {})}.items()))
+        for model in sorted(old.scores.keys() | baseline.scores.keys())
+    }
+    merged = Baseline(tolerance={**baseline.tolerance, **old.tolerance, **tolerance}, scores=scores)
+    atomic_write_text(path, json.dumps(merged.model_dump(), indent=0, ensure_ascii=False) + "\n")

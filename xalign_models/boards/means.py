@@ -1,0 +1,46 @@
+"""All results as a plain table: a line per model, task and language, to read and to ``diff``."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Collection, Mapping
+from statistics import fmean
+
+from xalign_models.boards.leaderboard import choose_models
+from xalign_models.results.reading import Results, into_and_from, language_pairs
+from xalign_models.tables.escaping import escape
+
+HEADER = ("model", "task", "language", "score")
+
+
+def means_csv(results: Results, models: Collection[str] | None = None) -> str:
+    """Main scores in percent as CSV: the mean over subsets of each model and task, then a line per language.
+
+    In tasks of pairs, a language has the mean of Into X and From X; other tasks have a line per subset.
+
+    Args:
+        results: From :func:`xalign_models.results.reading.read_results`.
+        models: Names, with or without ``xalign/``, directories or hub ids; None for all.
+
+    Raises:
+        ResultsError: A model has no results.
+    """
+    chosen = set(choose_models(results.models, models))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(HEADER)
+    for (model, task), table in results.tables.items():
+        if (values := table.values()) and model in chosen:
+            means = {"mean": fmean(values.values()), **dict(sorted(_by_language(values).items()))}
+            names = [escape(model, "csv"), escape(task, "csv")]
+            writer.writerows((*names, escape(key, "csv"), f"{100 * mean:.2f}") for key, mean in means.items())
+    return text.getvalue()
+
+
+def _by_language(values: Mapping[str, float]) -> dict[str, float]:
+    if not language_pairs(values):
+        return dict(values)
+    sides = into_and_from(values)
+    languages = sides[0].keys() | sides[1].keys()
+    return {code.replace("_", "-"): fmean(side[code] for side in sides if code in side) for code in languages}

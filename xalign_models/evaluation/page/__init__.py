@@ -1,5 +1,0 @@
-"""The board as a page: :func:`write_page`."""
-
-from xalign_models.evaluation.page.writing import write_page
-
-__all__ = ["write_page"]

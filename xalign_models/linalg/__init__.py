@@ -1,0 +1,1 @@
+"""Linear algebra that the other packages share: array types, solvers of linear maps, oneDNN's products."""

@@ -1,0 +1,138 @@
+"""The atlas in the page: published and measured scores by language, and the data for choosing a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from string import ascii_lowercase
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from langcodes import Language
+
+from xalign_models.atlas import Atlas, Column
+from xalign_models.atlas import choose as choosing
+from xalign_models.atlas.relatives import nearest
+from xalign_models.atlas.statistics import levels, summarise
+from xalign_models.atlas.table import SCALE
+from xalign_models.errors import LanguageError
+from xalign_models.languages import FLORES_200, canonical
+from xalign_models.page.packing import MISSING, pack
+
+SHOWN = {
+    "level": "mean of the languages other than English",
+    "worst_tenth": "mean of the lowest tenth of the languages",
+    "evenness": "worst tenth in percent of the level: 100 if all languages are alike",
+    "english_centricity": "pairs with English less pairs without",
+    "asymmetry": "English into the language less the language into English",
+    "gap": "same-language less cross-language",
+    "low_resource_gap": "frequently less rarely named languages",
+}
+"""Statistics of the page with explanations."""
+_LARGEST = 3.2  # maximum value in 16 bits
+
+
+def atlas_data(atlas: Atlas, label: Callable[[str], int]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Data that the page's script reads at once, and the packed numbers of each column, by element name.
+
+    A column's numbers are counts (languages, kinds), scores (kinds, languages, models) and the statistics
+    (statistics, models), scores and statistics in ten-thousandths.
+
+    Args:
+        atlas: Published scores, and measured ones if any.
+        label: The number of a language's code among the page's labels.
+    """
+    names = sorted({model for column in atlas.columns for model in column.models})
+    place = {name: index for index, name in enumerate(names)}
+    revisions, versions = _Numbered(), _Numbered()
+    columns = [
+        {
+            "task": column.task,
+            "kind": column.kind,
+            "label": column.label,
+            "text": column.dataset_revision,
+            "split": column.split,
+            "metric": column.metric,
+            "measured": [row for row, model in enumerate(column.models) if model in column.measured],
+            "models": [place[model] for model in column.models],
+            "revisions": [revisions[revision] for revision in column.revisions],
+            "versions": [versions[version] for version in column.versions],
+            "languages": [label(language) for language in column.languages],
+            "known": [label(language) for language in choosing.known_languages(column)],
+        }
+        for column in atlas.columns
+    ]
+    measured = sorted({language for column in atlas.columns for language in choosing.known_languages(column)})
+    languages = sorted({*FLORES_200, *(language for column in atlas.columns for language in column.languages)})
+    relatives = {code: nearest(code, measured) for code in languages if code not in measured}
+    about = {
+        "source": atlas.source,
+        "scale": SCALE,
+        "settings": {
+            "otherKind": choosing.OTHER_KIND,
+            "pull": choosing.PULL,
+            "least": choosing.LEAST,
+            "most": choosing.MOST,
+            "width": choosing.WIDTH,
+            "fewest": choosing.FEWEST,
+            "rounds": choosing.ROUNDS,
+            "pairings": choosing.PAIRINGS,
+            "permissive": sorted(choosing.PERMISSIVE),
+            "tasks": choosing.TASKS,
+        },
+        "statistics": list(SHOWN.items()),
+        "models": [_model(atlas, name) for name in names],
+        "revisions": list(revisions),
+        "versions": list(versions),
+        "columns": columns,
+        "languages": [label(code) for code in languages],
+        "relatives": {
+            label(code): [label(relative.language), relative.shares] for code, relative in relatives.items() if relative
+        },
+        "words": {word: label(code) for word, code in _words(languages) if code in languages},
+    }
+    return about, {f"atlas-{index}": pack(_numbers(atlas, column)) for index, column in enumerate(atlas.columns)}
+
+
+class _Numbered(dict[str, int]):
+    """Numbers of texts, in order of first use."""
+
+    def __missing__(self, text: str) -> int:
+        self[text] = len(self)
+        return self[text]
+
+
+def _model(atlas: Atlas, name: str) -> dict[str, Any]:
+    """The registry's known fields of a model."""
+    model = atlas.models.get(name)
+    fields = {} if model is None else vars(model)
+    return {"name": name} | {key: value for key, value in fields.items() if value is not None}
+
+
+def _words(languages: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Other names of languages besides full code and name: ``sw``, ``swh``, ``arabic``, in lower case."""
+    pairs = {first + second for first in ascii_lowercase for second in ascii_lowercase}
+    for short in sorted(pairs | {code[:3] for code in languages}):
+        try:
+            code = canonical(short)
+        except LanguageError:
+            continue
+        yield short, code
+        if len(short) == 2:
+            language = Language.get(short)
+            yield from ((name.lower(), code) for name in (language.display_name(), language.autonym()))
+
+
+def _numbers(atlas: Atlas, column: Column) -> tuple[npt.NDArray[np.int16], ...]:
+    model_levels = levels(atlas, column)
+    statistics = np.full((len(SHOWN), len(column.models)), np.nan)
+    if model_levels.models and model_levels.languages:
+        rows, summary = [column.row[model] for model in model_levels.models], summarise(model_levels)
+        for number, name in enumerate(SHOWN):
+            statistics[number, rows] = summary[name]
+    statistics[np.abs(statistics) > _LARGEST] = np.nan
+    return column.counts, _scaled(column.scores.transpose(2, 1, 0)), _scaled(statistics)
+
+
+def _scaled(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int16]:
+    return np.where(np.isnan(values), MISSING, np.rint(np.nan_to_num(values) * SCALE)).astype(np.int16)

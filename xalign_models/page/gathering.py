@@ -1,0 +1,312 @@
+"""The page's content as plain data: board, scores by language, language pairs, provenance, published numbers.
+
+The many scores by language are stored as tenths of points, packed by task.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from langcodes import Language
+
+from xalign_models import __version__
+from xalign_models.atlas import Atlas
+from xalign_models.boards.leaderboard import DIRECTIONS, by_language, leaderboard
+from xalign_models.errors import FileError
+from xalign_models.files import read_json, read_log
+from xalign_models.page.beside import atlas_data
+from xalign_models.page.packing import MISSING, pack
+from xalign_models.published import published_on
+from xalign_models.results.reading import META, SETTINGS, Results, TaskScores, language_pairs
+from xalign_models.tables.board import Board, Cell
+
+MOST_LANGUAGES = 40
+"""Maximum number of languages of a matrix of pairs; larger ones are unreadable."""
+MOST_PAIRS = 500_000
+"""Maximum number of values in all matrices; further tasks get none, so that the page stays small."""
+_RIGHT_TO_LEFT = {"Arab", "Hebr", "Thaa", "Nkoo", "Syrc", "Adlm", "Rohg"}
+_BEFORE = "before_"
+
+
+@dataclass
+class _Values:
+    """Blocks of scores by task, and the distinct names of their languages."""
+
+    blocks: list[dict[str, Any]] = field(default_factory=list)
+    values: dict[int, list[np.ndarray[Any, np.dtype[np.int16]]]] = field(default_factory=lambda: defaultdict(list))
+    labels: dict[str, int] = field(default_factory=dict)
+
+    def add(
+        self,
+        task: int,
+        rows: Sequence[int],
+        labels: Sequence[str],
+        scores: Iterable[Iterable[float | None]],
+        **about: Any,
+    ) -> None:
+        """Add a task's table of percentages, rows x labels; None is no score."""
+        table = [[MISSING if score is None else round(10 * score) for score in row] for row in scores]
+        label_numbers = [self.label(label) for label in labels]
+        place = sum(block.size for block in self.values[task])
+        self.blocks.append({"task": task, **about, "rows": list(rows), "labels": label_numbers, "at": place})
+        self.values[task].append(np.asarray(table, dtype=np.int16))
+
+    @property
+    def size(self) -> int:
+        """Number of scores."""
+        return sum(block.size for blocks in self.values.values() for block in blocks)
+
+    def label(self, name: str) -> int:
+        """The number of a language's or subset's name."""
+        return self.labels.setdefault(name, len(self.labels))
+
+    def packed(self) -> dict[str, str]:
+        """The packed scores of each task, by element name."""
+        return {f"values-{task}": pack(blocks) for task, blocks in self.values.items()}
+
+
+def page_data(
+    results: Results,
+    describe: Mapping[str, Mapping[str, Any]] | None = None,
+    models: Collection[str] | None = None,
+    tasks: Collection[str] | None = None,
+    atlas: Atlas | None = None,
+) -> dict[str, Any]:
+    """The page's content, ready for JSON, with packed numbers under ``packed``.
+
+    Args:
+        results: From :func:`xalign_models.results.reading.read_results`.
+        describe: Facts by task: ``type``, ``domains``, ``description``, ``reference``.
+        models: Names, with or without ``xalign/``, directories or hub ids; None for all.
+        tasks: Names; None for all.
+        atlas: Published scores to show beside the board and to choose models by; None for none.
+
+    Raises:
+        ResultsError: There is no readable result, or a name has none.
+    """
+    board = leaderboard(results, models=models, tasks=tasks)
+    position = {row.name: index for index, row in enumerate(board.rows)}
+    names = [task for task in results.tasks if {task, *_directions(task)} & set(board.columns)]
+    values, sources = _Values(), _Sources()
+    published = []
+    for number, task in enumerate(names):
+        tables = {position[name]: results.tables[name, task] for name in position if (name, task) in results.tables}
+        bases = {row: results.tables.get((table.baseline or "", task)) for row, table in tables.items()}
+        plain = {row: base for row, base in bases.items() if base}
+        _add_languages(values, number, task, tables, plain)
+        _add_pairs(values, number, tables)
+        published += _published(number, task, results, values)
+    own_labels = len(values.labels)
+    beside, packed = (None, {}) if atlas is None else atlas_data(atlas, values.label)
+    codes = Counter(label.partition("-")[0] for label in values.labels)
+    several = {"zho"} | {code for code, count in codes.items() if count > 1}
+    return {
+        "made": datetime.now(tz=UTC).isoformat(timespec="minutes"),
+        "version": __version__,
+        "tasks": [{"name": task, **(describe or {}).get(task, {})} for task in names],
+        "columns": [_column(column, names) for column in board.columns],
+        "rows": [{"group": row.group, "label": row.label, "name": row.name} for row in board.rows],
+        "cells": [_cells(board, results, names, index, sources) for index in range(len(board.rows))],
+        "models": [json.loads(model) for model in sources.models],
+        "machines": [json.loads(machine) for machine in sources.machines],
+        "data": list(sources.data),
+        "legend": list(board.legend),
+        "own_labels": own_labels,
+        "labels": [_label(label, several) for label in values.labels],
+        "blocks": values.blocks,
+        "published": published,
+        "atlas": beside,
+        "packed": values.packed() | packed,
+    }
+
+
+def _column(column: str, tasks: Sequence[str]) -> dict[str, Any]:
+    task = next(task for task in tasks if column == task or column in _directions(task))
+    return {"name": column, "task": tasks.index(task)}
+
+
+def _directions(task: str) -> list[str]:
+    return [f"{task} {direction}" for direction in DIRECTIONS.get(task, {})]
+
+
+class _Sources:
+    """Distinct origins of results: models with revisions, machines with versions, data revisions."""
+
+    def __init__(self) -> None:
+        self.models: dict[str, int] = {}
+        self.machines: dict[str, int] = {}
+        self.data: dict[str, int] = {}
+        self._folders: dict[Path, tuple[str, dict[str, str]]] = {}
+
+    def of(self, table: TaskScores) -> tuple[int, int, int, int]:
+        """A result's model, machine and data revision, by their indices, and its date in minutes since 1970."""
+        if table.folder not in self._folders:
+            self._folders[table.folder] = json.dumps(_model(table)), _machines(table.folder)
+        model, machines = self._folders[table.folder]
+        machine = machines.get(table.task, "{}")
+        return (
+            self.models.setdefault(model, len(self.models)),
+            self.machines.setdefault(machine, len(self.machines)),
+            self.data.setdefault(str(table.dataset_revision), len(self.data)),
+            round(table.date.timestamp() / 60),
+        )
+
+
+def _model(table: TaskScores) -> dict[str, Any]:
+    """A model's revision, size, licence and source."""
+    meta = next(iter(_lines(table.folder / META)), {})
+    fields = {"parameters": "n_parameters", "dimensions": "embed_dim", "licence": "license", "reference": "reference"}
+    return {"revision": table.revision, **{name: meta.get(field) for name, field in fields.items()}}
+
+
+def _machines(folder: Path) -> dict[str, str]:
+    """Hardware, versions and speed of each task's last run, as JSON."""
+    fields = ("hardware", "version", "tokens_per_second", "fit_seconds_per_language")
+    return {
+        str(entry.get("task")): json.dumps({field: entry.get(field) for field in fields})
+        for entry in _lines(folder / SETTINGS)
+    }
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a JSON or JSON lines file; none if it is missing or damaged."""
+    try:
+        lines, damaged = read_log(path) if path.suffix == ".jsonl" else ([read_json(path)], 0)
+    except FileError:
+        return []
+    return [] if damaged else lines
+
+
+def _cells(board: Board, results: Results, tasks: Sequence[str], index: int, sources: _Sources) -> list[Any]:
+    """A row's cells by column; 0 for no cell."""
+    row = board.rows[index]
+    cells: list[Any] = []
+    for column in board.columns:
+        cell = row.cells.get(column)
+        if cell is None:
+            cells.append(0)
+        else:
+            table = results.tables[row.name, tasks[_column(column, tasks)["task"]]]
+            cells.append([*_numbers(cell), *sources.of(table)])
+    return cells
+
+
+def _numbers(cell: Cell) -> list[Any]:
+    flags = (cell.fitted, cell.other_text, cell.best, cell.tied, cell.significant is False, cell.significant is True)
+    ranks = cell.ranks or (0, 0)
+    ends = [None if value is None else _brief(value) for value in (cell.difference, cell.low, cell.high)]
+    bits = sum(flag << position for position, flag in enumerate(flags))
+    return [_brief(cell.score), *ends, bits, *ranks, cell.covered or 0, cell.of or 0]
+
+
+def _brief(value: float) -> float:
+    """Two decimals, or one where a browser would round a last 5 in another way than the other formats do."""
+    text = f"{value:.2f}"
+    return float(f"{value:.1f}" if text.endswith("5") else text)
+
+
+def _add_languages(
+    values: _Values, number: int, task: str, tables: Mapping[int, TaskScores], plain: Mapping[int, TaskScores]
+) -> None:
+    """Add models x languages for each heading, such as Into X, and the unaligned backbones' scores on the same subsets.
+
+    The second block, of kind ``plain``, only has models whose subsets or text differ from their backbone's.
+    """
+    scores_by_row = {row: by_language(task, table.values()) for row, table in tables.items()}
+    against = {
+        row: _like_for_like(task, tables[row], base) for row, base in plain.items() if _differ(tables[row], base)
+    }
+    spoken_by_subset = {subset: codes for table in tables.values() for subset, codes in table.languages.items()}
+
+    def spoken(labels: Sequence[str]) -> list[list[int]]:
+        """The one or two languages of each subset, such as ``ar-en``, that is not named after a language."""
+        codes = ([code for code in spoken_by_subset.get(label, ()) if code != label] for label in labels)
+        return [[values.label(code) for code in of_one] if len(of_one) < 3 else [] for of_one in codes]
+
+    for heading in dict.fromkeys(heading for scores in scores_by_row.values() for heading in scores):
+        labels = sorted({label for scores in scores_by_row.values() for label in scores.get(heading, ())} - {"mean"})
+        for kind, by_row in (("languages", scores_by_row), ("plain", against)):
+            rows = [row for row in by_row if heading in scores_by_row[row]]
+            scores = ([_percent(by_row[row].get(heading, {}).get(label)) for label in labels] for row in rows)
+            if rows:
+                values.add(number, rows, labels, scores, kind=kind, heading=heading, spoken=spoken(labels))
+
+
+def _differ(table: TaskScores, base: TaskScores) -> bool:
+    return table.dataset_revision != base.dataset_revision or table.values().keys() != base.values().keys()
+
+
+def _like_for_like(task: str, table: TaskScores, base: TaskScores) -> dict[str, dict[str, float]]:
+    """The backbone's scores by language over the model's subsets; empty if it lacks a subset or has other text."""
+    baseline = base.values()
+    if table.dataset_revision != base.dataset_revision or not table.values().keys() <= baseline.keys():
+        return {}
+    return by_language(task, {subset: baseline[subset] for subset in table.values()})
+
+
+def _percent(score: float | None) -> float | None:
+    return None if score is None else 100 * score
+
+
+def _add_pairs(values: _Values, number: int, tables: Mapping[int, TaskScores]) -> None:
+    """Add matrices of queries x candidates, a row per model, also before a rotation if the task has one."""
+    pairs = language_pairs({subset for table in tables.values() for subset in table.values()}) or {}
+    labels = sorted({language for pair in pairs.values() for language in pair})
+    count = len(tables) * len(labels) ** 2
+    if not 2 < len(labels) <= MOST_LANGUAGES or values.size + count > MOST_PAIRS:
+        return
+    shown = [label.replace("_", "-") for label in labels]
+    for heading, metric in (("after", "main_score"), ("before", _before(tables))):
+        scores = {row: table.values(metric) for row, table in tables.items() if metric and table.values(metric)}
+        if scores:
+            rows = list(scores)
+            matrices = ([_percent(scores[row].get(f"{a}-{b}")) for a in labels for b in labels] for row in rows)
+            values.add(number, rows, shown, matrices, kind="pairs", heading=heading)
+
+
+def _before(tables: Mapping[int, TaskScores]) -> str:
+    """The main score's metric before a rotation, e.g. ``before_precision_at_5``; empty without one."""
+    for table in tables.values():
+        main = table.values()
+        for metric in sorted(table.metrics):
+            if metric.startswith("after_") and table.values(metric) == main:
+                return _BEFORE + metric.removeprefix("after_")
+    return ""
+
+
+def _published(number: int, task: str, results: Results, values: _Values) -> list[dict[str, Any]]:
+    from xalign_models.boards.leaderboard import published_columns
+
+    tables = [table for (_, name), table in results.tables.items() if name == task]
+    rows = {"mean"}.union(*(scores for table in tables for scores in by_language(task, table.values()).values()))
+    columns = published_columns(list(published_on(task)), tables, "main_score", rows)
+    return [
+        {
+            "task": number,
+            "column": column,
+            "mean": scores.get("mean"),
+            "scores": [[values.label(label), round(score, 2)] for label, score in scores.items() if label != "mean"],
+        }
+        for column, scores in columns.items()
+    ]
+
+
+def _label(label: str, several: Collection[str]) -> list[str]:
+    """Code, English name, own name, direction and language tag of a language; other labels have no name.
+
+    Names include the script for languages in ``several``, which occur in more than one script.
+    """
+    code, _, script = label.partition("-")
+    if not (len(code) == 3 and len(script) == 4):
+        return [label]
+    language = Language.get(label if code in several else code)
+    right = "rtl" if script in _RIGHT_TO_LEFT else "ltr"
+    name = language.display_name().removesuffix(" (individual language)")
+    return [label, name, language.autonym(), right, language.to_tag()]

@@ -1,0 +1,87 @@
+"""The board as a single page that opens from a file, without requests to any host and safe from hostile names."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from xalign_models.atlas import Atlas
+from xalign_models.errors import ResultsError
+from xalign_models.page.gathering import page_data
+from xalign_models.paths import atomic_write_text
+from xalign_models.results.reading import Results
+
+SCRIPTS = ("bundle/vendor.js", "data.js", "parts.js", "tables.js", "charts.js", "choosing.js", "atlas.js", "app.js")
+"""Scripts in order: libraries, data, display."""
+
+
+def write_page(
+    results: Results,
+    folder: Path,
+    describe: Mapping[str, Mapping[str, Any]] | None = None,
+    models: Collection[str] | None = None,
+    tasks: Collection[str] | None = None,
+    atlas: Atlas | None = None,
+) -> Path:
+    """Write ``<folder>/index.html``.
+
+    Args:
+        results: From :func:`xalign_models.results.reading.read_results`.
+        folder: Created if missing.
+        describe: Facts by task: ``type``, ``domains``, ``description``, ``reference``.
+        models: Names, with or without ``xalign/``, directories or hub ids; None for all.
+        tasks: Names; None for all.
+        atlas: Published scores to show beside the board and to choose models by; None for none.
+
+    Returns:
+        The page.
+
+    Raises:
+        ResultsError: There is no readable result, a name has none, or the folder cannot be written.
+    """
+    page = render(page_data(results, describe, models, tasks, atlas))
+    path = folder / "index.html"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        atomic_write_text(path, page)
+    except OSError as error:
+        raise ResultsError(f"Cannot write {path}: {error.strerror}; choose another folder.") from None
+    return path
+
+
+def render(data: Mapping[str, Any]) -> str:
+    """The whole page. Its policy admits only the scripts below, by their digests, and no connection.
+
+    Args:
+        data: From :func:`xalign_models.page.gathering.page_data`.
+    """
+    source = files(__package__)
+    scripts = [source.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS]
+    digests = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
+    # In JSON, < occurs only in strings: escaped, no name can end the element with the data.
+    text = json.dumps(
+        {key: value for key, value in data.items() if key != "packed"}, ensure_ascii=False, separators=(",", ":")
+    ).replace("<", "\\u003c")
+    parts = {
+        "policy": f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data:",
+        "style": source.joinpath("page.css").read_text(encoding="utf-8"),
+        "data": text.encode("utf-8", "backslashreplace").decode(),
+        "licences": source.joinpath("bundle/LICENSES.txt").read_text(encoding="utf-8"),
+        "packed": "".join(
+            f'<script type="application/octet-stream" id="{name}">{numbers}</script>\n'
+            for name, numbers in data["packed"].items()
+        ),
+        "scripts": "".join(f"<script>{script}</script>\n" for script in scripts),
+    }
+    template = source.joinpath("page.html").read_text(encoding="utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

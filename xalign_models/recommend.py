@@ -1,0 +1,389 @@
+"""Recommends an alignment for a backbone: cross-validation of candidates, paired tests, and the reason.
+
+Text with translations shows which candidate retrieves best. Text without them shows whether the languages lie apart:
+how many of a sentence's nearest neighbours are of its own language. Centring is judged by that. This measure does not
+rank methods: removing many directions, or whitening, mixes languages more than centring but retrieves worse.
+"""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from xalign_models import alignments
+from xalign_models.alignments import Alignment
+from xalign_models.errors import AlignmentError, DataError
+from xalign_models.linalg.arrays import AnyFloats, Float64
+from xalign_models.ranking.ranks import gold_ranks, normalise
+
+FOLDS = 5
+LEVEL = 0.05
+"""Level of the tests, divided by the number of candidates or languages tested at once."""
+LEAST_P = 1e-99
+"""Smaller p values are printed as less than this."""
+LEAST = 50
+"""Minimum number of rows of a language; fewer in a fold tell nothing."""
+NEIGHBOURS = 10
+"""Number of a sentence's nearest neighbours whose languages are counted, without translations."""
+
+PairedVectors = Mapping[str, tuple[AnyFloats, AnyFloats]]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method with its parameters; no method is the plain backbone."""
+
+    method: str = ""
+    params: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """``procrustes shrink=1.0``."""
+        return " ".join([self.method or "plain", *(f"{name}={value}" for name, value in self.params)])
+
+
+PLAIN = Candidate()
+CENTRED = Candidate("centered")
+
+
+def candidates(languages: int) -> tuple[Candidate, ...]:
+    """Candidates for a number of languages, the simplest first: every method, ranks, shrinkage, compositions."""
+    ranks = sorted({1, (languages - 1) // 2, languages - 1} - {0})
+    shrunk = (("shrink", 1.0),)
+    return (
+        CENTRED,
+        *(Candidate("lir", (("k", k),)) for k in (1, 4)),
+        *(Candidate("lsar", (("rank", rank),)) for rank in ranks),
+        Candidate("procrustes"),
+        Candidate("procrustes", shrunk),
+        Candidate("centered+procrustes", shrunk),
+        Candidate("lsar+procrustes", shrunk),
+        Candidate("affine"),
+        Candidate("centered+affine"),
+        Candidate("whitened+procrustes", shrunk),
+    )
+
+
+@dataclass(frozen=True)
+class CandidateResult:
+    """Scores of a candidate on held-out rows.
+
+    Attributes:
+        candidate: The candidate.
+        score: The recommendation's measure, the mean over languages.
+        precision_at_1: P@1 in both directions, the mean over languages; None without translations.
+        gain: Gain in score over the plain backbone.
+        p_gain: One-sided sign test over sentences that it is no better than the plain backbone.
+        worst: The language with the least gain.
+        worst_gain: Gain in that language.
+        losses: Languages in which the candidate is significantly worse.
+        error: Reason why it could not be fitted, else empty.
+    """
+
+    candidate: Candidate
+    score: float = 0.0
+    precision_at_1: float | None = None
+    gain: float = 0.0
+    p_gain: float = 1.0
+    worst: str = ""
+    worst_gain: float = 0.0
+    losses: tuple[str, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A recommended alignment, with the reason.
+
+    Attributes:
+        chosen: The candidate with the best score of those that are significantly better than the plain backbone and
+            nowhere significantly worse; or the first that was tried of those whose mean score is not significantly
+            below the best, so that chance does not decide. :data:`PLAIN` if there is none.
+        verdicts: Verdicts on all candidates, the plain backbone first, then by decreasing score.
+        reason: The reason in a sentence.
+        measure: Measure of the scores: ``MRR``, the mean reciprocal rank of the translation in both directions, or
+            ``mixed``, the share of the nearest neighbours in another language.
+    """
+
+    chosen: Candidate
+    verdicts: tuple[CandidateResult, ...]
+    reason: str
+    measure: str = "MRR"
+
+
+def recommend(
+    data: PairedVectors,
+    pivot: str,
+    tried: Sequence[Candidate] | None = None,
+    seed: int = 0,
+    judge: PairedVectors | None = None,
+) -> Recommendation:
+    """Judge candidates on held-out rows and choose the best that is not worse than the plain backbone in any language.
+
+    The rows are a fold's each time, or all of another text. A sentence and its repetitions are in one fold. If
+    languages share the pivot's rows, each is also ranked against the next one, as maps onto a pivot may harm pairs
+    without the pivot.
+
+    Args:
+        data: Language to row-aligned raw vectors, its own and the pivot's, (n, d) each.
+        pivot: The language on the other side of the pairs.
+        tried: The candidates; by default :func:`candidates`.
+        seed: Of the folds.
+        judge: Text of another kind to judge on, in languages of ``data``. What it has too is not fitted on.
+
+    Raises:
+        DataError: A language has fewer than 50 pairs, or the other text has another language.
+    """
+    for text in (data, judge or {}):
+        _check({language: rows for language, (rows, _) in text.items()})
+    if judge is not None and (judge.keys() - data.keys() or not judge):
+        have = ", ".join(sorted(judge)) or "no language"
+        raise DataError(f"The text to judge on has {have}; it may have languages of the fit text alone.")
+    rows = _folds(data, seed) if judge is None else _other(data, judge, seed)
+    plain = _ranks(rows, pivot, PLAIN)
+    tried = candidates(len(data) + 1) if tried is None else tried
+    verdicts, ranked = [_verdict(PLAIN, plain, plain)], {}
+    for candidate in tried:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of few pairs: that is what is found out here
+                ranked[candidate] = _ranks(rows, pivot, candidate)
+            verdicts.append(_verdict(candidate, ranked[candidate], plain))
+        except AlignmentError as error:
+            verdicts.append(CandidateResult(candidate, error=str(error)))
+    ordered = sorted(verdicts[1:], key=lambda verdict: (bool(verdict.error), -verdict.score))
+    fit = [verdict for verdict in ordered if verdict.p_gain < LEVEL / len(tried) and not verdict.losses]
+    if not fit:
+        return Recommendation(PLAIN, (verdicts[0], *ordered), _reason(verdicts[0], ordered, verdicts[0]))
+    best = ranked[fit[0].candidate]
+    equal = [verdict for verdict in fit if _loss_p(ranked[verdict.candidate], best) >= LEVEL]
+    chosen = min(equal, key=lambda verdict: tried.index(verdict.candidate))
+    reason = _reason(chosen, ordered, verdicts[0])
+    if chosen is not fit[0]:
+        reason += f" {fit[0].candidate.label}, less simple, has {fit[0].score:.3f}, which chance could explain."
+    return Recommendation(chosen.candidate, (verdicts[0], *ordered), reason)
+
+
+def recommend_centring(data: Mapping[str, AnyFloats], seed: int = 0) -> Recommendation:
+    """Decide by text without translations whether to centre a backbone, because its languages lie apart.
+
+    Args:
+        data: Language to raw vectors (n, d).
+        seed: Of the folds.
+
+    Raises:
+        DataError: There is only one language, or one has fewer than 50 rows.
+    """
+    if len(data) < 2:
+        raise DataError("One language lies apart from no other; give the text of two or more.")
+    _check(data)
+    sentences = {language: _keys(rows, seed) for language, rows in data.items()}
+    before: dict[str, list[Float64]] = {language: [] for language in data}
+    after: dict[str, list[Float64]] = {language: [] for language in data}
+    keys: dict[str, list[npt.NDArray[np.uint32]]] = {language: [] for language in data}
+    for fold in range(FOLDS):
+        held = {language: hashes % FOLDS == fold for language, hashes in sentences.items()}
+        alignment = alignments.make("centered").fit({code: rows[~held[code]] for code, rows in data.items()})
+        test = {language: rows[held[language]] for language, rows in data.items()}
+        moved = {language: alignment.transform(rows, language) for language, rows in test.items()}
+        mixed_before, mixed_after = _mixed(test), _mixed(moved)
+        for language in data:
+            before[language].append(mixed_before[language])
+            after[language].append(mixed_after[language])
+            keys[language].append(sentences[language][held[language]])
+    plain, verdict = (
+        _centring(candidate, shares, before, keys) for candidate, shares in ((PLAIN, before), (CENTRED, after))
+    )
+    significant = verdict.p_gain < LEVEL and not verdict.losses
+    evidence = (
+        f"Without translations only centring is judged: of a sentence's {NEIGHBOURS} nearest neighbours "
+        f"{plain.score:.0%} are of another language, {verdict.score:.0%} with each language centred "
+        f"({_chance(verdict)})"
+    )
+    return Recommendation(
+        CENTRED if significant else PLAIN,
+        (plain, verdict),
+        evidence
+        + (": the languages lie apart, and centring brings them together." if significant else ": it is not needed."),
+        "mixed",
+    )
+
+
+FoldShares = Mapping[str, Sequence[Float64]]
+"""Language to the shares of each fold's rows."""
+
+
+def _centring(
+    candidate: Candidate, shares: FoldShares, plain: FoldShares, keys: Mapping[str, Sequence[npt.NDArray[np.uint32]]]
+) -> CandidateResult:
+    joined = {language: np.concatenate(parts) for language, parts in shares.items()}
+    gains = {language: rows - np.concatenate(plain[language]) for language, rows in joined.items()}
+    tested = _tested(candidate, gains, {language: np.concatenate(parts) for language, parts in keys.items()})
+    return replace(tested, score=float(np.mean([rows.mean() for rows in joined.values()])))
+
+
+def _check(data: Mapping[str, AnyFloats]) -> None:
+    if short := [language for language, rows in data.items() if len(rows) < LEAST]:
+        raise DataError(f"{', '.join(short)}: fewer than {LEAST} rows tell nothing; give more, or leave them out.")
+
+
+def _mixed(data: Mapping[str, AnyFloats]) -> dict[str, Float64]:
+    """By language, the share of each row's nearest neighbours, among all rows, that are in another language."""
+    unit = {language: normalise(rows) for language, rows in data.items()}
+    pool = np.concatenate(list(unit.values()))
+    languages = np.repeat(np.arange(len(unit)), [len(rows) for rows in unit.values()])
+    mixed, start = {}, 0
+    for index, (language, rows) in enumerate(unit.items()):
+        scores = rows @ pool.T
+        scores[np.arange(len(rows)), start + np.arange(len(rows))] = -np.inf
+        nearest = np.argpartition(-scores, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
+        mixed[language] = (languages[nearest] != index).mean(axis=1)
+        start += len(rows)
+    return mixed
+
+
+def _reason(best: CandidateResult, ordered: Sequence[CandidateResult], plain: CandidateResult) -> str:
+    if best.candidate != PLAIN:
+        return (
+            f"{best.candidate.label} raises the mean reciprocal rank of held-out translations from {plain.score:.3f} "
+            f"to {best.score:.3f} ({_chance(best)}) and is worse beyond chance in no language; the least gain is "
+            f"{best.worst_gain:+.3f}, in {best.worst}."
+        )
+    first = next((verdict for verdict in ordered if not verdict.error), plain)
+    reason = f"it is worse in {', '.join(first.losses)}" if first.losses else f"p = {first.p_gain:.2g}"
+    return (
+        f"The plain backbone, with a mean reciprocal rank of {plain.score:.3f} on held-out translations: the best "
+        f"alignment, {first.candidate.label}, has {first.score:.3f}, and {reason}."
+    )
+
+
+def _chance(verdict: CandidateResult) -> str:
+    return f"p = {verdict.p_gain:.1g}" if verdict.p_gain > LEAST_P else f"p < {LEAST_P:g}"
+
+
+Ranked = dict[str, tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]]
+"""Language to the sentence of each rank, and the ranks."""
+
+
+def _keys(rows: AnyFloats, seed: int) -> npt.NDArray[np.uint32]:
+    """A number for each row, equal for equal rows."""
+    return np.array([zlib.crc32(np.ascontiguousarray(row).tobytes(), seed) for row in rows], dtype=np.uint32)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Vectors to fit on and to judge on, with masks of the rows, and the sentence of each row to judge on."""
+
+    fit: PairedVectors
+    judge: PairedVectors
+    keys: Mapping[str, npt.NDArray[np.uint32]]
+    fitted: Mapping[str, npt.NDArray[np.bool_]]
+    judged: Mapping[str, npt.NDArray[np.bool_]]
+
+
+def _folds(data: PairedVectors, seed: int) -> list[_Rows]:
+    keys = {language: _keys(sides[1], seed) for language, sides in data.items()}
+    held = [{language: hashes % FOLDS == fold for language, hashes in keys.items()} for fold in range(FOLDS)]
+    return [_Rows(data, data, keys, {language: ~mask for language, mask in one.items()}, one) for one in held]
+
+
+def _other(data: PairedVectors, judge: PairedVectors, seed: int) -> list[_Rows]:
+    keys = {language: _keys(sides[1], seed) for language, sides in judge.items()}
+    judged = np.unique(np.concatenate(list(keys.values())))
+    new = {language: ~np.isin(_keys(sides[1], seed), judged) for language, sides in data.items()}
+    return [_Rows(data, judge, keys, new, {language: np.ones(len(rows), bool) for language, rows in keys.items()})]
+
+
+def _ranks(rows: Sequence[_Rows], pivot: str, candidate: Candidate) -> Ranked:
+    """Ranks of held-out translations under a candidate fitted on other rows."""
+    parts: dict[str, list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]]] = {code: [] for code in rows[0].judge}
+    for part in rows:
+        fit = {code: tuple(side[part.fitted[code]] for side in sides) for code, sides in part.fit.items()}
+        alignment = _fitted(candidate, fit, pivot)
+        mapped = {}
+        for language, sides in part.judge.items():
+            test = [side[part.judged[language]] for side in sides]
+            if alignment is not None:
+                test = [alignment.transform(x, code) for x, code in zip(test, (language, pivot), strict=True)]
+            mapped[language] = [normalise(side) for side in test]
+        held = {language: keys[part.judged[language]] for language, keys in part.keys.items()}
+        names = list(held)
+        for language, following in zip(names, [*names[1:], names[0]], strict=True):
+            queries, translations = mapped[language]
+            targets = [translations]
+            if following != language and np.array_equal(held[language], held[following]):
+                targets.append(mapped[following][0])
+            for target in targets:
+                parts[language] += [(held[language], ranks) for ranks in gold_ranks(queries, target)]
+    return {
+        language: (np.concatenate([keys for keys, _ in pieces]), np.concatenate([ranks for _, ranks in pieces]))
+        for language, pieces in parts.items()
+    }
+
+
+def _fitted(candidate: Candidate, data: Mapping[str, Any], pivot: str) -> Alignment | None:
+    if not candidate.method:
+        return None
+    method = alignments.find_method(candidate.method)
+    params = dict(candidate.params)
+    unfitted = alignments.make(candidate.method, **params)
+    if hasattr(unfitted, "pivot"):
+        unfitted = alignments.make(candidate.method, pivot=pivot, **params)
+    if method.parallel:
+        return unfitted.fit(data)
+    pivots = np.unique(np.concatenate([sides[1] for sides in data.values()]), axis=0)
+    return unfitted.fit({pivot: pivots, **{language: sides[0] for language, sides in data.items()}})
+
+
+def _verdict(candidate: Candidate, ranked: Ranked, plain: Ranked) -> CandidateResult:
+    gains = {language: 1 / ranks - 1 / plain[language][1] for language, (_, ranks) in ranked.items()}
+    return replace(
+        _tested(candidate, gains, {language: keys for language, (keys, _) in ranked.items()}),
+        score=float(np.mean([(1 / ranks).mean() for _, ranks in ranked.values()])),
+        precision_at_1=float(np.mean([(ranks == 1).mean() for _, ranks in ranked.values()])),
+    )
+
+
+def _tested(
+    candidate: Candidate,
+    gains: Mapping[str, Float64],
+    keys: Mapping[str, npt.NDArray[np.uint32]],
+) -> CandidateResult:
+    """A verdict from the gains over the plain backbone, by language for each sentence (n,)."""
+    by_language = {language: float(gain.mean()) for language, gain in gains.items()}
+    worst = min(by_language, key=by_language.__getitem__)
+    return CandidateResult(
+        candidate,
+        gain=float(np.mean(list(by_language.values()))),
+        p_gain=_sign_test(np.concatenate(list(gains.values())), np.concatenate(list(keys.values()))),
+        worst=worst,
+        worst_gain=by_language[worst],
+        losses=tuple(code for code, gain in gains.items() if _sign_test(-gain, keys[code]) < LEVEL / len(gains)),
+    )
+
+
+def _loss_p(ranked: Ranked, best: Ranked) -> float:
+    """One-sided p of a lower mean reciprocal rank than the best's; the ranks of a sentence are one observation."""
+    from scipy.stats import ttest_1samp
+
+    gains = np.concatenate([1 / ranks - 1 / best[language][1] for language, (_, ranks) in ranked.items()])
+    keys = np.concatenate([keys for keys, _ in ranked.values()])
+    _, sentence = np.unique(keys, return_inverse=True)
+    sums = np.bincount(sentence, weights=gains)
+    return float(ttest_1samp(sums, 0.0, alternative="less").pvalue) if sums.any() else 1.0
+
+
+def _sign_test(gains: Float64, keys: npt.NDArray[np.uint32]) -> float:
+    """One-sided p of gains; all ranks of a sentence, in any language, are one observation."""
+    from scipy.stats import binomtest
+
+    _, sentence = np.unique(keys, return_inverse=True)
+    sums = np.round(np.bincount(sentence, weights=gains), 12)
+    better, worse = int((sums > 0).sum()), int((sums < 0).sum())
+    return float(binomtest(better, better + worse, alternative="greater").pvalue) if better + worse else 1.0

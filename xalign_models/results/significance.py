@@ -1,0 +1,82 @@
+"""A paired test over sentences, whether a difference between two models may be chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from xalign_models.results.items import TOLERANCE, Outcomes, outcomes_path, read_outcomes
+from xalign_models.results.reading import TaskScores
+
+ALPHA = 0.05
+_ZERO = 1e-12
+
+
+class Items:
+    """Outcomes by item, whose mean is the score.
+
+    Args:
+        metric: The score. Only the main score, or one equal to it, can be tested, as others have no outcomes.
+    """
+
+    def __init__(self, metric: str) -> None:
+        self.metric = metric
+        self._loaded: dict[tuple[str, str], Outcomes] = {}
+        self._shares: dict[tuple[str, str, tuple[str, ...]], npt.NDArray[np.float64]] = {}
+
+    def gaps(self, table: TaskScores, base: TaskScores, subsets: Sequence[str]) -> npt.NDArray[np.float64] | None:
+        """Each sentence's share (n,) in the macro difference, which is their sum; None without outcomes.
+
+        Sentence i counts as the same in all subsets, as in multi-parallel text; if subsets have different sentences,
+        this only groups independent outcomes.
+        """
+        hits, base_hits = self.outcomes(table), self.outcomes(base)
+        if any(s not in hits or s not in base_hits or len(hits[s]) != len(base_hits[s]) for s in subsets):
+            return None
+        gaps = self.shares(table, subsets) - self.shares(base, subsets)
+        gaps[np.abs(gaps) < _ZERO] = 0  # equal outcomes
+        return gaps
+
+    def shares(self, table: TaskScores, subsets: Iterable[str]) -> npt.NDArray[np.float64]:
+        """(n,) each sentence's share in the mean over ``subsets``, all of which have outcomes; it is their sum."""
+        key = table.model, table.task, tuple(sorted(subsets))
+        if key not in self._shares:
+            chosen = [self.outcomes(table)[subset] for subset in key[-1]]
+            total = np.zeros(max(map(len, chosen)))
+            for outcomes in chosen:
+                total[: len(outcomes)] += outcomes / (len(outcomes) * len(chosen))
+            self._shares[key] = total
+        return self._shares[key]
+
+    def outcomes(self, table: TaskScores) -> Outcomes:
+        """Outcomes by subset, if their mean is the score."""
+        key = table.model, table.task
+        if key not in self._loaded:
+            values = table.values(self.metric)
+            recorded = read_outcomes(outcomes_path(table.folder, table.task))
+            self._loaded[key] = {
+                subset: array
+                for subset, array in recorded.items()
+                if subset in values and abs(float(np.mean(array)) - values[subset]) < TOLERANCE
+            }
+        return self._loaded[key]
+
+
+def sign_flip_test(gaps: npt.NDArray[np.float64]) -> float:
+    """Two-sided p of a sum of paired differences under random signs.
+
+    Uses the normal limit of the randomisation distribution, whose variance is the sum of squares; for 0/1 outcomes of
+    one subset this is McNemar's test. Below 50 non-zero differences the distribution itself is taken (exact up to 13).
+    """
+    moved = gaps[gaps != 0]
+    if len(moved) == 0:
+        return 1.0
+    if len(moved) >= 50:
+        return math.erfc(abs(float(moved.sum())) / math.sqrt(2 * float(moved @ moved)))
+    from scipy.stats import permutation_test
+
+    test = permutation_test((moved,), np.sum, permutation_type="samples", vectorized=True, n_resamples=9999, rng=0)
+    return float(test.pvalue)

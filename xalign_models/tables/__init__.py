@@ -1,0 +1,1 @@
+"""Tables of scores, and how terminals, Markdown, LaTeX, CSV and HTML show them."""

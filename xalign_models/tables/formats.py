@@ -1,0 +1,157 @@
+"""Boards as Markdown, LaTeX, CSV, TSV and JSON, all with the same numbers."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import re
+from collections.abc import Callable
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from xalign_models.tables.board import HEAD, Board, Cell, wrap
+from xalign_models.tables.escaping import escape
+
+FIELDS = ("score", "difference", "low", "high", "significant", "best_rank", "worst_rank", "best", "fitted")
+NBSP = "\u00a0"
+"""Non-breaking space between a score and its difference."""
+_LATEX = {
+    **{char: f"\\{char}" for char in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\\": r"\textbackslash{}",
+    "→": r"$\rightarrow$",
+    "≠": r"$\neq$",
+    "–": "--",
+    "†": r"\textdagger{}",
+}
+
+
+def to_json(board: Board) -> dict[str, Any]:
+    """Plain data; scores in percent, differences and intervals in points."""
+    return {
+        "columns": list(board.columns),
+        "rows": [
+            {"group": row.group, "name": row.name, "cells": {key: _plain(cell) for key, cell in row.cells.items()}}
+            for row in board.rows
+        ],
+        "legend": list(board.legend),
+    }
+
+
+def _plain(cell: Cell) -> dict[str, Any]:
+    fields = dataclasses.asdict(cell)
+    return {key: round(value, 4) if isinstance(value, float) else value for key, value in fields.items()}
+
+
+def to_csv(board: Board) -> str:
+    """One line per cell, for programs: row, column, and each number in its own field."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([board.corner, "column", *FIELDS, "covered", "of", "other_text"])
+    for row in board.rows:
+        for column, cell in row.cells.items():
+            plain = _plain(cell)
+            plain["best_rank"], plain["worst_rank"] = plain["ranks"] or (None, None)
+            fields = [plain[field] for field in (*FIELDS, "covered", "of", "other_text")]
+            writer.writerow([escape(row.name, "csv"), escape(column, "csv"), *fields])
+    return text.getvalue()
+
+
+def to_tsv(board: Board) -> str:
+    """One line per row, for pipes: its full name, then each cell with its marks as the terminal shows them."""
+    lines = [[board.corner, *board.columns]]
+    lines += [[row.name, *(" ".join(_texts(row.cells.get(column))) for column in board.columns)] for row in board.rows]
+    return "".join("\t".join(escape(text) for text in line) + "\n" for line in lines)
+
+
+def _texts(cell: Cell | None) -> list[str]:
+    return cell.lines() if cell else ["–"]
+
+
+def to_markdown(board: Board, *, narrow: bool = False) -> str:
+    """A GitHub table, each group under a line with its title, and the legend below it.
+
+    Args:
+        board: The board.
+        narrow: Without coverage, intervals and legend, for a column of 830 pixels: at most five columns fit.
+    """
+
+    def text(cell: Cell | None) -> str:
+        score, *extra = _texts(cell)
+        if cell is None:
+            return score
+        extra = extra[:1] if narrow else extra
+        marked = f"**{score}**" if cell.best else f"<ins>{score}</ins>" if cell.tied else score
+        return marked + (f"{NBSP if narrow else ' '}({', '.join(extra)})" if extra else "")
+
+    heads = [_markdown(" ".join(wrap(column, HEAD))) for column in board.columns]  # browsers break lines at spaces
+    lines = [[board.corner, *heads], ["---", *["---:"] * len(heads)]]
+    for group, rows in groupby(board.rows, attrgetter("group")):
+        if group:
+            lines.append([f"**{_markdown(group)}**", *[""] * len(heads)])
+        lines += [[_markdown(row.label), *(text(row.cells.get(column)) for column in board.columns)] for row in rows]
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return table if narrow else table + "\n" + "".join(f"- {escape(line)}\n" for line in board.legend)
+
+
+def _markdown(text: str) -> str:
+    return text if re.fullmatch(r"[\w .,+()→\-\[\]/]*", text) and "__" not in text else escape(text, "markdown")
+
+
+def to_latex(board: Board) -> str:
+    r"""A ``booktabs`` table: differences with 95% intervals below the scores, daggers, the best bold, ties underlined.
+
+    ``\usepackage{booktabs}`` and a Unicode engine, or ``\usepackage[utf8]{inputenc}``, are what it needs.
+    """
+    columns = len(board.columns)
+    heads = " & ".join(
+        rf"\rotatebox{{60}}{{{_latex(column)}}}" if columns > 4 else _latex(column) for column in board.columns
+    )
+    lines = [
+        rf"\begin{{tabular}}{{l{'r' * columns}}}  % needs booktabs and graphicx",
+        r"\toprule",
+        rf"{_latex(board.corner)} & {heads} \\",
+    ]
+    for group, rows in groupby(board.rows, attrgetter("group")):
+        lines.append(r"\midrule")
+        if group:
+            lines.append(rf"\multicolumn{{{columns + 1}}}{{l}}{{\textbf{{{_latex(group)}}}}} \\")
+        for row in rows:
+            cells = [row.cells.get(column) for column in board.columns]
+            lines.append(" & ".join([_latex(row.label), *map(_latex_score, cells)]) + r" \\")
+            if any(cell and cell.difference is not None for cell in cells):
+                lines.append(" & ".join(["", *map(_latex_difference, cells)]) + r" \\")
+    notes = [rf"% {escape(line)}" for line in board.legend]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *notes]) + "\n"
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in escape(text))
+
+
+def _latex_score(cell: Cell | None) -> str:
+    if cell is None:
+        return "--"
+    score = rf"\textbf{{{cell.score:.1f}}}" if cell.best else f"{cell.score:.1f}"
+    score = rf"\underline{{{score}}}" if cell.tied else score
+    return score + r"\textsuperscript{\textdagger}" * cell.fitted
+
+
+def _latex_difference(cell: Cell | None) -> str:
+    if cell is None or cell.difference is None:
+        return ""
+    interval = "" if cell.low is None or cell.high is None else f" [{cell.low:+.1f}, {cell.high:+.1f}]"
+    coverage = "" if cell.covered is None else f" {cell.covered}/{cell.of}"
+    return rf"{{\scriptsize ${cell.difference:+.1f}$" + rf"{interval}{coverage}}}"
+
+
+FORMATS: dict[str, Callable[[Board], str]] = {
+    "markdown": to_markdown,
+    "latex": to_latex,
+    "csv": to_csv,
+    "tsv": to_tsv,
+}
+"""Text formats by name; JSON is :func:`to_json`."""
