@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import lmdb
 import numpy as np
@@ -84,7 +84,7 @@ class EmbeddingStore:
         self.path = path or default_path()
         self.max_bytes = max_bytes or _default_max_bytes()
         self._full: set[str] = set()
-        self._databases: dict[str, lmdb._Database] = {}
+        self._databases: dict[str, Any] = {}
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             set_aside_if_damaged(self.path)
@@ -110,7 +110,7 @@ class EmbeddingStore:
         """Close the environment; the object cannot be used afterwards."""
         self._env.close()
 
-    def _database(self, namespace: str, create: bool) -> lmdb._Database | None:
+    def _database(self, namespace: str, create: bool) -> Any:
         try:
             self._env.begin().abort()
         except lmdb.MapResizedError:  # by a process with a higher limit
