@@ -77,7 +77,17 @@ class EmbeddingStore:
             the current encoder is left, it stops writing and warns once.
 
     Raises:
-        ModelError: The directory cannot be opened as a store, or ``$XALIGN_STORE_GB`` is no size.
+        ModelError: The directory cannot be opened as a store, or ``$XALIGN_STORE_GB`` is not a size.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from xalign_models.store import EmbeddingStore
+        >>> keys = [b"first", b"second"]
+        >>> with EmbeddingStore(Path("store")) as store:
+        ...     store.put("encoder", keys, np.zeros((2, 8)))
+        ...     [vector.shape for vector in store.get("encoder", keys)]
+        [(8,), (8,)]
     """
 
     def __init__(self, path: Path | None = None, max_bytes: int | None = None) -> None:

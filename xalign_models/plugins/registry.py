@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Generic, TypeVar, cast
@@ -131,6 +132,16 @@ class Registry(Generic[Value]):
     def before_look(self, hook: Callable[[], object]) -> None:
         """Call ``hook`` before each look-up; a hook may register values that depend on the environment."""
         self._hooks.append(hook)
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Forget at the end what was registered within."""
+        len(self)  # registers the built-in values
+        before = dict(self._entries)
+        try:
+            yield
+        finally:
+            self._entries = before
 
     def _look(self) -> None:
         self._import_home()
