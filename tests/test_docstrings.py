@@ -1,6 +1,6 @@
 """Docstrings: their first words, and examples that run.
 
-Examples run in an empty folder with parallel text in ``parallel/``. There the name all-MiniLM-L6-v2 gives a random model
+They run in an empty folder with parallel text in ``parallel/``. There the name all-MiniLM-L6-v2 gives a random model
 of 16 dimensions, so examples show shapes rather than values.
 """
 
