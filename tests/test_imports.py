@@ -1,33 +1,58 @@
-"""How the packages import each other: one way, without a circle, and the library never its tasks."""
+"""The layers of the packages: a room imports only rooms below it, and strings hide no import.
+
+A room is a folder or a module directly in ``xalign_models``, or the package ``xalign_tasks``. Imports inside functions
+count. Imports for type checks alone do not, as they never run.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
+from xalign_models.builtin import PUBLIC
+
 ROOT = Path(__file__).parents[1]
 FILES = {
     ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
     for root, package in ((ROOT, "xalign_models"), (ROOT / "tasks", "xalign_tasks"))
     for path in sorted((root / package).rglob("*.py"))
+    if not {"lira", "lusifer"} & {path.parent.name} or path.parent.parent.name == "training"  # old import paths
 }
+FOUNDATION = "builtin configuration device errors files languages lmdb_file paths progress"
+LAYERS = (
+    FOUNDATION,
+    "figures linalg published tables",
+    "assets ranking specs",
+    "plugins results store typology",
+    "alignments corpora",
+    "backbones",
+    "generation models",
+    "analysis evaluation parity vectors",
+    "cluster",
+    "atlas boards training verification",
+    "page xalign_tasks",
+    "recommend",
+    "cli",
+)
+"""The rooms from the lowest layer to the highest. Rooms of one layer are independent, but for the foundation's."""
+LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms.split()}
+KNOWN = {
+    ("xalign_models.backbones.vectors", "xalign_models.vectors.reading"),
+    ("xalign_models.generation.translators.lookup", "xalign_models.training.lira.edits"),
+    ("xalign_models.models.api", "xalign_models.recommend"),
+    ("xalign_tasks.analyses.deviation", "xalign_models.training.lira.theory"),
+}
+"""Arrows that break the layers and wait for their rooms: (importing module, imported module)."""
 
 
-def imports(module: str, tree: ast.AST) -> Iterator[str]:
-    """The modules of ours that a module imports, inside functions too; not what is imported for type checks alone."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            yield from (one for other in node.orelse for one in imports(module, ast.Module([other], [])))
-        elif isinstance(node, ast.Import):
-            yield from (longest(alias.name) for alias in node.names if alias.name.split(".")[0] in FILES)
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in FILES:
-            yield from (longest(f"{node.module}.{alias.name}") for alias in node.names)
-        else:
-            yield from imports(module, node)
+def room(module: str) -> str:
+    parts = module.split(".")
+    return parts[0] if len(parts) == 1 or parts[0] == "xalign_tasks" else parts[1]
 
 
 def longest(dotted: str) -> str:
@@ -37,11 +62,45 @@ def longest(dotted: str) -> str:
     return dotted
 
 
-@pytest.fixture(scope="module")
-def graph() -> dict[str, set[str]]:
-    return {
-        module: set(imports(module, ast.parse(path.read_text("utf-8")))) - {module} for module, path in FILES.items()
-    }
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Our modules that a syntax tree imports; a public name of ``xalign_models`` stands for its own module."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from imports(ast.Module(node.orelse, []))
+        elif isinstance(node, ast.Import):
+            yield from (longest(alias.name) for alias in node.names if alias.name.split(".")[0] in FILES)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in FILES:
+            public = PUBLIC if node.module == "xalign_models" else {}
+            yield from (public.get(alias.name) or longest(f"{node.module}.{alias.name}") for alias in node.names)
+        else:
+            yield from imports(node)
+
+
+def named(tree: ast.AST) -> Iterator[str]:
+    """Our modules that the strings of a syntax tree name, docstrings aside; of an f-string the constant part."""
+    texts = [
+        node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    ]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in texts:
+            for dotted in re.findall(r"\bxalign_(?:models|tasks)(?:\.\w+)*", node.value):
+                yield longest(dotted)
+
+
+def wrong(module: str, source: str) -> set[tuple[str, str]]:
+    """Arrows of a module that lead up, sideways or, as a string, into any other room."""
+    tree = ast.parse(source)
+    own = room(module)
+    arrows = {(module, other) for other in imports(tree) if not is_allowed(own, room(other))}
+    if own != "builtin":
+        arrows |= {(module, other) for other in named(tree) if room(other) not in {own, "xalign_models"}}
+    return arrows
+
+
+def is_allowed(own: str, other: str) -> bool:
+    if {own, other} <= set(FOUNDATION.split()) or other in {own, "xalign_models"}:
+        return True
+    return own == "xalign_models" or LEVEL[other] < LEVEL[own]
 
 
 def circle(graph: dict[str, set[str]]) -> list[str]:
@@ -52,25 +111,65 @@ def circle(graph: dict[str, set[str]]) -> list[str]:
     return []
 
 
-def test_no_module_imports_itself_by_way_of_others(graph):
-    assert circle(graph) == []
+def test_every_room_has_a_layer():
+    rooms = {room(module) for module in FILES} - {"xalign_models"}
+    assert rooms == LEVEL.keys()
 
 
-def test_the_library_does_not_know_its_tasks(graph):
-    back = {
-        module
-        for module, others in graph.items()
-        if module.startswith("xalign_models")
-        if any(other.split(".")[0] == "xalign_tasks" for other in others)
-    }
-    assert back == set()
+def test_rooms_import_and_name_only_lower_rooms():
+    arrows = {arrow for module, path in FILES.items() for arrow in wrong(module, path.read_text("utf-8"))}
+    assert arrows == KNOWN  # one that is gone leaves the list
 
 
-def test_a_circle_and_an_import_in_a_function_are_seen():
+def test_no_module_imports_itself_by_way_of_others():
+    trees = {module: ast.parse(path.read_text("utf-8")) for module, path in FILES.items()}
+    assert circle({module: set(imports(tree)) - {module} for module, tree in trees.items()}) == []
+
+
+def test_built_in_names_exist():
+    from xalign_models import builtin
+
+    text = FILES["xalign_models.builtin"].read_text("utf-8")
+    for place in re.findall(r'"(xalign_models\.[\w.]+(?::\w+)?)"', text):
+        module, _, attribute = place.partition(":")
+        assert module in FILES or re.search(rf"^class {module.rpartition('.')[2]}\b", source_of(module), re.M), place
+        assert not attribute or re.search(rf"^class {attribute}\b", source_of(f"{module}.{attribute}"), re.M), place
+    assert builtin.PUBLIC.keys() | {"__version__"} == set(__import__("xalign_models").__all__)
+
+
+def source_of(dotted: str) -> str:
+    return FILES[longest(dotted)].read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "other"),
+    [
+        ("xalign_models.linalg.made_up", "from xalign_models.alignments import base", "alignments.base"),
+        ("xalign_models.store", "def f():\n    import xalign_models.models.building", "models.building"),
+        ("xalign_models.corpora.made_up", "from xalign_models.alignments.base import Alignment", "alignments.base"),
+        ("xalign_models.corpora.made_up", "from xalign_models import fit", "models.api"),
+        ("xalign_models.errors", "if TYPE_CHECKING:\n    pass\nelse:\n    import xalign_models.cli", "cli"),
+        ("xalign_models.plugins.made_up", "HOME = 'xalign_models.alignments.registry'", "alignments.registry"),
+        ("xalign_models.plugins.made_up", "f'xalign_models.models.{name}:fit'", "models"),
+        ("xalign_models.cli.made_up", "import_module('xalign_models.models.api')", "models.api"),
+    ],
+    ids=["up", "in a function", "sideways", "public name", "not for type checks", "string", "f-string", "string down"],
+)  # fmt: skip
+def test_a_planted_arrow_is_found(module, source, other):
+    assert wrong(module, source) == {(module, f"xalign_models.{other}")}
+
+
+def test_type_checks_messages_and_lower_rooms_are_no_arrows():
     source = (
-        "if TYPE_CHECKING:\n    import xalign_tasks.base\n"
-        "def f():\n    from xalign_tasks import registration\n    import numpy\n"
+        "if TYPE_CHECKING:\n    import xalign_models.cli\n"
+        "from xalign_models.errors import DataError\nimport numpy\n"
+        "raise DataError('call xalign_models.load')\n"
+        "PLACE = 'xalign_models.alignments.lir'\n"
     )
-    assert set(imports("xalign_models.made_up", ast.parse(source))) == {"xalign_tasks.registration"}
+    assert wrong("xalign_models.alignments.made_up", source) == set()
+    assert wrong("xalign_tasks.made_up", "P = 'xalign_tasks.flores'\nfrom xalign_models import models") == set()
+
+
+def test_a_circle_is_found():
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}})
     assert not circle({"a": {"b", "c"}, "b": {"c"}, "c": set()})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
+from xalign_models.builtin import PUBLIC
+
 if TYPE_CHECKING:
     from xalign_models.alignments import LIR, LSAR, AffineMap, Centered, Procrustes
     from xalign_models.evaluation.frame import evaluate
@@ -15,17 +17,9 @@ if TYPE_CHECKING:
     from xalign_models.plugins import register
 
 try:
-    __version__ = metadata.version("xalign")  # of the tag that it was built from, and of the commits since
+    __version__ = metadata.version("xalign")  # from the git tag and the commits after it
 except metadata.PackageNotFoundError:  # a clone that is not installed
     __version__ = "0+not-installed"
-_PLACES = {
-    "alignments": ("AffineMap", "Centered", "LIR", "LSAR", "Procrustes"),
-    "evaluation.frame": ("evaluate",),
-    "plugins": ("register",),
-    "models": ("as_mteb", "fit", "list_models", "load", "save"),
-}
-_MODULES = {name: module for module, names in _PLACES.items() for name in names}
-
 __all__ = [
     "LIR",
     "LSAR",
@@ -44,8 +38,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:  # imported when asked for, so that `import xalign_models` is cheap
-        return getattr(import_module(f"xalign_models.{_MODULES[name]}"), name)
+    if name in PUBLIC:  # imported at first use, so that `import xalign_models` is cheap
+        return getattr(import_module(PUBLIC[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

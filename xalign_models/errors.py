@@ -1,14 +1,24 @@
-"""The exceptions of xalign; messages say what was wrong, what is allowed and what to do."""
+"""The exceptions of xalign; messages say what was wrong, what is allowed and what to do.
+
+Examples:
+    >>> from xalign_models import languages
+    >>> from xalign_models.errors import XAlignError
+    >>> try:
+    ...     languages.canonical("germn")
+    ... except XAlignError as error:
+    ...     print(type(error).__name__)
+    LanguageError
+"""
 
 from __future__ import annotations
 
 
 class XAlignError(Exception):
-    """Base of the errors that a user can cause and mend."""
+    """Base of the errors that a user can cause and correct."""
 
 
 def one_line(error: BaseException) -> str:
-    """An error's message on one line, with the type of errors that are not ours."""
+    """An error's message on one line; the type precedes it unless the error is ours, an OSError or a ValueError."""
     line = " ".join(str(error).split())[:2000]
     return (
         line
@@ -50,4 +60,4 @@ class FileError(XAlignError):
 
 
 class PluginError(XAlignError):
-    """A plug-in cannot be loaded, or what it registers cannot be."""
+    """A plug-in cannot be loaded, or a value cannot be registered."""

@@ -1,4 +1,4 @@
-"""Checks of LMDB files before they are mapped: a missing page, or one without room, would kill the process."""
+"""Checks of LMDB files before they are mapped: a missing page, or a full disk, would kill the process."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from filelock import FileLock
 from xalign_models.files import set_aside
 
 _MAGIC = (0xBEEFC0DE).to_bytes(4, "little")
-_PAGE = 65_536  # bytes of the longest page
-_LOCK = 69_632  # bytes for 1,024 readers
+_PAGE = 65_536  # bytes of the largest possible page
+_LOCK = 69_632  # bytes of the lock file for 1,024 readers
 _READ_ALL = """
 import sys, lmdb
 with lmdb.open(sys.argv[1], readonly=True, lock=False, max_dbs=1024) as env:
@@ -40,10 +40,10 @@ def set_aside_if_damaged(path: Path) -> None:
 
 
 def reserve_lock(path: Path) -> None:
-    """Take the room of the file of readers, which LMDB makes with a hole and maps: a full disk would kill the process.
+    """Allocate the lock file, which LMDB creates sparse and maps, so that a full disk would kill the process.
 
     Raises:
-        OSError: There is no room.
+        OSError: The disk is full.
     """
     with suppress(PermissionError), (path / "lock.mdb").open("ab") as file:
         if hasattr(os, "posix_fallocate") and os.fstat(file.fileno()).st_blocks * 512 < _LOCK:
@@ -56,11 +56,11 @@ def _is_long_enough(file: Path) -> bool:
         with file.open("rb") as opened:
             head = opened.read(_PAGE + 4096)
     except OSError:
-        return True  # there is none yet, or lmdb says what is wrong
+        return True  # no store yet, or an error that lmdb reports itself
     if size == 0:
         return True
     metas = []
-    for offset in (0, int.from_bytes(head[40:44], "little") or 4096):  # two, written in turns; the newer one holds
+    for offset in (0, int.from_bytes(head[40:44], "little") or 4096):  # two meta pages; the newer one counts
         meta = head[offset + 16 : offset + 152]
         if len(meta) == 136 and meta[:4] == _MAGIC:
             last_page, transaction = struct.unpack("<QQ", meta[120:])

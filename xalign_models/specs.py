@@ -1,4 +1,4 @@
-"""What a model is, as data: a backbone, an alignment, and the text that the alignment is fitted on."""
+"""Specifications of models as data: a backbone, an alignment, and the text that the alignment is fitted on."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Pooling(StrEnum):
     """How token vectors become one vector."""
 
     PUBLISHED = "published"
-    """As the checkpoint's own sentence-transformers configuration says; mean where it has none."""
+    """The pooling of the checkpoint's sentence-transformers configuration; mean if there is none."""
     MEAN = "mean"
     CLS = "cls"
     LAST = "last"
 
 
 class Dtype(StrEnum):
-    """Floating point type of weights and activations."""
+    """Floating-point type of weights and activations."""
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"
@@ -32,32 +32,30 @@ class Dtype(StrEnum):
 
 
 class Precision(StrEnum):
-    """What linear layers multiply."""
+    """Number format of the products in linear layers."""
 
     NATIVE = "native"
-    """Numbers of the weights' type."""
+    """The type of the weights."""
     INT8 = "int8"
-    """Whole numbers of 8 bits, on a CPU: weights scaled by channel, activations by token."""
+    """8-bit integers, on a CPU: weights are scaled by channel, activations by token."""
     TF32 = "tf32"
-    """Numbers of float32 without the last 13 bits, on an NVIDIA GPU; sums in float32."""
+    """float32 without its last 13 bits, on an NVIDIA GPU; sums are float32."""
 
 
 GRAPHS = {"onnx": "onnx/model.onnx", "openvino": "openvino/openvino_model.xml"}
-"""Where sentence-transformers exports a model to."""
-
-
+"""File that sentence-transformers exports a model to, by backend."""
 COMPILED = "compiled"
-"""The backend that is torch with its layers compiled."""
+"""Name of the backend that runs compiled torch layers."""
 
 
 class Vectors(StrEnum):
-    """What a backbone's vectors are kept as."""
+    """Number format of a backbone's output vectors."""
 
     FLOAT32 = "float32"
     BINARY = "binary"
-    """Their signs."""
+    """The signs of the components."""
     INT8 = "int8"
-    """Whole numbers of 8 bits, by the range of each dimension over the fit text."""
+    """8-bit integers, scaled by the range of each dimension on the fit text."""
 
 
 @dataclass(frozen=True)
@@ -65,28 +63,28 @@ class BackboneSpec:
     """An encoder before any alignment.
 
     Attributes:
-        name: Its part of a model's name, e.g. ``multilingual-e5-small-q4``.
+        name: Part of a model's name, e.g. ``multilingual-e5-small-q4``.
         model: Asset name, local directory or hub id.
-        revision: Hub revision; None is the asset's or the hub's default.
-        layer: Index of the hidden state that is pooled: 0 is the embeddings, k the output of the k-th layer; None is
-            the checkpoint's own last output.
-        pooling: How token vectors become one.
-        special_tokens: Whether mean pooling includes [CLS], [SEP] and the like (the papers' way).
-        max_tokens: Texts are cut at this many tokens; None is the checkpoint's own limit.
-        dtype: Of weights and activations.
-        precision: Of products in linear layers.
-        prompts: (key, prompt). A prompt with ``[TEXT]`` in it surrounds the input, any other is put before it. A key is
-            a canonical language code, an mteb task name, a task type, ``query``, ``document`` or ``default``, looked up
-            in this order.
-        mteb_name: The mteb model whose metadata (training data, languages, licence) holds for it.
-        tuned: What its weights were trained with here, e.g. ``contrastive-100``: the first part of a model's name.
-        llm: Decoder-only language model that LUSIFER joins to it; asset name, local directory or hub id. Such a model
-            is trained before it is used: ``model`` is its directory then, and the encoder until then.
-        trust_remote_code: The user's word that the model may run the code that it brings along.
-        truncate_dim: Leading dimensions that are kept, for a model that was trained so (Matryoshka); None is all.
-        vectors: What the vectors are kept as, after that.
-        backend: What computes: ``torch``, ``compiled`` (torch with compiled layers, on a GPU), or an exported graph in
-            the model's directory: ``onnx``, ``openvino``, or the file, e.g. ``onnx/model_qint8_avx512.onnx``.
+        revision: Hub revision; None for the default of the asset or the hub.
+        layer: Index of the hidden state to pool: 0 for the embeddings, k for the output of the k-th layer; None for the
+            checkpoint's own output.
+        pooling: How token vectors become one vector.
+        special_tokens: Whether mean pooling includes [CLS], [SEP] and the like, as in the papers.
+        max_tokens: Maximum number of tokens of a text, which is truncated there; None for the checkpoint's own limit.
+        dtype: Type of weights and activations.
+        precision: Number format of the products in linear layers.
+        prompts: (key, prompt) pairs. A prompt that contains ``[TEXT]`` surrounds the input; any other precedes it. A
+            key is a canonical language code, an mteb task name, a task type, ``query``, ``document`` or ``default``,
+            looked up in this order.
+        mteb_name: Name of the mteb model whose metadata (training data, languages, licence) applies.
+        tuned: How its weights were trained here, e.g. ``contrastive-100``: the first part of a model's name.
+        llm: Decoder-only language model that LUSIFER joins to the encoder: asset name, local directory or hub id. Such
+            a model must be trained before use; ``model`` is the encoder until then and the trained directory after.
+        trust_remote_code: Whether the user allows the model to run the code that it ships.
+        truncate_dim: Number of leading dimensions to keep of a Matryoshka model; None for all.
+        vectors: Number format of the vectors after truncation.
+        backend: Engine that computes: ``torch``, ``compiled`` (torch with compiled layers, on a GPU), or an exported
+            graph in the model's directory: ``onnx``, ``openvino``, or a file such as ``onnx/model_qint8_avx512.onnx``.
     """
 
     name: str
@@ -111,22 +109,23 @@ class BackboneSpec:
         """Check the fields that have limits.
 
         Raises:
-            ModelError: An unknown pooling, type, precision or backend, TF32 of another type than float32, a negative
-                layer, a token limit under 2, or what an exported graph cannot do; the message names the CLI's flag.
+            ModelError: The pooling, type, precision or backend is unknown, TF32 is combined with another type than
+                float32, the layer is negative, the token limit is below 2, or an exported graph does not support an
+                option. The message names the CLI's flag.
         """
         for field, choices in (("pooling", Pooling), ("dtype", Dtype), ("vectors", Vectors), ("precision", Precision)):
             value = getattr(self, field)
             if value not in tuple(choices):
-                raise ModelError(f"--{field} {value}: not one of {', '.join(choices)}.")
+                raise ModelError(f"--{field} {value} is unknown; choose one of {', '.join(choices)}.")
             object.__setattr__(self, field, choices(value))
         if self.precision is Precision.TF32 and self.dtype is not Dtype.FLOAT32:
             raise ModelError(f"--precision tf32 rounds float32, not {self.dtype}: add --dtype float32.")
         if self.truncate_dim is not None and self.truncate_dim < 1:
-            raise ModelError(f"--truncate-dim {self.truncate_dim}: at least 1 is needed.")
+            raise ModelError(f"--truncate-dim {self.truncate_dim}: give a number of at least 1.")
         if self.layer is not None and self.layer < 0:
-            raise ModelError(f"--layer {self.layer}: layers count from 0 (the embeddings) upwards.")
+            raise ModelError(f"--layer {self.layer}: layers are numbered from 0, the embeddings.")
         if self.max_tokens is not None and self.max_tokens < 2:
-            raise ModelError(f"--max-tokens {self.max_tokens}: at least 2 are needed.")
+            raise ModelError(f"--max-tokens {self.max_tokens}: give a number of at least 2.")
         if self.graph:
             self._check_graph(self.graph)
 
@@ -139,39 +138,41 @@ class BackboneSpec:
         for field in ("layer", "dtype", "precision", "llm", "trust_remote_code"):
             if getattr(self, field) != BackboneSpec.__dataclass_fields__[field].default:
                 flag = field.replace("_", "-")
-                raise ModelError(f"--{flag} and --backend {graph} exclude each other: the file says how it computes.")
+                raise ModelError(
+                    f"--{flag} has no effect on the exported graph of --backend {graph}; leave one of them out."
+                )
 
     @property
     def graph(self) -> str | None:
-        """The exported graph that computes, below the model's directory; None where torch does."""
+        """Path of the exported graph in the model's directory; None if torch computes."""
         return None if self.backend in ("torch", COMPILED) else GRAPHS.get(self.backend, self.backend)
 
     @property
     def whole(self) -> BackboneSpec:
-        """The same with vectors that are neither cut nor rounded: what is stored."""
+        """The same spec without truncation or rounding of the vectors, which the store keeps whole."""
         return dataclasses.replace(self, truncate_dim=None, vectors=Vectors.FLOAT32)
 
     def encoding_fields(self) -> dict[str, Any]:
-        """What, beside the weights, determines a prompted text's vector."""
+        """Fields that, with the weights, determine the vector of a prompted text."""
         fields = ("layer", "pooling", "special_tokens", "max_tokens", "dtype")
         products = {"precision": self.precision} if self.precision is not Precision.NATIVE else {}
         trusted = {"trust_remote_code": True} if self.trust_remote_code else {}  # the same files as other modules
         graph = {"graph": self.graph} if self.graph else {}
-        compiled = {"backend": COMPILED} if self.backend == COMPILED else {}  # which may round in another order
+        compiled = {"backend": COMPILED} if self.backend == COMPILED else {}  # it may round in another order
         return {**{field: getattr(self, field) for field in fields}, **products, **trusted, **graph, **compiled}
 
 
 @dataclass(frozen=True)
 class AlignmentSpec:
-    """An alignment and what it is fitted on.
+    """An alignment and the text that it is fitted on.
 
     Attributes:
-        label: Its part of a model's name, e.g. ``lir-15``.
+        label: Part of a model's name, e.g. ``lir-15``.
         method: One of ``xalign_models.alignments.METHODS``.
-        params: (name, value) of the method's hyperparameters.
-        corpora: Names for ``xalign_models.corpora.load``; monolingual methods take the text of all of them together.
-        limit: Rows per language and corpus, from the top; None is all.
-        languages: Canonical codes to fit; None is every language that the corpora have.
+        params: (name, value) pairs of the method's hyperparameters.
+        corpora: Names for ``xalign_models.corpora.load``; monolingual methods join the text of all of them.
+        limit: Maximum number of rows per language and corpus, from the top; None for all.
+        languages: Canonical codes of the languages to fit; None for every language of the corpora.
     """
 
     label: str
@@ -184,12 +185,12 @@ class AlignmentSpec:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model: a backbone, and an alignment unless it is the plain backbone.
+    """A model: a backbone, with or without an alignment.
 
     Attributes:
         backbone: The encoder.
-        alignment: None is the unaligned backbone.
-        data: Last part of the name, when the fit text is not the method's default.
+        alignment: The alignment; None for the plain backbone.
+        data: Last part of the name if the fit text is not the method's default.
     """
 
     backbone: BackboneSpec
@@ -198,9 +199,9 @@ class ModelSpec:
 
     @property
     def name(self) -> str:
-        """``xalign/<alignment>__<backbone>[__<data>]``; the plain backbone's alignment is called ``plain``.
+        """``xalign/<alignment>__<backbone>[__<data>]``, with ``plain`` for an unaligned backbone.
 
-        A tuned backbone's training counts as one: ``contrastive-100``, or ``contrastive-100+procrustes`` when aligned.
+        Training counts as an alignment: ``contrastive-100``, or ``contrastive-100+procrustes`` with an alignment.
         """
         labels = (self.backbone.tuned, self.alignment.label if self.alignment else "")
         label = "+".join(filter(None, labels)) or "plain"
@@ -208,7 +209,7 @@ class ModelSpec:
 
     @property
     def baseline(self) -> str:
-        """Name of the same backbone, neither tuned nor aligned; of LUSIFER's two parts the first one."""
+        """Name of the same backbone, neither tuned nor aligned; for LUSIFER the name of its encoder."""
         name = self.backbone.name.partition("__")[0] if self.backbone.llm else self.backbone.name
         return ModelSpec(dataclasses.replace(self.backbone, name=name, tuned="")).name
 
@@ -218,16 +219,16 @@ class ModelSpec:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> ModelSpec:
-        """Inverse of :meth:`to_dict`, also after a trip through JSON, but for ``trust_remote_code``.
+        """Inverse of :meth:`to_dict`, also after a round trip through JSON, except for ``trust_remote_code``.
 
-        Data come from cards, pointers and results, which anybody may have written: trust is the user's to say anew.
+        Cards, pointers and results may be written by anybody, so only the user can grant trust.
         """
-        from xalign_models.configuration import from_mapping  # pydantic, which names and lists do without
+        from xalign_models.configuration import from_mapping  # imports pydantic, which lists of names do not need
 
         spec = from_mapping(cls, data)
         return dataclasses.replace(spec, backbone=dataclasses.replace(spec.backbone, trust_remote_code=False))
 
 
 def digest(*parts: Any) -> str:
-    """Sha256 (hex) of parts that JSON can write, independent of dictionary order."""
+    """Sha256 (hex) of JSON-serialisable parts, independent of the order of dictionaries."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()

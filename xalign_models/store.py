@@ -1,9 +1,9 @@
-"""The encode-once store: raw backbone vectors, shared by every alignment, task, language pair and process.
+"""The encode-once store: raw backbone vectors, shared by all alignments, tasks, language pairs and processes.
 
-One LMDB environment; one named database per encoder *namespace* (the fingerprint of all that turns a prompted text into
-a vector). A key is the 128-bit BLAKE2 hash of (prompt, text), a value the float32 vector and a checksum of both. LMDB
-transactions are atomic and durable, so a killed process loses at most the vectors not yet written, and readers never
-wait for writers. Damaged vectors are never used but encoded again.
+The store is an LMDB environment with one named database per encoder *namespace*, the fingerprint of everything that
+turns a prompted text into a vector. A key is the 128-bit BLAKE2 hash of (prompt, text). A value is the float32 vector
+and a checksum of key and vector. LMDB transactions are atomic and durable, so a killed process loses only vectors not
+yet written, and readers never wait for writers. Damaged vectors are never used; they are encoded again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import lmdb
 import numpy as np
@@ -29,9 +29,9 @@ from xalign_models.paths import cache_dir
 
 logger = logging.getLogger(__name__)
 
-_FORM = "2:"  # begins the name of a database whose values have checksums
+_FORM = "2:"  # prefix of the databases' names: the format of their values
 _CHECK = 4  # bytes
-_META = b"__used__"  # database: namespace -> time of last use, the order in which a full store forgets
+_META = b"__used__"  # database: namespace -> time of last use, by which a full store chooses what to drop
 _GIB = 1 << 30
 
 
@@ -41,9 +41,9 @@ class NamespaceStats:
 
     Attributes:
         namespace: The encoder's fingerprint.
-        vectors: Their number.
-        bytes: Pages in use, in bytes.
-        last_used: Unix time of the last write, or of a process' first read, in seconds.
+        vectors: Number of vectors.
+        bytes: Size of their pages in bytes.
+        last_used: Unix time of the last write, or of the first read by a process, in seconds.
     """
 
     namespace: str
@@ -64,7 +64,7 @@ def _default_max_bytes() -> int:
     except (ValueError, OverflowError):
         size = 0
     if size <= 0:
-        raise ModelError(f"XALIGN_STORE_GB={value} is no size; give the gigabytes that the store may take, such as 20.")
+        raise ModelError(f"XALIGN_STORE_GB={value} is not a size; give a number of gigabytes, such as 20.")
     return size
 
 
@@ -72,19 +72,29 @@ class EmbeddingStore:
     """Vectors on disk, keyed by (namespace, prompt, text).
 
     Args:
-        path: The store's directory; made when missing.
-        max_bytes: Maximum size on disk. A full store drops the vectors of the least recently used encoders; if only
-            the current encoder is left, it stops writing and warns once.
+        path: The store's directory, which is created if missing.
+        max_bytes: Maximum size on disk. A full store drops the vectors of the least recently used encoders. If only the
+            current encoder remains, it stops writing and warns once.
 
     Raises:
-        ModelError: The directory cannot be opened as a store, or ``$XALIGN_STORE_GB`` is no size.
+        ModelError: The directory cannot be opened as a store, or ``$XALIGN_STORE_GB`` is not a size.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from xalign_models.store import EmbeddingStore
+        >>> keys = [b"first", b"second"]
+        >>> with EmbeddingStore(Path("store")) as store:
+        ...     store.put("encoder", keys, np.zeros((2, 8)))
+        ...     [vector.shape for vector in store.get("encoder", keys)]
+        [(8,), (8,)]
     """
 
     def __init__(self, path: Path | None = None, max_bytes: int | None = None) -> None:
         self.path = path or default_path()
         self.max_bytes = max_bytes or _default_max_bytes()
         self._full: set[str] = set()
-        self._databases: dict[str, lmdb._Database] = {}
+        self._databases: dict[str, Any] = {}
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             set_aside_if_damaged(self.path)
@@ -97,23 +107,23 @@ class EmbeddingStore:
         self._used = self._env.open_db(_META)
 
     def __enter__(self) -> Self:
-        """Return the open store."""
+        """Return the store itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close."""
+        """Close the store."""
         self.close()
 
     def close(self) -> None:
         """Close the environment; the object cannot be used afterwards."""
         self._env.close()
 
-    def _database(self, namespace: str, create: bool) -> lmdb._Database | None:
+    def _database(self, namespace: str, create: bool) -> Any:
         try:
             self._env.begin().abort()
-        except lmdb.MapResizedError:  # by a process with a higher limit
+        except lmdb.MapResizedError:  # a process with a higher limit has enlarged the store
             self._env.set_mapsize(0)
         if namespace not in self._databases:
             try:
@@ -123,7 +133,7 @@ class EmbeddingStore:
         return self._databases[namespace]
 
     def items(self, namespace: str) -> Iterator[tuple[bytes, np.ndarray]]:
-        """All keys of a namespace with their vectors (d,), float32; damaged ones are left out.
+        """Keys and vectors (d,), float32, of a namespace, without damaged ones.
 
         Raises:
             ModelError: The store is damaged.
@@ -133,10 +143,9 @@ class EmbeddingStore:
             return
         try:
             with self._env.begin(db=database) as transaction:
-                for name, value in transaction.cursor():
-                    vector = unpack(bytes(name), value)
-                    if vector is not None:
-                        yield bytes(name), vector
+                for key, value in transaction.cursor():
+                    if (vector := unpack(bytes(key), value)) is not None:
+                        yield bytes(key), vector
         except lmdb.Error as error:
             raise ModelError(f"The store at {self.path} is damaged ({error}); run `xalign verify --clean`.") from None
 
@@ -145,14 +154,14 @@ class EmbeddingStore:
             transaction.put(namespace.encode(), str(time.time()).encode())
 
     def get(self, namespace: str, keys: Sequence[bytes]) -> list[np.ndarray | None]:
-        """The stored vectors, (d,) float32 and read-only each; None for missing and damaged ones."""
+        """Stored vectors, each (d,), float32 and read-only; None for a missing or damaged one."""
         first = namespace not in self._databases
         try:
             database = self._database(namespace, create=False)
             if database is None:
                 return [None] * len(keys)
             if first:
-                with suppress(lmdb.Error):  # the store or its disk is full or read-only: reading goes on
+                with suppress(lmdb.Error):  # the store or its disk is full or read-only, which does not prevent reading
                     self._touch(namespace)
             with self._env.begin(db=database) as transaction:
                 values = [transaction.get(key) for key in keys]
@@ -160,27 +169,27 @@ class EmbeddingStore:
             self._stop(namespace, f"is damaged ({error})", "Run `xalign verify --clean`")
             return [None] * len(keys)
         vectors = [None if value is None else unpack(key, value) for key, value in zip(keys, values, strict=True)]
-        if len({len(vector) for vector in vectors if vector is not None}) > 1:  # which of them is right?
+        if len({len(vector) for vector in vectors if vector is not None}) > 1:  # it is unknown which dimension is right
             vectors = [None] * len(keys)
         if bad := sum(value is not None for value in values) - sum(vector is not None for vector in vectors):
             logger.warning("The store at %s: %d damaged vectors of %s are encoded again.", self.path, bad, namespace)
         return vectors
 
     def put(self, namespace: str, keys: Sequence[bytes], vectors: np.ndarray) -> None:
-        """Write vectors (n, d) in one durable transaction; a full store makes room or stops writing."""
+        """Write vectors (n, d) in one durable transaction; a full store drops older ones or stops writing."""
         rows = np.ascontiguousarray(vectors, dtype=np.float32)
         while namespace not in self._full:
             try:
                 if self._write(namespace, keys, rows):
                     return
-                if not self._forget_oldest(besides=namespace):
+                if not self._drop_oldest(besides=namespace):
                     full = f"is full ({self.max_bytes / _GIB:.2f} GB)"
                     self._stop(namespace, full, "Raise XALIGN_STORE_GB or run `xalign store clear`")
             except lmdb.Error as error:
                 self._stop(namespace, f"cannot be written ({error})", "Make room on its disk or set XALIGN_STORE")
 
     def _write(self, namespace: str, keys: Sequence[bytes], rows: np.ndarray) -> bool:
-        """One transaction; False if the store has no room for it."""
+        """Write vectors in one transaction; False if the store is full."""
         try:
             database = self._database(namespace, create=True)
             with self._env.begin(write=True, db=database) as transaction:
@@ -193,35 +202,21 @@ class EmbeddingStore:
 
     def _stop(self, namespace: str, reason: str, advice: str) -> None:
         self._full.add(namespace)
-        logger.warning("The store at %s %s; further vectors are not kept. %s.", self.path, reason, advice)
-
-    def _names(self) -> list[bytes]:
-        """The databases of vectors."""
-        with self._env.begin() as transaction:
-            return [bytes(name) for name in transaction.cursor().iternext(values=False) if bytes(name) != _META]
-
-    def drop_earlier_form(self) -> int:
-        """Drop the unused vectors of earlier versions, without checksums; returns their number."""
-        dropped = 0
-        for name in self._names():
-            if not name.startswith(_FORM.encode()):
-                database = self._env.open_db(name, create=False)
-                with self._env.begin(write=True) as transaction:
-                    dropped += transaction.stat(database)["entries"]
-                    transaction.drop(database, delete=False)
-        return dropped
+        logger.warning("The store at %s %s; new vectors are not stored. %s.", self.path, reason, advice)
 
     def verify(self, clean: bool = False) -> Iterator[tuple[str, int, int]]:
-        """Read every vector.
+        """Read every vector and count the damaged ones.
 
         Args:
-            clean: Drop damaged vectors.
+            clean: Whether to drop damaged vectors.
 
         Yields:
             Namespace, number of vectors, number of damaged vectors.
         """
-        for name in self._names():
-            if not name.startswith(_FORM.encode()):
+        with self._env.begin() as transaction:
+            names = [bytes(name) for name in transaction.cursor().iternext(values=False)]
+        for name in names:
+            if name == _META:
                 continue
             database = self._env.open_db(name, create=False)
             with self._env.begin(db=database) as transaction:
@@ -236,17 +231,15 @@ class EmbeddingStore:
                         transaction.delete(key)
             yield name.decode().removeprefix(_FORM), total, len(bad)
 
-    def _forget_oldest(self, besides: str) -> bool:
-        if dropped := self.drop_earlier_form():
-            logger.warning("The store is full: dropping %d vectors of an earlier form.", dropped)
-            return True
+    def _drop_oldest(self, besides: str) -> bool:
+        """Drop the least recently used encoder's vectors; False if only ``besides`` remains."""
         candidates = [encoder for encoder in self.stats() if encoder.namespace != besides]
         if not candidates:
             return False
         oldest = min(candidates, key=lambda encoder: encoder.last_used)
         logger.warning("The store is full: dropping %d vectors of %s.", oldest.vectors, oldest.namespace)
         self.clear(oldest.namespace)
-        with suppress(lmdb.MapFullError):  # pages freed by a transaction are free for the next but one
+        with suppress(lmdb.MapFullError):  # freed pages can be used two transactions later
             self._touch(besides)
         return True
 
@@ -266,13 +259,13 @@ class EmbeddingStore:
         return sorted(encoders, key=lambda encoder: -encoder.last_used)
 
     def clear(self, namespace: str | None = None) -> int:
-        """Drop one encoder's vectors, or all; returns their number."""
+        """Drop the vectors of one encoder, or of all, and return their number."""
         dropped = 0
         for encoder in self.stats():
             database = self._database(encoder.namespace, create=False)
             if database is not None and namespace in {None, encoder.namespace}:
                 with self._env.begin(write=True) as transaction:
-                    transaction.drop(database, delete=False)  # emptied: other processes' handles stay good
+                    transaction.drop(database, delete=False)  # emptied, so that handles in other processes stay valid
                     transaction.delete(encoder.namespace.encode(), db=self._used)
                 self._full.clear()
                 dropped += encoder.vectors
@@ -280,13 +273,13 @@ class EmbeddingStore:
 
 
 def pack(key: bytes, row: np.ndarray) -> bytes:
-    """A vector as a value of the store: float32, and the checksum of key and vector."""
+    """Encode a vector as a value of the store: float32, then a checksum of key and vector."""
     data = row.tobytes()
     return data + zlib.crc32(data, zlib.crc32(key)).to_bytes(_CHECK, "little")
 
 
 def unpack(key: bytes, value: bytes) -> np.ndarray | None:
-    """The inverse of :func:`pack`; None if the checksum differs."""
+    """Invert :func:`pack`; None if the checksum differs."""
     data = memoryview(value)[:-_CHECK]
     if len(data) % 4 or not data or zlib.crc32(data, zlib.crc32(key)) != int.from_bytes(value[-_CHECK:], "little"):
         return None
@@ -294,7 +287,7 @@ def unpack(key: bytes, value: bytes) -> np.ndarray | None:
 
 
 def open_store(path: Path | None = None, max_bytes: int | None = None) -> EmbeddingStore:
-    """The shared store of this process, as LMDB may open a directory only once per process."""
+    """The store that a process shares, because LMDB may open a directory only once per process."""
     return _open(path or default_path(), max_bytes)
 
 

@@ -81,8 +81,6 @@ def _store(clean: bool) -> Check:
         if damaged:
             problem = f"{damaged} of {total} vectors of {namespace[:16]} are damaged"
             (check.mended if clean else check.problems).append(problem)
-    if clean and (dropped := store.drop_earlier_form()):
-        check.mended.append(f"{dropped} vectors of an earlier form, which nothing reads, were there")
     return check
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,13 @@ KINDS = ("ALIGNMENTS", "ANALYSES", "BACKBONES", "BENCHMARKS", "CORPORA", "MODULE
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test registers and loads is gone after it."""
-    for kind in KINDS:
-        registry = getattr(plugins, kind)
-        len(registry)  # what is built in is there
-        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
     monkeypatch.setattr(loading, "_modules", dict(loading._modules))
     monkeypatch.setenv(loading.VARIABLE, "")
     before = set(sys.modules)
-    yield
+    with ExitStack() as stack:
+        for kind in KINDS:
+            stack.enter_context(getattr(plugins, kind).restored())
+        yield
     for name in set(sys.modules) - before:
         if name.startswith(plugins.PACKAGE):
             del sys.modules[name]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -40,7 +42,7 @@ def test_things_come_in_order_and_by_their_places_when_they_are_first_used(thing
         ("Upper", 1, "its name must be of lower-case letters"),
         ("", 1, "its name must be"),
         (None, 1, "its name must be"),
-        ("taken", 1, "xalign has one of this name already"),
+        ("taken", 1, "xalign already has one of this name"),
         ("place", "no place", 'not of the form "module:attr"'),
     ],
 )
@@ -54,7 +56,7 @@ def test_an_unknown_name_is_told_the_nearest_and_the_list(things):
     things.register("whitening", 1)
     with pytest.raises(DataError, match=r"Unknown thing 'Witening'\. Did you mean whitening\? `xalign things` lists"):
         things.get("Witening")
-    with pytest.raises(AlignmentError, match="Unknown alignment 'lzar'. Did you mean lsar.* Known ones are "):
+    with pytest.raises(AlignmentError, match="Unknown alignment 'lzar'. Did you mean lsar.* Choose from "):
         plugins.ALIGNMENTS.get("lzar")
 
 
@@ -62,12 +64,12 @@ def test_an_unknown_name_is_told_the_nearest_and_the_list(things):
     ("wrong", "why"),
     [
         (lambda: register.alignment(object), "must be a class with a `method`"),
-        (lambda: register.alignment(plugins.ALIGNMENTS["lsar"]), "xalign has one of this name already"),
+        (lambda: register.alignment(plugins.ALIGNMENTS["lsar"]), "xalign already has one of this name"),
         (lambda: register.task(object), "must be an mteb task with `metadata`"),
         (lambda: register.backbone("a__b", "org/name"), "single '_'"),
         (lambda: register.corpus("lingua")(print), "already"),
         (lambda: register.corpus("x", kind="odd")(print), "kind 'odd' is not monolingual, parallel or pairs"),
-        (lambda: register.analysis("scatter", "Mine.")(print), "plug-in tasks has one of this name already|tasks has"),
+        (lambda: register.analysis("scatter", "Mine.")(print), "xalign already has one of this name"),
         (lambda: register.benchmark("XAlign(LiRA)", ["Tatoeba36"]), "already"),
     ],
 )
@@ -104,15 +106,15 @@ def test_a_file_is_loaded_once_and_named_to_other_processes(tmp_path):
     assert sys.modules["xalign_plugins.mine"].__file__ == str(file)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.py").write_text("")
-    with pytest.raises(PluginError, match="another plug-in's file, .*mine.py, has its name"):
+    with pytest.raises(PluginError, match="the plug-in .*mine.py has the same name"):
         plugins.load_plugins([str(tmp_path / "other" / "mine.py")])
 
 
 @pytest.mark.parametrize(
     ("file", "content", "why"),
     [
-        ("nowhere.py", None, "there is no such file"),
-        ("my-file.py", "", "'my-file' is no name of a Python module"),
+        ("nowhere.py", None, "the file does not exist"),
+        ("my-file.py", "", "'my-file' is not a valid module name"),
         ("broken.py", "1 +", "cannot be loaded: SyntaxError"),
         ("raises.py", "raise ValueError('two\\nlines')", "cannot be loaded: ValueError: two lines"),
         ("doubled.py", PLUGIN.format(name="LaBSE"), "backbone 'LaBSE' cannot be registered"),
@@ -144,6 +146,88 @@ def test_other_code_under_the_same_name_is_another_fit(tmp_path):
         plugins.load_plugins([str(file)])
         digests.append(plugins.code_digest(sys.modules["xalign_plugins.method"].Method))
     assert len({*digests, ""}) == 3
+
+
+@pytest.mark.parametrize("package", ["tasks", "xalign_models_x", "xalign_tasks", "xalign_models"])
+def test_code_outside_our_folders_is_a_plug_in_whatever_its_package_is_called(package, tmp_path, monkeypatch):
+    file = tmp_path / package / "method.py"
+    file.parent.mkdir()
+    file.write_text("class Method:\n    pass\n")
+    spec = importlib.util.spec_from_file_location(f"{package}.method", file)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    assert plugins.code_digest(module.Method) == hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test_a_class_without_a_file_is_a_plug_in():
+    assert plugins.code_digest(type("Method", (), {"__module__": "nowhere"})) != ""
+
+
+@pytest.fixture
+def look(tmp_path):
+    """Look up a task in a process whose current folder is ``tmp_path``, after running ``before``."""
+
+    def run(before: str = "", after: str = "") -> subprocess.CompletedProcess[str]:
+        code = f"import sys\n{before}\nfrom xalign_models import plugins\n{after}\nprint('Tatoeba36' in plugins.TASKS)"
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), loading.VARIABLE: ""}
+        return subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False, cwd=tmp_path
+        )
+
+    return run
+
+
+def install(folder, name, package, content):
+    """Install a distribution with a plug-in ``package.things``, whose entry point is called like ours."""
+    (folder / f"{name}-1.0.dist-info").mkdir()
+    (folder / f"{name}-1.0.dist-info" / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (folder / f"{name}-1.0.dist-info" / "entry_points.txt").write_text(
+        f"[{loading.GROUP}]\nxalign_tasks = {package}.things\n"
+    )
+    (folder / package).mkdir()
+    (folder / package / "__init__.py").touch()
+    (folder / package / "things.py").write_text(content)
+
+
+def test_a_built_in_plug_in_that_cannot_load_is_an_error_with_the_cause(look):
+    done = look("sys.modules['xalign_tasks.lusifer_benchmark'] = None")
+    assert done.returncode == 1
+    assert "PluginError: xalign_tasks.registration, a part of xalign, cannot be loaded: " in done.stderr
+    assert "ModuleNotFoundError: import of xalign_tasks.lusifer_benchmark halted" in done.stderr
+    again = """
+for _ in range(2):
+    try:
+        len(plugins.TASKS)
+    except plugins.loading.PluginError as error:
+        print(error)
+"""
+    first, second = look("sys.modules['xalign_tasks.lusifer_benchmark'] = None", again).stdout.splitlines()
+    assert first == second
+
+
+def test_a_folder_with_the_name_of_our_package_is_refused_and_not_run(look, tmp_path):
+    (tmp_path / "xalign_tasks").mkdir()
+    for name in ("__init__", "registration"):
+        (tmp_path / "xalign_tasks" / f"{name}.py").write_text("open('ran', 'w')\n")
+    done = look()
+    assert done.returncode == 1
+    assert f"{tmp_path}/xalign_tasks hides xalign's own package xalign_tasks; rename or remove it." in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_another_plug_in_that_cannot_load_is_a_warning_even_under_the_name_of_ours(look, tmp_path):
+    install(tmp_path, "other", "tasks", "raise ValueError('broken')\n")
+    done = look()
+    assert done.stdout == "True\n", done.stderr
+    assert done.stderr == "Plug-in xalign_tasks (tasks.things) is left out: broken\n"
+
+
+def test_a_plug_in_in_a_package_called_tasks_is_not_ours(look, tmp_path):
+    content = "from xalign_models import register\nregister.backbone('mine', 'organisation/model')\n"
+    install(tmp_path, "other", "tasks", content)
+    done = look(after="print(list(plugins.BACKBONES)[-1])")
+    assert done.stdout.splitlines() == ["mine", "True"], done.stderr
 
 
 @pytest.mark.parametrize("command", ["tasks", "analyse", "corpora", "models", "run -t Florss", "run -m lzar__LaBSE"])

@@ -166,12 +166,3 @@ def test_leftovers_beside_a_named_model_go(kept):
 def test_what_is_young_is_nobodys_leftover(kept):
     (kept / "cache" / "assets" / ".toy.x1.part").mkdir(parents=True)
     assert check(kept, clean=True)["leftovers"].checked == 0
-
-
-def test_vectors_of_an_earlier_form_are_dropped(kept):
-    store = open_store()
-    database = store._env.open_db(b"old")
-    with store._env.begin(write=True, db=database) as transaction:
-        transaction.put(b"k" * 16, np.zeros(4, dtype=np.float32).tobytes())
-    assert "1 vectors of an earlier form" in check(kept, clean=True)["store"].mended[0]
-    assert check(kept, clean=True)["store"].mended == []

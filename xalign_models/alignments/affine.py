@@ -22,7 +22,17 @@ Target = Literal["identity", "zero"]
 @register.alignment
 @dataclass(eq=False)
 class AffineMap(PivotAlignment):
-    """``y = x W_l + b_l``, the paper's ``e~ = A e + b`` (eq. 4) in row vectors: A = W^T."""
+    """``y = x W_l + b_l``, the paper's ``e~ = A e + b`` (eq. 4) in row vectors: A = W^T.
+
+    Examples:
+        >>> import numpy as np
+        >>> from xalign_models import AffineMap
+        >>> rng = np.random.default_rng(0)
+        >>> vectors = {language: rng.normal(size=(100, 8)) for language in ("deu-Latn", "eng-Latn")}
+        >>> alignment = AffineMap(pivot="eng-Latn").fit(vectors)
+        >>> alignment.transform(vectors["deu-Latn"], "de").shape
+        (100, 8)
+    """
 
     method = "affine"
     by_language = True

@@ -41,7 +41,18 @@ FORMAT = 1
 class Alignment(ABC):
     """A post-hoc alignment: fitted on embeddings per language, then a fixed affine map for each of them.
 
-    Subclasses are dataclasses whose fields are the hyperparameters; what ``fit`` learns ends in ``_``.
+    Subclasses are dataclasses whose fields are the hyperparameters; attributes set by ``fit`` end in ``_``.
+
+    Examples:
+        >>> import numpy as np
+        >>> from xalign_models import alignments
+        >>> rng = np.random.default_rng(0)
+        >>> vectors = {language: rng.normal(size=(100, 8)) for language in ("deu-Latn", "eng-Latn")}
+        >>> alignment = alignments.make("lir", k=2).fit(vectors)
+        >>> alignment.save("aligned")
+        >>> copy = alignments.load("aligned")
+        >>> copy.languages_, copy.fingerprint() == alignment.fingerprint()
+        (('deu-Latn', 'eng-Latn'), True)
     """
 
     method: ClassVar[str]

@@ -19,6 +19,15 @@ class Centered(UnpairedAlignment):
 
     Attributes:
         means_: (L, d).
+
+    Examples:
+        >>> import numpy as np
+        >>> from xalign_models import Centered
+        >>> rng = np.random.default_rng(0)
+        >>> vectors = {language: rng.normal(size=(100, 8)) for language in ("deu-Latn", "eng-Latn")}
+        >>> alignment = Centered().fit(vectors)
+        >>> alignment.transform(vectors["deu-Latn"], "de").shape
+        (100, 8)
     """
 
     method = "centered"

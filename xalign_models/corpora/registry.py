@@ -26,6 +26,15 @@ def load(name: str, path: Path | None = None, *, local: bool = False) -> Corpus:
 
     Raises:
         DataError: Unknown name, or missing files; the message names the variable and the publisher.
+
+    Examples:
+        >>> from xalign_models import corpora
+        >>> corpus = corpora.load("own:parallel")  # a folder with deu.txt, eng.txt and fra.txt
+        >>> corpus.languages
+        ('deu-Latn', 'eng-Latn', 'fra-Latn')
+        >>> german, english = corpus.pair("deu-Latn")
+        >>> len(german) == len(english)
+        True
     """
     kind, _, part = name.partition(":")
     parts = ("",) if kind == "own" else ("", *PARTS)  # `own:test` is a folder of this name

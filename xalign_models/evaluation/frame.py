@@ -42,6 +42,14 @@ def evaluate(
     Raises:
         ModelError: A model or the device does not exist.
         DataError: A task does not exist.
+
+    Examples:
+        >>> import os
+        >>> from xalign_models import evaluate
+        >>> os.environ["XALIGN_OWN"] = "parallel"  # a folder with deu.txt, eng.txt and fra.txt
+        >>> scores = evaluate("all-MiniLM-L6-v2", "OwnParallel")
+        >>> scores.shape  # a row for each ordered pair of the three languages
+        (6, 8)
     """
     import pandas as pd
 

@@ -1,7 +1,7 @@
 """Products of float32 matrices by oneDNN, on a CPU.
 
-It uses a processor's widest vectors, unlike the BLAS of numpy and torch on some processors: on AMD's it takes half the
-time, with the same results up to rounding.
+oneDNN uses a processor's widest vectors. The BLAS of numpy and torch does not on every processor: on AMD's it takes
+twice the time for the same results up to rounding.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
+from xalign_models.linalg.borrowed import linear_pointwise
+
 logger = logging.getLogger(__name__)
 
 Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
@@ -27,7 +29,7 @@ PAIRS, SLOWER = 15, 1.2
 
 
 def product() -> Product | None:
-    """``x w^T + b`` of float32 ``x`` (..., d), ``w`` (m, d) and ``b`` (m,) or None, without a gradient.
+    """A function for ``x w^T + b`` of float32 ``x`` (..., d), ``w`` (m, d) and ``b`` (m,) or None, without a gradient.
 
     None if torch lacks oneDNN or may round float32 products.
     """
@@ -36,18 +38,13 @@ def product() -> Product | None:
 
 @cache
 def _product() -> Product | None:
-    """A product by the operation that torch's compiler uses for linear layers; None if it fails."""
-
-    def multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-        return result
-
+    """The product, after a trial; None if it fails."""
     eye = torch.eye(16)
     try:
-        outcome = multiply(torch.stack([eye, 2 * eye]), eye, eye[0])
-        return multiply if torch.equal(outcome, torch.stack([eye, 2 * eye]) + eye[0]) else None
-    except (AttributeError, RuntimeError, TypeError):  # a build without it, or a version in which it is another
+        outcome = linear_pointwise(torch.stack([eye, 2 * eye]), eye, eye[0])
+    except (AttributeError, RuntimeError, TypeError):  # a torch without the operation, or with other arguments
         return None
+    return linear_pointwise if torch.equal(outcome, torch.stack([eye, 2 * eye]) + eye[0]) else None
 
 
 @cache
@@ -59,7 +56,7 @@ def is_slow(dtype: str, consequence: str = "") -> bool:
 
     Args:
         dtype: ``bfloat16`` or ``float16``.
-        consequence: What follows from it, a sentence for the user.
+        consequence: Sentence that tells the user what follows from it.
     """
     ratio = _ratio(dtype)
     if ratio > SLOWER:
@@ -69,12 +66,12 @@ def is_slow(dtype: str, consequence: str = "") -> bool:
 
 @cache
 def _ratio(dtype: str) -> float:
-    """Time of a product in half precision over that of the same in float32."""
+    """Time of a product in half precision divided by its time in float32."""
     generator = torch.Generator().manual_seed(0)
     x, weight = (torch.randn(rows, 512, generator=generator) for rows in (256, 1024))
     half = getattr(torch, dtype)
     ways = ((linear, x.to(half), weight.to(half)), (product() or linear, x, weight))
-    times = [[_seconds(*way) for way in ways] for _ in range(PAIRS + 1)][1:]  # the first prepares them
+    times = [[_seconds(*way) for way in ways] for _ in range(PAIRS + 1)][1:]  # the first run warms up
     return median(slow / fast for slow, fast in times)
 
 
@@ -87,7 +84,7 @@ def _seconds(multiply: Callable[..., Tensor], x: Tensor, weight: Tensor) -> floa
 
 
 class _Layer(torch.autograd.Function):
-    """A linear layer whose gradients are such products too."""
+    """A linear layer whose gradients are computed by the same product."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, multiply: Product) -> Tensor:

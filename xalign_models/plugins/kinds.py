@@ -1,46 +1,32 @@
-"""The registries, and the functions that register."""
+"""The registries, and the functions that add to them."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from xalign_models.builtin import SOURCES as BUILTIN_SOURCES
 from xalign_models.errors import AlignmentError, DataError, ModelError, PluginError
 from xalign_models.plugins.registry import Registry, imported
 from xalign_models.specs import BackboneSpec
-
-if TYPE_CHECKING:
-    from xalign_models.alignments import Alignment
 
 Value = TypeVar("Value")
 
 _NAME = r"(?!.*__)[A-Za-z0-9][\w.+-]*"
 _RULE = "of letters, digits, '.', '+', '-' and single '_'"
-ALIGNMENTS: Registry[type[Alignment]] = Registry(
-    "alignment",
-    AlignmentError,
-    "",
-    r"(?!.*__)[A-Za-z][\w.]*",
-    "of letters, digits, '.' and single '_'",
-    "xalign_models.alignments",
+ALIGNMENTS: Registry[type[Any]] = Registry(
+    "alignment", AlignmentError, "", r"(?!.*__)[A-Za-z][\w.]*", "of letters, digits, '.' and single '_'"
 )
-BACKBONES: Registry[BackboneSpec] = Registry(
-    "backbone", ModelError, "xalign models", _NAME, _RULE, "xalign_models.models.catalogue"
-)
+BACKBONES: Registry[BackboneSpec] = Registry("backbone", ModelError, "xalign models", _NAME, _RULE)
 SOURCES: Registry[Callable[[str], Any]] = Registry(
-    "source", ModelError, "", r"[a-z][a-z0-9]+", "of small letters and digits", "xalign_models.backbones.sources"
+    "source", ModelError, "", r"[a-z][a-z0-9]+", "of lower-case letters and digits"
 )
 CORPORA: Registry[Any] = Registry(
-    "corpus",
-    DataError,
-    "xalign corpora",
-    r"[A-Za-z][\w-]*",
-    "of letters, digits, '-' and '_'",
-    "xalign_models.corpora",
+    "corpus", DataError, "xalign corpora", r"[A-Za-z][\w-]*", "of letters, digits, '-' and '_'"
 )
-MODULES: Registry[type[Any]] = Registry("module", ModelError, "", r"[\w.]+", "a class' full name")
+MODULES: Registry[type[Any]] = Registry("module", ModelError, "", r"[\w.]+", "a class's full name")
 TASKS: Registry[type[Any]] = Registry("task", DataError, "xalign tasks", _NAME, _RULE)
 BENCHMARKS: Registry[Any] = Registry("benchmark", DataError, "xalign tasks", r"\S.*\S", "of two characters or more")
 ANALYSES: Registry[Callable[..., Any]] = Registry("analysis", DataError, "xalign analyse", _NAME, _RULE)
@@ -48,12 +34,12 @@ ANALYSES: Registry[Callable[..., Any]] = Registry("analysis", DataError, "xalign
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a task that belongs to a benchmark.
+    """The part of a task that belongs to a benchmark.
 
     Attributes:
-        task: Its name, ours or mteb's.
-        subsets: Its subsets; empty for all.
-        splits: Its splits; empty for the task's own.
+        task: Name of the task, ours or mteb's.
+        subsets: Subsets that count; empty for all.
+        splits: Splits that count; empty for the task's own.
     """
 
     task: str
@@ -68,7 +54,7 @@ class Benchmark:
     Attributes:
         parts: The tasks.
         description: One line.
-        board: Function of results, name and models that makes its leaderboard, or its ``"module:attr"``; None for the
+        board: Function of results, name and models that makes the leaderboard, or its ``"module:attr"``; None for the
             default.
     """
 
@@ -78,11 +64,11 @@ class Benchmark:
 
     @property
     def whole(self) -> bool:
-        """Whether all subsets and splits of its tasks count."""
+        """Whether every subset and split of the tasks counts."""
         return not any(part.subsets or part.splits for part in self.parts)
 
     def make_board(self, results: Any, name: str, models: Any) -> Any:
-        """Its own leaderboard.
+        """Make the leaderboard.
 
         Raises:
             XAlignError: There are no results.
@@ -91,7 +77,7 @@ class Benchmark:
 
 
 def task_facts(cls: Any) -> dict[str, Any]:
-    """A task's entry in lists: main score, numbers of languages and subsets, description."""
+    """Facts that lists show about a task: main score, numbers of languages and subsets, description."""
     metadata = cls.metadata
     return {
         "score": metadata.main_score,
@@ -102,13 +88,21 @@ def task_facts(cls: Any) -> dict[str, Any]:
 
 
 class Register:
-    """Registers things of each kind: ``from xalign_models import register``."""
+    """Adds plug-ins to the registries; each method registers one kind.
+
+    Examples:
+        >>> from xalign_models import register
+        >>> from xalign_models.plugins import BACKBONES
+        >>> spec = register.backbone("my-encoder", "organisation/model", layer=8)
+        >>> "my-encoder" in BACKBONES
+        True
+    """
 
     def alignment(self, cls: type[Value]) -> type[Value]:
         """Register a subclass of :class:`~xalign_models.alignments.Alignment` under its ``method``; a decorator.
 
         Raises:
-            PluginError: It is no alignment class, or its name is invalid or taken.
+            PluginError: The class has no ``method``, or its name is invalid or taken.
         """
         if not inspect.isclass(cls) or not isinstance(getattr(cls, "method", None), str):
             raise PluginError(f"alignment {cls!r} cannot be registered: it must be a class with a `method`, its name.")
@@ -121,22 +115,22 @@ class Register:
         """Register the torch module of an alignment, so that saved models may name it; a decorator.
 
         Raises:
-            PluginError: Its name is taken.
+            PluginError: The name is taken.
         """
         MODULES.register(f"{cls.__module__}.{cls.__qualname__}", cls)
         return cls
 
     def backbone(self, spec: BackboneSpec | str, model: str = "", **fields: Any) -> BackboneSpec:
-        """Register a backbone, which gives a model with each registered alignment too.
+        """Register a backbone. ``xalign`` then also knows its models with each registered alignment.
 
         Args:
-            spec: The spec, or a name.
+            spec: The spec, or the backbone's name.
             model: With a name: asset name, directory or hub id.
             **fields: With a name: further fields of a BackboneSpec, such as ``layer`` or ``prompts``.
 
         Raises:
             PluginError: The name is invalid or taken.
-            ModelError: A field is out of its limits.
+            ModelError: A field has an invalid value.
         """
         spec = BackboneSpec(spec, model, **fields) if isinstance(spec, str) else spec
         BACKBONES.register(spec.name, spec)
@@ -164,7 +158,7 @@ class Register:
         and without downloads if ``local``.
 
         Args:
-            name: Its name, after which users may write a colon and a part.
+            name: Name of the corpus, after which users may write a colon and a part.
             kind: ``monolingual``, ``parallel`` or ``pairs``.
             trains: Names of the tasks and data sets that contain its text.
             description: One line.
@@ -185,9 +179,9 @@ class Register:
         """Register an mteb task; a decorator of its class.
 
         Args:
-            cls: The class, or ``"module:Class"``, which keeps lists fast; then the other arguments are needed.
-            name: As in the class' metadata.
-            **facts: The class' :func:`task_facts`.
+            cls: The class, or ``"module:Class"``, which keeps lists fast and needs the other arguments.
+            name: Name in the class's metadata.
+            **facts: The class's :func:`task_facts`.
 
         Raises:
             PluginError: The name is invalid or taken.
@@ -203,10 +197,10 @@ class Register:
         """Register a benchmark.
 
         Args:
-            name: Its name.
-            tasks: Names of tasks, ours or mteb's; or :class:`Part` of them.
+            name: Name of the benchmark.
+            tasks: Names of tasks, ours or mteb's, or a :class:`Part` of each.
             description: One line.
-            board: ``board(results, name, models)`` makes its leaderboard; None for the default.
+            board: ``board(results, name, models)`` makes the leaderboard; None for the default.
 
         Raises:
             PluginError: The name is invalid or taken.
@@ -219,7 +213,7 @@ class Register:
         """Register an analysis, which answers a question about models with tables and figures.
 
         Args:
-            name: Its name for ``xalign analyse``.
+            name: Name for ``xalign analyse``.
             description: One line.
             analyse: Function of a :class:`~xalign_models.analysis.Request` that returns
                 :class:`~xalign_models.analysis.Findings`, or its ``"module:attr"``. None returns a decorator.
@@ -236,3 +230,6 @@ class Register:
 
 
 register = Register()
+
+for _scheme, (_place, _description) in BUILTIN_SOURCES.items():
+    register.source(_scheme, _place, _description)

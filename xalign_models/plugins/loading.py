@@ -11,53 +11,60 @@ import sys
 from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from xalign_models.builtin import TASKS
 from xalign_models.errors import PluginError
 
 logger = logging.getLogger(__name__)
 
+DISTRIBUTION = "xalign"
 GROUP = "xalign.plugins"
 VARIABLE = "XALIGN_PLUGINS"
 PACKAGE = "xalign_plugins"
-"""Package of the modules of plug-in files: ``xalign_plugins.whitening`` for ``whitening.py``. It begins their classes'
-names in saved models and does not exist on disk."""
+"""Package of the modules of plug-in files: ``xalign_plugins.whitening`` for ``whitening.py``. Saved models name classes
+by it. It does not exist on disk."""
 
 _loading: list[str] = []
 _modules: dict[str, str] = {}
 """Modules of the loaded plug-ins, by file path or module name."""
+_LIBRARY = Path(__file__).resolve().parents[1]
+_CLONE = _LIBRARY.parent / "tasks" / TASKS
+_OURS = (_LIBRARY, _CLONE if _CLONE.is_dir() else _LIBRARY.parent / TASKS)
+"""Folders of the two packages of this distribution, in a clone and as installed."""
 
 
 def load_plugins(sources: Iterable[str] = ()) -> None:
     """Load the plug-ins of installed packages, of ``XALIGN_PLUGINS`` and of ``sources``, each once.
 
     Raises:
-        PluginError: A named plug-in cannot be loaded; for installed ones this is a warning.
+        PluginError: A named plug-in or the built-in one cannot be loaded; for other installed ones this is a warning.
     """
-    if _loading:  # a plug-in looks something up while it is loaded
+    if _loading:  # a plug-in that is being loaded looks something up
         return
-    _load_installed()
+    if failure := _load_installed():
+        raise PluginError(failure)
     named = [source.strip() for source in os.environ.get(VARIABLE, "").split(",")]
     for source in (*filter(None, named), *sources):
         _load(source)
 
 
 def current() -> str:
-    """The plug-in being loaded, or an empty text."""
+    """Name of the plug-in that is being loaded; empty if there is none or it is the built-in one."""
     return _loading[-1] if _loading else ""
 
 
 def add_plugin(source: str) -> None:
-    """Load a plug-in in this process and, by ``XALIGN_PLUGINS``, in its child processes.
+    """Load a plug-in in this process and, through ``XALIGN_PLUGINS``, in its child processes.
 
     Args:
         source: A ``.py`` file or a module.
 
     Raises:
-        PluginError: It cannot be loaded.
+        PluginError: The plug-in cannot be loaded.
     """
     named = _canonical(source)
     listed = [plugin for plugin in os.environ.get(VARIABLE, "").split(",") if plugin.strip()]
@@ -67,32 +74,60 @@ def add_plugin(source: str) -> None:
 
 
 def sources() -> tuple[str, ...]:
-    """The named plug-ins, for another process."""
+    """The plug-ins loaded by name, to load in another process."""
     return tuple(_modules)
 
 
 def code_digest(cls: type[Any]) -> str:
-    """Sha256 (hex) of the file of a plug-in's class, which identifies its code.
+    """Sha256 (hex) of the file that defines a plug-in's class, which identifies its code.
 
-    It is empty for classes of this project, which have versions.
+    It is empty for a class in the folders of this distribution, which has a version instead.
     """
-    if cls.__module__.split(".")[0] in {"xalign_models", "xalign_tasks"}:
-        return ""
-    file = inspect.getsourcefile(cls)
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
+    try:
+        file = Path(inspect.getfile(cls))
+    except (OSError, TypeError):  # a class of an interactive session
+        return hashlib.sha256(f"{cls.__module__}.{cls.__qualname__}".encode()).hexdigest()
+    return "" if _is_ours(file) else hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _is_ours(path: Path) -> bool:
+    return any(path.resolve().is_relative_to(folder) for folder in _OURS)
 
 
 @cache
-def _load_installed() -> None:
-    points = sorted(entry_points(group=GROUP), key=lambda point: (point.name != "xalign_tasks", point.name))
-    for point in points:
-        _loading.append(point.name)
+def _load_installed() -> str:
+    """Load the plug-ins of installed packages, the built-in one first.
+
+    Returns:
+        The reason why the built-in plug-in cannot be loaded; empty if it is.
+    """
+    for point in sorted(entry_points(group=GROUP), key=lambda point: (not _is_built_in(point), point.name)):
+        built_in = _is_built_in(point)
+        _loading.append("" if built_in else point.name)
         try:
+            if built_in:
+                _check_origin(TASKS)
             point.load()
         except Exception as error:
-            logger.warning("Plug-in %s (%s) is left out: %s", point.name, point.value, " ".join(str(error).split()))
+            reason = " ".join(str(error).split())
+            if built_in:
+                return f"{point.value}, a part of xalign, cannot be loaded: {type(error).__name__}: {reason}"
+            logger.warning("Plug-in %s (%s) is left out: %s", point.name, point.value, reason)
         finally:
             _loading.pop()
+    return ""
+
+
+def _is_built_in(point: EntryPoint) -> bool:
+    return point.dist is not None and point.dist.name == DISTRIBUTION and point.module.partition(".")[0] == TASKS
+
+
+def _check_origin(package: str) -> None:
+    """Refuse a package of the same name that comes first on the module path, without running its code."""
+    spec = importlib.util.find_spec(package)
+    for place in [] if spec is None else spec.submodule_search_locations or [str(spec.origin)]:
+        if not _is_ours(Path(place)):
+            raise PluginError(f"{place} hides xalign's own package {package}; rename or remove it.")
 
 
 def _canonical(source: str) -> str:
@@ -118,19 +153,19 @@ def _load(source: str) -> None:
 
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise PluginError("there is no such file.")
+        raise PluginError("the file does not exist.")
     if not path.stem.isidentifier():
-        raise PluginError(f"{path.stem!r} is no name of a Python module; rename the file.")
+        raise PluginError(f"{path.stem!r} is not a valid module name; rename the file.")
     name = f"{PACKAGE}.{path.stem}"
     if name in sys.modules:
-        raise PluginError(f"another plug-in's file, {sys.modules[name].__file__}, has its name; rename one of them.")
+        raise PluginError(f"the plug-in {sys.modules[name].__file__} has the same name; rename one of them.")
     if PACKAGE not in sys.modules:
         package = ModuleType(PACKAGE, "The modules of plug-in files.")
         package.__path__ = []
         sys.modules[PACKAGE] = package
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise PluginError("it is no Python file.")
+        raise PluginError("the file is not a Python module.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Generic, TypeVar, cast
 
+from xalign_models.builtin import HOMES
 from xalign_models.errors import PluginError, XAlignError
 from xalign_models.plugins.loading import current, load_plugins
 
@@ -21,8 +23,8 @@ class Entry:
 
     Attributes:
         value: The value itself, or its ``"module:attr"``.
-        facts: Its entry in lists, available without importing it.
-        plugin: The plug-in that registered it; empty for others.
+        facts: What lists show of the value without importing it.
+        plugin: Name of the plug-in that registered it; empty for a built-in value.
     """
 
     value: Any
@@ -39,14 +41,11 @@ class Registry(Generic[Value]):
         listing: Command that lists them.
         pattern: Regular expression that names match.
         rule: The pattern in words.
-        home: Module of this package that registers built-in values; imported before the first look-up.
     """
 
-    def __init__(
-        self, kind: str, error: type[XAlignError], listing: str, pattern: str, rule: str, home: str | None = None
-    ) -> None:
+    def __init__(self, kind: str, error: type[XAlignError], listing: str, pattern: str, rule: str) -> None:
         self.kind, self.error, self.listing = kind, error, listing
-        self._pattern, self._rule, self._home = re.compile(pattern), rule, home
+        self._pattern, self._rule = re.compile(pattern), rule
         self._entries: dict[str, Entry] = {}
         self._hooks: list[Callable[[], object]] = []
 
@@ -54,9 +53,9 @@ class Registry(Generic[Value]):
         """Register a value.
 
         Args:
-            name: Its name.
+            name: Name of the value.
             value: The value, or its ``"module:attr"``.
-            **facts: Its entry in lists.
+            **facts: What lists show of the value.
 
         Raises:
             PluginError: The name is invalid or taken.
@@ -66,7 +65,7 @@ class Registry(Generic[Value]):
             raise PluginError(f"{self.kind} {name!r} cannot be registered: its name must be {self._rule}.")
         if name in self._entries:
             owner = self._entries[name].plugin or "xalign"
-            raise PluginError(f"{self.kind} {name!r} cannot be registered: {owner} has one of this name already.")
+            raise PluginError(f"{self.kind} {name!r} cannot be registered: {owner} already has one of this name.")
         if isinstance(value, str) and not re.fullmatch(r"[\w.]+:\w+", value):
             raise PluginError(f'{self.kind} {name!r}: {value!r} is not of the form "module:attr".')
         self._entries[name] = Entry(value, facts, current())
@@ -85,7 +84,7 @@ class Registry(Generic[Value]):
         return cast(Value, imported(entry.value))
 
     def facts(self, name: str) -> Mapping[str, Any]:
-        """A value's entry in lists; nothing is imported.
+        """Return what lists show of a value; nothing is imported.
 
         Raises:
             XAlignError: Unknown name.
@@ -99,7 +98,7 @@ class Registry(Generic[Value]):
             XAlignError: Unknown name.
         """
         if name not in self:
-            known = f"Known ones are {', '.join(self)}; --plugin adds those of a plug-in."
+            known = f"Choose from {', '.join(self)}; --plugin adds a plug-in's own."
             lists = f"`{self.listing}` lists them." if self.listing else known
             raise self.error(f"Unknown {self.kind} {name!r}.{did_you_mean(name, self)} {lists}")
 
@@ -131,8 +130,18 @@ class Registry(Generic[Value]):
         return tuple(self._entries)
 
     def before_look(self, hook: Callable[[], object]) -> None:
-        """Call ``hook`` before each look-up; it may register values that depend on the environment."""
+        """Call ``hook`` before each look-up; a hook may register values that depend on the environment."""
         self._hooks.append(hook)
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Forget at the end what was registered within."""
+        len(self)  # registers the built-in values
+        before = dict(self._entries)
+        try:
+            yield
+        finally:
+            self._entries = before
 
     def _look(self) -> None:
         self._import_home()
@@ -141,8 +150,9 @@ class Registry(Generic[Value]):
             hook()
 
     def _import_home(self) -> None:
-        if self._home:
-            import_module(self._home)
+        """Import the module that registers the built-in values of this kind."""
+        if self.kind in HOMES:
+            import_module(HOMES[self.kind])
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:

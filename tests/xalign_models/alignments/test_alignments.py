@@ -208,7 +208,7 @@ def test_bad_transform_input_is_refused(fitted):
 
 
 def test_make_names_what_exists():
-    with pytest.raises(AlignmentError, match="Known ones are affine, centered, lir, lsar, procrustes"):
+    with pytest.raises(AlignmentError, match="Choose from affine, centered, lir, lsar, procrustes"):
         make("magic")
     with pytest.raises(AlignmentError, match="lir has no rank; it has k"):
         make("lir", rank=3)

@@ -64,7 +64,7 @@ def test_what_the_stages_are_the_composition_is():
     assert not find_method("centered+lsar").parallel
     assert find_method("centered+lsar").language_dependent
     assert not find_method("lsar+lsar").language_dependent
-    with pytest.raises(AlignmentError, match="Unknown alignment 'magic'. Known ones are affine, centered"):
+    with pytest.raises(AlignmentError, match="Unknown alignment 'magic'. Choose from affine, centered"):
         find_method("centered+magic")
     made = find_method("centered+lsar")
     assert made.method == made.__name__ == "centered+lsar"

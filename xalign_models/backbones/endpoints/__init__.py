@@ -1,1 +1,1 @@
-"""Backbones behind a server: one file per protocol, and what the protocols share."""
+"""Backbones behind a server: one module per protocol, and their shared base class, client and limits."""

@@ -1,4 +1,4 @@
-"""Requests to a server: retried, bounded in time and size, with a key that nothing shows."""
+"""HTTP requests to a server, with retries, limits on time and size, and a key that no message shows."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from xalign_models.errors import FileError, ModelError, one_line
 from xalign_models.files import MOST_JSON, parse_json
 
 RETRIES = 8
-"""Attempts after the first one, on 408, 409, 429, 5xx, timeouts and lost connections. ``Retry-After`` is honoured up to
+"""Maximum number of retries after 408, 409, 429, 5xx, timeouts and lost connections. ``Retry-After`` is honoured up to
 two minutes; otherwise the pause doubles from half a second to eight."""
 
 
 class Client:
-    """One server.
+    """A connection to one server.
 
     Args:
-        label: What errors call it.
-        url: Its base URL.
-        settings: Patience and concurrency.
+        label: Name of the server in error messages.
+        url: Base URL.
+        settings: Timeout and concurrency.
 
     Raises:
         ModelError: The key is unusable.
@@ -34,9 +34,9 @@ class Client:
         self._label = label
         self._key = key_for(url)
         http = DefaultHttpxClient(
-            follow_redirects=False,  # to another host, with texts
+            follow_redirects=False,  # which could send texts to another host
             event_hooks={"response": [_Bounded(10 * settings.timeout)]},
-            headers={"Accept-Encoding": "identity"},  # a short body may unpack to an endless one
+            headers={"Accept-Encoding": "identity"},  # a short body may decompress without end
             timeout=httpx2.Timeout(settings.timeout, connect=10.0),
         )
         self._client = OpenAI(
@@ -48,15 +48,15 @@ class Client:
         self._client.close()
 
     def post(self, route: str, body: Mapping[str, Any], request: str) -> Any:
-        """The JSON that a server answers.
+        """Send JSON and return the server's JSON answer.
 
         Args:
-            route: Below the base URL.
-            body: What is sent, as JSON.
-            request: What errors call it, e.g. ``request 3 (texts 257 to 384 of 1,000)``.
+            route: Path below the base URL.
+            body: Content of the request.
+            request: Name of the request in error messages, e.g. ``request 3 (texts 257 to 384 of 1,000)``.
 
         Raises:
-            ModelError: It cannot be reached, refuses, or answers no JSON; after all retries.
+            ModelError: After all retries, the server cannot be reached, refuses, or its answer is not JSON.
         """
         try:
             response = self._client.post(route, body=body, cast_to=httpx2.Response)
@@ -65,10 +65,10 @@ class Client:
             raise ModelError(self._line(request, error)) from None
 
     def get(self, route: str) -> Any:
-        """The JSON at a route; None where the server has none there.
+        """The JSON at a route; None if the server does not have the route.
 
         Raises:
-            ModelError: It cannot be reached or answers no JSON.
+            ModelError: The server cannot be reached or its answer is not JSON.
         """
         try:
             response = self._client.get(route, cast_to=httpx2.Response)
@@ -98,18 +98,18 @@ class Client:
 
 
 class _TooLargeError(OpenAIError):
-    """An answer that is too long or comes too slowly. The client does not try again after an error of its own kind."""
+    """An answer is too long or too slow. The client does not retry after an error of its own base class."""
 
 
 class _Bounded:
-    """Limits the body of each response, in bytes and in seconds."""
+    """Limits the body of each response in bytes and in seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
     def __call__(self, response: httpx2.Response) -> None:
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise _TooLargeError("the answer is compressed, which was not asked for")
+            raise _TooLargeError("the answer is compressed although the request excluded compression")
         response.stream = _BoundedStream(response.stream, monotonic() + self._seconds)
 
 
@@ -124,7 +124,7 @@ class _BoundedStream(httpx2.SyncByteStream):
             if length > MOST_JSON:
                 raise _TooLargeError(f"the answer is longer than {MOST_JSON >> 20} MiB")
             if monotonic() > self._end:
-                raise _TooLargeError("the answer comes too slowly")
+                raise _TooLargeError("the answer is too slow")
             yield chunk
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A model behind a server as a backbone: batches, concurrency, and answers that are trusted in nothing."""
+"""A model behind a server as a backbone: batches, concurrent requests, and checks of every answer."""
 
 from __future__ import annotations
 
@@ -36,23 +36,25 @@ class Endpoint(Source):
     """A served model, ``scheme:MODEL@http://host:port/path``.
 
     Args:
-        model: The same; an address may have a default.
+        model: Scheme, model and address; some schemes have a default address.
 
     Raises:
-        ModelError: The address is malformed or holds a password.
+        ModelError: The address is malformed or contains a password.
     """
 
     scheme: ClassVar[str]
     default_url: ClassVar[str] = ""
     most_texts: int = 128
-    """Texts of a request."""
+    """Maximum number of texts per request."""
     most_tokens: int = 16_384
-    """Estimated tokens of a request; a longer text goes alone."""
+    """Maximum number of estimated tokens per request; a longer text is sent alone."""
 
     def __init__(self, model: str) -> None:
         parts = re.fullmatch(r"[^:]+:(?P<served>\S*?)(?:@(?P<url>https?://\S+))?", model)
         if parts is None or not (parts["url"] or self.default_url) or "://" in parts["served"]:
-            raise ModelError(f"{self.scheme}: write {self.scheme}:MODEL@http://host:port, with the model's name there.")
+            raise ModelError(
+                f"{self.scheme}: write {self.scheme}:MODEL@http://host:port, where MODEL is the server's name for it."
+            )
         self.served = parts["served"]
         self.url = checked_url(parts["url"] or self.default_url)
         super().__init__(f"{self.scheme}:{self.served}@{self.url}")
@@ -65,41 +67,43 @@ class Endpoint(Source):
         return f"{self.scheme}-{self.served}-{self.url.partition('://')[2]}"
 
     def fingerprint(self) -> str:
-        """Protocol, address, model, and a probe of the vectors.
+        """Protocol, model, address, and a probe of the vectors.
 
         Raises:
-            ModelError: The server cannot be reached, or its model is not what it was.
+            ModelError: The server cannot be reached, or its model has changed.
         """
         return f"{self.model} {self.probe.digest}"
 
     def modules(self, spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
-        """The one module, which sends texts and takes vectors."""
+        """The one module, which sends texts and receives vectors."""
         from xalign_models.backbones.streamed import Streamed
 
-        return (Streamed(self.model, self.stream, dict(spec.prompts), flush=1),)  # each answer was paid for
+        return (
+            Streamed(self.model, self.stream, dict(spec.prompts), flush=1),
+        )  # store each answer at once: it was paid for
 
     def facts(self) -> Mapping[str, Any]:
-        """Mteb's word for a model behind a server."""
+        """Metadata that mteb uses for a model behind a server."""
         return {"framework": ["API"], "open_weights": None}
 
     @abstractmethod
     def ask(self, texts: Sequence[str], request: str) -> tuple[list[Any], int | None]:
-        """Vectors of texts as the server writes them, in the order of the texts, and the tokens that it counts.
+        """Unchecked vectors in the order of the texts, and the server's token count.
 
         Args:
-            texts: With their prompts.
-            request: What errors call the request.
+            texts: Texts with their prompts.
+            request: Name of the request in error messages.
 
         Raises:
-            ModelError: There is no answer, or it is not one vector for each text.
+            ModelError: The server does not answer, or not with one vector for each text.
         """
 
     @cached_property
     def client(self) -> Client:
-        """The connection.
+        """The connection to the server.
 
         Raises:
-            ModelError: The client library is missing, or only a file names the server.
+            ModelError: The client library is missing, or the user did not name the server.
         """
         require_allowed(self.url, self.named)
         try:
@@ -114,7 +118,7 @@ class Endpoint(Source):
 
     @cached_property
     def probe(self) -> probe.Probe:
-        """The model's identity, asked for once in a process."""
+        """The model's identity, requested once per process."""
         request = f"the probe of {len(probe.TEXTS)} texts"
         rows, _ = self.ask(probe.TEXTS, request)
         vectors = self._checked(rows, request, len(rows[0]) if isinstance(rows[0], list) else None)
@@ -123,21 +127,21 @@ class Endpoint(Source):
         return probe.identify(self.model, vectors)
 
     def vectors(self, texts: Sequence[str], request: str) -> tuple[npt.NDArray[np.float32], int | None]:
-        """Vectors (n, d) of the texts of one request, and the tokens that the server counts.
+        """Vectors (n, d) of the texts of one request, and the server's token count.
 
         Raises:
-            ModelError: There is no answer, or it is not n finite vectors of the model's dimension.
+            ModelError: The server does not answer, or not with n finite vectors of the model's dimension.
         """
         rows, tokens = self.ask(texts, request)
         return self._checked(rows, request, self.probe.dimension), tokens
 
     def stream(self, texts: Sequence[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
-        """Batches of texts and their vectors, as they are answered; several requests are under way at a time.
+        """Yield batches and their vectors as answers arrive, with several requests at a time.
 
-        After a failure no more is sent; what is under way is waited for and given out, so that it can be stored.
+        After a failure nothing more is sent. Answers to earlier requests are still yielded, so that they are stored.
 
         Raises:
-            ModelError: A request failed, or the budget is reached.
+            ModelError: A request failed, or the budget is spent.
         """
         from xalign_models.backbones.pipeline import Batch
 
@@ -178,7 +182,7 @@ class Endpoint(Source):
             raise failure
 
     def _batches(self, tokens: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-        """Neighbouring texts that one request can take."""
+        """Row numbers of consecutive texts that fit into one request."""
         start, held = 0, 0
         for i, count in enumerate(tokens.tolist()):
             if i > start and (i - start == self.most_texts or held + count > self.most_tokens):
@@ -188,7 +192,7 @@ class Endpoint(Source):
         yield np.arange(start, len(tokens))
 
     def _checked(self, rows: list[Any], request: str, dimension: int | None) -> npt.NDArray[np.float32]:
-        """What a server calls vectors as an array (n, d), if that is what they are."""
+        """The server's rows as an array (n, d), after a check of each of them."""
         vectors: list[npt.NDArray[np.float32]] = []
         for position, row in enumerate(rows, start=1):
             vector = _vector(row)
@@ -203,13 +207,13 @@ class Endpoint(Source):
                 else ""
             )
             if problem or vector is None:
-                raise ModelError(f"{self.model}: {request} failed: the answer for its text {position} has {problem}.")
+                raise ModelError(f"{self.model}: {request} failed: the answer to its text {position} has {problem}.")
             vectors.append(vector)
         return np.stack(vectors)
 
 
 def _vector(row: Any) -> npt.NDArray[np.float32] | None:
-    """Numbers, or base64 of little-endian float32, as a vector (d,); None if it is neither."""
+    """A vector (d,) from a list of numbers or from base64 of little-endian float32; None for anything else."""
     if isinstance(row, str):
         try:
             content = base64.b64decode(row, validate=True)

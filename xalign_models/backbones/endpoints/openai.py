@@ -1,4 +1,4 @@
-"""OpenAI's embeddings protocol, which vLLM, infinity, Ollama, TEI and the vendors speak."""
+"""OpenAI's embeddings protocol, which vLLM, infinity, Ollama, TEI and most vendors implement."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from xalign_models.errors import ModelError
 
 
 class OpenAIEndpoint(Endpoint):
-    """``openai:MODEL@http://host:8000/v1``; without an address the one of OpenAI itself."""
+    """``openai:MODEL@http://host:8000/v1``; the default address is OpenAI's own."""
 
     scheme = "openai"
     default_url = "https://api.openai.com/v1"
 
     def ask(self, texts: Sequence[str], request: str) -> tuple[list[Any], int | None]:
-        """Vectors in the order of their ``index``, and ``usage.total_tokens``."""
+        """Vectors sorted by their ``index``, and ``usage.total_tokens``."""
         body = {"model": self.served, "input": list(texts), "encoding_format": "base64"}
         answer = self.client.post("/embeddings", body, request)
         data = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
-            raise ModelError(f"{self.model}: {request} failed: the answer has no list of embeddings under data.")
+            raise ModelError(f"{self.model}: {request} failed: the answer has no list of embeddings in `data`.")
         if len(data) != len(texts):
             raise ModelError(f"{self.model}: {request} failed: {len(data)} embeddings for {len(texts)} texts.")
         rows = {item.get("index"): item.get("embedding") for item in data if type(item.get("index")) is int}

@@ -1,7 +1,7 @@
-"""What a served model answers to a few fixed texts: its identity, and how a change behind its name is found.
+"""Identity of a served model: its vectors of a few fixed texts, which reveal a change behind an unchanged name.
 
-The first answers are kept in the cache. Later ones may differ by what batches and processors do to the last digits;
-more is another model, whose vectors must not be mixed with those that are stored.
+The first answers are kept in the cache. Batching and other processors change the last digits of later answers. A larger
+difference means another model, whose vectors must not be mixed with the stored ones.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ TEXTS = (
     "42",
 )
 TOLERANCE = 0.02
-"""Largest relative difference of an answer to the first one, ``|a - b| / |a|``; a cosine of 0.9998."""
+"""Maximum relative difference of an answer from the first one, ``|a - b| / |a|``; a cosine of 0.9998."""
 _DIGITS = 8
-"""Leading components of each vector that go into the digest."""
+"""Number of leading components of each vector in the digest."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Probe:
     """A served model's identity.
 
     Attributes:
-        dimension: Of its vectors.
-        digest: Sha256 (hex) of the rounded answers, as they were when the model was first met here.
+        dimension: Dimension of the vectors.
+        digest: Sha256 (hex) of the first answers, rounded.
     """
 
     dimension: int
@@ -46,14 +46,14 @@ class Probe:
 
 
 def identify(label: str, vectors: npt.NDArray[np.float32]) -> Probe:
-    """Compare answers with the first ones; keep them if they are the first.
+    """Compare answers with the first ones, or keep them as the first ones.
 
     Args:
         label: The endpoint and the model.
         vectors: Answers to :data:`TEXTS`, (5, d), finite.
 
     Raises:
-        ModelError: They are not those of the model that was met first.
+        ModelError: The answers differ from the first ones, or the first ones cannot be written.
     """
     path = cache_dir() / "endpoints" / f"{digest(label)[:32]}.json"
     first, when = _read(path)
@@ -62,8 +62,8 @@ def identify(label: str, vectors: npt.NDArray[np.float32]) -> Probe:
         kept = {"endpoint": label, "date": datetime.date.today().isoformat(), "vectors": vectors.tolist()}
         try:
             atomic_write_text(path, json.dumps(kept) + "\n")
-        except OSError as error:  # without it a change could go unseen
-            raise ModelError(f"{label}: its probe cannot be kept in {path.parent} ({error.strerror}).") from None
+        except OSError as error:  # without the file a change would go unnoticed
+            raise ModelError(f"{label}: its probe cannot be written to {path.parent} ({error.strerror}).") from None
     elif first.shape != vectors.shape:
         raise ModelError(
             f"{label} has changed since {when}: its vectors had {first.shape[1]} dimensions and have "
@@ -80,7 +80,7 @@ def identify(label: str, vectors: npt.NDArray[np.float32]) -> Probe:
 
 
 def _rounded(vectors: npt.NDArray[np.float32]) -> str:
-    """Digest that noise in the last digits leaves alone: components in units of the root mean square, to a tenth."""
+    """Digest that noise in the last digits does not change: components over their root mean square, to one decimal."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     leading = np.round(vectors / norms * np.sqrt(vectors.shape[1]), 1)[:, :_DIGITS] + 0.0
     return digest(
@@ -108,4 +108,4 @@ def _read(file: Path) -> tuple[npt.NDArray[np.float32] | None, str]:
 
 
 def _advice(path: Path) -> str:
-    return f"Stored vectors and results are of the model that it was; to begin anew with this one, remove {path}"
+    return f"Stored vectors and results belong to the earlier model; to start again with this one, remove {path}"

@@ -1,4 +1,4 @@
-"""What requests cost: estimates before they are sent, a count of what was spent, and a budget that is kept."""
+"""Cost of requests: estimates in advance, a count of the tokens spent, and a budget that is not exceeded."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from xalign_models.errors import ModelError
 logger = logging.getLogger(__name__)
 
 WORTH_A_LINE = 1_000
-"""Texts from which an estimate is shown."""
+"""Minimum number of texts for which an estimate is shown."""
 
 
 def estimated_tokens(text: str) -> int:
-    """About how many tokens a text has: one for four bytes of UTF-8, and two for the special ones."""
+    """Estimated number of tokens: one per four bytes of UTF-8, and two special ones."""
     return len(text.encode("utf-8", "replace")) // 4 + 2
 
 
 @dataclass
 class Meter:
-    """Tokens of all requests of a process.
+    """Token counts over all requests of a process.
 
     Attributes:
-        spent: Tokens of answered requests: as the server counts them, or as estimated where it does not say.
-        estimated: What had been estimated for those.
-        texts: Texts that were answered.
-        seconds: Time of those answers, from the first request to the last vector of each stretch.
+        spent: Tokens of answered requests, by the server's count or, if it gives none, by estimate.
+        estimated: Estimated tokens of the same requests.
+        texts: Number of answered texts.
+        seconds: Time of the answers, from the first request to the last vector of each call.
     """
 
     spent: float = 0.0
@@ -42,14 +42,14 @@ class Meter:
 
     @property
     def ratio(self) -> float:
-        """Tokens that the server counts for one that is estimated."""
+        """Spent tokens per estimated token."""
         return self.spent / self.estimated if self.estimated else 1.0
 
     def reserve(self, label: str, tokens: int, settings: Settings) -> None:
-        """Set estimated tokens aside for a request.
+        """Reserve estimated tokens for a request.
 
         Raises:
-            ModelError: The budget would be exceeded.
+            ModelError: The request would exceed the budget.
         """
         with self._lock:
             wanted = self.spent + (self._reserved + tokens) * self.ratio
@@ -57,17 +57,17 @@ class Meter:
                 raise ModelError(
                     f"{label}: the budget of {_amount(settings.most_tokens, settings)} is reached: "
                     f"{_amount(self.spent, settings)} spent, about {_amount(tokens * self.ratio, settings)} for the "
-                    "next request. What was answered is stored; raise --budget and run the same command to go on."
+                    "next request. All answers are stored; to continue, raise --budget and run the same command."
                 )
             self._reserved += tokens
 
     def settle(self, tokens: int, reported: int | None, texts: int) -> None:
-        """Count an answered request, or one that failed (no texts).
+        """Count an answered request, or release the tokens of a failed one.
 
         Args:
-            tokens: What was reserved.
-            reported: The server's own count; None where it gives none.
-            texts: Texts that were answered.
+            tokens: Number of reserved tokens.
+            reported: The server's count; None if it gives none.
+            texts: Number of answered texts; 0 if the request failed.
         """
         with self._lock:
             self._reserved -= tokens
@@ -77,42 +77,42 @@ class Meter:
                 self.texts += texts
 
     def announce(self, label: str, tokens: int, texts: int, settings: Settings) -> None:
-        """Say what is about to be asked for, where it is much or costs money."""
+        """Log an estimate of a call if it has many texts or costs money."""
         if texts < WORTH_A_LINE and settings.price is None and settings.most_tokens is None:
             return
         time = f", about {_duration(texts * self.seconds / self.texts)}" if self.texts and self.seconds else ""
         logger.warning("%s: %s texts, about %s%s.", label, f"{texts:,}", _amount(tokens * self.ratio, settings), time)
 
     def announce_run(self, texts: int, tokens: int, settings: Settings, uncounted: Sequence[str] = ()) -> None:
-        """Say what a whole run is about to ask for.
+        """Log an estimate of a whole run.
 
         Args:
-            texts: Distinct ones that are not stored.
-            tokens: Estimated, of all of them.
+            texts: Number of distinct texts that the store lacks.
+            tokens: Estimated number of their tokens.
             settings: Price and budget.
-            uncounted: Models and tasks that could not be counted.
+            uncounted: Models and tasks that the estimate omits.
 
         Raises:
-            ModelError: It would exceed the budget.
+            ModelError: The run would exceed the budget.
         """
         needed = tokens * self.ratio
-        beside = f", and what could not be counted: {', '.join(uncounted)}" if uncounted else ""
-        logger.warning("The run sends %s texts, about %s%s.", f"{texts:,}", _amount(needed, settings), beside)
+        omitted = f", without {', '.join(uncounted)}, which cannot be estimated" if uncounted else ""
+        logger.warning("The run sends %s texts, about %s%s.", f"{texts:,}", _amount(needed, settings), omitted)
         if settings.most_tokens is not None and self.spent + needed > settings.most_tokens:
             raise ModelError(
                 f"The run needs about {_amount(needed, settings)}, and the budget is "
-                f"{_amount(settings.most_tokens - self.spent, settings)}: nothing was sent but the probe. Raise "
-                "--budget or name fewer tasks or languages."
+                f"{_amount(settings.most_tokens - self.spent, settings)}: only the probe was sent. Raise --budget "
+                "or name fewer tasks or languages."
             )
 
     def timed(self, since: float) -> None:
-        """Count a stretch of requests that began at ``since`` (``perf_counter``)."""
+        """Add the time since ``since``, a value of ``perf_counter``."""
         with self._lock:
             self.seconds += perf_counter() - since
 
 
 METER = Meter()
-"""Of this process."""
+"""The meter of this process."""
 
 
 def _amount(tokens: float, settings: Settings) -> str:

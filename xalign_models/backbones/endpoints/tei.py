@@ -1,4 +1,4 @@
-"""The own route of text-embeddings-inference, which cuts long texts and says what it serves."""
+"""text-embeddings-inference by its own API, which truncates long texts and names the model that it serves."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from xalign_models.errors import ModelError
 
 
 class TEIEndpoint(Endpoint):
-    """``tei:MODEL@http://host:8080``; MODEL is the name that the server itself gives."""
+    """``tei:MODEL@http://host:8080``; MODEL is the server's name for the model."""
 
     scheme = "tei"
 
     @cached_property
     def most_texts(self) -> int:  # type: ignore[override]
-        """Texts of a request, as the server allows them; 32, its default, where it does not say.
+        """The server's limit on texts per request; 32, TEI's default, if the server does not tell.
 
         Raises:
-            ModelError: It serves another model.
+            ModelError: The server has another model.
         """
         info = self.client.get("/info")
         info = info if isinstance(info, dict) else {}
@@ -33,7 +33,7 @@ class TEIEndpoint(Endpoint):
 
     def ask(self, texts: Sequence[str], request: str) -> tuple[list[Any], int | None]:
         """Vectors in the order of the texts; TEI counts no tokens in its answers."""
-        _ = self.most_texts  # is it the model?
+        _ = self.most_texts  # checks the model's name
         body = {"inputs": list(texts), "truncate": True, "normalize": False}
         answer = self.client.post("/embed", body, request)
         if not isinstance(answer, list) or len(answer) != len(texts):
