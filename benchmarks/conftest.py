@@ -38,7 +38,7 @@ def pytest_addoption(parser):
         "--bench-findings",
         type=Path,
         default=Path(".benchmarks/findings.jsonl"),
-        help="where each benchmark's numbers are written as soon as it ends; benchmarks.compare reads it",
+        help="where each benchmark's numbers are written as soon as it ends; xalign gate --throughput reads it",
     )
     group.addoption("--bench-threads", type=int, default=1, help="CPU threads of everything that is timed")
     group.addoption("--bench-corpus", default="gettext:test", help="corpus of test_harness, e.g. flores")

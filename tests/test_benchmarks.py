@@ -58,7 +58,7 @@ def test_all_but_those_of_tasks_need_neither_mteb_nor_datasets(tmp_path: Path) -
     assert set(info) == {"test_repeated_texts[cpu]", "test_shared_prefix[cpu]"}  # those for a GPU have skipped
     assert all({"versions", "revision", "threads", "dtype", "device", "ratio"} <= set(one) for one in info.values())
 
-    printed = run("benchmarks.table", str(findings))
+    printed = run("docs.tools.throughput", str(findings))
     assert "## test_encode: cpu, float32" in printed
     (line,) = (line for line in printed.splitlines() if line.startswith("| repeated_texts[cpu]"))
     assert f"{info['test_repeated_texts[cpu]']['ratio']:.2f} (" in line
@@ -71,7 +71,7 @@ def test_a_file_without_findings_is_one_line(written: str | None, tmp_path: Path
     if written is not None:
         findings.write_text(written)
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.table", findings], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "docs.tools.throughput", findings], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
     assert re.fullmatch(rf"{re.escape(str(findings))}: .*--benchmark-json=.*\n", done.stderr)

@@ -1,4 +1,4 @@
-"""Numbers in pages: right ones pass, others fail with their line, and what names nothing fails too."""
+"""Numbers and tables in pages: right ones pass, wrong ones and unknown names fail with their line."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import json
 
 import pytest
 
-from benchmarks import claims, sources, tables
+from docs.tools import claims, sources, tables
 
 
 @pytest.fixture
 def check(tmp_path, monkeypatch, capsys):
     """Checks a page beside ``scores.csv`` and ``report.json``: (exit status, what was printed)."""
     monkeypatch.setattr(sources, "ROOT", tmp_path)
-    sources._rows.cache_clear()
-    sources._json.cache_clear()
     (tmp_path / "scores.csv").write_text("model,task,mean\na,T,12.345\nb,T,-0.5\nb,U,2000\n")
     (tmp_path / "report.json").write_text('{"tables": [{"share": 0.871}]}')
 
@@ -22,9 +20,7 @@ def check(tmp_path, monkeypatch, capsys):
         (tmp_path / "page.md").write_text(text)
         return claims.main([str(tmp_path / "page.md")]), capsys.readouterr().out
 
-    yield run
-    sources._rows.cache_clear()
-    sources._json.cache_clear()
+    return run
 
 
 @pytest.mark.parametrize(
@@ -66,7 +62,8 @@ def test_a_wrong_number_fails_with_its_line(check, text, reason):
 
 
 def test_a_table_is_compared_and_written(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(claims.TABLES, "two", lambda: tables.markdown(("", "score"), [("a", 1.25), ("b", None)]))
+    rows = {"a": {"value": 1.25}, "b": {"value": None}}
+    monkeypatch.setitem(tables.TABLES, "two", {"rows": rows, "columns": {"score": "value"}})
     page = tmp_path / "page.md"
     page.write_text("# Title\n\n<!-- table: two -->\nstale\n<!-- /table -->\n\nThe end.\n")
     assert claims.main([str(page)]) == 1
@@ -77,6 +74,40 @@ def test_a_table_is_compared_and_written(tmp_path, monkeypatch, capsys):
     assert claims.main([str(page)]) == 0
     page.write_text(written.replace("1.2", "1.3"))
     assert claims.main([str(page)]) == 1
+
+
+def test_a_table_is_made_as_its_description_says(monkeypatch):
+    sizes = {
+        "for": [{"size": [1, 2], "unit": ["m"]}, {"size": [3], "unit": "['m', 'km']"}],
+        "let": {"double": "2 * size", "half": "double / 4"},
+        "columns": [
+            {"text": "f'{double} {unit}'"},
+            {"for": {"power": [1, 2]}, "format": "{:.2f}", "to {power}": "half**power"},
+        ],
+    }
+    monkeypatch.setitem(tables.TABLES, "sizes", sizes)
+    assert tables.table("sizes").splitlines() == [
+        "|  | text | to 1 | to 2 |",
+        "| --- | ---: | ---: | ---: |",
+        "| 1: m | 2 m | 0.50 | 0.25 |",
+        "| 2: m | 4 m | 1.00 | 1.00 |",
+        "| 3: m | 6 m | 1.50 | 2.25 |",
+        "| 3: km | 6 km | 1.50 | 2.25 |",
+    ]
+
+
+def test_a_table_takes_keys_and_rows_of_others(monkeypatch):
+    rows = {"whole": {"size": 2.0}, "part": {"size": 1.0}}
+    described = {
+        "first": {"corner": "of", "rows": rows, "columns": {"size": "size"}},
+        "like": {"like": "first", "label": "row.upper()", "columns": {"none": "-0.0 * size"}, "differences": "{:+.1f}"},
+        "rows": {"rows": "first", "columns": {"format": "{:.0f} of {:.0f}", "both": "[size, 2 * size]"}},
+    }
+    for name, description in described.items():
+        monkeypatch.setitem(tables.TABLES, name, description)
+    head, _, *lines = tables.table("like").splitlines()
+    assert (head, lines) == ("| of | size | none |", ["| WHOLE | 2.0 | 0.0 |", "| PART | -1.0 | +0.0 |"])
+    assert tables.table("rows").splitlines()[2:] == ["| whole | 2 of 4 |", "| part | 1 of 2 |"]
 
 
 def test_a_table_that_nothing_makes_is_an_error(tmp_path):
@@ -100,13 +131,12 @@ def test_scores_are_percent_means_over_the_chosen_subsets(tmp_path, monkeypatch)
     result("a", **{into: 0.5, leaving: 0.2, beside: 0.9})
     result("b", **{into: 0.1})
     monkeypatch.setattr(sources, "ROOT", tmp_path)
-    sources._results.cache_clear()
     assert sources.score("a", "Pairs", ".*-eng_Latn") == pytest.approx(70)
     assert sources.score("a", "Pairs", languages="eng deu") == pytest.approx(35)
     assert sources.score("xalign/a", "Pairs", beside=["b"]) == pytest.approx(50)
+    assert sources.score(["a", "b"], "Pairs", ".*-eng_Latn") == pytest.approx((70 + 10) / 2)
     with pytest.raises(LookupError, match="no such subset"):
         sources.score("a", "Pairs", "jpn.*")
-    sources._results.cache_clear()
 
 
 def test_logs_and_measured_tables_are_read(tmp_path, monkeypatch):

@@ -106,20 +106,20 @@ def test_readmes_lines_run_as_written(asset, workdir, few_rows, monkeypatch):
 
 def test_readmes_board_is_of_the_committed_results(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
-    from benchmarks.readme import BOARD, board
+    from docs.tools.readme import BOARD, board
 
     (shown,) = BOARD.findall((ROOT / "README.md").read_text("utf-8"))
-    assert shown == board(), "run python -m benchmarks.readme"
+    assert shown == board(), "run python -m docs.tools.readme"
 
 
 def test_every_table_of_the_papers_is_accounted_for(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
-    from benchmarks.reproduction import PAGE, STATUS, page, records
+    from docs.tools.reproduction import PAGE, STATUS, page, statuses
 
-    rows = records()
+    rows = statuses()
     tables = {(row["paper"], row["item"]) for row in rows if row["item"].startswith("Table")}
     counts = {"isomorphism": 11, "linear-mapping": 7, "lsar": 20, "lusifer": 19, "lira": 16}
     assert tables == {(paper, f"Table {n}") for paper, most in counts.items() for n in range(1, most + 1)}
     assert len({(row["paper"], row["item"]) for row in rows}) == len(rows)
     assert {row["status"] for row in rows} <= STATUS.keys()
-    assert PAGE.read_text("utf-8") == page(), "run python -m benchmarks.reproduction"
+    assert PAGE.read_text("utf-8") == page(), "run python -m docs.tools.reproduction"

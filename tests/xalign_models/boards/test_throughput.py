@@ -102,11 +102,11 @@ def test_other_files_are_refused(write, tmp_path, content: str | None) -> None:
 
 
 @pytest.mark.slow
-def test_from_the_benchmarks_folder(write) -> None:
+def test_the_gate_compares_benchmarks(write) -> None:
     old, new = write("old", {"t": [2.0] * 5}), write("new", {"t": [1.0] * 5})
     for arguments, status, said in (((old, new), 1, "fell: 100.00 to 50.00"), ((old, "no"), 2, "no cannot be read")):
         done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.compare", *map(str, arguments)],
+            [sys.executable, "-m", "xalign_models.cli", "gate", "--throughput", *map(str, arguments)],
             cwd=Path(__file__).parents[3],
             capture_output=True,
             text=True,

@@ -1,6 +1,6 @@
-"""What numbers of pages are computed from: committed results, the papers' tables, analyses and logs of trainings.
+"""Functions that claims and tables of pages call: they read results, papers' tables, analyses and training logs.
 
-Scores of results are in percent. Files of the papers, of analyses and of trainings keep the unit that they have.
+Scores of results are in percent. Files of the papers, of analyses and of trainings keep their own unit.
 """
 
 from __future__ import annotations
@@ -9,19 +9,29 @@ import csv
 import itertools
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from math import log
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from xalign_models.languages import display_name
 from xalign_models.results.reading import MAIN, Results, read_results
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ANALYSES = "docs/results/analyses"
 
-SOURCES: dict[str, Callable[..., Any]] = {}
-"""What an expression may call, by name."""
+ARITHMETIC = {f.__name__: f for f in (abs, all, any, fmean, len, log, map, max, min, range, round, str, sum, zip)}
+SOURCES: dict[str, Any] = {}
+"""Functions and constants of an expression, by name."""
+
+
+def evaluate(expression: str, variables: Mapping[str, Any] | None = None) -> Any:
+    """The value of a Python expression over :data:`SOURCES`, arithmetic, and these variables; no other builtins."""
+    names = {"__builtins__": {}, **SOURCES, **ARITHMETIC, **(variables or {})}
+    return eval(" ".join(expression.split()), names)  # from the repository's own pages and tables
 
 
 def source(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,11 +40,12 @@ def source(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+@source
 def numbers(path: str, column: str, /, **where: object) -> list[float]:
     """A column of a CSV file: the numbers of the rows whose columns have these values, or one of these in a tuple."""
     return [
         float(row[column])
-        for row in _rows(path)
+        for row in records(path)
         if all(
             row[key] in map(str, wanted if isinstance(wanted, tuple) else (wanted,)) for key, wanted in where.items()
         )
@@ -43,36 +54,41 @@ def numbers(path: str, column: str, /, **where: object) -> list[float]:
 
 @source
 def cell(path: str, column: str, /, **where: object) -> float:
-    """A number of a CSV file: of the one row whose columns have these values."""
+    """The number of a CSV file in the one row whose columns have these values."""
     values = numbers(path, column, **where)
     if len(values) != 1:
         raise LookupError(f"{path} has {len(values)} rows with {where}")
     return values[0]
 
 
+def records(path: str) -> list[dict[str, str]]:
+    """The rows of a CSV file, by column."""
+    return _records(ROOT / path)
+
+
 @cache
-def _rows(path: str) -> list[dict[str, str]]:
-    with (ROOT / path).open(encoding="utf-8", newline="") as file:
+def _records(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
 @source
 def value(path: str, *keys: str | int) -> float:
     """A number of a JSON file, by the keys that lead to it."""
-    content = _json(path)
+    content = _json(ROOT / path)
     for key in keys:
         content = content[key]
     return float(content)
 
 
 @cache
-def _json(path: str) -> Any:
-    return json.loads((ROOT / path).read_text(encoding="utf-8"))
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 @cache
-def _results() -> Results:
-    return read_results(ROOT)
+def _results(root: Path) -> Results:
+    return read_results(root)
 
 
 @source
@@ -91,14 +107,14 @@ def scores(
         model: Its name; ``xalign/`` may be left out.
         task: Name of the task.
         subsets: Regular expression that a subset's whole name matches.
-        languages: Codes as ``"eng deu"``; only subsets in these languages alone count. Empty means all.
+        languages: Codes such as ``"eng deu"``; subsets with another language are left out. Empty means all.
         metric: Name of the metric.
-        beside: Other models; only subsets that they have too count.
+        beside: Other models; subsets that one of them lacks are left out.
 
     Raises:
         LookupError: No subset is left.
     """
-    tables = [_results().tables[f"xalign/{name.removeprefix('xalign/')}", task] for name in (model, *beside)]
+    tables = [_results(ROOT).tables[f"xalign/{name.removeprefix('xalign/')}", task] for name in (model, *beside)]
     codes = set(languages.split())
     chosen = {
         subset: 100 * score
@@ -113,9 +129,10 @@ def scores(
 
 
 @source
-def score(model: str, task: str, subsets: str = ".*", **options: Any) -> float:
-    """The mean of :func:`scores`."""
-    return fmean(scores(model, task, subsets, **options).values())
+def score(model: str | Sequence[str], task: str, subsets: str = ".*", **options: Any) -> float:
+    """The mean of :func:`scores`; the mean over models where there are several."""
+    models = [model] if isinstance(model, str) else model
+    return fmean(fmean(scores(name, task, subsets, **options).values()) for name in models)
 
 
 @source
@@ -153,18 +170,43 @@ def analyses(table: str, column: str, /, **where: object) -> list[float]:
 
 
 @source
+def language_at(accuracies: Mapping[str, float], accuracy: float) -> str:
+    """The language of the subset, such as ``deu_Latn-eng_Latn``, that has this accuracy, and the accuracy."""
+    subsets = [subset for subset, value in accuracies.items() if value == accuracy]
+    language = display_name(subsets[0].split("-")[0].replace("_", "-")) if len(subsets) == 1 else "several"
+    return f"{language} {accuracy:.1f}"
+
+
+@source
+def gaining(**where: object) -> str:
+    """In how many languages all four measures of a map gain: "3 of 5"."""
+    measures = (analyses("linear-mapping-gains", column, **where) for column in ("dD", "dC", "fD", "fC"))
+    gains = [dd > 0 and dc > 0 and fd > 0.5 and fc > 0.5 for dd, dc, fd, fc in zip(*measures, strict=True)]
+    return f"{sum(gains)} of {len(gains)}"
+
+
+def _choices(model: str) -> list[dict[str, str]]:
+    return [row for row in records(f"{ANALYSES}/choices-choices.csv") if row["model"] == model]
+
+
+@source
 def chosen_alignments(model: str) -> list[str]:
-    """What ``xalign analyse choices`` saw chosen for a model, by seed, as registered alignments are called."""
-    rows = [row for row in _rows(f"{ANALYSES}/choices-choices.csv") if (row["model"], row["chosen"]) == (model, "True")]
-    return [row["alignment"].replace(" shrink=1.0", "-shrunk") for row in rows]
+    """The alignments that ``xalign analyse choices`` chose for a model, by seed, under their registered names."""
+    return [row["alignment"].replace(" shrink=1.0", "-shrunk") for row in _choices(model) if row["chosen"] == "True"]
+
+
+@source
+def by_frequency(values: Iterable[str]) -> dict[str, int]:
+    """How often each value occurs, the most frequent first."""
+    return dict(Counter(values).most_common())
 
 
 @source
 def recommended_gaps(*backbones: str) -> list[float]:
-    """By backbone, what the chosen alignments' mean scores are under the best candidate's, at the most."""
+    """For each backbone, the largest distance of a chosen alignment's mean score from the best candidate's."""
     gaps = []
     for backbone in backbones:
-        rows = [row for row in _rows(f"{ANALYSES}/choices-choices.csv") if row["model"] == f"xalign/plain__{backbone}"]
+        rows = _choices(f"xalign/plain__{backbone}")
         by_alignment = {
             name: fmean(float(row["score"]) for row in rows if row["alignment"] == name)
             for name in {row["alignment"] for row in rows}
@@ -185,13 +227,14 @@ BOARD = {
 }
 """Tasks by their short names."""
 COMPOSED = ("procrustes-shrunk", "centered+procrustes-shrunk", "lsar+procrustes-shrunk", "centered+affine")
-"""Alignments whose means alone are committed."""
+"""Alignments of which only the means are committed."""
+SOURCES |= {"BOARD": BOARD, "COMPOSED": COMPOSED}
 _ROWS = ("plain", "centered", "lir-1", "lir-15", "lsar", "procrustes", "affine", *COMPOSED)
 
 
 @source
 def mean(method: str, backbone: str, task: str) -> float:
-    """A row's mean on a task in percent, whether all of it or the mean alone is committed."""
+    """A method's mean on a task in percent, also where only the mean is committed."""
     model = f"{method}__{backbone}"
     if method not in COMPOSED:
         return score(model, task)
@@ -200,13 +243,13 @@ def mean(method: str, backbone: str, task: str) -> float:
 
 @source
 def points_under_best(method: str, backbone: str, task: str) -> float:
-    """What a row is under the best row of its space, in points."""
+    """The distance of a method from the best one of its space, in points."""
     return max(mean(row, backbone, task) for row in _ROWS) - mean(method, backbone, task)
 
 
 @source
 def good_everywhere(backbone: str) -> list[str]:
-    """The rows within half a point of the best on three retrieval tasks, and of plain or above it on every task."""
+    """Methods within half a point of the best on three retrieval tasks, and at most that far below plain elsewhere."""
     return [
         row
         for row in _ROWS
@@ -217,7 +260,7 @@ def good_everywhere(backbone: str) -> list[str]:
 
 @source
 def training(run: str, key: str, *, line: int = -1, kind: str | None = "epoch") -> Any:
-    """What a training's log has under a key; of its lines of this kind, the last one unless said otherwise."""
+    """The value of a key in a training's log, in the last line of this kind unless ``line`` names another."""
     path = ROOT / "docs" / "results" / "training" / run / "training_log.jsonl"
     logged = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
     return [entry for entry in logged if entry.get("kind") == kind][line][key]
@@ -244,7 +287,7 @@ def measured(page: str, row: str, column: str) -> float:
 
 @source
 def finding(name: str) -> float:
-    """A number behind a finding of ``xalign analyse atlas``."""
+    """A number behind a finding of the atlas."""
     from xalign_tasks.analyses.atlas import findings
 
     return findings()[name]
@@ -275,13 +318,13 @@ def published_sts17(model: str) -> float:
 
 @source
 def held_out(name: str) -> float:
-    """A figure of ``benchmarks.choose_holdout``, with the kind of the held-out task asked for."""
+    """A figure of ``docs.tools.choose_holdout`` where `choose` is asked for the kind of the held-out task."""
     return _held_out()[name]
 
 
 @cache
 def _held_out() -> dict[str, float]:
-    from benchmarks.choose_holdout import held_out, summary
+    from docs.tools.choose_holdout import held_out, summary
     from xalign_models.atlas import load_atlas
 
     return summary(list(held_out(load_atlas(), by_kind=True)))

@@ -1,4 +1,4 @@
-"""Numbers in pages that cannot rot: each names what gives it, and ``python -m benchmarks.claims`` computes it again.
+"""Numbers in pages that cannot rot: each names its source, and ``python -m docs.tools.claims`` computes it again.
 
 A page marks a number with a comment right behind it, which a reader does not see:
 
@@ -8,15 +8,15 @@ and a statement without a number with one that must be true:
 
     Centering helps.<!-- holds: score("centered__a", "STS17") > score("plain__a", "STS17") -->
 
-The expression is arithmetic over :mod:`benchmarks.sources` and gives the number in the unit of the page; the page may
-round it. A percent sign or closing asterisks may stand between the two. A table that :mod:`benchmarks.tables` makes
+The expression is arithmetic over :mod:`docs.tools.sources` and gives the number in the unit of the page; the page may
+round it. A percent sign or closing asterisks may stand between the two. A table that :mod:`docs.tools.tables` makes
 stands between two comments, and ``--write`` fills it in:
 
     <!-- table: name -->
     <!-- /table -->
 
-Without names of pages, all Markdown pages of the repository are checked. Exits with 1 if a number is not what its
-expression gives, an expression gives none, or a table is not what is made of the files.
+Without names of pages, it checks all Markdown pages of the repository. It exits with 1 if a number differs from its
+expression, an expression gives no number, or a table differs from the committed files.
 """
 
 from __future__ import annotations
@@ -25,20 +25,16 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import log
 from pathlib import Path
-from statistics import fmean
 
-import benchmarks.cluster  # noqa: F401  # registers what it simulates
-from benchmarks.sources import ROOT, SOURCES
-from benchmarks.tables import TABLES
+from docs.tools.sources import ROOT, evaluate
+from docs.tools.tables import TABLES, table
 
 _CLAIM = re.compile(
     r"(?P<number>[-−+]?\d[\d,]*(?:\.\d+)?)?\s?%?\**\s?<!--\s*(?P<kind>claim|holds):\s*(?P<expression>.+?)\s*-->",
     re.DOTALL,
 )
 _TABLE = re.compile(r"<!-- table: (?P<name>[\w-]+) -->\n\n?(?P<content>.*?)(?=<!-- /table -->)", re.DOTALL)
-_ARITHMETIC = {f.__name__: f for f in (abs, all, any, fmean, len, log, max, min, range, round, sum, zip)}
 
 
 @dataclass(frozen=True)
@@ -48,9 +44,9 @@ class Claim:
     Attributes:
         page: The page.
         line: The line of the number, from 1.
-        number: As the page has it; None where there is no number before the comment.
-        expression: What gives it.
-        fact: Whether the expression is to be true, and gives no number.
+        number: The number as written; None if no number stands before the comment.
+        expression: Its source.
+        fact: Whether the expression must be true instead of giving the number.
     """
 
     page: Path
@@ -60,12 +56,11 @@ class Claim:
     fact: bool = False
 
     def check(self) -> str | None:
-        """What is wrong; None if nothing is."""
+        """The problem in words; None if there is none."""
         if self.number is None and not self.fact:
             return f"no number stands before {self.expression}"
         try:
-            names = {"__builtins__": {}, **SOURCES, **_ARITHMETIC}
-            actual = float(eval(self.expression, names))  # the repository's own pages
+            actual = float(evaluate(self.expression))
         except Exception as error:
             return f"{self.expression} gives no number ({type(error).__name__}: {error})"
         if self.number is None or self.fact:
@@ -86,24 +81,24 @@ def claims(page: Path) -> Iterator[Claim]:
 
 
 def tables(page: Path, *, write: bool = False) -> Iterator[str]:
-    """Tables of a page that are not what the files give, in words; written anew if asked for."""
+    """The tables of a page that differ from the committed files, in words; ``write`` puts them right instead."""
     text = page.read_text(encoding="utf-8")
 
     def made(match: re.Match[str]) -> str:
-        return f"<!-- table: {match['name']} -->\n\n{TABLES[match['name']]()}\n"
+        return f"<!-- table: {match['name']} -->\n\n{table(match['name'])}\n"
 
     for match in _TABLE.finditer(text):
         if match["name"] not in TABLES:
-            raise KeyError(f"{page}: no function makes a table {match['name']}")
+            raise KeyError(f"{page}: tables.toml has no table {match['name']}")
         if match[0] != made(match) and not write:
             line = text.count("\n", 0, match.start()) + 1
-            yield f"{page}:{line}: table {match['name']} is not of the committed files; --write fills it in"
+            yield f"{page}:{line}: table {match['name']} differs from the committed files; rewrite it with --write"
     if write:
         page.write_text(_TABLE.sub(made, text), encoding="utf-8")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Check pages, or fill in their tables first; the exit status."""
+    """Check pages, with ``--write`` after filling in their tables; returns the exit status."""
     pages = [Path(argument) for argument in arguments if argument != "--write"] or [
         *sorted(ROOT.glob("*.md")),
         *sorted(ROOT.glob("docs/**/*.md")),

@@ -1,19 +1,18 @@
-"""Every table and figure of the five papers, and what became of it: ``python -m benchmarks.reproduction``.
+"""Writes ``docs/reproduction.md``, the status of each table of the papers: ``python -m docs.tools.reproduction``.
 
-The records are ``xalign_models/published/reproduction.csv``; what the papers print is in the tables beside it.
+It reads ``xalign_models/published/reproduction.csv``. The papers' own numbers are in the tables beside that file.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import Counter
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-PUBLISHED = ROOT / "xalign_models" / "published"
+from docs.tools.sources import ROOT, records
+
+PUBLISHED = "xalign_models/published"
 PAGE = ROOT / "docs" / "reproduction.md"
 STATUS = {
     "direction": "measured with other models; the page behind the link says whether the paper's finding holds there",
@@ -27,16 +26,15 @@ STATUS = {
 }
 
 
-def records() -> list[dict[str, str]]:
-    """The records, in the order of the page."""
-    with (PUBLISHED / "reproduction.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+def statuses() -> list[dict[str, str]]:
+    """A record for each table and figure, in the order of the page."""
+    return records(f"{PUBLISHED}/reproduction.csv")
 
 
 def page() -> str:
     """The page, as Markdown."""
-    papers = json.loads((PUBLISHED / "index.json").read_text("utf-8"))["papers"]
-    rows = records()
+    papers = json.loads((ROOT / PUBLISHED / "index.json").read_text("utf-8"))["papers"]
+    rows = statuses()
     counts = Counter(row["status"] for row in rows if row["item"].startswith("Table"))
     lines = [
         "# Reproduction",

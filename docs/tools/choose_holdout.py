@@ -1,8 +1,7 @@
-"""Whether `xalign choose` chooses well: leave one task out, choose without it, look where the choice stands on it.
+"""Tests ``xalign choose`` on tasks that it has not seen: ``python -m docs.tools.choose_holdout``.
 
-``python -m benchmarks.choose_holdout`` prints a line per held-out task and the share of successes. A success: the best
-model of the held-out task is one that ``choose`` cannot tell from its first, among the models that were scored there.
-Tasks of the same text are held out together.
+Each task is left out once, together with the tasks of the same text. A choice succeeds if the task's best model is tied
+with the first choice, among the models that have a score there. Prints a line for each task and the share of successes.
 """
 
 from __future__ import annotations
@@ -33,7 +32,17 @@ FEWEST = 10
 
 @dataclass(frozen=True)
 class HeldOut:
-    """A choice held against a task that it has not seen."""
+    """The outcome of a choice on a task that it has not seen.
+
+    Attributes:
+        languages: Codes that were asked for.
+        task: The held-out task.
+        candidates: Models with a score there.
+        tied: Candidates that are tied with the first choice.
+        success: Whether the best candidate is among them.
+        lost: Score of the best candidate minus the first choice's.
+        better: Share of candidates with a higher score than the first choice's.
+    """
 
     languages: str
     task: str
@@ -45,7 +54,7 @@ class HeldOut:
 
 
 def held_out(atlas: Atlas, *, by_kind: bool) -> Iterator[HeldOut]:
-    """Each set of languages with each task that has at least half of them; ``by_kind`` asks for the task's kind."""
+    """The outcome for each set of languages and each task with at least half of them; ``by_kind`` asks for its kind."""
     for codes in SETS:
         languages = tuple(canonical(code) for code in codes.split(","))
         done: set[str] = set()
@@ -72,7 +81,7 @@ def held_out(atlas: Atlas, *, by_kind: bool) -> Iterator[HeldOut]:
             except XAlignError:
                 continue
             ranked = [candidate for candidate in choice.candidates if candidate.model in truth]
-            if len(ranked) < FEWEST or not ranked[0].tied:  # nobody who is tied with the first was scored there
+            if len(ranked) < FEWEST or not ranked[0].tied:  # no model that is tied with the first has a score there
                 continue
             first, best = ranked[0], max(ranked, key=lambda candidate: truth[candidate.model])
             yield HeldOut(
@@ -87,11 +96,12 @@ def held_out(atlas: Atlas, *, by_kind: bool) -> Iterator[HeldOut]:
 
 
 def logistic(value: float) -> float:
+    """A score from its logit."""
     return float(1 / (1 + np.exp(-value)))
 
 
 def summary(rows: list[HeldOut]) -> dict[str, float]:
-    """The figures of a run: cases, share of successes, and medians of what else matters."""
+    """The number of cases, the share of successes, and medians of the other outcomes."""
     return {
         "cases": len(rows),
         "success": float(np.mean([row.success for row in rows])),
@@ -104,6 +114,7 @@ def summary(rows: list[HeldOut]) -> dict[str, float]:
 
 
 def main() -> None:
+    """Print the outcomes and their summary, with and without the kind of the held-out task."""
     atlas = load_atlas()
     for by_kind in (True, False):
         rows = list(held_out(atlas, by_kind=by_kind))

@@ -1,16 +1,15 @@
-"""What README shows, made of the committed results: ``python -m benchmarks.readme`` writes its board and its figure."""
+"""Writes the board and the figure of README from the committed results: ``python -m docs.tools.readme``."""
 
 from __future__ import annotations
 
-import csv
 import re
 from pathlib import Path
 
+from docs.tools.sources import ANALYSES, ROOT, analysis, records
 from xalign_models.boards.leaderboard import leaderboard
 from xalign_models.results.reading import read_results
 from xalign_models.tables.formats import to_markdown
 
-ROOT = Path(__file__).parents[1]
 MODELS = (
     *(f"{method}__all-MiniLM-L6-v2" for method in ("plain", "lsar")),
     *(f"{method}__gemma-3-270m-q4" for method in ("plain", "lsar")),
@@ -22,20 +21,16 @@ BOARD = re.compile(r"(?<=<!-- board -->\n).*?(?=<!-- /board -->)", re.S)
 
 
 def board() -> str:
-    """The board of README, as Markdown."""
+    """README's board in Markdown."""
     return to_markdown(leaderboard(read_results(ROOT, tasks=TASKS), models=MODELS, tasks=TASKS), narrow=True)
 
 
 def figure(target: Path) -> None:
-    """The pool before and after LSAR, in the plane; drawn of what ``xalign analyse scatter`` wrote."""
+    """Draw the pool of answers before and after LSAR, in the plane of ``xalign analyse scatter``."""
     from xalign_models.figures import COLOURS, MARKERS, canvas, styled
     from xalign_models.languages import display_name
 
-    folder = ROOT / "docs" / "results" / "analyses"
-    with (folder / "scatter-points.csv").open(encoding="utf-8", newline="") as file:
-        points = [row for row in csv.DictReader(file) if row["projection"] == "PCA"]
-    with (folder / "scatter-mixing.csv").open(encoding="utf-8", newline="") as file:
-        found = {row["model"]: float(row["neighbour_translation"]) for row in csv.DictReader(file)}
+    points = [row for row in records(f"{ANALYSES}/scatter-points.csv") if row["projection"] == "PCA"]
     titles = {f"xalign/plain__{SHOWN}": "before", f"xalign/lsar__{SHOWN}": "after LSAR"}
     languages = sorted({row["language"] for row in points})
     with styled():
@@ -45,7 +40,8 @@ def figure(target: Path) -> None:
                 rows = [row for row in points if (row["model"], row["language"]) == (model, language)]
                 x, y = ([float(row[name]) for row in rows] for name in ("x", "y"))
                 axis.scatter(x, y, s=14, c=colour, marker=marker, alpha=0.6, linewidths=0, label=display_name(language))
-            axis.set_title(f"{title}\n{found[model]:.0f}% of nearest neighbours are translations")
+            found = analysis("scatter-mixing", "neighbour_translation", model=model)
+            axis.set_title(f"{title}\n{found:.0f}% of nearest neighbours are translations")
             axis.set_xticks([])
             axis.set_yticks([])
             axis.set_aspect("equal", adjustable="datalim")
@@ -56,7 +52,7 @@ def figure(target: Path) -> None:
 
 
 def main() -> None:
-    """Write both."""
+    """Write the board and the figure."""
     readme = ROOT / "README.md"
     readme.write_text(BOARD.sub(lambda _: board(), readme.read_text("utf-8")), encoding="utf-8")
     figure(ROOT / "docs" / "images" / "before-after.svg")

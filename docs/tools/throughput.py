@@ -1,4 +1,4 @@
-"""What a run with ``--benchmark-json=FILE`` found, as tables in Markdown: ``python -m benchmarks.table FILE ...``."""
+"""Prints files of ``pytest --benchmark-json`` as Markdown tables: ``python -m docs.tools.throughput FILE ...``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NUMBERS = {
 
 
 def row(benchmark: dict[str, Any]) -> dict[str, Any]:
-    """A benchmark's line: its name, its median time, and what it noted."""
+    """A benchmark's line: its name, its median time and the numbers that it noted."""
     info = benchmark["extra_info"]
     line: dict[str, Any] = {
         "": benchmark["name"].removeprefix("test_"),
@@ -45,24 +45,24 @@ def row(benchmark: dict[str, Any]) -> dict[str, Any]:
 
 
 def tables(results: dict[str, Any]) -> Iterable[tuple[str, pd.DataFrame]]:
-    """A table per module, device and dtype, under a title that says with what it was measured."""
+    """A table for each module, device and dtype, under a title that names them."""
     frame = pd.DataFrame(
         {
-            "module": one["fullname"].split("::")[0].rpartition("/")[2].removesuffix(".py"),
-            "where": ", ".join(str(one["extra_info"].get(key)) for key in ("device", "dtype")),
-            "line": row(one),
+            "module": benchmark["fullname"].split("::")[0].rpartition("/")[2].removesuffix(".py"),
+            "where": ", ".join(str(benchmark["extra_info"].get(key)) for key in ("device", "dtype")),
+            "line": row(benchmark),
         }
-        for one in results["benchmarks"]
+        for benchmark in results["benchmarks"]
     )
     for (module, where), group in frame.groupby(["module", "where"], sort=False):
         yield f"{module}: {where}", pd.DataFrame(list(group["line"])).fillna("")
 
 
 def read(path: str) -> dict[str, Any]:
-    """A run's JSON, ended with one line where there is none.
+    """Read a run's JSON.
 
     Raises:
-        SystemExit: The file is missing, is none of pytest-benchmark's, or has no benchmark in it.
+        SystemExit: The file is missing, was not written by pytest-benchmark, or has no benchmark in it.
     """
     try:
         results: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -82,7 +82,7 @@ def main(paths: Iterable[str]) -> None:
         info = results["benchmarks"][0]["extra_info"]
         versions = ", ".join(f"{name} {number}" for name, number in info["versions"].items())
         print(f"Revision {info['revision']}, {results['datetime'][:10]}; {info['threads']} thread(s); {versions}.")
-        if clocks := {one["extra_info"].get("clocks") for one in results["benchmarks"]} - {None}:
+        if clocks := {benchmark["extra_info"].get("clocks") for benchmark in results["benchmarks"]} - {None}:
             print(f"GPU clocks (SM, memory, their maxima) during the runs: {'; '.join(sorted(clocks))}.")
         for title, table in tables(results):
             print(f"\n## {title}\n\n{table.to_markdown(index=False)}")
