@@ -18,8 +18,8 @@ class _Importable(list[str]):
 def job_config() -> Any:
     """A job whose workers import from the driver's working folder only if the driver does.
 
-    Ray puts that folder first on the workers' search path in any case: a ``tasks.py`` or ``lmdb.py`` of the user's would
-    run there, and not in the driver. Ray has no public option for it.
+    Ray puts that folder first on the workers' search path in any case, so that a user's ``tasks.py`` or ``lmdb.py``
+    would run there, and not in the driver. Ray has no public option to leave it out.
     """
     from ray.job_config import JobConfig
 

@@ -119,7 +119,5 @@ def test_a_script_is_refused_another_lmdb_before_a_store_is_touched(folder: Path
     (folder / "script.py").write_text(code)
     done = run(sys.executable, "script.py")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].endswith(
-        f"ModelError: {folder / 'lmdb.py'} hides the package lmdb, which keeps the vectors; rename it, or run elsewhere."
-    )
+    assert f"ModelError: {folder / 'lmdb.py'} hides the package lmdb" in done.stderr.splitlines()[-1]
     assert not (workdir / "store").exists()

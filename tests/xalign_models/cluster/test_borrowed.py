@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,5 +16,5 @@ def test_workers_import_from_the_folders_of_this_process_alone(tmp_path, monkeyp
     """Ray extends this list by the working folder when it connects, and sends it to the workers."""
     monkeypatch.chdir(tmp_path)
     path = job_config()._py_driver_sys_path
-    path.extend([str(tmp_path), os.path.abspath(sys.path[-1])])
-    assert path == [os.path.abspath(sys.path[-1])]
+    path.extend([str(tmp_path), imported := str(Path(sys.path[-1]).absolute())])
+    assert path == [imported]
