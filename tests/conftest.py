@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -156,6 +157,27 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def xalign(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, list[str]]]:
+    """Runs a command in this process: (exit status, standard output, lines of standard error)."""
+    from xalign_models.cli import main
+
+    def run(*arguments: Any) -> tuple[int, str, list[str]]:
+        capfd.readouterr()
+        monkeypatch.setattr(sys, "argv", ["xalign", *map(str, arguments)])
+        formatwarning = warnings.formatwarning
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        warnings.formatwarning = formatwarning
+        os.environ.pop("XALIGN_OWN", None)  # --data sets it
+        captured = capfd.readouterr()
+        return int(exit_.value.code or 0), captured.out, captured.err.splitlines()
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -53,7 +53,7 @@ def test_links_lead_somewhere(page):
 
 
 @pytest.fixture(scope="module")
-def xalign():
+def application():
     import typer.main
 
     from xalign_models.cli.app import app
@@ -62,9 +62,9 @@ def xalign():
 
 
 @pytest.mark.parametrize(("page", "line"), commands())
-def test_command_lines_parse(xalign, page, line):
+def test_command_lines_parse(application, page, line):
     """Every option that a page shows is one of the command's."""
-    command = xalign
+    command = application
     arguments = shlex.split(line, comments=True)[1:]
     context = command.make_context("xalign", list(arguments))
     while hasattr(command, "get_command"):

@@ -45,7 +45,7 @@ def stranger(workdir, tiny_model, write_text, python):
 
 
 @pytest.fixture
-def xalign(stranger):
+def commands(stranger):
     """Runs commands one after the other in one process; returns what each printed."""
 
     def run(*commands, plugins=""):
@@ -71,10 +71,10 @@ np.save({file!r}, xalign_models.load({model!r}, device="cpu").encode(texts))
 
 
 @pytest.mark.slow
-def test_a_method_is_listed_fitted_scored_put_on_the_board_and_gated(xalign, stranger, workdir, tiny_model):
+def test_a_method_is_listed_fitted_scored_put_on_the_board_and_gated(commands, stranger, workdir, tiny_model):
     model, plugin = "whitening-model", ["--plugin", "whitening.py"]
     run = ["run", "-m", f"{tiny_model},{model}", "-t", "OwnParallel,NumberWords", "--data", "own=text"]
-    (models, helped, _, _, board, *_), _ = xalign(
+    (models, helped, _, _, board, *_), _ = commands(
         ["models", "whitening__LaBSE", *plugin],  # behind the command; it holds for what follows in this process
         ["fit", "--help"],
         fit("whitening", tiny_model, "--param", "shrinkage=0.5"),
@@ -98,9 +98,9 @@ def test_a_method_is_listed_fitted_scored_put_on_the_board_and_gated(xalign, str
 
 @pytest.mark.slow
 def test_a_network_is_fitted_put_on_the_board_gated_saved_without_pickle_and_loaded(
-    xalign, stranger, workdir, tiny_model
+    commands, stranger, workdir, tiny_model
 ):
-    (_, _, board, *_), _ = xalign(
+    (_, _, board, *_), _ = commands(
         fit("mlp", tiny_model, "--param", "steps=20"),
         ["run", "-m", f"{tiny_model},mlp-model", "-t", "OwnParallel", "--data", "own=text"],
         ["leaderboard", "-t", "OwnParallel", "--json"],
@@ -137,9 +137,9 @@ np.save("expected.npy", rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
 @pytest.mark.slow
-def test_a_corpus_is_listed_and_marks_what_is_fitted_on_it(xalign, workdir, tiny_model):
+def test_a_corpus_is_listed_and_marks_what_is_fitted_on_it(commands, workdir, tiny_model):
     plugin = ["--plugin", "calendar_corpus.py"]
-    (listed, _), _ = xalign(
+    (listed, _), _ = commands(
         ["corpora", "--json", *plugin],
         ["fit", "centered", "--backbone", tiny_model, "--corpus", "calendar:months", "-o", "centred", *plugin],
     )

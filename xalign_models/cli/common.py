@@ -50,11 +50,6 @@ Data = Annotated[
     list[str] | None,
     typer.Option(help="NAME=DIR or NAME=test:DIR: your text, for OwnParallel (own=DIR) or OwnParallel-NAME."),
 ]
-Budget = Annotated[
-    str | None,
-    typer.Option(help="Most to spend at endpoints: tokens, such as 2M, or dollars, such as 5usd; then it stops."),
-]
-Price = Annotated[float | None, typer.Option("--price-per-million", help="Dollars for a million tokens.")]
 
 
 def check_output(output: Path) -> None:
@@ -147,19 +142,3 @@ def set_data(data: list[str] | None) -> None:
             f"{name}={part}{':' if part else ''}{path.resolve()}"
             for name, (part, path) in own_paths(",".join(data)).items()
         )
-
-
-def set_budget(budget: str | None, price: float | None, engine: str = "local") -> None:
-    """Set environment variables from ``--budget`` and ``--price-per-million``.
-
-    Raises:
-        ModelError: A value is no amount, or there are several processes.
-    """
-    from xalign_models.backbones.endpoints.settings import BUDGET, PRICE, Settings
-
-    if budget and engine == "ray":
-        raise ModelError("--budget counts what one process spends; --engine ray has many.")
-    for variable, value in ((BUDGET, budget), (PRICE, price)):
-        if value is not None:
-            os.environ[variable] = str(value)
-    Settings.from_environment()

@@ -2,51 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import typer
 import typer.core
 
-from xalign_models.cli.common import (
-    Budget,
-    Devices,
-    Json,
-    Price,
-    check_output,
-    err,
-    language_codes,
-    out,
-    print_rows,
-    set_budget,
-    split_list,
-)
-from xalign_models.errors import DataError, ModelError
-from xalign_models.specs import BackboneSpec, Dtype, Pooling, Precision, Vectors
-
-Layer = Annotated[int | None, typer.Option(help="Hidden state to pool: 0 the embeddings, k the k-th layer's output.")]
-Pool = Annotated[Pooling | None, typer.Option(help="How token vectors become one.")]
-Weights = Annotated[Dtype | None, typer.Option("--dtype", help="Of weights and activations.")]
-Products = Annotated[
-    Precision | None,
-    typer.Option("--precision", help="Of products: int8 for CPUs, tf32 for NVIDIA GPUs; the model's name says so."),
-]
-Backend = Annotated[
-    str | None,
-    typer.Option(help="What computes: torch, compiled (torch on GPUs), onnx, openvino, or the model's onnx/NAME.onnx."),
-]
-MaxTokens = Annotated[int | None, typer.Option(help="Cut texts at this many tokens.")]
-TruncateDim = Annotated[int | None, typer.Option(help="Keep this many leading dimensions (Matryoshka models).")]
-Kept = Annotated[
-    Vectors | None, typer.Option("--vectors", help="What vectors are kept as: binary keeps signs, int8 eight bits.")
-]
-Prompt = Annotated[list[str] | None, typer.Option(help='KEY=TEXT put before inputs, e.g. --prompt "default=query: ".')]
-
-
-Trust = Annotated[
-    bool, typer.Option("--trust-remote-code", help="Run code that a model brings along; its name says so then.")
-]
+from xalign_models.cli.common import Devices, Json, check_output, err, language_codes, out, print_rows, split_list
+from xalign_models.cli.options import BackboneOptions, SpendingOptions, with_options
+from xalign_models.errors import ModelError
+from xalign_models.specs import BackboneSpec
 
 
 def add_to(app: typer.Typer) -> None:
@@ -54,7 +19,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(models)
     app.command()(tasks)
     app.command()(corpora)
-    app.command(cls=_Fit)(fit)
+    app.command(cls=_Fit)(with_options(fit))
 
 
 class _Fit(typer.core.TyperCommand):
@@ -66,63 +31,6 @@ class _Fit(typer.core.TyperCommand):
 
         with formatter.section("Methods"):
             formatter.write_dl([(name, str(ALIGNMENTS.facts(name)["description"])) for name in ALIGNMENTS])
-
-
-def overrides(
-    layer: int | None,
-    pooling: Pooling | None,
-    dtype: Dtype | None,
-    max_tokens: int | None,
-    prompt: list[str] | None,
-    trust: bool = False,
-    precision: Precision | None = None,
-    truncate_dim: int | None = None,
-    vectors: Vectors | None = None,
-    backend: str | None = None,
-) -> dict[str, Any]:
-    """The options as fields of a BackboneSpec.
-
-    Raises:
-        ModelError: A prompt has no key, or a key that nothing looks up.
-    """
-    pairs = [tuple(option.split("=", 1)) for option in prompt or ()]
-    if bad := [pair for pair in pairs if len(pair) != 2]:
-        raise ModelError(f'--prompt {bad[0][0]!r} has no key; write it as --prompt "default=query: ".')
-    if unused := [key for key, *_ in pairs if not _is_prompt_key(key)]:
-        raise ModelError(
-            f"--prompt {unused[0]}=...: nothing asks for this key; give default, query, document, a language such as "
-            "deu-Latn, or the name or type of a task (`xalign tasks`)."
-        )
-    return {
-        "layer": layer,
-        "pooling": pooling,
-        "dtype": dtype,
-        "max_tokens": max_tokens,
-        "prompts": tuple(pairs) or None,
-        "trust_remote_code": trust or None,
-        "precision": precision,
-        "truncate_dim": truncate_dim,
-        "vectors": vectors,
-        "backend": backend,
-    }
-
-
-def _is_prompt_key(key: str) -> bool:
-    """Whether a key can select one of BackboneSpec's prompts."""
-    from xalign_models.languages import canonical, is_canonical
-
-    if is_canonical(key):
-        return canonical(key) == key
-    if key in {"default", "query", "document"}:
-        return True
-    from xalign_models.models.mteb import check_task
-
-    with suppress(DataError):
-        check_task(key)
-        return True
-    from mteb.abstasks.task_metadata import TaskType
-
-    return key in get_args(TaskType)
 
 
 def models(
@@ -219,24 +127,16 @@ def fit(
     default_lang: Annotated[str | None, typer.Option(help="Language of texts without one, or `auto`.")] = None,
     unknown: Annotated[str, typer.Option(help="Texts in languages not fitted: error or unaligned.")] = "error",
     judge: Annotated[list[str] | None, typer.Option(help="Other text, on which auto judges what it fits.")] = None,
-    layer: Layer = None,
-    pooling: Pool = None,
-    dtype: Weights = None,
-    precision: Products = None,
-    backend: Backend = None,
-    truncate_dim: TruncateDim = None,
-    vectors: Kept = None,
-    max_tokens: MaxTokens = None,
-    prompt: Prompt = None,
+    *,
+    backbone_options: BackboneOptions,
     device: Devices = None,
-    budget: Budget = None,
-    price: Price = None,
+    spending: SpendingOptions,
 ) -> None:
     """Fit an alignment to a backbone and write both as one sentence-transformers directory."""
     from xalign_models.models import api
     from xalign_models.models.saving import save
 
-    set_budget(budget, price)
+    spending.set()
     check_output(output)
     codes = language_codes(languages, None, all=None)
     if old or new:
@@ -259,9 +159,7 @@ def fit(
         default_lang=default_lang,
         unknown=unknown,
         judge=split_list(judge),
-        overrides=overrides(
-            layer, pooling, dtype, max_tokens, prompt, False, precision, truncate_dim, vectors, backend
-        ),
+        overrides=backbone_options.fields(),
         **dict(_parameter(assignment) for assignment in param or ()),
     )
     save(model, output, adapter=adapter, standalone=standalone, lang=default_lang)

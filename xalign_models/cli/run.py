@@ -9,35 +9,20 @@ from typing import Annotated, Any, Literal
 import typer
 
 from xalign_models.cli.common import (
-    Budget,
     Data,
     Devices,
     Json,
     Models,
     Output,
-    Price,
     Tasks,
     err,
     language_codes,
     print_json,
-    set_budget,
     set_data,
     split_list,
 )
 from xalign_models.cli.leaderboard import make, show
-from xalign_models.cli.models import (
-    Backend,
-    Kept,
-    Layer,
-    MaxTokens,
-    Pool,
-    Products,
-    Prompt,
-    TruncateDim,
-    Trust,
-    Weights,
-    overrides,
-)
+from xalign_models.cli.options import BackboneOptions, EngineOptions, SpendingOptions, with_options
 from xalign_models.errors import ModelError
 
 EMBEDDED_MODELS = (
@@ -56,7 +41,7 @@ EMBEDDED_TASKS = ("GettextPrecision",)
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(run)
+    app.command()(with_options(run))
 
 
 def run(
@@ -66,27 +51,21 @@ def run(
     languages: Annotated[list[str] | None, typer.Option(help="Language codes, `core` (22) or `all`.")] = None,
     data: Data = None,
     output: Output = ".",
-    layer: Layer = None,
-    pooling: Pool = None,
-    dtype: Weights = None,
-    precision: Products = None,
-    backend: Backend = None,
-    truncate_dim: TruncateDim = None,
-    vectors: Kept = None,
-    max_tokens: MaxTokens = None,
-    prompt: Prompt = None,
-    trust_remote_code: Trust = False,
+    *,
+    backbone: BackboneOptions,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run code that comes with a model; recorded in its name.")
+    ] = False,
     device: Devices = None,
-    budget: Budget = None,
-    price: Price = None,
+    spending: SpendingOptions,
     items: Annotated[
         Literal["none", "outcomes", "full"],
         typer.Option(help="What to keep of single items: what significance tests need, or ranks and all."),
     ] = "outcomes",
-    engine: Annotated[str, typer.Option(help="local, or ray: on the workers of a Ray cluster.")] = "local",
-    address: Annotated[str | None, typer.Option(help="Ray: of a running cluster; else one is started here.")] = None,
-    cpus_per_task: Annotated[int, typer.Option(help="Ray: cores and threads of a piece of work.")] = 1,
-    gpus_per_task: Annotated[float | None, typer.Option(help="Ray: GPUs of one; 0.25 lets four share a GPU.")] = None,
+    where: EngineOptions,
+    gpus_per_task: Annotated[
+        float | None, typer.Option(help="GPUs of each Ray task; 0.25 lets four tasks share a GPU.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Score models on tasks and print the leaderboard.
@@ -95,18 +74,17 @@ def run(
     encoded twice.
     """
     set_data(data)
-    set_budget(budget, price, engine)
+    spending.set()
     from xalign_models.models.mteb import check_task
     from xalign_models.models.names import locate
     from xalign_models.plugins import BENCHMARKS
 
     names: list[Any] = split_list(tasks)
     chosen_models = split_list(models) or list(EMBEDDED_MODELS)
-    fields = overrides(
-        layer, pooling, dtype, max_tokens, prompt, trust_remote_code, precision, truncate_dim, vectors, backend
-    )
-    if engine not in {"local", "ray"}:
-        raise ModelError(f"--engine {engine} is not known; choose local or ray.")
+    fields = {**backbone.fields(), "trust_remote_code": trust_remote_code or None}
+    cluster = where.cluster(gpus_per_task, device)
+    if cluster and spending.budget:
+        raise ModelError("--budget limits a single process; it cannot be combined with --engine ray.")
     for name in names:  # before the seconds that mteb takes to import
         check_task(name)
     for model in chosen_models:
@@ -126,11 +104,10 @@ def run(
     failed = []
     outcomes: list[dict[str, Any]] = []
     arguments: dict[str, Any] = {"languages": chosen, "items": items, "overrides": fields}
-    if engine == "ray":
-        from xalign_models import cluster as on_ray
+    if cluster:
+        from xalign_models.cluster import run as run_on_cluster
 
-        cluster = on_ray.Cluster(address, cpus_per_task, gpus_per_task, device)
-        run_all = partial(on_ray.run, cluster=cluster)
+        run_all = partial(run_on_cluster, cluster=cluster)
     else:
         resources: dict[str, Any] = {"device": device, "store": open_store()}
         run_all = partial(run_here, **resources)

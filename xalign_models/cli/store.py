@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from xalign_models.cli.common import Device, Json, language_codes, out, print_rows
-from xalign_models.cli.models import Kept, TruncateDim
+from xalign_models.cli.options import VectorOptions, with_options
 
 group = typer.Typer(help="The vectors that are kept so that nothing is encoded twice.", no_args_is_help=True)
 
@@ -61,6 +62,7 @@ Model = Annotated[str, typer.Option(help="Whose backbone's vectors: a name, a di
 
 
 @group.command("export")
+@with_options
 def export_(
     model: Model,
     output: Annotated[Path, typer.Option("--output", "-o", help="Parquet file to write.")],
@@ -71,8 +73,8 @@ def export_(
     languages: Annotated[list[str] | None, typer.Option(help="Language codes of the corpus; by default all.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Texts of a language.")] = None,
     prompt: Prompt = None,
-    truncate_dim: TruncateDim = None,
-    vectors: Kept = None,
+    *,
+    vectors: VectorOptions,
     device: Device = None,
 ) -> None:
     """Write raw vectors as parquet; texts missing in the store are encoded."""
@@ -81,8 +83,7 @@ def export_(
     from xalign_models.vectors.transfer import export
 
     listed = texts_of(texts, language_codes(languages, None, all=None), limit) if texts else None
-    fields = {"truncate_dim": truncate_dim, "vectors": vectors}
-    count = export(model, output, open_store(), listed, prompt=prompt, device=device, **fields)
+    count = export(model, output, open_store(), listed, prompt=prompt, device=device, **asdict(vectors))
     out.print(f"{count} vectors: {output}", highlight=False, soft_wrap=True)
 
 

@@ -10,14 +10,14 @@ from typing import Annotated, Any, cast
 import typer
 
 from xalign_models.cli.common import Device, Json, language_codes, out, print_json, print_rows
-from xalign_models.cli.models import Kept, TruncateDim
+from xalign_models.cli.options import EngineOptions, VectorOptions, with_options
 from xalign_models.errors import ModelError
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(apply)
-    app.command()(parity)
+    app.command()(with_options(apply))
+    app.command()(with_options(parity))
 
 
 def apply(
@@ -31,9 +31,8 @@ def apply(
         str | None,
         typer.Option(help="Rows in languages that were not fitted: error or unaligned; by default the model's."),
     ] = None,
-    engine: Annotated[str, typer.Option(help="local, or ray: a cluster's workers write the parts.")] = "local",
-    address: Annotated[str | None, typer.Option(help="Of a running Ray cluster; by default one is started.")] = None,
-    cpus_per_task: Annotated[int, typer.Option(min=1, help="Ray: cores of a part.")] = 1,
+    *,
+    where: EngineOptions,
     device: Device = None,
 ) -> None:
     """Align existing vectors, any number of them; the same command resumes an interrupted run."""
@@ -41,16 +40,13 @@ def apply(
     from xalign_models.models.maps import load_maps
     from xalign_models.vectors.applying import apply as apply_maps
 
-    if engine not in {"local", "ray"}:
-        raise ModelError(f"--engine {engine}: local or ray.")
     if unknown not in {None, "error", "unaligned"}:
         raise ModelError(f"--unknown {unknown}: error or unaligned.")
     run = None
-    if engine == "ray":
+    if cluster := where.cluster(gpus=0):
         from xalign_models.cluster.applying import write_parts
-        from xalign_models.cluster.cluster import Cluster
 
-        run = partial(write_parts, Cluster(address, cpus_per_task, 0))
+        run = partial(write_parts, cluster)
     code = canonical(lang) if lang else None
     maps = load_maps(model, default_lang=code, unknown=cast(Any, unknown), device=device)
     rows = apply_maps(maps, source, output, column=column, lang_column=lang_column, run=run)
@@ -64,8 +60,8 @@ def parity(
     languages: Annotated[list[str] | None, typer.Option(help="Language codes of the corpus; by default all.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Texts of a language.")] = 20,
     tolerance: Annotated[float, typer.Option(min=0, help="Largest 1 - cosine that is no difference.")] = 1e-8,
-    truncate_dim: TruncateDim = None,
-    vectors: Kept = None,
+    *,
+    vectors: VectorOptions,
     device: Device = None,
     json: Json = False,
 ) -> None:
@@ -75,7 +71,7 @@ def parity(
     from xalign_models.parity.served import Served
 
     listed = texts_of(texts, language_codes(languages, None, all=None), limit)
-    served, other = (Served(model, device, truncate_dim=truncate_dim, vectors=vectors) for model in (first, second))
+    served, other = (Served(model, device, **asdict(vectors)) for model in (first, second))
     result = compare(served, other, listed, tolerance)
     if json:
         print_json(asdict(result))

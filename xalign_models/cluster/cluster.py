@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from xalign_models.cluster.borrowed import job_config
 from xalign_models.errors import ModelError
 
 RETRIES = 3
@@ -57,8 +58,10 @@ class Cluster:
         started = not ray.is_initialized()
         if started:
             try:
-                here = {"include_dashboard": False} if self.address is None else {}
-                ray.init(self.address, logging_level="ERROR", log_to_driver=False, **here)
+                options: dict[str, Any] = {"include_dashboard": False} if self.address is None else {}
+                if not (self.address or os.environ.get("RAY_ADDRESS", "")).startswith("ray://"):
+                    options["job_config"] = job_config()
+                ray.init(self.address, logging_level="ERROR", log_to_driver=False, **options)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 reason = " ".join(str(error).split())[:200]
                 raise ModelError(f"Cannot reach a Ray cluster at {self.address or 'this machine'}: {reason}") from None

@@ -13,7 +13,7 @@ import pytest
 from xalign_models import __version__
 from xalign_models.cli import main
 from xalign_models.cli.common import language_codes
-from xalign_models.cli.models import overrides
+from xalign_models.cli.options import BackboneOptions
 from xalign_models.models.names import list_models
 
 
@@ -205,7 +205,7 @@ def test_empty_and_endless_texts_run_through(xalign, workdir, tiny_model):
 def test_prompts_go_by_what_is_looked_up():
     keys = ("default", "query", "document", "deu-Latn", "STS17CrossLingual", "STS17", "BitextMining")
     prompts = [f"{key}=a = b: " for key in keys]
-    assert overrides(None, None, None, None, prompts)["prompts"] == tuple((key, "a = b: ") for key in keys)
+    assert BackboneOptions(prompt=prompts).fields()["prompts"] == tuple((key, "a = b: ") for key in keys)
 
 
 def test_models_of_different_fits_can_have_names_of_their_own(xalign, workdir, tiny_model, own):

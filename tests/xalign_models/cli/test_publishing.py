@@ -4,27 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 
 import pytest
 import yaml
-
-from xalign_models.cli.app import main
-
-
-@pytest.fixture
-def xalign(workdir, monkeypatch, capfd):
-    """Runs a command in this process: (exit status, standard output, standard error)."""
-
-    def run(*arguments):
-        capfd.readouterr()
-        monkeypatch.setattr(sys, "argv", ["xalign", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        captured = capfd.readouterr()
-        return exit_.value.code or 0, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture
@@ -73,14 +55,14 @@ def test_a_dry_run_then_a_directory(xalign, model, workdir) -> None:
 def test_wrong_uses_are_one_line(xalign, tiny_model, arguments, part: str) -> None:
     status, _, err = xalign("publish", *(str(tiny_model) if one == "model" else one for one in arguments))
     assert status == 2
-    assert part in err
-    assert err.count("\n") == 1
+    (line,) = err
+    assert part in line
 
 
 def test_a_hub_that_is_away_is_one_line(xalign, model) -> None:
     status, _, err = xalign("publish", "model", "--to", "hub", "--repository", "org/name", "--write")
     assert status == 2
-    assert "org/name cannot be written on the hub" in err
+    assert "org/name cannot be written on the hub" in err[-1]
 
 
 def test_a_run_as_json_has_the_scores(xalign, model, workdir) -> None:

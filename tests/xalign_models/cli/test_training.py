@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-import sys
-import warnings
 
 import pytest
 import torch
 
-from xalign_models.cli import main
-
 
 @pytest.fixture
-def train(workdir, tiny_model, write_text, monkeypatch, capfd):
+def train(xalign, workdir, tiny_model, write_text):
     """Runs the command on a tiny encoder and 30 rows: (exit status, standard output, lines of standard error)."""
     write_text(workdir / "text", 30, ("ar", "en", "es"))
 
     def run(*arguments):
         given = ("--backbone", tiny_model, "--pairs", "own:text", "--samples", 20, "--output", "model", *arguments)
-        monkeypatch.setattr(sys, "argv", ["xalign", "train", "contrastive", *map(str, given)])
-        formatwarning = warnings.formatwarning
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        warnings.formatwarning = formatwarning
-        captured = capfd.readouterr()
-        return exit_.value.code or 0, captured.out, captured.err.splitlines()
+        return xalign("train", "contrastive", *given)
 
     return run
 

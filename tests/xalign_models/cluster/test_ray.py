@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import xalign_models
-from tests.xalign_models.cli.conftest import xalign
 from tests.xalign_models.vectors.conftest import LANGUAGES, list_column, make_maps
 from xalign_models.cluster.applying import write_parts
 from xalign_models.evaluation import run as running
@@ -29,7 +28,7 @@ from xalign_models.vectors import applying
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'xalign[ray]'")
 from xalign_models import cluster as on_ray  # noqa: E402
 
-__all__ = ["make_maps", "xalign"]
+__all__ = ["make_maps"]
 pytestmark = pytest.mark.slow
 ROWS = 120
 EXAMPLES = Path(__file__).parents[3] / "examples"

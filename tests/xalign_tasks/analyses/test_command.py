@@ -10,24 +10,8 @@ import pytest
 
 from xalign_models import figures
 from xalign_models.analysis import Findings
-from xalign_models.cli import main
 from xalign_models.errors import DataError
 from xalign_models.plugins import ANALYSES, Entry
-
-
-@pytest.fixture
-def xalign(workdir, monkeypatch, capfd):
-    """Runs a command in this process: (exit status, standard output, lines of standard error)."""
-
-    def run(*arguments):
-        capfd.readouterr()
-        monkeypatch.setattr(sys, "argv", ["xalign", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        captured = capfd.readouterr()
-        return exit_.value.code or 0, captured.out, captured.err.splitlines()
-
-    return run
 
 
 @pytest.fixture

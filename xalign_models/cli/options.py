@@ -1,0 +1,165 @@
+"""Options that several commands share, as dataclasses: a command with such a parameter has its fields as options."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, is_dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import typer
+
+from xalign_models.errors import DataError, ModelError
+from xalign_models.specs import Dtype, Pooling, Precision, Vectors
+
+if TYPE_CHECKING:
+    from xalign_models.cluster import Cluster
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer reads it: each parameter that is a dataclass is replaced by the dataclass's fields."""
+    signature = inspect.signature(command, eval_str=True)
+    groups = {name: own.annotation for name, own in signature.parameters.items() if is_dataclass(own.annotation)}
+    options = {name: inspect.signature(group, eval_str=True).parameters for name, group in groups.items()}
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        made = {
+            name: group(**{option: values.pop(option) for option in options[name]}) for name, group in groups.items()
+        }
+        command(**values, **made)
+
+    parameters = chain.from_iterable(
+        options[name].values() if name in groups else [own] for name, own in signature.parameters.items()
+    )
+    flat = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
+    return run
+
+
+@dataclass(frozen=True)
+class VectorOptions:
+    """Fields of a backbone's spec that make its vectors smaller."""
+
+    truncate_dim: Annotated[int | None, typer.Option(help="Keep this many leading dimensions (Matryoshka models).")] = (
+        None
+    )
+    vectors: Annotated[
+        Vectors | None, typer.Option(help="Precision of the vectors: int8 keeps eight bits a number, binary the sign.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class BackboneOptions(VectorOptions):
+    """Fields of a backbone's spec."""
+
+    layer: Annotated[
+        int | None, typer.Option(help="Hidden state to pool: 0 for the embeddings, k for the output of layer k.")
+    ] = None
+    pooling: Annotated[Pooling | None, typer.Option(help="How to pool token vectors into one vector.")] = None
+    dtype: Annotated[Dtype | None, typer.Option(help="Type of weights and activations.")] = None
+    precision: Annotated[
+        Precision | None,
+        typer.Option(help="Precision of matrix products: int8 on CPUs, tf32 on NVIDIA GPUs; part of the model's name."),
+    ] = None
+    backend: Annotated[
+        str | None,
+        typer.Option(help="Runtime: torch, compiled (torch on GPUs), onnx, openvino, or the model's onnx/NAME.onnx."),
+    ] = None
+    max_tokens: Annotated[int | None, typer.Option(help="Cut texts at this many tokens.")] = None
+    prompt: Annotated[
+        list[str] | None, typer.Option(help='KEY=TEXT to put before inputs, e.g. --prompt "default=query: ".')
+    ] = None
+
+    def fields(self) -> dict[str, Any]:
+        """The options as fields of a BackboneSpec; None where an option was not given.
+
+        Raises:
+            ModelError: A prompt has no key, or a key that nothing looks up.
+        """
+        pairs = [tuple(option.split("=", 1)) for option in self.prompt or ()]
+        if bad := [pair for pair in pairs if len(pair) != 2]:
+            raise ModelError(f'--prompt {bad[0][0]!r} has no key; write it as --prompt "default=query: ".')
+        if unused := [key for key, *_ in pairs if not _is_prompt_key(key)]:
+            raise ModelError(
+                f"--prompt {unused[0]}=...: nothing looks up this key; give default, query, document, a language such "
+                "as deu-Latn, or the name or type of a task (`xalign tasks`)."
+            )
+        given = asdict(self)
+        return {"prompts": tuple(pairs) or None, **{name: given[name] for name in given if name != "prompt"}}
+
+
+def _is_prompt_key(key: str) -> bool:
+    """Whether a key can select one of BackboneSpec's prompts."""
+    from xalign_models.languages import canonical, is_canonical
+
+    if is_canonical(key):
+        return canonical(key) == key
+    if key in {"default", "query", "document"}:
+        return True
+    from xalign_models.models.mteb import check_task
+
+    with suppress(DataError):
+        check_task(key)
+        return True
+    from mteb.abstasks.task_metadata import TaskType
+
+    return key in get_args(TaskType)
+
+
+@dataclass(frozen=True)
+class SpendingOptions:
+    """Limits on what endpoints may cost."""
+
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Stop after spending this at endpoints: tokens, e.g. 2M, or dollars, e.g. 5usd."),
+    ] = None
+    price_per_million: Annotated[float | None, typer.Option(help="Price of a million tokens in dollars.")] = None
+
+    def set(self) -> None:
+        """Set the environment variables that endpoints read.
+
+        Raises:
+            ModelError: A value is not an amount.
+        """
+        from xalign_models.backbones.endpoints.settings import BUDGET, PRICE, Settings
+
+        for variable, value in ((BUDGET, self.budget), (PRICE, self.price_per_million)):
+            if value is not None:
+                os.environ[variable] = str(value)
+        Settings.from_environment()
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Where the work is done: in this process, or on the workers of a Ray cluster."""
+
+    engine: Annotated[str, typer.Option(help="local, or ray to use the workers of a Ray cluster.")] = "local"
+    address: Annotated[
+        str | None, typer.Option(help="Address of a running Ray cluster; by default one is started here.")
+    ] = None
+    cpus_per_task: Annotated[int, typer.Option(help="Cores and threads of each Ray task.")] = 1
+
+    def cluster(self, gpus: float | None, device: str | None = None) -> Cluster | None:
+        """The cluster to use; None for this process.
+
+        Args:
+            gpus: GPUs of a task; None for one where the cluster has GPUs.
+            device: cpu, cuda or mps; None for the best that a worker has.
+
+        Raises:
+            ModelError: The engine is unknown, or a value is out of range.
+        """
+        if self.engine not in {"local", "ray"}:
+            raise ModelError(f"--engine {self.engine} is not known; choose local or ray.")
+        if self.engine == "local":
+            return None
+        from xalign_models.cluster import Cluster
+
+        return Cluster(self.address, self.cpus_per_task, gpus, device)

@@ -1,0 +1,28 @@
+"""Private names of Ray, each with the reason for its use."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+
+class _Importable(list[str]):
+    """Folders for the workers' search path; takes only those that this process imports from."""
+
+    def extend(self, folders: Iterable[str]) -> None:
+        super().extend(folder for folder in folders if folder in map(os.path.abspath, sys.path))
+
+
+def job_config() -> Any:
+    """A job whose workers import from the driver's working folder only if the driver does.
+
+    Ray puts that folder first on the workers' search path in any case, so that a user's ``tasks.py`` or ``lmdb.py``
+    would run there, and not in the driver. Ray has no public option to leave it out.
+    """
+    from ray.job_config import JobConfig
+
+    config = JobConfig()
+    config._py_driver_sys_path = _Importable(config._py_driver_sys_path)
+    return config
