@@ -244,8 +244,8 @@ def measured(page: str, row: str, column: str) -> float:
 
 @source
 def finding(name: str) -> float:
-    """A number behind a finding of ``xalign analyse atlas``."""
-    from xalign_tasks.analyses.atlas import findings
+    """A number behind a finding of ``docs/atlas.md``."""
+    from docs.tools.atlas_figures import findings
 
     return findings()[name]
 

@@ -103,6 +103,9 @@ def draw_heat_map(
     columns: Sequence[str],
     limits: tuple[float, float],
     number: str = ".0f",
+    *,
+    dark: float | None = None,
+    aspect: str = "equal",
     **ticks: Any,
 ) -> AxesImage:
     """A coloured cell with its number for each value; NaN leaves a cell without a number.
@@ -114,14 +117,16 @@ def draw_heat_map(
         columns: Their names, which are tilted.
         limits: Values of the darkest and of the lightest colour.
         number: Format of the numbers; empty for cells without numbers.
+        dark: Numbers below it are white; by default 55% of the way between the limits.
+        aspect: ``equal`` for square cells, ``auto`` for cells that fill the axes.
         **ticks: Options of the names, such as ``fontsize``.
     """
-    image = axes.imshow(values, vmin=limits[0], vmax=limits[1], cmap=SEQUENTIAL)
+    image = axes.imshow(values, vmin=limits[0], vmax=limits[1], cmap=SEQUENTIAL, aspect=aspect)
     tilt = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if "rotation" not in ticks else {}
     axes.set_xticks(range(len(columns)), columns, **tilt, **ticks)
     axes.set_yticks(range(len(rows)), rows, **{key: value for key, value in ticks.items() if key == "fontsize"})
     axes.grid(visible=False)
-    dark = limits[0] + 0.55 * (limits[1] - limits[0])
+    dark = limits[0] + 0.55 * (limits[1] - limits[0]) if dark is None else dark
     for (row, column), value in np.ndenumerate(values):
         if number and np.isfinite(value):
             colour = "white" if value < dark else "black"
