@@ -1,8 +1,8 @@
-"""The common style of figures, with colours for colour-blind readers and labels with units."""
+"""The common style of figures and the kinds of plot: colours for colour-blind readers, labels with units."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 from xalign_models.paths import atomic_file
 
@@ -77,6 +78,60 @@ def from_zero(axes: Axes) -> None:
     bottom, top = axes.get_ylim()
     bottom = min(0.0, bottom)
     axes.set_ylim(bottom, top + 0.05 * (top - bottom))
+
+
+def draw_lines(axes: Axes, lines: Mapping[str, tuple[Any, Any]], **options: Any) -> None:
+    """A line with markers for each label's (x, y), styled by :func:`look`; ``options`` override the style."""
+    for index, (label, (x, y)) in enumerate(lines.items()):
+        axes.plot(x, y, label=label, **{**look(index), **options})
+
+
+def draw_points(axes: Axes, x: Any, y: Any, **options: Any) -> None:
+    """Points in the first colour without lines between them; ``options`` override the style."""
+    axes.scatter(x, y, **{"s": 22, "color": COLOURS[0], **options})
+
+
+def draw_histogram(axes: Axes, values: Any, index: int, label: str, **options: Any) -> None:
+    """The outline of a histogram, in the colour of the ``index``-th series."""
+    axes.hist(values, histtype="step", linewidth=1.8, color=look(index)["color"], label=label, **options)
+
+
+def draw_heat_map(
+    axes: Axes,
+    values: npt.NDArray[np.floating[Any]],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    limits: tuple[float, float],
+    number: str = ".0f",
+    *,
+    dark: float | None = None,
+    aspect: str = "equal",
+    **ticks: Any,
+) -> AxesImage:
+    """A coloured cell with its number for each value; NaN leaves a cell without a number.
+
+    Args:
+        axes: Where to draw.
+        values: (rows, columns).
+        rows: Their names.
+        columns: Their names, which are tilted.
+        limits: Values of the darkest and of the lightest colour.
+        number: Format of the numbers; empty for cells without numbers.
+        dark: Numbers below it are white; by default 55% of the way between the limits.
+        aspect: ``equal`` for square cells, ``auto`` for cells that fill the axes.
+        **ticks: Options of the names, such as ``fontsize``.
+    """
+    image = axes.imshow(values, vmin=limits[0], vmax=limits[1], cmap=SEQUENTIAL, aspect=aspect)
+    tilt = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if "rotation" not in ticks else {}
+    axes.set_xticks(range(len(columns)), columns, **tilt, **ticks)
+    axes.set_yticks(range(len(rows)), rows, **{key: value for key, value in ticks.items() if key == "fontsize"})
+    axes.grid(visible=False)
+    dark = limits[0] + 0.55 * (limits[1] - limits[0]) if dark is None else dark
+    for (row, column), value in np.ndenumerate(values):
+        if number and np.isfinite(value):
+            colour = "white" if value < dark else "black"
+            axes.text(column, row, format(value, number), ha="center", va="center", fontsize=8, color=colour)
+    return image
 
 
 def name_points(axes: Axes, points: Iterable[tuple[str, float, float]]) -> None:

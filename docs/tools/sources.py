@@ -288,7 +288,7 @@ def measured(page: str, row: str, column: str) -> float:
 @source
 def finding(name: str) -> float:
     """A number behind a finding of the atlas."""
-    from xalign_tasks.analyses.atlas import findings
+    from docs.tools.atlas_figures import findings
 
     return findings()[name]
 

@@ -1,30 +1,63 @@
-"""Shared code of the tasks: a corpus whose fingerprint is the revision, tagged texts, outcomes by item."""
+"""Shared code of the tasks: metadata, a corpus whose fingerprint is the revision, tagged texts, outcomes by item."""
 
 from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import datasets
 import numpy as np
 import numpy.typing as npt
-from datasets import Dataset
-from mteb.abstasks import AbsTask
+from mteb.abstasks import AbsTask, AbsTaskBitextMining
+from mteb.abstasks.task_metadata import TaskMetadata
 from torch.utils.data import DataLoader
 
-from xalign_models import corpora
+from xalign_models import assets, corpora
 from xalign_models.corpora import Corpus
 from xalign_models.errors import DataError, ModelError, XAlignError
 from xalign_models.results.items import save_items
+from xalign_tasks.facts import FACTS
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol
+    from mteb.timing import TimingStack
     from mteb.types import EncodeKwargs, PromptType
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["CorpusTask", "StampedTask", "fill_scores", "save_items", "without_normalisation"]
+__all__ = [
+    "CorpusTask",
+    "JointTask",
+    "Scored",
+    "Scoring",
+    "StampedTask",
+    "SubsetTask",
+    "fill_scores",
+    "save_items",
+    "task_metadata",
+    "without_normalisation",
+]
+
+Scored = tuple[Mapping[str, dict[str, float]], Mapping[str, npt.NDArray[Any]]]
+"""Scores and item data, by subset."""
+
+
+def task_metadata(name: str, eval_langs: Mapping[str, list[str]], **fields: Any) -> TaskMetadata:
+    """Metadata of a task; its description and main score are those of :data:`xalign_tasks.facts.FACTS`.
+
+    Args:
+        name: Name of the task.
+        eval_langs: Canonical languages of each subset.
+        **fields: Further fields of mteb's metadata, which override the defaults.
+    """
+    facts = FACTS.get(name)
+    listed = {"description": facts.description, "main_score": facts.score} if facts else {}
+    defaults = {"type": "BitextMining", "category": "t2t", "eval_splits": ["test"]}
+    return TaskMetadata(**{"name": name, "eval_langs": dict(eval_langs), **defaults, **listed, **fields})
 
 
 class StampedTask(AbsTask):
@@ -62,6 +95,23 @@ class StampedTask(AbsTask):
         metadata = self.metadata
         super().unload_data()
         self.metadata = metadata
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """The model that a task scores, with mteb's settings.
+
+    Attributes:
+        model: The model.
+        split: Split of the data set.
+        encode_kwargs: mteb's options of the model's ``encode``.
+        folder: Folder for item data; None keeps none.
+    """
+
+    model: EncoderProtocol
+    split: str
+    encode_kwargs: EncodeKwargs
+    folder: Path | None = None
 
 
 class CorpusTask(StampedTask):
@@ -123,15 +173,25 @@ class CorpusTask(StampedTask):
             self.dataset = dict.fromkeys(self.hf_subsets, dict.fromkeys(self.eval_splits))
             self.data_loaded = True
 
+    def hub_rows(self, config: str, split: str, missing: DataError) -> datasets.Dataset:
+        """A table of the data set in the metadata.
+
+        Raises:
+            DataError: The hub's copy is unavailable; ``missing`` says what XALIGN_DATA lacks.
+        """
+        try:
+            with assets.hub_or_cache(self.metadata.dataset["path"]):
+                return datasets.load_dataset(**self.metadata.dataset, name=config, split=split)
+        except (OSError, ValueError) as error:
+            raise DataError(f"{missing} The hub's copy is unavailable too ({type(error).__name__}).") from None
+
     def embed(
         self,
-        model: EncoderProtocol,
+        scoring: Scoring,
         texts: Sequence[str],
         language: str | Sequence[str],
-        *,
-        split: str,
         subset: str,
-        encode_kwargs: EncodeKwargs,
+        split: str | None = None,
         prompt_type: PromptType | None = None,
     ) -> npt.NDArray[np.float32]:
         """Vectors (n, d) of texts; the model also gets the language, one for all texts or one per text.
@@ -140,14 +200,14 @@ class CorpusTask(StampedTask):
             ModelError: A vector is not finite; comparisons with it are false, which would read as a perfect rank.
         """
         lang = [language] * len(texts) if isinstance(language, str) else list(language)
-        dataset = Dataset.from_dict({"text": list(texts), "lang": lang})
-        vectors = model.encode(
-            DataLoader(dataset, batch_size=encode_kwargs.get("batch_size", 32)),
+        dataset = datasets.Dataset.from_dict({"text": list(texts), "lang": lang})
+        vectors = scoring.model.encode(
+            DataLoader(dataset, batch_size=scoring.encode_kwargs.get("batch_size", 32)),
             task_metadata=self.metadata,
-            hf_split=split,
+            hf_split=split or scoring.split,
             hf_subset=subset,
             prompt_type=prompt_type,
-            **encode_kwargs,
+            **scoring.encode_kwargs,
         )
         embedded = np.asarray(vectors, dtype=np.float32)
         if len(bad := np.flatnonzero(~np.isfinite(embedded).all(axis=1))):
@@ -159,6 +219,69 @@ class CorpusTask(StampedTask):
 
     def _push_dataset_to_hub(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError("The corpora belong to their publishers.")
+
+
+class SubsetTask(CorpusTask):
+    """A task whose subsets are scored one by one."""
+
+    abstask_prompt = ""
+
+    def score(self, scoring: Scoring, subset: str, **options: Any) -> tuple[dict[str, float], npt.NDArray[Any]]:
+        """Scores and item data of a subset; options are those that :meth:`evaluate` passes on."""
+        raise NotImplementedError
+
+    def _evaluate_subset(
+        self,
+        model: EncoderProtocol,
+        data_split: Any,
+        *,
+        hf_split: str,
+        hf_subset: str,
+        encode_kwargs: EncodeKwargs,
+        prediction_folder: Path | None = None,
+        num_proc: int | None = None,
+        timer: TimingStack | None = None,
+        **options: Any,
+    ) -> dict[str, float]:
+        scores, items = self.score(Scoring(model, hf_split, encode_kwargs), hf_subset, **options)
+        if prediction_folder is not None:
+            save_items(Path(prediction_folder), self.metadata.name, {hf_subset: items})
+        return fill_scores(scores, self.metadata.main_score)
+
+
+class JointTask(CorpusTask, AbsTaskBitextMining):
+    """A task whose subsets share text and are scored together.
+
+    mteb passes all subsets at once to tasks of its bitext class only, therefore this is one.
+    """
+
+    abstask_prompt = ""
+
+    def score(self, scoring: Scoring, subsets: set[str]) -> Scored:
+        """Scores and item data of the subsets; the scores may include those of others."""
+        raise NotImplementedError
+
+    def evaluate(
+        self,
+        model: EncoderProtocol,
+        split: str = "test",
+        subsets_to_run: list[str] | None = None,
+        *,
+        encode_kwargs: EncodeKwargs,
+        prediction_folder: Path | None = None,
+        num_proc: int | None = None,
+        timer: TimingStack | None = None,
+        **kwargs: Any,
+    ) -> dict[str, dict[str, float]]:
+        """Scores of the chosen subsets; with ``prediction_folder`` their item data are kept there."""
+        if not self.data_loaded:
+            self.load_data(num_proc=num_proc)
+        subsets = set(self.hf_subsets) & set(self.hf_subsets if subsets_to_run is None else subsets_to_run)
+        folder = None if prediction_folder is None else Path(prediction_folder)
+        scores, items = self.score(Scoring(model, split, encode_kwargs, folder), subsets)
+        if folder is not None:
+            save_items(folder, self.metadata.name, {name: rows for name, rows in items.items() if name in subsets})
+        return {subset: scores[subset] for subset in sorted(subsets)}
 
 
 def without_normalisation(model: EncoderProtocol) -> EncoderProtocol:

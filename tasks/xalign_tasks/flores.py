@@ -13,7 +13,6 @@ class FloresPrecision(PrecisionTask):
     metadata = precision_metadata(
         "FloresPrecision",
         set(FLORES_200) - {"nqo-Nkoo"},  # added after devtest was published
-        "P@1, P@5 and P@10 of finding a sentence's translation among the 1,012 of FLORES-200's devtest.",
         dataset={"path": "mteb/FloresBitextMining", "revision": "2144d16cc15edd22d4a9237d12bff5f31f5c07fc"},
         eval_splits=["devtest"],
         reference="https://github.com/facebookresearch/flores",

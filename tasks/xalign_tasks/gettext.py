@@ -15,9 +15,7 @@ class GettextPrecision(PrecisionTask):
     metadata = precision_metadata(
         "GettextPrecision",
         GETTEXT_LANGUAGES,
-        "P@1, P@5 and P@10 of finding the translation of an interface string of Django; half of the strings.",
         dataset={"path": "package/Django", "revision": "5.2"},
-        eval_splits=["test"],
         reference="https://www.djangoproject.com",
         license="bsd-3-clause",
     )

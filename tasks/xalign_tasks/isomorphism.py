@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar
 
 from xalign_models import corpora
 from xalign_models.languages import FLORES_200, canonical
 from xalign_models.linalg.arrays import Float32
 from xalign_models.ranking.pairs import Sides
 from xalign_models.ranking.ranks import AnyRanks, normalise, precision_at
-from xalign_tasks.base import without_normalisation
+from xalign_tasks.base import Scoring, without_normalisation
+from xalign_tasks.facts import FACTS
 from xalign_tasks.ntrex import LANGUAGES
 from xalign_tasks.pairs import RankedSubset, scored_pairs
 from xalign_tasks.precision import RankedTask, precision_metadata
 
-if TYPE_CHECKING:
-    from mteb.models import EncoderProtocol
-    from mteb.types import EncodeKwargs
-
-MAIN = "after_precision_at_5"
 STAGES = ("before", "after")
 
 
@@ -43,19 +39,15 @@ class IsomorphismStudy(RankedTask):
         normalised: Whether the rows of the fit have unit length; the paper does not say whether its had.
     """
 
-    abstask_prompt = ""
     corpus_name = "flores_full"
     fit_corpus_name: ClassVar[str] = "ntrex"
     normalised: ClassVar[bool] = True
     metadata = precision_metadata(
         "IsomorphismStudy",
         set(FLORES_200) & set(LANGUAGES) - {"fuv-Latn"},  # NTREX-128's is Pulaar, FLORES-200's Nigerian Fulfulde
-        "P@1, P@5 and P@10 on FLORES-200 before and after a rotation fitted on NTREX-128, for every ordered pair.",
         dataset={"path": "mteb/FloresBitextMining", "revision": "2144d16cc15edd22d4a9237d12bff5f31f5c07fc"},
-        eval_splits=["test"],
         reference="https://github.com/facebookresearch/flores",
         license="cc-by-sa-4.0",
-        main_score=MAIN,
         adapted_from=["FloresBitextMining"],
     )
 
@@ -70,29 +62,20 @@ class IsomorphismStudy(RankedTask):
         scores = {f"{stage}_{name}": value for stage, values in precisions.items() for name, value in values.items()}
         return {**scores, "sentences": float(ranks.shape[1])}
 
-    def ranks(
-        self,
-        model: EncoderProtocol,
-        subsets: set[str],
-        *,
-        split: str,
-        encode_kwargs: EncodeKwargs,
-        log: Path | None = None,
-    ) -> Iterator[RankedSubset]:
-        """Each subset with its ranks (2, n) before and after; pairs in ``log`` are not computed again."""
+    def ranks(self, scoring: Scoring, subsets: set[str]) -> Iterator[RankedSubset]:
+        """Each subset with its ranks (2, n) before and after."""
         languages = {code: canonical(code) for code in sorted({code for pair in subsets for code in pair.split("-")})}
         fit = corpora.load(self.fit_corpus_name).parallel(languages.values())
         test = self.corpus.parallel(languages.values())
 
         def sides(code: str) -> Sides:
             language = languages[code]
-            texts = [*fit[language], *test[language]]
-            vectors = self.embed(model, texts, language, split=split, subset=code, encode_kwargs=encode_kwargs)
+            vectors = self.embed(scoring, [*fit[language], *test[language]], language, code)
             rows = vectors[: len(fit[language])]
             return Sides(normalise(vectors[len(fit[language]) :]), normalise(rows) if self.normalised else rows.copy())
 
         shape = (2, len(next(iter(test.values()))))
-        return scored_pairs(self, model, subsets, sides, shape, log)
+        return scored_pairs(self, scoring, subsets, sides, shape)
 
 
 class IsomorphismStudyRaw(IsomorphismStudy):
@@ -100,9 +83,9 @@ class IsomorphismStudyRaw(IsomorphismStudy):
 
     normalised = False
     metadata = IsomorphismStudy.metadata.model_copy(
-        update={"name": "IsomorphismStudyRaw", "description": "IsomorphismStudy, fitted on rows of their own lengths."}
+        update={"name": "IsomorphismStudyRaw", "description": FACTS["IsomorphismStudyRaw"].description}
     )
 
-    def embed(self, model: EncoderProtocol, *args: Any, **kwargs: Any) -> Float32:
+    def embed(self, scoring: Scoring, *args: Any, **kwargs: Any) -> Float32:
         """Float32 (n, d) of a model of ours without its final Normalize, and of any other model as they are."""
-        return super().embed(without_normalisation(model), *args, **kwargs)
+        return super().embed(replace(scoring, model=without_normalisation(scoring.model)), *args, **kwargs)

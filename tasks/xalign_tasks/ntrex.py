@@ -26,9 +26,7 @@ class NTREXPrecision(PrecisionTask):
     metadata = precision_metadata(
         "NTREXPrecision",
         LANGUAGES,
-        "P@1, P@5 and P@10 of finding a sentence's translation among the 1,997 of NTREX-128.",
         dataset={"path": "mteb/NTREXBitextMining", "revision": "66b8b27efc99658903127730575e9fa0cb9f075c"},
-        eval_splits=["test"],
         reference="https://github.com/MicrosoftTranslator/NTREX",
         license="cc-by-sa-4.0",
         adapted_from=["NTREXBitextMining"],

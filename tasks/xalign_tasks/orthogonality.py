@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from mteb.abstasks.task_metadata import TaskMetadata
 
 from xalign_models.alignments import dilation, orthogonality
 from xalign_models.alignments.rotation import determined_map, explained
@@ -18,7 +16,7 @@ from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
 from xalign_models.languages import from_tatoeba, to_flores
 from xalign_models.linalg.solvers import affine_lsq
-from xalign_tasks.base import CorpusTask, fill_scores, save_items
+from xalign_tasks.base import Scoring, SubsetTask, task_metadata
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol
@@ -41,7 +39,7 @@ RIDGE = 1e-4
 """Ridge of the map of ``orthogonality``, the main score of earlier versions."""
 
 
-class Orthogonality(CorpusTask):
+class OrthogonalityTask(SubsetTask):
     """How far English embeddings e and their translations' e' are a rotation of each other.
 
     Per language, on unit vectors, the same number of pairs in each:
@@ -58,17 +56,12 @@ class Orthogonality(CorpusTask):
       not rise with quality: directions without variance decide it.
     """
 
-    abstask_prompt = ""
     corpus_name = "tatoeba_pairs"
-    metadata = TaskMetadata(
-        name="Orthogonality",
-        description="How far English and each language are a rotation of each other, and what a linear map gains.",
+    metadata = task_metadata(
+        "Orthogonality",
+        {f"{to_flores(ENGLISH)}-{to_flores(code)}": [ENGLISH, code] for code in LANGUAGES},
         type="Regression",  # the closest of mteb's closed list
-        category="t2t",
         dataset={"path": "local/tatoeba_pairs", "revision": "local"},
-        eval_splits=["test"],
-        eval_langs={f"{to_flores(ENGLISH)}-{to_flores(code)}": [ENGLISH, code] for code in LANGUAGES},
-        main_score=MAIN,
         reference="https://tatoeba.org",
         license="cc-by-2.0",
         adapted_from=["Tatoeba"],
@@ -93,7 +86,7 @@ class Orthogonality(CorpusTask):
         requested = [subset for subset in self.hf_subsets if subsets_to_run is None or subset in subsets_to_run]
         first = self.hf_subsets[0]
         one_text = self._sides(first)[1][:1]
-        probe = self.embed(model, one_text, ENGLISH, split=split, subset=first, encode_kwargs=encode_kwargs)
+        probe = self.embed(Scoring(model, split, encode_kwargs), one_text, ENGLISH, first)
         pairs: int = max(PAIRS, math.ceil(2.5 * probe.shape[1]))
 
         def short(subset: str) -> bool:
@@ -116,28 +109,16 @@ class Orthogonality(CorpusTask):
     def _sides(self, subset: str) -> tuple[list[str], list[str]]:
         return self.corpus.pair(self.metadata.hf_subsets_to_langscripts[subset][1])
 
-    def _evaluate_subset(
-        self,
-        model: EncoderProtocol,
-        data_split: Any,
-        *,
-        hf_split: str,
-        hf_subset: str,
-        encode_kwargs: EncodeKwargs,
-        prediction_folder: Path | None = None,
-        pairs: int = PAIRS,
-        **kwargs: Any,
-    ) -> dict[str, float]:
-        language = self.metadata.hf_subsets_to_langscripts[hf_subset][1]
-        side, english = (texts[:pairs] for texts in self._sides(hf_subset))
+    def score(
+        self, scoring: Scoring, subset: str, pairs: int = PAIRS, **options: Any
+    ) -> tuple[dict[str, float], Items]:
+        """Scores of a subset's first ``pairs`` pairs, and the closeness of each held-out pair."""
+        language = self.metadata.hf_subsets_to_langscripts[subset][1]
+        side, english = (texts[:pairs] for texts in self._sides(subset))
         x, y = (
-            unit(self.embed(model, texts, lang, split=hf_split, subset=hf_subset, encode_kwargs=encode_kwargs))
-            for texts, lang in ((english, ENGLISH), (side, language))
+            unit(self.embed(scoring, texts, lang, subset)) for texts, lang in ((english, ENGLISH), (side, language))
         )
-        scores, items = compared(x, y)
-        if prediction_folder is not None:
-            save_items(Path(prediction_folder), self.metadata.name, {hf_subset: items})
-        return fill_scores(scores, MAIN)
+        return compared(x, y)
 
 
 def compared(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> tuple[dict[str, float], Items]:

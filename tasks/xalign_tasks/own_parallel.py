@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from xalign_models.corpora import Corpus, load, own
 from xalign_models.corpora.own_text import TASK, VARIABLE, own_paths, own_task, split_part
 from xalign_models.errors import DataError
 from xalign_models.specs import ModelSpec
+from xalign_tasks.base import Scored, Scoring
 from xalign_tasks.precision import PrecisionTask, pair_subsets, precision_metadata
-
-if TYPE_CHECKING:
-    from mteb.models import EncoderProtocol
 
 ALLOW = "XALIGN_SCORE_FITTED"
 
@@ -40,9 +38,7 @@ class OwnParallel(PrecisionTask):
     metadata = precision_metadata(
         TASK,
         ("deu-Latn", "eng-Latn"),
-        "P@1, P@5 and P@10 of finding a sentence's translation in parallel text of your own.",
         dataset={"path": "local/own", "revision": "local"},
-        eval_splits=["test"],
     )
 
     def __init__(self, seed: int = 42, path: Path | None = None, **kwargs: Any) -> None:
@@ -70,19 +66,20 @@ class OwnParallel(PrecisionTask):
         self.hf_subsets = list(self.metadata.eval_langs)
         return self._corpus
 
-    def evaluate(self, model: EncoderProtocol, *args: Any, **kwargs: Any) -> dict[str, dict[str, float]]:
-        """Scores of the chosen subsets.
+    def score(self, scoring: Scoring, subsets: set[str]) -> Scored:
+        """Scores of the subsets, and the rank of each sentence's counterpart.
 
         Raises:
             DataError: The model was fitted on rows of the text.
         """
-        rows = fitted_rows(model, self.corpus)
+        rows = fitted_rows(scoring.model, self.corpus)
         if rows and not os.environ.get(ALLOW):
+            meta: Any = getattr(scoring.model, "mteb_model_meta", None)
             raise DataError(
-                f"{model.mteb_model_meta.name} was fitted on {rows} of these rows; fit it on own:fit:DIR and score "
-                f"--data own=test:DIR, or set {ALLOW}=1."
+                f"{meta.name} was fitted on {rows} of these rows; fit it on own:fit:DIR and score --data own=test:DIR, "
+                f"or set {ALLOW}=1."
             )
-        return super().evaluate(model, *args, **kwargs)
+        return super().score(scoring, subsets)
 
     @property
     def corpus(self) -> Corpus:

@@ -15,10 +15,7 @@ from xalign_models.ranking.ranks import AnyRanks
 from xalign_models.ranking.resume import RankLog
 
 if TYPE_CHECKING:
-    from mteb.models import EncoderProtocol
-
-    from xalign_tasks.base import CorpusTask
-
+    from xalign_tasks.base import CorpusTask, Scoring
 
 RankedSubset = tuple[str, AnyRanks, Measures]
 """A subset, ranks of its queries' counterparts, and the measures of its neighbourhoods."""
@@ -35,31 +32,32 @@ def log_path(folder: Path | None, task: str, remove: bool = False) -> Path | Non
 
 def scored_pairs(
     task: CorpusTask,
-    model: EncoderProtocol,
+    scoring: Scoring,
     subsets: set[str],
     sides: Callable[[str], Sides],
     shape: tuple[int, int],
-    log: Path | None,
     budget: int = BUDGET,
 ) -> Iterator[RankedSubset]:
     """Ranks of ordered pairs ``a-b``: one score matrix serves both directions, on the GPU if the model is there.
 
     Args:
         task: The task, for its name and the revision of its text.
-        model: The model, for its revision and its device.
+        scoring: The model, for its revision and its device, and the folder of a file of the ranks to resume from.
         subsets: Ordered pairs, ``deu_Latn-eng_Latn``.
         sides: Encodes a language; called once per needed language.
         shape: (s, n) of the ranks of a direction.
-        log: File of the ranks until all pairs are done, to resume from; None for no file.
         budget: Bytes of vectors in memory; the rest is in a temporary file.
 
     Yields:
         Subset, ranks (s, n) where 1 is best, and the measures of its neighbourhoods (6,) where s = 1.
     """
     pairs = sorted({(min(pair), max(pair)) for pair in (subset.split("-") for subset in subsets)})
-    meta: Any = getattr(model, "mteb_model_meta", None)
+    model: Any = scoring.model
+    meta = getattr(model, "mteb_model_meta", None)
     identity = f"{task.metadata.dataset} {getattr(meta, 'name', '')} {getattr(meta, 'revision', '')}"
-    log_file = RankLog(log, identity, shape, len(NAMES) if shape[0] == 1 else 0)
+    log_file = RankLog(
+        log_path(scoring.folder, task.metadata.name), identity, shape, len(NAMES) if shape[0] == 1 else 0
+    )
     finished = log_file.read()
     remaining = [pair for pair in pairs if pair not in finished]
     vectors = LanguageVectors(budget)

@@ -8,20 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from mteb.abstasks import AbsTaskBitextMining
-from mteb.abstasks.task_metadata import TaskMetadata
 
 from xalign_models.languages import canonical, to_flores
 from xalign_models.ranking.neighbours import NAMES
 from xalign_models.ranking.pairs import Sides
 from xalign_models.ranking.ranks import AnyRanks, normalise, precision_at
-from xalign_tasks.base import CorpusTask, fill_scores, save_items
+from xalign_tasks.base import JointTask, Scored, Scoring, fill_scores, task_metadata
 from xalign_tasks.pairs import RankedSubset, log_path, scored_pairs
 
 if TYPE_CHECKING:
-    from mteb.models import EncoderProtocol
-    from mteb.timing import TimingStack
-    from mteb.types import EncodeKwargs
+    from mteb.abstasks.task_metadata import TaskMetadata
 
 MAIN = "precision_at_1"
 
@@ -32,22 +28,20 @@ def pair_subsets(languages: Iterable[str]) -> dict[str, list[str]]:
     return {f"{to_flores(a)}-{to_flores(b)}": [a, b] for a in codes for b in codes if a != b}
 
 
-def precision_metadata(name: str, languages: Iterable[str], description: str, **fields: Any) -> TaskMetadata:
-    """Metadata of a precision task over all ordered pairs of ``languages``."""
-    return TaskMetadata(
-        **{
-            "name": name,
-            "description": description,
-            "type": "BitextMining",
-            "category": "t2t",
-            "eval_langs": pair_subsets(languages),
-            "main_score": MAIN,
-            **fields,
-        }
-    )
+def precision_metadata(name: str, languages: Iterable[str], description: str = "", **fields: Any) -> TaskMetadata:
+    """Metadata of a precision task over all ordered pairs of ``languages``.
+
+    Args:
+        name: Name of the task.
+        languages: Canonical codes.
+        description: One line; by default that of the task's registered facts.
+        **fields: Further fields of mteb's metadata.
+    """
+    own = {"description": description, "main_score": MAIN} if description else {}
+    return task_metadata(name, pair_subsets(languages), **own, **fields)
 
 
-class RankedTask(CorpusTask, AbsTaskBitextMining):
+class RankedTask(JointTask):
     """A search among the sides of a parallel corpus; scores are computed from each sentence's rank alone.
 
     Ties count against the model; an interrupted run resumes at the next pair.
@@ -55,44 +49,24 @@ class RankedTask(CorpusTask, AbsTaskBitextMining):
 
     parallel_subsets = True
 
-    def evaluate(
-        self,
-        model: EncoderProtocol,
-        split: str = "test",
-        subsets_to_run: list[str] | None = None,
-        *,
-        encode_kwargs: EncodeKwargs,
-        prediction_folder: Path | None = None,
-        num_proc: int | None = None,
-        timer: TimingStack | None = None,
-        **kwargs: Any,
-    ) -> dict[str, dict[str, float]]:
-        """Scores of the chosen subsets; with ``prediction_folder`` each sentence's ranks are kept there too."""
-        if not self.data_loaded:
-            self.load_data(num_proc=num_proc)
-        chosen = set(self.hf_subsets) & set(self.hf_subsets if subsets_to_run is None else subsets_to_run)
-        log = log_path(prediction_folder, self.metadata.name)
+    def score(self, scoring: Scoring, subsets: set[str]) -> Scored:
+        """Scores of the subsets, and the rank of each sentence's counterpart."""
         ranks, scores, main = {}, {}, self.metadata.main_score
-        for subset, rows, measures in self.ranks(model, chosen, split=split, encode_kwargs=encode_kwargs, log=log):
+        for subset, rows, measures in self.ranks(scoring, subsets):
             ranks[subset] = rows
             further = {name: float(value) for name, value in zip(NAMES, measures, strict=False) if np.isfinite(value)}
             scores[subset] = fill_scores({**self.scores(rows), **further}, main)
-        if prediction_folder is not None:
-            save_items(Path(prediction_folder), self.metadata.name, ranks)
-            log_path(prediction_folder, self.metadata.name, remove=True)
-        return {subset: scores[subset] for subset in sorted(chosen)}
+        return scores, ranks
+
+    def evaluate(self, *args: Any, prediction_folder: Path | None = None, **kwargs: Any) -> dict[str, dict[str, float]]:
+        """Scores of the chosen subsets; with ``prediction_folder`` each sentence's ranks are kept there too."""
+        scores = super().evaluate(*args, prediction_folder=prediction_folder, **kwargs)
+        log_path(prediction_folder, self.metadata.name, remove=True)
+        return scores
 
     @abstractmethod
-    def ranks(
-        self,
-        model: EncoderProtocol,
-        subsets: set[str],
-        *,
-        split: str,
-        encode_kwargs: EncodeKwargs,
-        log: Path | None = None,
-    ) -> Iterator[RankedSubset]:
-        """Each subset with the ranks (..., n) of its queries' counterparts; pairs in ``log`` are not computed again."""
+    def ranks(self, scoring: Scoring, subsets: set[str]) -> Iterator[RankedSubset]:
+        """Each subset with the ranks (..., n) of its queries' counterparts; an interrupted run's are read again."""
 
     @abstractmethod
     def scores(self, ranks: AnyRanks) -> dict[str, float]:
@@ -116,26 +90,15 @@ class PrecisionTask(RankedTask):
         """The corpus' language that a subset's name means by a code."""
         return canonical(code)
 
-    def ranks(
-        self,
-        model: EncoderProtocol,
-        subsets: set[str],
-        *,
-        split: str,
-        encode_kwargs: EncodeKwargs,
-        log: Path | None = None,
-    ) -> Iterator[RankedSubset]:
-        """Each subset with the ranks (n,) of its queries' counterparts; pairs in ``log`` are not computed again."""
+    def ranks(self, scoring: Scoring, subsets: set[str]) -> Iterator[RankedSubset]:
+        """Each subset with the ranks (n,) of its queries' counterparts."""
         codes = sorted({code for subset in subsets for code in subset.split("-")})
         texts = self.corpus.parallel([self.language(code) for code in codes])
 
         def sides(code: str) -> Sides:
             language = self.language(code)
-            vectors = self.embed(
-                model, texts[language], language, split=split, subset=code, encode_kwargs=encode_kwargs
-            )
-            return Sides(normalise(vectors))
+            return Sides(normalise(self.embed(scoring, texts[language], language, code)))
 
         shape = (1, len(next(iter(texts.values()))))
-        for subset, ranks, measures in scored_pairs(self, model, subsets, sides, shape, log):
+        for subset, ranks, measures in scored_pairs(self, scoring, subsets, sides, shape):
             yield subset, ranks[0], measures

@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import Dataset, load_dataset
+from datasets import Dataset
 from mteb.abstasks import AbsTaskSTS
-from mteb.abstasks.task_metadata import TaskMetadata
 
-from xalign_models import assets
 from xalign_models.corpora import Corpus, file_digest, read_lines
 from xalign_models.errors import DataError
 from xalign_models.languages import from_sts17
 from xalign_models.paths import data_dir
 from xalign_models.ranking.correlation import spearman_shares
-from xalign_tasks.base import CorpusTask, save_items
+from xalign_tasks.base import CorpusTask, save_items, task_metadata
 
 # subset (mteb's name: languages of sentence1 and 2) -> track; in all of them the file's first column is sentence1
 _TRACKS = {
@@ -34,15 +32,11 @@ class STS17CrossLingual(CorpusTask, AbsTaskSTS):
     """Spearman (main) and Pearson correlation of cosines with human scores, on the tracks of the published papers."""
 
     column_names = ({"sentence1": "text", "lang1": "lang"}, {"sentence2": "text", "lang2": "lang"})
-    metadata = TaskMetadata(
-        name="STS17CrossLingual",
-        description="Semantic similarity of sentence pairs within and across Arabic, English, Spanish and Turkish.",
+    metadata = task_metadata(
+        "STS17CrossLingual",
+        {track: list(dict.fromkeys(from_sts17(track))) for track in _TRACKS},
         type="STS",
-        category="t2t",
         dataset={"path": "mteb/sts17-crosslingual-sts", "revision": "faeb762787bd10488a50c8b5be4a3b82e411949c"},
-        eval_splits=["test"],
-        eval_langs={track: list(dict.fromkeys(from_sts17(track))) for track in _TRACKS},
-        main_score="cosine_spearman",
         reference="https://alt.qcri.org/semeval2017/task1/",
         license="cc-by-sa-4.0",
         adapted_from=["STS17"],
@@ -78,11 +72,7 @@ class STS17CrossLingual(CorpusTask, AbsTaskSTS):
         self.data_loaded = True
 
     def _from_hub(self, track: str, missing: DataError) -> Dataset:
-        try:
-            with assets.hub_or_cache(self.metadata.dataset["path"]):
-                rows = load_dataset(**self.metadata.dataset, name=track, split="test")
-        except (OSError, ValueError) as error:
-            raise DataError(f"{missing} The hub's copy is unavailable too ({type(error).__name__}).") from None
+        rows = self.hub_rows(track, "test", missing)
         return _with_languages(track, rows["sentence1"], rows["sentence2"], rows["score"])
 
     def _save_task_predictions(

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
-from mteb.abstasks.task_metadata import TaskMetadata
 
 from xalign_models.corpora import ENGLISH
 from xalign_models.languages import canonical, from_tatoeba, to_flores
 from xalign_models.progress import live
 from xalign_models.ranking.neighbours import measured_ranks
 from xalign_models.ranking.ranks import normalise
+from xalign_tasks.base import Scoring, task_metadata
 from xalign_tasks.pairs import RankedSubset, directions
 from xalign_tasks.precision import PrecisionTask
-
-if TYPE_CHECKING:
-    from mteb.models import EncoderProtocol
-    from mteb.types import EncodeKwargs
 
 LANGUAGES = tuple(
     from_tatoeba(code)
@@ -30,7 +24,7 @@ LANGUAGES = tuple(
 
 
 class Tatoeba36(PrecisionTask):
-    """Accuracy of the nearest neighbour by cosine, per language and direction, with with P@5 and P@10.
+    """Accuracy of the nearest neighbour by cosine, per language and direction, with P@5 and P@10.
 
     ``eng_Latn-deu_Latn`` has English queries and German candidates: the LSAR paper's direction. Accuracy is P@1. Every
     language has its own English side, so English differs between subsets.
@@ -38,42 +32,27 @@ class Tatoeba36(PrecisionTask):
 
     corpus_name = "tatoeba"
     narrows = False
-    metadata = TaskMetadata(
-        name="Tatoeba36",
-        description="Finding a sentence's translation among the up to 1,000 of LASER's Tatoeba test, 36 languages.",
-        type="BitextMining",
-        category="t2t",
-        dataset={"path": "mteb/tatoeba-bitext-mining", "revision": "69e8f12da6e31d59addadda9a9c8a2e601a0e282"},
-        eval_splits=["test"],
-        eval_langs={
+    metadata = task_metadata(
+        "Tatoeba36",
+        {
             f"{to_flores(a)}-{to_flores(b)}": [a, b]
             for language in LANGUAGES
             for a, b in ((ENGLISH, language), (language, ENGLISH))
         },
-        main_score="precision_at_1",
+        dataset={"path": "mteb/tatoeba-bitext-mining", "revision": "69e8f12da6e31d59addadda9a9c8a2e601a0e282"},
         reference="https://github.com/facebookresearch/LASER/tree/main/data/tatoeba/v1",
         license="cc-by-2.0",
         adapted_from=["Tatoeba"],
     )
 
-    def ranks(
-        self,
-        model: EncoderProtocol,
-        subsets: set[str],
-        *,
-        split: str,
-        encode_kwargs: EncodeKwargs,
-        log: Path | None = None,
-    ) -> Iterator[RankedSubset]:
+    def ranks(self, scoring: Scoring, subsets: set[str]) -> Iterator[RankedSubset]:
         """Each subset with the ranks (n,) of its queries' counterparts, both directions of a language together."""
         english = to_flores(ENGLISH)
         codes = sorted({code for subset in subsets for code in subset.split("-")} - {english})
         for code in live(codes, desc=self.metadata.name):
             language = canonical(code)
             a, b = (
-                normalise(
-                    self.embed(model, texts, lang, split=split, subset=f"{english}-{code}", encode_kwargs=encode_kwargs)
-                )
+                normalise(self.embed(scoring, texts, lang, f"{english}-{code}"))
                 for texts, lang in zip(self.corpus.pair(language), (language, ENGLISH), strict=True)
             )
             small = np.min_scalar_type(len(a))

@@ -24,7 +24,7 @@ from xalign_tasks.lareqa import MLQAR, XQuADR
 from xalign_tasks.lareqa.sets import XQuADRAsPublished
 from xalign_tasks.mteb_bitext import NTREXBitextMining
 from xalign_tasks.ntrex import NTREXPrecision
-from xalign_tasks.orthogonality import Orthogonality
+from xalign_tasks.orthogonality import OrthogonalityTask
 from xalign_tasks.own_parallel import OwnParallel
 from xalign_tasks.product_search import LazRetrieval, ProductSearchStandIn
 from xalign_tasks.sts17 import _TRACKS, STS17CrossLingual
@@ -367,8 +367,8 @@ CASES: dict[type[Any], Case] = {
     LanguageIdentity: Case(
         LanguageIdentity, write_tatoeba, {key: TATOEBA[key] for key in ("labels", "replaced")}, ["common18"]
     ),
-    Orthogonality: Case(
-        Orthogonality, write_pairs,
+    OrthogonalityTask: Case(
+        OrthogonalityTask, write_pairs,
         {
             **files("tatoeba_pairs/eng-deu.tsv", "tatoeba_pairs/eng-fra.tsv"),
             "shifted": lambda root: shift(root / "tatoeba_pairs/eng-deu.tsv", 1),

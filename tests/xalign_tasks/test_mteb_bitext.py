@@ -29,7 +29,7 @@ def test_its_f1_is_that_of_mtebs_own_evaluation(make_encoder, planted, workdir, 
     vectors = {language: rng.normal(size=(300, 8)) + np.linspace(0, 3, 300)[:, None] for language in languages}
     vectors["eng-Latn"] = vectors["deu-Latn"] + rng.normal(size=(300, 8))
     monkeypatch.setattr(corpora, "load", lambda *_, **__: FakeCorpus())
-    monkeypatch.setattr(NTREXBitextMining, "embed", lambda self, _, texts, language, **__: vectors[language])
+    monkeypatch.setattr(NTREXBitextMining, "embed", lambda self, _, texts, language, *__: vectors[language])
     task = NTREXBitextMining()
     found = task.evaluate(None, subsets_to_run=list(PAIRS), encode_kwargs={})
     for subset in PAIRS:

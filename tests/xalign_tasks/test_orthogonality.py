@@ -11,7 +11,7 @@ from xalign_models.evaluation import run as running
 from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.languages import BEYOND_FLORES, FLORES_200, to_flores
 from xalign_tasks import orthogonality
-from xalign_tasks.orthogonality import LANGUAGES, Orthogonality, map_gains, map_shape
+from xalign_tasks.orthogonality import LANGUAGES, OrthogonalityTask, map_gains, map_shape
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def write(root, language, meanings):
 
 
 def evaluate(encoder, *subsets, folder=None):
-    task = Orthogonality()
+    task = OrthogonalityTask()
     task.hf_subsets = list(subsets)
     return task.evaluate(encoder, encode_kwargs={}, prediction_folder=folder)
 
@@ -86,7 +86,7 @@ def test_languages_with_too_few_pairs_are_left_out_and_named(workdir, planted, m
 def test_one_short_language_does_not_keep_the_others_from_being_scored(workdir, planted, make_encoder):
     for language, count in (("deu", 20), ("tur", 400)):
         write(workdir, language, range(count))
-    task, cache = Orthogonality(), SafeResultCache(workdir)
+    task, cache = OrthogonalityTask(), SafeResultCache(workdir)
     task.hf_subsets = ["eng_Latn-deu_Latn", "eng_Latn-tur_Latn"]
     for _ in range(2):  # the second finds all that can be had
         outcome = running.run_one(make_encoder(planted()), task, cache, items=True)
@@ -114,7 +114,7 @@ def test_gains_by_hand():
 
 
 def test_every_language_is_a_subset_of_its_own_with_english():
-    by_subset = Orthogonality.metadata.eval_langs
+    by_subset = OrthogonalityTask.metadata.eval_langs
     assert len(by_subset) == len(LANGUAGES) == 42
     assert list(by_subset.values()) == [
         [ENGLISH, one] for one in LANGUAGES if one in FLORES_200 or one in BEYOND_FLORES

@@ -150,9 +150,9 @@ def test_an_interrupted_run_goes_on_at_the_next_pair(task, planted, make_encoder
 
 
 def test_ranks_of_another_revision_are_not_gone_on_with(task, planted, make_encoder, tmp_path, monkeypatch):
-    from xalign_tasks import precision
+    from xalign_tasks import base
 
-    monkeypatch.setattr(precision, "save_items", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(base, "save_items", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         scores(task, make_encoder(planted(turn=TURN), revision="1"), folder=tmp_path)
     monkeypatch.undo()

@@ -47,7 +47,7 @@ def analyse(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Answer a question about models with tables (CSV, JSON) and figures (SVG)."""
+    """Answer a question about models with tables (CSV) and figures (SVG)."""
     from xalign_models.plugins import ANALYSES
 
     if name is None:
@@ -68,12 +68,13 @@ def analyse(
     findings = ANALYSES.get(name)(request)
     document = report(name, request, findings)
     for table, frame in findings.tables.items():
-        atomic_write_text(output / f"{name}-{table}.csv", frame.to_csv(index=False, lineterminator="\n"))
+        document["tables"].append(f"{name}-{table}.csv")
+        atomic_write_text(output / document["tables"][-1], frame.to_csv(index=False, lineterminator="\n"))
     for title, figure in findings.figures.items():
         document["figures"].append(figures.save(figure, output, f"{name}-{title}").name)
     atomic_write_text(output / f"{name}.json", jsonlib.dumps(document, indent=2, ensure_ascii=False) + "\n")
     if json:
-        print_json(document)
+        print_json({**document, "tables": {title: _records(frame) for title, frame in findings.tables.items()}})
         return
     for table, frame in findings.tables.items():
         _print_table(table, frame)
@@ -83,7 +84,7 @@ def analyse(
 
 
 def report(name: str, request: Request, findings: Findings) -> dict[str, Any]:
-    """All tables with their provenance: models and revisions, text, options, versions, date."""
+    """Provenance of the findings: models and revisions, text, options, versions, date; names of the files beside it."""
     return {
         "analysis": name,
         "date": datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds"),
@@ -96,7 +97,7 @@ def report(name: str, request: Request, findings: Findings) -> dict[str, Any]:
             **{package: version(package) for package in PACKAGES},
         },
         "notes": list(findings.notes),
-        "tables": {title: _records(frame) for title, frame in findings.tables.items()},
+        "tables": [],
         "figures": [],
     }
 

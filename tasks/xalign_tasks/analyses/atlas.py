@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
+import pandas as pd
 
+from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.atlas import Atlas, Column, load_atlas
 from xalign_models.atlas.statistics import (
@@ -24,36 +24,28 @@ from xalign_models.atlas.statistics import (
     summarise,
     with_intervals,
 )
+from xalign_models.typology import family
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from matplotlib.figure import Figure
 
-TASKS = (
-    "NTREXBitextMining",
-    "IN22GenBitextMining",
-    "BelebeleRetrieval",
-    "MLQARetrieval",
-    "STS17",
-    "SIB200ClusteringS2S",
-)
-LARGE = 1e9
+NTREX, IN22, BELEBELE = "NTREXBitextMining", "IN22GenBitextMining", "BelebeleRetrieval"
+TASKS = (NTREX, IN22, BELEBELE, "MLQARetrieval", "STS17", "SIB200ClusteringS2S")
 FEWEST = 10
+"""Columns with fewer models are left out."""
+MODELS, GROUPS, RANKED = 14, 12, 25
+"""Most rows and columns of a heat map, and number of models whose ranks are drawn."""
 
 
 def analyse(request: Request) -> Findings:
-    """Statistics of evenness, their correlations with size, dimension and date, rank groups, and findings.
+    """Statistics of evenness, their correlations with size, dimension and date, and rank groups.
 
     Raises:
         XAlignError: The families of languages are unavailable.
     """
-    import pandas as pd
-
-    from xalign_tasks.analyses import atlas_figures
-
     atlas = load_atlas()
     columns = [(column, of) for column, of in _columns(atlas) if len(of.models) >= FEWEST]
     frames = {
-        "findings": pd.DataFrame({"finding": findings().keys(), "value": findings().values()}),
         "associations": pd.DataFrame(row for column, of in columns for row in _associations(atlas, column, of)),
         "ranks": pd.DataFrame(
             {"column": column.label, **vars(ranked)}
@@ -69,7 +61,7 @@ def analyse(request: Request) -> Findings:
         f"Only models with every language of a column count. Multilingual: a level of {MULTILINGUAL:.0%} or more.",
         "Intervals of statistics resample languages, those of associations resample models; both are 95%.",
     )
-    return Findings(frames, atlas_figures.draw(atlas), notes, {"public results": source["commit"]})
+    return Findings(frames, draw_groups(atlas), notes, {"public results": source["commit"]})
 
 
 def _columns(atlas: Atlas) -> Iterator[tuple[Column, Levels]]:
@@ -77,8 +69,6 @@ def _columns(atlas: Atlas) -> Iterator[tuple[Column, Levels]]:
 
 
 def _statistics(column: Column, of: Levels) -> pd.DataFrame:
-    import pandas as pd
-
     parts = []
     for name, (value, low, high) in with_intervals(of).items():
         columns = {"statistic": name, "value": value, "low": low, "high": high}
@@ -101,115 +91,66 @@ def _associations(atlas: Atlas, column: Column, of: Levels) -> Iterator[dict[str
                     }
 
 
-@cache
-def findings() -> dict[str, float]:
-    """The numbers behind the page's findings, by name: points, counts, rank correlations."""
-    atlas = load_atlas()
-    parts = (_english, _directions, _size, _rare, _small, _breadth, _training)
-    return {name: value for part in parts for name, value in part(atlas).items()}
+def short(model: str) -> str:
+    """The name without its organisation."""
+    return model.rsplit("/", maxsplit=1)[-1]
 
 
-def _english(atlas: Atlas) -> dict[str, float]:
-    """Loss without English, on a text in which every language is paired with every other."""
-    of = levels(atlas, atlas.column("IN22GenBitextMining"))
-    lost = 100 * summarise(of)["english_centricity"][multilingual(of)]
+@figures.styled()
+def draw_groups(atlas: Atlas) -> dict[str, Figure]:
+    """Heat maps of families and scripts on NTREX, and the ranks that chance allows.
+
+    Raises:
+        AssetError: The families of languages are unavailable.
+    """
     return {
-        "english.models": len(lost),
-        "english.median": float(np.median(lost)),
-        "english.least": float(lost.min()),
-        "english.most": float(lost.max()),
-        "english.positive": int((lost > 0).sum()),
+        "families": _heat_map(atlas, "family", family),
+        "scripts": _heat_map(atlas, "script", lambda language: language.split("-")[1]),
+        "ranks": _ranks(atlas),
     }
 
 
-def _directions(atlas: Atlas) -> dict[str, float]:
-    """Score of English questions with passages in a language, minus that of the opposite direction."""
-    of = levels(atlas, atlas.column("BelebeleRetrieval"))
-    gain = 100 * summarise(of)["asymmetry"][multilingual(of)]
-    return {
-        "directions.models": len(gain),
-        "directions.median": float(np.median(gain)),
-        "directions.least": float(gain.min()),
-        "directions.positive": int((gain > 0).sum()),
-    }
+def _heat_map(atlas: Atlas, name: str, group: Callable[[str], str]) -> Figure:
+    """Level by model and group of languages: the best models, and the groups with the most languages."""
+    of = levels(atlas, atlas.column(NTREX))
+    groups = np.array([group(language) for language in of.languages])
+    labels, counts = np.unique(groups, return_counts=True)
+    frequent = [str(label) for label in labels[np.argsort(-counts, kind="stable")][:GROUPS]]
+    rows = np.argsort(-of.level.mean(axis=1), kind="stable")[:MODELS]
+    values = np.stack([100 * of.level[np.ix_(rows, groups == label)].mean(axis=1) for label in frequent])
+    order = np.argsort(-values.mean(axis=1))
+    values, frequent = values[order].T, [frequent[place] for place in order]
+    figure, ((axis,),) = figures.canvas(width=9.6, height=5.4)
+    image = figures.draw_heat_map(
+        axis,
+        values,
+        [short(of.models[row]) for row in rows],
+        [f"{label} ({(groups == label).sum()})" for label in frequent],
+        (max(0, values.min()), 100),
+        dark=(values.min() + 100) / 2,
+        aspect="auto",
+        rotation=40,
+        ha="right",
+    )
+    axis.set_title(f"F1 with English on NTREX, by {name} (number of languages)")
+    figure.colorbar(image, ax=axis, label="F1 (%)", shrink=0.8)
+    return figure
 
 
-def _size(atlas: Atlas) -> dict[str, float]:
-    """Whether the cross-lingual gap closes with size."""
-    of = levels(atlas, atlas.column("BelebeleRetrieval"))
-    chosen = multilingual(of)
-    size, gap = properties(atlas, of, "parameters")[chosen], 100 * summarise(of)["gap"][chosen]
-    return {
-        **_correlation("size", size, gap),
-        "size.large": float(np.median(gap[size >= LARGE])),
-        "size.small": float(np.median(gap[size < LARGE])),
-        "size.large_models": int((size >= LARGE).sum()),
-        "size.small_models": int((size < LARGE).sum()),
-    }
-
-
-def _rare(atlas: Atlas) -> dict[str, float]:
-    """Loss in languages that few models name, and whether size helps."""
-    of = levels(atlas, atlas.column("NTREXBitextMining"))
-    chosen = multilingual(of)
-    gap = 100 * summarise(of)["low_resource_gap"][chosen]
-    return {
-        "rare.models": len(gap),
-        "rare.languages": int(of.low_resource.sum()),
-        "rare.median": float(np.median(gap)),
-        "rare.least": float(gap.min()),
-        **_correlation("rare.size", properties(atlas, of, "parameters")[chosen], gap),
-        **_correlation("rare.date", properties(atlas, of, "release_year")[chosen], gap),
-    }
-
-
-def _small(atlas: Atlas, name: str = "intfloat/multilingual-e5-small") -> dict[str, float]:
-    """Compare a small model of 2023 with models fifty times its size."""
-    of = levels(atlas, atlas.column("NTREXBitextMining"))
-    size, level = properties(atlas, of, "parameters"), 100 * summarise(of)["level"]
-    reference = level[of.models.index(name)]
-    large = level[size >= 7e9]
-    return {
-        "small.level": float(reference),
-        "small.large_models": len(large),
-        "small.beaten": int((large < reference).sum()),
-        "small.parameters": size[of.models.index(name)] / 1e6,
-    }
-
-
-def _breadth(atlas: Atlas) -> dict[str, float]:
-    """Whether evenness correlates with the number of named languages, or with a model's date or size."""
-    of = levels(atlas, atlas.column("NTREXBitextMining"))
-    chosen = multilingual(of)
-    evenness = summarise(of)["evenness"][chosen]
-    correlations: dict[str, float] = {}
-    for about in ("languages", "parameters", "release_year", "dimension"):
-        correlations |= _correlation(f"breadth.{about}", properties(atlas, of, about)[chosen], evenness)
-    return correlations
-
-
-def _training(atlas: Atlas) -> dict[str, float]:
-    """Whether rarely named languages lag less in models trained on data of multilingual tasks."""
-    gaps: dict[str, float] = {"training.declared": sum(model.trained_on is not None for model in atlas.models.values())}
-    for name, task in (
-        ("ntrex", "NTREXBitextMining"),
-        ("in22", "IN22GenBitextMining"),
-        ("belebele", "BelebeleRetrieval"),
-    ):
+def _ranks(atlas: Atlas) -> Figure:
+    figure, (axes,) = figures.canvas(1, 2, width=10.5, height=5.6)
+    for axis, task in zip(axes, (NTREX, BELEBELE), strict=True):
         of = levels(atlas, atlas.column(task))
-        chosen = multilingual(of)
-        tasks, gap = properties(atlas, of, "training_tasks")[chosen], 100 * summarise(of)["low_resource_gap"][chosen]
-        gaps |= _correlation(f"training.{name}", tasks, gap)
-        gaps |= {
-            f"training.{name}.none": float(np.median(gap[tasks == 0])),
-            f"training.{name}.some": float(np.median(gap[tasks > 0])),
-        }
-    return gaps
-
-
-def _correlation(name: str, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> dict[str, float]:
-    result = association(x, y)
-    if result is None:
-        return {}
-    fields = {"rho": result.rho, "low": result.low, "high": result.high, "n": result.models}
-    return {f"{name}.{field}": value for field, value in fields.items()}
+        ranked = rank_groups(of.models, of.level)[:RANKED]
+        for row in ranked:
+            colour = figures.COLOURS[(row.group - 1) % len(figures.COLOURS)]
+            axis.plot([row.lowest, row.highest], [row.rank, row.rank], color=colour, linewidth=2.2)
+            axis.plot(row.rank, row.rank, "o", color=colour)
+        axis.set_yticks([row.rank for row in ranked], [f"{short(row.model)}  {100 * row.mean:.1f}" for row in ranked])
+        axis.tick_params(axis="y", labelsize=7.5)
+        axis.invert_yaxis()
+        figures.describe(axis, task, "rank, with its 95% interval", "")
+    figure.suptitle(
+        "Ranks over languages: a new colour begins where a model can be told from the group's first", fontsize=11
+    )
+    return figure

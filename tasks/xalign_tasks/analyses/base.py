@@ -1,23 +1,85 @@
-"""Shared code of the analyses: labels on tables, results of a task."""
+"""Shared code of the analyses: findings gathered model by model, sentences with translations, results of a task."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
+from xalign_models import corpora
+from xalign_models.analysis import Findings
 from xalign_models.boards.leaderboard import choose_models
-from xalign_models.errors import ResultsError
+from xalign_models.corpora import ENGLISH
+from xalign_models.errors import LanguageError, ResultsError
+from xalign_models.languages import canonical
 from xalign_models.results.reading import read_results
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from matplotlib.figure import Figure
 
     from xalign_models.analysis import Request
     from xalign_models.results.reading import TaskScores
+
+LANGUAGES = tuple(canonical(code) for code in "de fr es ru ar zh ja hi tr vi sw te".split())
+"""Default languages of analyses on FLORES-200: nine of the largest, and three that models read less well."""
+
+
+class Study:
+    """Gathers the findings of an analysis.
+
+    Attributes:
+        tables: By name, the parts of each table in their order.
+        figures: By name.
+        notes: Caveats for readers of the tables.
+        data: Fingerprint or revision of each text, by name.
+    """
+
+    def __init__(self) -> None:
+        self.tables: dict[str, list[pd.DataFrame]] = {}
+        self.figures: dict[str, Figure] = {}
+        self.notes: list[str] = []
+        self.data: dict[str, str] = {}
+
+    def add(self, table: str, rows: pd.DataFrame | Iterable[Mapping[str, Any]], **labels: object) -> pd.DataFrame:
+        """Append rows to a table, with constant columns added before their own; returns the labelled rows."""
+        frame = labelled(rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows), **labels)
+        self.tables.setdefault(table, []).append(frame)
+        return frame
+
+    def findings(self, *notes: str) -> Findings:
+        """All that was gathered; ``notes`` follow those of the models."""
+        tables = {name: pd.concat(parts, ignore_index=True) for name, parts in self.tables.items()}
+        return Findings(tables, self.figures, (*self.notes, *notes), self.data)
 
 
 def labelled(frame: pd.DataFrame, **labels: object) -> pd.DataFrame:
     """The table with constant columns added before its own."""
     return frame.assign(**labels)[[*labels, *frame.columns]]
+
+
+def flores(request: Request, languages: tuple[str, ...], rows: int) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Sentences of FLORES-200's devtest in English and other languages, row by row.
+
+    Args:
+        request: Its languages and rows override the defaults.
+        languages: Default languages.
+        rows: Default number of sentences, from the top.
+
+    Returns:
+        Language to sentences, English first; and the text's fingerprint by its name.
+
+    Raises:
+        DataError: The text is missing.
+        LanguageError: The request names no language besides English.
+    """
+    others = tuple(code for code in request.languages or languages if code != ENGLISH)
+    if not others:
+        raise LanguageError("--languages: name at least one besides English, the pivot.")
+    corpus = corpora.load("flores")
+    sides = corpus.parallel((ENGLISH, *others)).items()
+    texts = {code: sentences[: request.rows or rows] for code, sentences in sides}
+    return texts, {"flores": corpus.fingerprint(tuple(texts))}
 
 
 def scored(request: Request, task: str) -> dict[str, TaskScores]:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from xalign_models import corpora, figures
+from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
-from xalign_models.languages import canonical
 from xalign_models.ranking.ranks import TIE, normalise
+from xalign_tasks.analyses.base import LANGUAGES, Study, flores
 from xalign_tasks.perturbations import KINDS, perturbed
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from xalign_models.models.encoder import XAlignEncoder
 
-LANGUAGES = tuple(canonical(code) for code in "de fr es ru ar zh ja hi tr vi sw te".split())
 ROWS = 400
 ALL = "all"
 
@@ -30,26 +29,19 @@ def analyse(request: Request) -> Findings:
     Raises:
         XAlignError: A model or the text is unavailable.
     """
-    languages = tuple(code for code in request.languages or LANGUAGES if code != ENGLISH)
-    corpus = corpora.load("flores")
-    texts = {code: rows[: request.rows or ROWS] for code, rows in corpus.parallel((ENGLISH, *languages)).items()}
-    frames, drawn = [], {}
+    texts, data = flores(request, LANGUAGES, ROWS)
+    study = Study()
+    study.data |= data
     for name in request.named():
         encoder = request.load(name)
         model = str(encoder.mteb_model_meta.name)
-        frame = discriminated(encoder, texts)
-        frames.append(frame.assign(model=model)[["model", *frame.columns]])
-        drawn[model.removeprefix("xalign/").replace("/", "__")] = draw(frame, model)
+        frame = study.add("accuracy", discriminated(encoder, texts), model=model)
+        study.figures[model.removeprefix("xalign/").replace("/", "__")] = draw(frame, model)
     changed = {kind: sum(text is not None for text in perturbed(texts[ENGLISH], kind)) for kind in KINDS}
     counts = ", ".join(f"{kind} {count}" for kind, count in changed.items())
-    return Findings(
-        {"accuracy": pd.concat(frames, ignore_index=True)},
-        drawn,
-        (
-            f"Of {len(texts[ENGLISH])} sentences of FLORES-200's devtest could be changed: {counts}.",
-            "A tie counts against the model; chance is 0.5. 'all' asks that the translation beats every changed form.",
-        ),
-        {"flores": corpus.fingerprint((ENGLISH, *languages))},
+    return study.findings(
+        f"Of {len(texts[ENGLISH])} sentences of FLORES-200's devtest could be changed: {counts}.",
+        "A tie counts against the model; chance is 0.5. 'all' requires that the translation beats every changed form.",
     )
 
 

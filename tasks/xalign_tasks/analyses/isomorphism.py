@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
@@ -20,7 +21,6 @@ from xalign_models.results.reading import TaskScores, read_results
 from xalign_tasks.isomorphism import STAGES
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 TASK, RAW = "IsomorphismStudy", "IsomorphismStudyRaw"
@@ -140,8 +140,6 @@ def _mode(name: str) -> str:
 
 
 def _summary(groups: Mapping[str, Mapping[str, Scores]]) -> pd.DataFrame:
-    import pandas as pd
-
     rows = []
     for length, models in groups.items():
         for label, scores in models.items():
@@ -155,8 +153,6 @@ def _summary(groups: Mapping[str, Mapping[str, Scores]]) -> pd.DataFrame:
 
 def _matrices(models: Mapping[str, Scores], k: int, languages: Sequence[str]) -> pd.DataFrame:
     """The models' matrices below each other, in the form in which the paper prints them."""
-    import pandas as pd
-
     head = {**_codes(languages), ALL: "Into X"}
     rows = [
         {"model": label, f"P@{k}": {**head, ALL: "From X"}[query]}
@@ -176,8 +172,6 @@ def _cell(scores: Scores, query: str, searched: str, k: int) -> str:
 
 def _directions(models: Mapping[str, Scores], languages: Sequence[str]) -> pd.DataFrame:
     """P@5 of each direction, the models side by side."""
-    import pandas as pd
-
     return pd.DataFrame(
         [
             {"from": display_name(query), "to": display_name(searched)}
@@ -197,28 +191,21 @@ def _codes(languages: Sequence[str]) -> dict[str, str]:
     return short if len(set(short.values()) - {""}) == len(short) else {code: code for code in languages}
 
 
+@figures.styled()
 def _heat_maps(label: str, scores: Scores, languages: Sequence[str]) -> Figure:
     legible = len(languages) <= 12  # otherwise names and numbers do not fit
     names = [display_name(code) for code in languages] if legible else list(_codes(languages).values())
     side = max(4.0, 0.53 * len(languages)) if legible else max(6.0, 0.12 * len(languages))
-    tilt: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if legible else {"rotation": 90}
-    with figures.styled():
-        figure, axes = figures.canvas(1, 2, width=2 * side + 1.2, height=side + 0.9, sharey=True)
-        figure.suptitle(label)
-        for axis, stage in zip(axes[0], STAGES, strict=True):
-            metric = _metric(stage, KS[0])
-            values = np.array([[scores.get((a, b, metric), np.nan) for b in languages] for a in languages])
-            image = axis.imshow(values, vmin=0, vmax=1, cmap=figures.SEQUENTIAL)
-            title = f"{stage} the rotation, mean {scores[ALL, ALL, metric]:.2f}"
-            figures.describe(axis, title, "language searched", "language of the queries" if stage == "before" else "")
-            axis.set_xticks(range(len(names)), names, fontsize=9 if legible else 5, **tilt)
-            axis.set_yticks(range(len(names)), names, fontsize=9 if legible else 5)
-            axis.grid(visible=False)
-            for (row, column), value in np.ndenumerate(values):
-                if legible and row != column:
-                    colour = "white" if value < 0.55 else "black"
-                    axis.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=8, color=colour)
-        figure.colorbar(image, ax=axes, label=f"precision at {KS[0]} (share of queries)", shrink=0.85)
+    ticks: dict[str, Any] = {"fontsize": 9} if legible else {"fontsize": 5, "rotation": 90}
+    figure, axes = figures.canvas(1, 2, width=2 * side + 1.2, height=side + 0.9, sharey=True)
+    figure.suptitle(label)
+    for axis, stage in zip(axes[0], STAGES, strict=True):
+        metric = _metric(stage, KS[0])
+        values = np.array([[scores.get((a, b, metric), np.nan) for b in languages] for a in languages])
+        image = figures.draw_heat_map(axis, values, names, names, (0, 1), ".2f" if legible else "", **ticks)
+        title = f"{stage} the rotation, mean {scores[ALL, ALL, metric]:.2f}"
+        figures.describe(axis, title, "language searched", "language of the queries" if stage == "before" else "")
+    figure.colorbar(image, ax=axes, label=f"precision at {KS[0]} (share of queries)", shrink=0.85)
     return figure
 
 

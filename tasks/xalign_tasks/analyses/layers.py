@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,8 +15,13 @@ from xalign_models.backbones import loading
 from xalign_models.backbones.checkpoint import open_config
 from xalign_models.backbones.raw import RawEncoder, key
 from xalign_models.errors import AssetError, ModelError
+from xalign_models.models.building import raw_encoder
 from xalign_models.specs import BackboneSpec
 from xalign_models.store import EmbeddingStore
+from xalign_tasks.analyses.spaces import Vectors
+
+if TYPE_CHECKING:
+    from xalign_models.analysis import Request
 
 BATCH = 2048
 """Number of texts whose vectors are stored at a time."""
@@ -35,6 +40,22 @@ def at_every_layer(spec: BackboneSpec) -> tuple[BackboneSpec, ...]:
     except (AssetError, AttributeError):
         raise ModelError(f"{spec.name} has no layers to choose from; name a transformer.") from None
     return tuple(dataclasses.replace(spec, layer=layer) for layer in range(count + 1))
+
+
+def vectors_by_layer(request: Request, backbone: BackboneSpec, texts: Mapping[str, Sequence[str]]) -> Iterator[Vectors]:
+    """The vectors of each layer, the embeddings first, after one forward pass over ``texts`` (language to texts).
+
+    Raises:
+        ModelError: The backbone is no transformer.
+        AssetError: The checkpoint is unavailable.
+    """
+    device, prompts = loading.pick_device(request.device), loading.prompts(backbone)
+    layers = at_every_layer(backbone)
+    for language, rows in texts.items():
+        prompt = loading.prompt_in(prompts, language)
+        fill(layers, rows, prompt, device, request.store, f"{backbone.name} {language}, all layers")
+    for layer in layers:
+        yield Vectors(layer, raw_encoder(layer, device, request.store))
 
 
 class EveryLayer(nn.Module):

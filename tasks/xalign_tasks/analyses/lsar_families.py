@@ -16,7 +16,7 @@ from xalign_models.corpora import ENGLISH
 from xalign_models.languages import display_name
 from xalign_models.typology import family
 from xalign_tasks.analyses import spaces
-from xalign_tasks.analyses.base import labelled
+from xalign_tasks.analyses.base import Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,23 +31,17 @@ def analyse(request: Request) -> Findings:
     Raises:
         XAlignError: A model or text is unavailable.
     """
-    tables, drawn, notes = [], {}, []
-    data: dict[str, str] = {}
-    separations = []
-    for name in request.named():
-        space, tatoeba = spaces.open_space(request, name), spaces.open_tatoeba(request)
+    study = Study()
+    for space, tatoeba in spaces.each_space(request, study):
         removed = components(spaces.by_language(space, tatoeba), space.lsar.basis_[:, :DIRECTIONS])
-        backbone = space.backbone.name
-        tables.append(labelled(summary(removed), model=backbone))
-        separations.append(labelled(separation(removed, space.lsar.singular_values_), model=backbone))
-        drawn[f"histograms-{backbone}"] = draw(removed, backbone)
-        notes += spaces.describe(space, tatoeba)
-        data |= tatoeba.revisions
-    notes.append(
+        model = space.backbone.name
+        study.add("languages", summary(removed), model=model)
+        study.add("separation", separation(removed, space.lsar.singular_values_), model=model)
+        study.figures[f"histograms-{model}"] = draw(removed, model)
+    return study.findings(
         "A direction's sign is free: it is chosen so that English is on the positive side. "
         "eta_squared is the share of the components' variance that lies between the groups."
     )
-    return Findings({"languages": pd.concat(tables), "separation": pd.concat(separations)}, drawn, tuple(notes), data)
 
 
 def components(

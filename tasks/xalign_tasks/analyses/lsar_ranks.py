@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,13 +12,11 @@ from xalign_models import figures
 from xalign_models.alignments import LIR
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
-from xalign_models.errors import LanguageError
-from xalign_models.languages import display_name
 from xalign_models.linalg.arrays import Float32, Float64
 from xalign_models.models.building import fitted
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_tasks.analyses import spaces
-from xalign_tasks.analyses.base import labelled
+from xalign_tasks.analyses.base import Study, labelled
 from xalign_tasks.analyses.spaces import Space, Tatoeba
 
 if TYPE_CHECKING:
@@ -37,30 +34,15 @@ def analyse(request: Request) -> Findings:
         LanguageError: The methods are fitted on none of the languages.
         XAlignError: A model or text is unavailable.
     """
-    tables, best, drawn, notes = [], [], {}, []
-    data: dict[str, str] = {}
-    for name in request.named():
-        space = spaces.open_space(request, name)
-        tatoeba, left_out = _fitted_only(space, spaces.open_tatoeba(request))
-        frame = labelled(sweep(space, tatoeba), model=space.backbone.name)
-        tables.append(frame)
-        best.append(chosen(frame))
-        drawn[f"accuracy-{space.backbone.name}"] = draw(frame, space.backbone.name, tatoeba.title)
-        notes += spaces.describe(space, tatoeba)
-        if left_out:
-            notes.append(f"Left out, as the fit text lacks them: {', '.join(map(display_name, left_out))}.")
-        data |= tatoeba.revisions
-    summary = pd.concat([*best, spaces.published_accuracy()], ignore_index=True)
-    return Findings({"summary": summary, "sweep": pd.concat(tables)}, drawn, tuple(notes), data)
-
-
-def _fitted_only(space: Space, tatoeba: Tatoeba) -> tuple[Tatoeba, list[str]]:
-    shared = tuple(code for code in tatoeba.languages if code in space.lsar.languages_)
-    if not shared or ENGLISH not in space.lsar.languages_:
-        raise LanguageError(
-            f"LIR and LSAR are fitted on {', '.join(space.lsar.languages_)}; choose of these with --languages."
-        )
-    return dataclasses.replace(tatoeba, languages=shared), sorted(set(tatoeba.languages) - set(shared))
+    study = Study()
+    for space, tatoeba in spaces.each_space(request, study, fitted_only=True):
+        model = space.backbone.name
+        frame = labelled(sweep(space, tatoeba), model=model)
+        study.add("summary", chosen(frame))
+        study.add("sweep", frame)
+        study.figures[f"accuracy-{model}"] = draw(frame, model, tatoeba.title)
+    study.add("summary", spaces.published_accuracy())
+    return study.findings()
 
 
 def sweep(space: Space, tatoeba: Tatoeba) -> pd.DataFrame:
@@ -79,18 +61,9 @@ def sweep(space: Space, tatoeba: Tatoeba) -> pd.DataFrame:
             steps = zip(peel(side, basis), peel(english, english_basis), strict=True)
             for k, (a, b) in enumerate(steps):
                 accuracies.setdefault((method, k), []).append(spaces.accuracy(a, b))
-    rows = [
-        {
-            "method": method,
-            "rank": k,
-            "accuracy": forward,
-            "accuracy_other_to_english": backward,
-            "languages": len(scores),
-        }
-        for (method, k), scores in accuracies.items()
-        for forward, backward in [np.mean(scores, axis=0)]
-    ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(
+        {"method": method, "rank": k, **spaces.mean_accuracy(scores)} for (method, k), scores in accuracies.items()
+    )
 
 
 def peel(x: Float32, basis: Float64) -> Iterator[Float32]:
@@ -122,9 +95,8 @@ def chosen(frame: pd.DataFrame) -> pd.DataFrame:
 def draw(frame: pd.DataFrame, backbone: str, text: str) -> Figure:
     """Accuracy by the number of removed directions, a line per method."""
     figure, ((axis,),) = figures.canvas()
-    for index, (method, label) in enumerate(NAMES.items()):
-        part = frame[frame["method"] == method]
-        axis.plot(part["rank"], part["accuracy"], label=label, **figures.look(index))
+    parts = {label: frame[frame["method"] == method] for method, label in NAMES.items()}
+    figures.draw_lines(axis, {label: (part["rank"], part["accuracy"]) for label, part in parts.items()})
     original = frame.loc[frame["rank"] == 0, "accuracy"].iloc[0]
     axis.axhline(original, color="#555555", linewidth=1, linestyle=":", label="nothing removed")
     axis.legend()

@@ -18,7 +18,7 @@ from xalign_models.languages import display_name
 from xalign_models.published import published_table
 from xalign_models.typology import family, syntax
 from xalign_tasks.analyses import spaces
-from xalign_tasks.analyses.base import labelled
+from xalign_tasks.analyses.base import Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,28 +35,22 @@ def analyse(request: Request) -> Findings:
         DataError: Fewer than three languages besides English.
         XAlignError: A model, a text or URIEL is unavailable.
     """
-    correlations, languages, drawn, notes = [], [], {}, []
-    data: dict[str, str] = {}
-    for name in request.named():
-        space, tatoeba = spaces.open_space(request, name), spaces.open_tatoeba(request)
+    study = Study()
+    for space, tatoeba in spaces.each_space(request, study):
         if len(tatoeba.languages) < 3:
             raise DataError("--languages: a correlation needs at least three languages besides English.")
         vectors = spaces.by_language(space, tatoeba)
         means = {language: rows.mean(axis=0, dtype=np.float64) for language, rows in vectors.items()}
-        frame = similarities(means, space.lsar.basis_)
-        backbone = space.backbone.name
-        correlations.append(labelled(correlate(frame), model=backbone, source="this run"))
-        languages.append(labelled(frame, model=backbone))
-        drawn[f"similarity-{backbone}"] = draw(frame, correlations[-1], backbone)
-        notes += spaces.describe(space, tatoeba)
-        data |= tatoeba.revisions
-    notes += [
-        "URIEL's published distances are not at hand: the similarity is the cosine of the 103 binary features of its "
-        "set syntax_knn; pearson_angular takes 1 - 2/pi arccos of it instead.",
+        frame, model = similarities(means, space.lsar.basis_), space.backbone.name
+        correlations = study.add("correlation", correlate(frame), model=model, source="this run")
+        study.add("languages", frame, model=model)
+        study.figures[f"similarity-{model}"] = draw(frame, correlations, model)
+    study.add("correlation", published())
+    return study.findings(
+        "URIEL's published distances are not available: the similarity is the cosine of the 103 binary features of its "
+        "set syntax_knn; pearson_angular uses 1 - 2/pi arccos of it instead.",
         "English itself is left out: both its similarities are 1.",
-    ]
-    table = pd.concat([*correlations, published()], ignore_index=True)
-    return Findings({"correlation": table, "languages": pd.concat(languages)}, drawn, tuple(notes), data)
+    )
 
 
 def similarities(means: Mapping[str, npt.NDArray[np.float64]], basis: npt.NDArray[np.float64]) -> pd.DataFrame:
@@ -122,7 +116,7 @@ def draw(frame: pd.DataFrame, correlations: pd.DataFrame, backbone: str) -> Figu
     """A point per language: syntactic similarity to English against the cosine of the means, removed part and kept."""
     figure, axes = figures.canvas(1, len(PARTS), width=11, height=5.2)
     for axis, (part, label), pearson in zip(axes[0], PARTS.items(), correlations["pearson"], strict=True):
-        axis.scatter(frame["syntax"], frame[part], s=22, color=figures.COLOURS[0])
+        figures.draw_points(axis, frame["syntax"], frame[part])
         codes = frame["language"].str.partition("-")[0]
         figures.name_points(axis, zip(codes, frame["syntax"], frame[part], strict=True))
         slope, start = np.polyfit(frame["syntax"], frame[part], 1)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 
 from xalign_models import figures
@@ -68,19 +67,13 @@ def _published() -> list[Mapping[str, object]]:
     ]
 
 
+@figures.styled()
 def draw(frame: pd.DataFrame, name: str) -> Figure:
     """The heat map with its numbers."""
-    with figures.styled():
-        side = 1.8 + 0.48 * len(frame)
-        figure, ((axis,),) = figures.canvas(width=side + 1.2, height=side)
-        image = axis.imshow(frame, vmin=0, vmax=100, cmap=figures.SEQUENTIAL)
-        names = [display_name(code) for code in frame.index]
-        axis.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
-        axis.set_yticks(range(len(names)), names)
-        axis.grid(visible=False)
-        for (row, column), value in np.ndenumerate(frame.to_numpy()):
-            axis.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=8,
-                      color="white" if value < 55 else "black")  # fmt: skip
-        figures.describe(axis, f"{name}: {TASK}", "language of the one answer in the pool", "language of the questions")
-        figure.colorbar(image, ax=axis, label="mAP in %", shrink=0.85)
+    side = 1.8 + 0.48 * len(frame)
+    figure, ((axis,),) = figures.canvas(width=side + 1.2, height=side)
+    names = [display_name(code) for code in frame.index]
+    image = figures.draw_heat_map(axis, frame.to_numpy(), names, names, (0, 100))
+    figures.describe(axis, f"{name}: {TASK}", "language of the one answer in the pool", "language of the questions")
+    figure.colorbar(image, ax=axis, label="mAP in %", shrink=0.85)
     return figure

@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from xalign_models import corpora, figures
+from xalign_models import figures
 from xalign_models.analysis import Findings, Request
-from xalign_models.backbones import loading
 from xalign_models.corpora import ENGLISH
-from xalign_models.errors import LanguageError
-from xalign_models.languages import canonical
-from xalign_models.models.building import raw_encoder
 from xalign_models.models.names import find_spec
 from xalign_models.ranking.neighbours import NAMES, measured_ranks
 from xalign_models.ranking.ranks import normalise
 from xalign_models.ranking.similarity import linear_cka, rsa
-from xalign_tasks.analyses.layers import at_every_layer, fill
+from xalign_tasks.analyses.base import LANGUAGES, flores
+from xalign_tasks.analyses.layers import vectors_by_layer
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
 
     from xalign_models.specs import BackboneSpec
 
-LANGUAGES = tuple(canonical(code) for code in "de fr es ru ar zh ja hi tr vi sw te".split())
 ROWS = 400
 MEASURES = {
     "mexa": "MEXA",
@@ -45,11 +41,7 @@ def analyse(request: Request) -> Findings:
         LanguageError: No language besides English.
         XAlignError: A model or the text is unavailable.
     """
-    languages = tuple(code for code in request.languages or LANGUAGES if code != ENGLISH)
-    if not languages:
-        raise LanguageError("--languages: name at least one besides English, the pivot.")
-    corpus = corpora.load("flores")
-    texts = {code: rows[: request.rows or ROWS] for code, rows in corpus.parallel((ENGLISH, *languages)).items()}
+    texts, data = flores(request, LANGUAGES, ROWS)
     frames = []
     for name in request.named():
         backbone = find_spec(name).backbone
@@ -65,27 +57,21 @@ def analyse(request: Request) -> Findings:
             f"{len(texts[ENGLISH])} sentences of FLORES-200's devtest, each language with English; layer 0 is the "
             "embeddings. MEXA and P@1 are of a search among so many sentences: fewer are easier.",
         ),
-        {"flores": corpus.fingerprint((ENGLISH, *languages))},
+        data,
     )
 
 
 def sweep(request: Request, backbone: BackboneSpec, texts: dict[str, list[str]]) -> pd.DataFrame:
     """The measures by layer and language; the vectors of all layers come from one forward pass."""
-    device, prompts = loading.pick_device(request.device), loading.prompts(backbone)
-    layers = at_every_layer(backbone)
-    for language, rows in texts.items():
-        prompt = loading.prompt_in(prompts, language)
-        fill(layers, rows, prompt, device, request.store, f"{backbone.name} {language}, all layers")
-    rows_out = []
-    for layer in layers:
-        raw = raw_encoder(layer, device, request.store)
-        vectors = {code: raw.encode(rows, loading.prompt_in(prompts, code)) for code, rows in texts.items()}
-        rows_out += [
-            {"layer": layer.layer, "language": language, **compared(rows, vectors[ENGLISH])}
-            for language, rows in sorted(vectors.items())
+    rows = []
+    for vectors in vectors_by_layer(request, backbone, texts):
+        sides = {code: vectors.embed(sentences, code) for code, sentences in texts.items()}
+        rows += [
+            {"layer": vectors.backbone.layer, "language": language, **compared(side, sides[ENGLISH])}
+            for language, side in sorted(sides.items())
             if language != ENGLISH
         ]
-    return pd.DataFrame(rows_out)
+    return pd.DataFrame(rows)
 
 
 def compared(x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) -> dict[str, float]:
@@ -105,8 +91,7 @@ def compared(x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) -> dict[str
 def draw(means: pd.DataFrame, model: str) -> Figure:
     """The means over languages by layer, a line per measure."""
     figure, ((axis,),) = figures.canvas()
-    for index, (measure, label) in enumerate(MEASURES.items()):
-        axis.plot(means["layer"], means[measure], label=label, **figures.look(index))
+    figures.draw_lines(axis, {label: (means["layer"], means[measure]) for measure, label in MEASURES.items()})
     figure.legend(loc="outside right center")  # lines may run anywhere
     axis.xaxis.get_major_locator().set_params(integer=True)
     figures.describe(axis, f"{model}: nearness to English", "layer (0: the embeddings)", "mean over languages")

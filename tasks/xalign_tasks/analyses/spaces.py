@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from xalign_models import corpora
@@ -22,29 +24,39 @@ from xalign_models.models.names import find_spec
 from xalign_models.published import published_table
 from xalign_models.ranking.ranks import gold_ranks, normalise, precision_at
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
+from xalign_tasks.analyses.base import Study
 from xalign_tasks.tatoeba36 import LANGUAGES
 
 
 @dataclass(frozen=True)
-class Space:
-    """A backbone's raw vectors and the LSAR fitted on them.
+class Vectors:
+    """A backbone's raw vectors.
 
     Attributes:
         backbone: The backbone of the vectors.
-        alignment: Text and settings of LSAR's fit.
         raw: The encoder of the vectors.
-        lsar: The fitted alignment.
     """
 
     backbone: BackboneSpec
-    alignment: AlignmentSpec
     raw: RawEncoder
-    lsar: LSAR
 
     def embed(self, texts: Sequence[str], language: str) -> Float32:
-        """Raw vectors (n, d) of texts of one language, with the prompt of the fit text."""
+        """Raw vectors (n, d) of texts of one language, with the language's prompt."""
         prompt = loading.prompt_in(loading.prompts(self.backbone), language)
         return self.raw.encode(texts, prompt, f"{self.backbone.name} {language}")
+
+
+@dataclass(frozen=True)
+class Space(Vectors):
+    """A backbone's raw vectors and the LSAR fitted on them.
+
+    Attributes:
+        alignment: Text and settings of LSAR's fit.
+        lsar: The fitted alignment.
+    """
+
+    alignment: AlignmentSpec
+    lsar: LSAR
 
 
 def lsar_spec(name: str) -> tuple[BackboneSpec, AlignmentSpec]:
@@ -71,7 +83,7 @@ def open_space(request: Request, name: str) -> Space:
     raw = raw_encoder(backbone, loading.pick_device(request.device), request.store)
     lsar = fitted(ModelSpec(backbone, alignment), raw)
     assert isinstance(lsar, LSAR)
-    return Space(backbone, alignment, raw, lsar)
+    return Space(backbone, raw, alignment, lsar)
 
 
 @dataclass(frozen=True)
@@ -105,6 +117,23 @@ class Tatoeba:
         """The text's fingerprint, for :class:`xalign_models.analysis.Findings`."""
         return {"tatoeba": self.corpus.fingerprint(self.languages)}
 
+    def within(self, languages: Collection[str], source: str) -> tuple[Tatoeba, list[str]]:
+        """The test in those of its languages that are among ``languages``, and a note on the others.
+
+        Args:
+            languages: Canonical codes.
+            source: Subject and verb of the error, such as "the fit text has".
+
+        Raises:
+            LanguageError: No language is left, or ``languages`` lacks English.
+        """
+        shared = tuple(code for code in self.languages if code in languages)
+        if not shared or ENGLISH not in languages:
+            raise LanguageError(f"{source} {', '.join(sorted(languages))}; choose among these with --languages.")
+        lacking = sorted(set(self.languages) - set(shared))
+        notes = [f"Left out, as the fit text lacks them: {', '.join(map(display_name, lacking))}."] if lacking else []
+        return dataclasses.replace(self, languages=shared), notes
+
 
 def open_tatoeba(request: Request, languages: Sequence[str] = LANGUAGES) -> Tatoeba:
     """The test text in the requested languages, by default the LSAR paper's 36.
@@ -120,6 +149,28 @@ def open_tatoeba(request: Request, languages: Sequence[str] = LANGUAGES) -> Tato
     if not chosen:
         raise LanguageError("--languages: name at least one language besides English.")
     return Tatoeba(corpus, chosen, request.rows)
+
+
+def each_space(request: Request, study: Study, *, fitted_only: bool = False) -> Iterator[tuple[Space, Tatoeba]]:
+    """The space of each requested model with the test text; notes on them and the text's revision go to the study.
+
+    Args:
+        request: Models, languages and rows.
+        study: Receives the notes.
+        fitted_only: Whether languages that LSAR was not fitted on are left out.
+
+    Raises:
+        LanguageError: No language is left.
+        XAlignError: A model or text is unavailable.
+    """
+    for name in request.named():
+        space, tatoeba = open_space(request, name), open_tatoeba(request)
+        left_out: list[str] = []
+        if fitted_only:
+            tatoeba, left_out = tatoeba.within(space.lsar.languages_, "LIR and LSAR are fitted on")
+        study.notes += [*describe(space, tatoeba), *left_out]
+        study.data |= tatoeba.revisions
+        yield space, tatoeba
 
 
 def by_language(space: Space, tatoeba: Tatoeba) -> dict[str, Float32]:
@@ -153,6 +204,12 @@ def accuracy(a: Float32, english: Float32) -> tuple[float, float]:
     """
     forward, backward = gold_ranks(normalise(a), normalise(english))
     return 100 * precision_at(backward)["precision_at_1"], 100 * precision_at(forward)["precision_at_1"]
+
+
+def mean_accuracy(scores: Sequence[tuple[float, float]]) -> dict[str, float]:
+    """The mean of :func:`accuracy` over languages, as columns of a table."""
+    forward, backward = np.mean(scores, axis=0)
+    return {"accuracy": forward, "accuracy_other_to_english": backward, "languages": len(scores)}
 
 
 def published_accuracy() -> pd.DataFrame:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mteb.abstasks.task_metadata import TaskMetadata
-
 from xalign_models.corpora import Corpus
 from xalign_models.errors import DataError
 from xalign_models.languages import from_iso639_1, to_iso639_1
 from xalign_models.paths import data_dir
+from xalign_tasks.base import task_metadata
+from xalign_tasks.facts import FACTS
 from xalign_tasks.lareqa.reader import Side, read_rows
 from xalign_tasks.lareqa.task import HOME, LAReQA
 
@@ -33,15 +33,11 @@ class XQuADR(LAReQA):
         "th 1190 852\ntr 1190 1167\nvi 1190 1209\nzh 1190 1196"
     )
     needs = tuple(expected)
-    metadata = TaskMetadata(
-        name="XQuAD-R",
-        description="Questions in eleven languages; their answers in all of them are in one pool of 13,014 sentences.",
+    metadata = task_metadata(
+        "XQuAD-R",
+        {language: [language] for language in expected},
         type="Retrieval",
-        category="t2t",
         dataset={"path": "local/lareqa", "revision": "local"},
-        eval_splits=["test"],
-        eval_langs={language: [language] for language in expected},
-        main_score="map",
         reference="https://arxiv.org/abs/2004.05484",
         license="cc-by-sa-4.0",
         adapted_from=["XQuADRetrieval"],
@@ -71,10 +67,7 @@ class XQuADRAsPublished(XQuADR):
 
     as_published = True
     metadata = XQuADR.metadata.model_copy(
-        update={
-            "name": "XQuAD-R-as-published",
-            "description": "XQuAD-R, each sentence encoded with its paragraph, dot products of raw vectors.",
-        }
+        update={"name": "XQuAD-R-as-published", "description": FACTS["XQuAD-R-as-published"].description}
     )
 
 
@@ -88,15 +81,11 @@ class MLQAR(LAReQA):
 
     expected = _counts("ar 517 2545\nde 512 2362\nen 1148 6264\nes 500 1787\nhi 507 2426\nvi 511 2828\nzh 504 2322")
     needs = tuple(expected)
-    metadata = TaskMetadata(
-        name="MLQA-R",
-        description="Questions in seven languages; their two to four answers are in one pool of 20,534 sentences.",
+    metadata = task_metadata(
+        "MLQA-R",
+        {language: [language] for language in expected},
         type="Retrieval",
-        category="t2t",
         dataset={"path": "google/xtreme", "revision": "ec5f1f46e9af79639a90684a7a70a956c4998f04"},
-        eval_splits=["test"],
-        eval_langs={language: [language] for language in expected},
-        main_score="map",
         reference="https://arxiv.org/abs/2004.05484",
         license="cc-by-sa-3.0",
         adapted_from=["MLQARetrieval"],

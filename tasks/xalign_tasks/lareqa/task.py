@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,14 +13,10 @@ from mteb.types import PromptType
 
 from xalign_models.errors import DataError
 from xalign_models.ranking.ranks import average_precision, one_target_precision, target_counts
-from xalign_tasks.base import fill_scores, without_normalisation
-from xalign_tasks.files import FilesTask, Scored
+from xalign_tasks.base import Scored, Scoring, fill_scores, without_normalisation
+from xalign_tasks.files import FilesTask
 from xalign_tasks.lareqa.bias import TOP, language_preference, language_shares, rank_agreement
 from xalign_tasks.lareqa.reader import SENTENCE_END, Side, read_file
-
-if TYPE_CHECKING:
-    from mteb.models import EncoderProtocol
-    from mteb.types import EncodeKwargs
 
 HOME = "github.com/google-research-datasets/lareqa"
 
@@ -88,24 +85,22 @@ class LAReQA(FilesTask):
         for (kind, count), published in zip(counts.items(), self.expected[language], strict=True):
             if count != published and not (kind == "candidates" and self.own_sentences):
                 raise DataError(
-                    f"{self.metadata.name}: {language} has {count} {kind}, the published set has {published}; take the "
-                    f"files anew from {HOME}."
+                    f"{self.metadata.name}: {language} has {count} {kind}, the published set has {published}; "
+                    f"download the files again from {HOME}."
                 )
 
-    def score(self, model: EncoderProtocol, subsets: set[str], split: str, encode_kwargs: EncodeKwargs) -> Scored:
+    def score(self, scoring: Scoring, subsets: set[str]) -> Scored:
         """Scores of all subsets, whose questions share the pool, and the AP of each question."""
-        sides: dict[str, Side] = {language: self.dataset[language][split] for language in self.expected}
+        sides: dict[str, Side] = {language: self.dataset[language][scoring.split] for language in self.expected}
+        if self.as_published:
+            scoring = replace(scoring, model=without_normalisation(scoring.model))
 
         def vectors(texts: Mapping[str, list[str]], kind: PromptType) -> npt.NDArray[np.float32]:
             """Vectors of all languages' texts in one call, each with its language."""
             flat = [text for of_language in texts.values() for text in of_language]
             codes = [language for language, of_language in texts.items() for _ in of_language]
-            return self.embed(
-                model, flat, codes, split=split, subset=kind.value, encode_kwargs=encode_kwargs, prompt_type=kind
-            )
+            return self.embed(scoring, flat, codes, kind.value, prompt_type=kind)
 
-        if self.as_published:
-            model = without_normalisation(model)
         pool = vectors({code: self.candidates(side) for code, side in sides.items()}, PromptType.document)
         questions = vectors({code: list(side.questions.values()) for code, side in sides.items()}, PromptType.query)
         best = np.empty((len(questions), min(TOP, len(pool))), dtype=np.int64)
@@ -120,7 +115,7 @@ class LAReQA(FilesTask):
             precision = {"map": float(ap[rows].mean()), "map_all_questions": float(ap.mean())}
             row = heat_map_row(language, list(sides), one_target[rows])
             scores[language] = fill_scores(precision | row | bias[language], "map")
-        return scores, items
+        return scores, dict(sorted(items.items()))
 
     def candidates(self, side: Side) -> list[str]:
         """The texts to encode of a language's part of the pool."""

@@ -8,15 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 from datasets import Dataset
-from mteb._evaluators.retrieval_metrics import calculate_retrieval_scores
 from mteb.abstasks import AbsTaskRetrieval
 from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
-from mteb.abstasks.task_metadata import TaskMetadata
 
 from xalign_models.errors import DataError
 from xalign_models.languages import from_lazada
 from xalign_models.paths import data_dir
-from xalign_tasks.base import StampedTask, save_items
+from xalign_tasks.base import StampedTask, save_items, task_metadata
+from xalign_tasks.borrowed import retrieval_scores
 from xalign_tasks.product_search.layout import LOCALES, Locale, fingerprint, load
 
 logger = logging.getLogger(__name__)
@@ -91,7 +90,7 @@ class ProductSearch(StampedTask, AbsTaskRetrieval):
         """Save each query's nDCG@10, in the queries' order."""
         relevant = self.dataset[hf_subset][hf_split]["relevant_docs"]
         scored = {query: scores for query, scores in predictions.items() if query in relevant}
-        by_query = calculate_retrieval_scores(scored, relevant, [10]).all_scores
+        by_query = retrieval_scores(scored, relevant, cutoff=10)
         gains = [by_query[query]["ndcg_cut_10"] if query in by_query else 0.0 for query in relevant]
         save_items(prediction_folder, self.metadata.name, {hf_subset: np.array(gains, dtype=np.float32)})
 
@@ -119,15 +118,11 @@ class LazRetrieval(ProductSearch):
 
     folder = "lazretrieval"
     publisher = "the LiRA paper's authors; no public download was found"
-    metadata = TaskMetadata(
-        name="LazRetrieval",
-        dataset={"path": "local/lazretrieval", "revision": "local"},
-        description="De-identified shopping queries of seven locales and the product titles they led to.",
+    metadata = task_metadata(
+        "LazRetrieval",
+        {name: [from_lazada(name)] for name in LOCALES},
         type="Retrieval",
-        category="t2t",
-        eval_splits=["test"],
-        eval_langs={name: [from_lazada(name)] for name in LOCALES},
-        main_score="ndcg_at_10",
+        dataset={"path": "local/lazretrieval", "revision": "local"},
     )
 
 
@@ -137,13 +132,9 @@ class ProductSearchStandIn(ProductSearch):
     folder = "product_search_standin"
     publisher = "built from the Unicode Consortium's CLDR annotations; not LazRetrieval and not real queries"
     item_language = "eng-Latn"
-    metadata = TaskMetadata(
-        name="ProductSearchStandIn",
-        dataset={"path": "local/product_search_standin", "revision": "local"},
-        description="CLDR names and keywords in seven languages as queries for English names of product-like things.",
+    metadata = task_metadata(
+        "ProductSearchStandIn",
+        {name: [from_lazada(name), "eng-Latn"] for name in LOCALES},
         type="Retrieval",
-        category="t2t",
-        eval_splits=["test"],
-        eval_langs={name: [from_lazada(name), "eng-Latn"] for name in LOCALES},
-        main_score="ndcg_at_10",
+        dataset={"path": "local/product_search_standin", "revision": "local"},
     )

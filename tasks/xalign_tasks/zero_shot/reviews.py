@@ -28,7 +28,6 @@ class AmazonReviewsZeroShot(ZeroShotTask):
 
     metadata = zero_shot_metadata(
         "AmazonReviewsZeroShot",
-        "Good or bad reviews in four languages, by a classifier that is trained on the English ones alone.",
         FOLDERS,
         dataset={"path": "local/cls-acl10-unprocessed", "revision": "local"},
         reference="https://webis.de/data/webis-cls-10.html",
@@ -67,7 +66,6 @@ class AmazonStarsZeroShot(ZeroShotTask):
     configs: ClassVar[dict[str, str]] = {from_iso639_1(code): code for code in "en de es fr ja zh".split()}
     metadata = zero_shot_metadata(
         "AmazonStarsZeroShot",
-        "Stars of reviews in six languages, by a classifier that is trained on English ones alone.",
         configs,
         dataset={"path": "mteb/AmazonReviewsClassification", "revision": "6b5d328eaae8ef408dd7d775040245cf86f92e9d"},
         reference="https://arxiv.org/abs/2010.02573",

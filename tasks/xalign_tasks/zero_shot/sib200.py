@@ -28,7 +28,6 @@ class SIB200ZeroShot(ZeroShotTask):
     label_column = "category"
     metadata = zero_shot_metadata(
         "SIB200ZeroShot",
-        "Topics of FLORES-200's sentences, by a classifier that is trained on the English ones alone.",
         LANGUAGES,
         dataset={"path": "mteb/sib200", "revision": "a74d7350ea12af010cfb1c21e34f1f81fd2e615b"},
         reference="https://github.com/dadelani/sib-200",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from mteb.abstasks.task_metadata import TaskMetadata
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -16,12 +15,11 @@ from sklearn.preprocessing import StandardScaler
 
 from xalign_models.corpora import ENGLISH, Corpus
 from xalign_models.errors import DataError
-from xalign_tasks.base import fill_scores
-from xalign_tasks.files import FilesTask, Scored
+from xalign_tasks.base import Scored, Scoring, fill_scores, task_metadata
+from xalign_tasks.files import FilesTask
 
 if TYPE_CHECKING:
-    from mteb.models import EncoderProtocol
-    from mteb.types import EncodeKwargs
+    from mteb.abstasks.task_metadata import TaskMetadata
 
 Labelled = tuple[list[str], list[str]]
 """Texts and their labels."""
@@ -51,20 +49,10 @@ def classifier() -> Pipeline:
     return make_pipeline(StandardScaler(), regression)
 
 
-def zero_shot_metadata(name: str, description: str, languages: Iterable[str], **fields: Any) -> TaskMetadata:
+def zero_shot_metadata(name: str, languages: Iterable[str], **fields: Any) -> TaskMetadata:
     """Metadata of a zero-shot task; the canonical codes of its languages name the subsets."""
-    return TaskMetadata(
-        **{
-            "name": name,
-            "description": description,
-            "type": "Classification",
-            "category": "t2c",
-            "eval_splits": [TEST],
-            "eval_langs": {language: [language] for language in languages},
-            "main_score": "accuracy",
-            **fields,
-        }
-    )
+    subsets = {language: [language] for language in languages}
+    return task_metadata(name, subsets, type="Classification", category="t2c", **fields)
 
 
 class ZeroShotTask(FilesTask):
@@ -123,12 +111,12 @@ class ZeroShotTask(FilesTask):
             self.dataset.setdefault(ENGLISH, {})[TRAIN] = corpus.rows(ENGLISH)(TRAIN)
             self.data_loaded = True
 
-    def score(self, model: EncoderProtocol, subsets: set[str], split: str, encode_kwargs: EncodeKwargs) -> Scored:
+    def score(self, scoring: Scoring, subsets: set[str]) -> Scored:
         """Scores of the subsets by one classifier, and (n, 2) per subset: each text's predicted and true label."""
 
         def vectors(language: str, part: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.str_]]:
             texts, labels = self.dataset[language][part]
-            embedded = self.embed(model, texts, language, split=part, subset=language, encode_kwargs=encode_kwargs)
+            embedded = self.embed(scoring, texts, language, language, split=part)
             return embedded.astype(np.float64), np.array(labels)
 
         x, y = vectors(ENGLISH, TRAIN)
@@ -137,7 +125,7 @@ class ZeroShotTask(FilesTask):
         trained = classifier().fit(x[order], y[order])
         scores, items = {}, {}
         for language in sorted(subsets):
-            x, y = vectors(language, split)
+            x, y = vectors(language, scoring.split)
             predicted = trained.predict(x)
             f1 = f1_score(y, predicted, average="macro", zero_division=0)
             measures = {"accuracy": float(accuracy_score(y, predicted)), "macro_f1": float(f1)}

@@ -28,7 +28,6 @@ class TweetSentimentZeroShot(ZeroShotTask):
     configs = LANGUAGES
     metadata = zero_shot_metadata(
         "TweetSentimentZeroShot",
-        "Sentiment of tweets in eight languages, by a classifier that is trained on the English ones alone.",
         LANGUAGES,
         dataset={"path": "mteb/tweet_sentiment_multilingual", "revision": "d522bb117c32f5e0207344f69f7075fc9941168b"},
         reference="https://aclanthology.org/2022.lrec-1.27",

@@ -54,7 +54,7 @@ def test_tables_figures_and_what_made_them_are_written(xalign, fake, workdir, ti
     assert len(document["models"][0]["revision"]) == 40
     assert document["data"] == {"text": "abc"}
     assert document["options"]["languages"] == ["deu-Latn", "tha-Thai"]
-    assert document["tables"]["scores"][1] == {"language": "Thai", "score": None, "n": 2}
+    assert document["tables"] == ["fake-scores.csv", "fake-large.csv"]
     assert document["notes"] == ["A note."]
     assert document["figures"] == ["fake-line.svg"]
     assert {"python", "xalign", "numpy", "matplotlib"} <= document["versions"].keys()
@@ -64,9 +64,13 @@ def test_tables_figures_and_what_made_them_are_written(xalign, fake, workdir, ti
     assert "90 more rows in the files" in out
 
 
-def test_json_is_the_document(xalign, fake, workdir):
+def test_json_is_the_document_with_its_tables(xalign, fake, workdir):
     _, out, _ = xalign("analyse", "fake", "-o", "found", "--json")
-    assert json.loads(out) == json.loads((workdir / "found" / "fake.json").read_text())
+    printed, document = json.loads(out), json.loads((workdir / "found" / "fake.json").read_text())
+    tables = printed.pop("tables")
+    assert tables["scores"][1] == {"language": "Thai", "score": None, "n": 2}
+    assert [f"fake-{title}.csv" for title in tables] == document.pop("tables")
+    assert printed == document
 
 
 def test_a_model_that_is_not_at_hand_has_the_revision_of_its_results(xalign, fake, workdir):

@@ -54,5 +54,5 @@ def test_languages_without_fit_text_are_left_out_or_refused(asked, workdir, writ
     findings = lsar_layers.analyse(dataclasses.replace(asked, languages=("deu-Latn", "jpn-Jpan")))
     assert findings.tables["layers"]["languages"].unique() == [1]
     assert any("lacks them: Japanese" in note for note in findings.notes)
-    with pytest.raises(LanguageError, match=r"lingua, newstest have deu-Latn, .*; choose of these"):
+    with pytest.raises(LanguageError, match=r"lingua, newstest have deu-Latn, .*; choose among these"):
         lsar_layers.analyse(dataclasses.replace(asked, languages=("jpn-Jpan",)))

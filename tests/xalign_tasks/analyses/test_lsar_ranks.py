@@ -77,7 +77,7 @@ def test_languages_without_fit_text_are_left_out_and_named(asked, workdir, write
     findings = lsar_ranks.analyse(Request(asked.models, workdir, "cpu", languages=("deu-Latn", "jpn-Jpan")))
     assert findings.tables["sweep"]["languages"].unique() == [1]
     assert any("the fit text lacks them: Japanese" in note for note in findings.notes)
-    with pytest.raises(LanguageError, match="choose of these"):
+    with pytest.raises(LanguageError, match="choose among these"):
         lsar_ranks.analyse(Request(asked.models, workdir, "cpu", languages=("jpn-Jpan",)))
 
 

@@ -365,5 +365,5 @@ def test_mlqa_r_is_built_from_the_hubs_mlqa(workdir, monkeypatch):
 
     with pytest.raises(DataError, match=r"MLQA-R is missing: .*mlqa/dev/.* The hub's copy is unavailable too"):
         SmallMLQA().load_data()
-    monkeypatch.setattr("xalign_tasks.files.load_dataset", load)
+    monkeypatch.setattr("datasets.load_dataset", load)
     check_mlqa(SmallMLQA())

@@ -186,7 +186,7 @@ def test_without_files_the_hub_is_asked(workdir, monkeypatch):
         for name in LANGUAGES.values()
         for part in (TRAIN, TEST)
     }
-    monkeypatch.setattr("xalign_tasks.files.load_dataset", hub("mteb/tweet_sentiment_multilingual", tables))
+    monkeypatch.setattr("datasets.load_dataset", hub("mteb/tweet_sentiment_multilingual", tables))
     task = TweetSentimentZeroShot()
     task.load_data()
     assert task.dataset["deu-Latn"] == {TEST: (["german test"], ["1"])}
@@ -228,7 +228,7 @@ def test_sib200_takes_its_sentences_from_both_parts_of_flores(sib):
 
 def test_sib200_on_the_hub(workdir, monkeypatch):
     tables = {("eng_Latn", part): {"text": [part], "category": ["travel"]} for part in (TRAIN, TEST)}
-    monkeypatch.setattr("xalign_tasks.files.load_dataset", hub("mteb/sib200", tables))
+    monkeypatch.setattr("datasets.load_dataset", hub("mteb/sib200", tables))
     task = SIB200ZeroShot()
     task.hf_subsets = ["eng-Latn"]
     task.load_data()
@@ -277,7 +277,7 @@ def test_the_stars_are_learned_from_the_first_reviews_of_each(workdir, monkeypat
         for code in "en de es fr ja zh".split()
         for part in (TRAIN, TEST)
     }
-    monkeypatch.setattr("xalign_tasks.files.load_dataset", hub("mteb/AmazonReviewsClassification", tables))
+    monkeypatch.setattr("datasets.load_dataset", hub("mteb/AmazonReviewsClassification", tables))
     task = AmazonStarsZeroShot()
     task.load_data()
     texts, labels = task.dataset["eng-Latn"][TRAIN]

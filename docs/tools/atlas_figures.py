@@ -1,0 +1,300 @@
+"""Numbers and figures behind the findings of ``docs/atlas.md``.
+
+python -m docs.tools.atlas_figures    # writes docs/atlas/*.svg
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.ticker import FuncFormatter
+
+from xalign_models import figures
+from xalign_models.atlas import KINDS, Atlas, Column, load_atlas
+from xalign_models.atlas.statistics import ENGLISH, Levels, association, levels, multilingual, properties, summarise
+from xalign_models.atlas.table import short_revision
+from xalign_models.linalg.arrays import Float64, Mask
+from xalign_tasks.analyses.atlas import BELEBELE, IN22, NTREX, draw_groups, short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FOLDER = Path(__file__).parents[1] / "atlas"
+LARGE, LARGEST = 1e9, 7e9
+"""Parameters from which a model counts as large, and as one of the largest."""
+SMALL_MODEL = "intfloat/multilingual-e5-small"
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A statistic of the models that have every language of a column.
+
+    Attributes:
+        atlas: The table.
+        scores: Their scores by language.
+        values: (models,) the statistic.
+        multilingual: (models,) which of them are multilingual.
+    """
+
+    atlas: Atlas
+    scores: Levels
+    values: Float64
+    multilingual: Mask
+
+    def of(self, name: str) -> Float64:
+        """A property of each model (models,); NaN if mteb's registry does not give it."""
+        return properties(self.atlas, self.scores, name)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the multilingual models."""
+        return [model for model, keep in zip(self.scores.models, self.multilingual, strict=True) if keep]
+
+    def correlation(self, name: str, about: str) -> dict[str, float]:
+        """The statistic's rank correlation with a property over multilingual models, with its interval."""
+        result = association(self.of(about)[self.multilingual], self.values[self.multilingual])
+        if result is None:
+            return {}
+        fields = {"rho": result.rho, "low": result.low, "high": result.high, "n": result.models}
+        return {f"{name}.{field}": value for field, value in fields.items()}
+
+    def distribution(self, name: str) -> dict[str, float]:
+        """The number of multilingual models, and where the statistic lies in them."""
+        values = self.values[self.multilingual]
+        return {
+            f"{name}.models": len(values),
+            f"{name}.median": float(np.median(values)),
+            f"{name}.least": float(values.min()),
+            f"{name}.most": float(values.max()),
+            f"{name}.positive": int((values > 0).sum()),
+        }
+
+
+def measure(task: str | Column, statistic: str, scale: float = 100) -> Measured:
+    """A statistic on a task's newest column, or on a column; in points, or times ``scale``."""
+    atlas = load_atlas()
+    scores = levels(atlas, atlas.column(task) if isinstance(task, str) else task)
+    return Measured(atlas, scores, scale * summarise(scores)[statistic], multilingual(scores))
+
+
+@cache
+def findings() -> dict[str, float]:
+    """The numbers behind the page's findings, by name: points, counts, rank correlations."""
+    gap, rare = measure(BELEBELE, "gap"), measure(NTREX, "low_resource_gap")
+    level, evenness = measure(NTREX, "level"), measure(NTREX, "evenness", 1)
+    size, large = gap.of("parameters")[gap.multilingual], level.of("parameters") >= LARGEST
+    by_size = gap.values[gap.multilingual]
+    small = level.scores.models.index(SMALL_MODEL)
+    numbers = {
+        **measure(IN22, "english_centricity").distribution("english"),
+        **measure(BELEBELE, "asymmetry").distribution("directions"),
+        **gap.correlation("size", "parameters"),
+        "size.large": float(np.median(by_size[size >= LARGE])),
+        "size.small": float(np.median(by_size[size < LARGE])),
+        **rare.distribution("rare"),
+        "rare.languages": int(rare.scores.low_resource.sum()),
+        **rare.correlation("rare.size", "parameters"),
+        **rare.correlation("rare.date", "release_year"),
+        "small.level": float(level.values[small]),
+        "small.large_models": int(large.sum()),
+        "small.beaten": int((level.values[large] < level.values[small]).sum()),
+        "small.parameters": level.of("parameters")[small] / 1e6,
+        "training.declared": sum(model.trained_on is not None for model in level.atlas.models.values()),
+    }
+    for about in ("languages", "parameters", "release_year", "dimension"):
+        numbers |= evenness.correlation(f"breadth.{about}", about)
+    for name, task in (("ntrex", NTREX), ("in22", IN22), ("belebele", BELEBELE)):
+        lag = measure(task, "low_resource_gap")
+        tasks, values = lag.of("training_tasks")[lag.multilingual], lag.values[lag.multilingual]
+        numbers |= lag.correlation(f"training.{name}", "training_tasks")
+        numbers[f"training.{name}.none"] = float(np.median(values[tasks == 0]))
+        numbers[f"training.{name}.some"] = float(np.median(values[tasks > 0]))
+    return numbers
+
+
+def draw() -> dict[str, Figure]:
+    """A figure for each finding, and those of groups and ranks, by name.
+
+    Raises:
+        AssetError: The families of languages are unavailable.
+    """
+    with figures.styled():
+        return {
+            "english": _english(),
+            "directions": _directions(),
+            "size": _size(),
+            "rare": _rare(),
+            "small": _small(),
+            "breadth": _breadth(),
+            "training": _training(),
+            **draw_groups(load_atlas()),
+        }
+
+
+def _name(axis: Axes, model: str, x: float, y: float, *, left: bool = False) -> None:
+    """Mark a model's point and write its name beside it."""
+    axis.plot(x, y, "o", color=figures.COLOURS[1])
+    offset, side = ((-6, -3), "right") if left else ((6, -3), "left")
+    axis.annotate(short(model), (x, y), xytext=offset, textcoords="offset points", ha=side, fontsize=8, color="#444444")
+
+
+def _amounts(axis: Axes) -> None:
+    """Give the x axis a logarithmic scale with labels such as 118M."""
+
+    def amount(value: float, _: object = None) -> str:
+        return f"{value / 1e9:g}B" if value >= 1e9 else f"{value / 1e6:g}M" if value >= 1e6 else f"{value:g}"
+
+    axis.set_xscale("log")
+    axis.xaxis.set_major_formatter(FuncFormatter(amount))
+
+
+def _against(axis: Axes, measured: Measured, about: str, names: Sequence[str] = (), **options: Any) -> None:
+    """Multilingual models' values against a property from the registry, those of ``names`` with their names."""
+    x, y = measured.of(about)[measured.multilingual], measured.values[measured.multilingual]
+    figures.draw_points(axis, x, y, **options)
+    if about == "parameters":
+        _amounts(axis)
+        axis.xaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
+    places = zip(measured.names, x, y, strict=True)
+    points = [(short(model), a, b) for model, a, b in places if model in names and np.isfinite(a)]
+    axis.plot([x for _, x, _ in points], [y for _, _, y in points], "o", color=figures.COLOURS[1])
+    figures.name_points(axis, points)
+
+
+def _english() -> Figure:
+    level, lost = measure(IN22, "level"), measure(IN22, "english_centricity")
+    x = level.values[level.multilingual]
+    y = x - lost.values[level.multilingual]
+    figure, ((axis,),) = figures.canvas(height=5.2)
+    axis.plot([20, 100], [20, 100], color="#888888", linewidth=1)
+    axis.annotate("no difference", (62, 63.5), rotation=40, color="#666666", fontsize=8, ha="center")
+    figures.draw_points(axis, x, y)
+    figures.describe(
+        axis,
+        "Every multilingual model is better when English is one of the two languages",
+        "F1 of pairs with English (%)",
+        "F1 of pairs of two Indian languages (%)",
+    )
+    for place in (int(np.argmax(x)), int(np.argmin(x))):
+        _name(axis, level.names[place], x[place], y[place])
+    axis.set_xlim(48, 114)
+    axis.set_ylim(20, 100)
+    return figure
+
+
+def _directions() -> Figure:
+    column = load_atlas().column(BELEBELE)
+    rows = np.array([column.row[model] for model in measure(BELEBELE, "level").names])
+    places = np.array([place for place, language in enumerate(column.languages) if language != ENGLISH])
+    into, leaving = (
+        100 * column.scores[np.ix_(rows, places, np.array([KINDS.index(kind)]))][:, :, 0].mean(axis=1)
+        for kind in ("english_into", "english_from")
+    )
+    order = np.argsort(into + leaving)
+    figure, ((axis,),) = figures.canvas(height=4.6)
+    x = np.arange(len(order))
+    axis.vlines(x, leaving[order], into[order], color="#bbbbbb", linewidth=1.2)
+    figures.draw_points(axis, x, into[order], s=16, marker="o", label="question in English, passages in the language")
+    label = "question in the language, passages in English"
+    figures.draw_points(axis, x, leaving[order], s=16, color=figures.COLOURS[1], marker="s", label=label)
+    axis.legend(loc="upper left")
+    axis.set_xticks([])
+    figures.describe(
+        axis,
+        "English questions find passages in a language more often than the reverse",
+        f"{len(order)} models, by their mean",
+        "nDCG@10, mean of 121 languages (%)",
+    )
+    return figure
+
+
+def _size() -> Figure:
+    figure, ((axis,),) = figures.canvas(height=4.4)
+    names = (SMALL_MODEL, "BAAI/bge-m3", "Qwen/Qwen3-Embedding-8B")
+    _against(axis, measure(BELEBELE, "gap"), "parameters", names)
+    figures.describe(
+        axis,
+        "The cross-lingual gap is a little smaller in larger models",
+        "parameters",
+        "gap: same language less with English\n(points of nDCG@10)",
+    )
+    figures.from_zero(axis)
+    return figure
+
+
+def _rare() -> Figure:
+    columns = [column for column in load_atlas().columns if column.task == NTREX]
+    figure, (axes,) = figures.canvas(1, 2, width=8.6, height=4.2, sharey=True)
+    for axis, about, label in zip(axes, ("parameters", "release_year"), ("parameters", "release date"), strict=True):
+        for index, column in enumerate(columns):
+            look = {"color": figures.COLOURS[index], "marker": figures.MARKERS[index]}
+            revision = f"text {short_revision(column.dataset_revision)}"
+            _against(axis, measure(column, "low_resource_gap"), about, label=revision, **look)
+        axis.set_xlabel(label)
+        figures.from_zero(axis)
+    axes[0].set_ylabel("frequently less rarely named\nlanguages (points of F1)")
+    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    figure.suptitle("Rarely named languages lag behind, whatever a model's size or date", fontsize=11)
+    return figure
+
+
+def _small() -> Figure:
+    measured = measure(NTREX, "level")
+    size, level = measured.of("parameters"), measured.values
+    figure, ((axis,),) = figures.canvas(height=4.6)
+    figures.draw_points(axis, size, level)
+    _amounts(axis)
+    for name in (SMALL_MODEL, "nvidia/NV-Embed-v2"):
+        place = measured.scores.models.index(name)
+        _name(axis, name, size[place], level[place], left=True)
+    figures.describe(
+        axis,
+        "A multilingual model of 118M parameters is ahead of most of the largest",
+        "parameters",
+        "F1 of 120 languages with English (%)",
+    )
+    figures.from_zero(axis)
+    return figure
+
+
+def _breadth() -> Figure:
+    evenness = measure(NTREX, "evenness", 1)
+    figure, (axes,) = figures.canvas(1, 3, width=10.5, height=3.8, sharey=True)
+    titles = {"languages": "languages that the model names", "parameters": "parameters", "release_year": "release date"}
+    for axis, (about, label) in zip(axes, titles.items(), strict=True):
+        _against(axis, evenness, about)
+        axis.set_xlabel(label)
+        figures.from_zero(axis)
+    axes[0].set_ylabel("evenness: worst tenth of the\nlanguages over all (no unit)")
+    figure.suptitle("Models that name more languages are more even; size and date say less", fontsize=11)
+    return figure
+
+
+def _training() -> Figure:
+    figure, (axes,) = figures.canvas(1, 3, width=10.5, height=3.8, sharey=True)
+    titles = {NTREX: "NTREX (F1)", IN22: "IN22 (F1)", BELEBELE: "Belebele (nDCG@10)"}
+    for axis, (task, title) in zip(axes, titles.items(), strict=True):
+        gap = measure(task, "low_resource_gap")
+        _against(axis, gap, "training_tasks")
+        tasks = gap.of("training_tasks")
+        counts = [count for count in np.unique(tasks[gap.multilingual]) if np.isfinite(count)]
+        medians = [np.median(gap.values[gap.multilingual & (tasks == count)]) for count in counts]
+        axis.plot(counts, medians, "_", color=figures.COLOURS[1], markersize=16, markeredgewidth=2, label="median")
+        axis.set_title(title)
+        figures.from_zero(axis)
+    axes[0].set_ylabel("frequently less rarely named\nlanguages (points)")
+    axes[2].legend()
+    figure.supxlabel("tasks of the atlas whose training data the model has seen, as its authors declare", fontsize=10)
+    figure.suptitle("Rarely named languages lag less in models trained on data of multilingual tasks", fontsize=11)
+    return figure
+
+
+if __name__ == "__main__":
+    for name, figure in draw().items():
+        figures.save(figure, FOLDER, name)

@@ -1,0 +1,43 @@
+"""Facts of the tasks: lists show them without importing a task, and the tasks take their metadata from them.
+
+The data are in ``tasks.tsv``, a row per task.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from importlib.resources import files
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A task's entry in lists.
+
+    Attributes:
+        place: Module and class within this package, ``flores:FloresPrecision``.
+        score: Name of the main score.
+        languages: Number of languages.
+        subsets: Number of subsets.
+        description: One line.
+    """
+
+    place: str
+    score: str
+    languages: int
+    subsets: int
+    description: str
+
+
+def _read() -> dict[str, Facts]:
+    with files(__package__).joinpath("tasks.tsv").open(encoding="utf-8") as file:
+        return {
+            row["name"]: Facts(
+                row["place"], row["score"], int(row["languages"]), int(row["subsets"]), row["description"]
+            )
+            for row in csv.DictReader(file, delimiter="\t")
+        }
+
+
+FACTS = _read()
+"""The facts of each task, by its name."""
