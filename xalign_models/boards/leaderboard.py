@@ -151,9 +151,11 @@ def _cell(table: TaskScores, base: TaskScores | None, metric: str, pattern: str,
     gaps = hits.gaps(table, base, common) if hits else None
     if gaps is None:
         return cell
+    cell = dataclasses.replace(cell, significant=sign_flip_test(gaps) < ALPHA)
+    if len(gaps) < 2:
+        return cell
     half = 100 * half_width(gaps)
-    significant = sign_flip_test(gaps) < ALPHA
-    return dataclasses.replace(cell, significant=significant, low=difference - half, high=difference + half)
+    return dataclasses.replace(cell, low=difference - half, high=difference + half)
 
 
 def _mark_best(rows: Sequence[dict[str, Cell]], column: str) -> None:
