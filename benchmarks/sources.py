@@ -15,7 +15,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from xalign_models.results.reading import MAIN, Results, read_results
+from xalign_models.results.possible import MAIN
+from xalign_models.results.reading import Results, read_results
 
 ROOT = Path(__file__).parents[1]
 ANALYSES = "docs/results/analyses"
