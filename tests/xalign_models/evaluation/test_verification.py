@@ -81,7 +81,7 @@ DAMAGE = {
         lambda kept: (kept / RESULT / "Task.json").write_text(
             '{"scores": {"test": [{"hf_subset": "default", "main_score": NaN}]}}'
         ),
-        "Task.json has an impossible score: nan is not finite",
+        "Task.json is damaged: impossible score of default: nan is not finite",
     ),
     "outcomes": ("results", lambda kept: cut(kept / RESULT / "items" / "Task.npz"), "Task.npz is damaged"),
     "settings": ("results", lambda kept: cut(kept / RESULT / "run_settings.jsonl"), "1 damaged lines"),
