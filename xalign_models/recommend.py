@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import warnings
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from xalign_models.alignments import Alignment
 from xalign_models.errors import AlignmentError, DataError
 from xalign_models.linalg.arrays import AnyFloats, Float64
 from xalign_models.ranking.ranks import gold_ranks, normalise
+from xalign_models.results.significance import sign_test
 
 FOLDS = 5
 LEVEL = 0.05
@@ -33,6 +34,10 @@ NEIGHBOURS = 10
 """Number of a sentence's nearest neighbours whose languages are counted, without translations."""
 
 PairedVectors = Mapping[str, tuple[AnyFloats, AnyFloats]]
+Keys = npt.NDArray[np.uint32]
+"""(n,) a number for each row, equal for rows of equal sentences."""
+Scored = Mapping[str, tuple[Keys, Float64]]
+"""Language to the sentences of its held-out rows, and their scores."""
 
 
 @dataclass(frozen=True)
@@ -145,24 +150,24 @@ def recommend(
     if judge is not None and (judge.keys() - data.keys() or not judge):
         have = ", ".join(sorted(judge)) or "no language"
         raise DataError(f"The text to judge on has {have}; it may have languages of the fit text alone.")
-    rows = _folds(data, seed) if judge is None else _other(data, judge, seed)
-    plain = _ranks(rows, pivot, PLAIN)
+    trials = _folds(data, seed) if judge is None else _other(data, judge, seed)
+    plain = _scored(trials, pivot, PLAIN)
     tried = candidates(len(data) + 1) if tried is None else tried
-    verdicts, ranked = [_verdict(PLAIN, plain, plain)], {}
+    verdicts, scored = [_verdict(PLAIN, plain, plain, precision=True)], {}
     for candidate in tried:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of few pairs: that is what is found out here
-                ranked[candidate] = _ranks(rows, pivot, candidate)
-            verdicts.append(_verdict(candidate, ranked[candidate], plain))
+                warnings.simplefilter("ignore")  # candidates that need more pairs than there are show here
+                scored[candidate] = _scored(trials, pivot, candidate)
+            verdicts.append(_verdict(candidate, scored[candidate], plain, precision=True))
         except AlignmentError as error:
             verdicts.append(CandidateResult(candidate, error=str(error)))
     ordered = sorted(verdicts[1:], key=lambda verdict: (bool(verdict.error), -verdict.score))
     fit = [verdict for verdict in ordered if verdict.p_gain < LEVEL / len(tried) and not verdict.losses]
     if not fit:
         return Recommendation(PLAIN, (verdicts[0], *ordered), _reason(verdicts[0], ordered, verdicts[0]))
-    best = ranked[fit[0].candidate]
-    equal = [verdict for verdict in fit if _loss_p(ranked[verdict.candidate], best) >= LEVEL]
+    best = scored[fit[0].candidate]
+    equal = [verdict for verdict in fit if loss_p(scored[verdict.candidate], best) >= LEVEL]
     chosen = min(equal, key=lambda verdict: tried.index(verdict.candidate))
     reason = _reason(chosen, ordered, verdicts[0])
     if chosen is not fit[0]:
@@ -183,23 +188,9 @@ def recommend_centring(data: Mapping[str, AnyFloats], seed: int = 0) -> Recommen
     if len(data) < 2:
         raise DataError("One language lies apart from no other; give the text of two or more.")
     _check(data)
-    sentences = {language: _keys(rows, seed) for language, rows in data.items()}
-    before: dict[str, list[Float64]] = {language: [] for language in data}
-    after: dict[str, list[Float64]] = {language: [] for language in data}
-    keys: dict[str, list[npt.NDArray[np.uint32]]] = {language: [] for language in data}
-    for fold in range(FOLDS):
-        held = {language: hashes % FOLDS == fold for language, hashes in sentences.items()}
-        alignment = alignments.make("centered").fit({code: rows[~held[code]] for code, rows in data.items()})
-        test = {language: rows[held[language]] for language, rows in data.items()}
-        moved = {language: alignment.transform(rows, language) for language, rows in test.items()}
-        mixed_before, mixed_after = _mixed(test), _mixed(moved)
-        for language in data:
-            before[language].append(mixed_before[language])
-            after[language].append(mixed_after[language])
-            keys[language].append(sentences[language][held[language]])
-    plain, verdict = (
-        _centring(candidate, shares, before, keys) for candidate, shares in ((PLAIN, before), (CENTRED, after))
-    )
+    trials = _folds({language: (rows,) for language, rows in data.items()}, seed)
+    before, after = (_scored(trials, None, candidate) for candidate in (PLAIN, CENTRED))
+    plain, verdict = _verdict(PLAIN, before, before), _verdict(CENTRED, after, before)
     significant = verdict.p_gain < LEVEL and not verdict.losses
     evidence = (
         f"Without translations only centring is judged: of a sentence's {NEIGHBOURS} nearest neighbours "
@@ -215,37 +206,9 @@ def recommend_centring(data: Mapping[str, AnyFloats], seed: int = 0) -> Recommen
     )
 
 
-FoldShares = Mapping[str, Sequence[Float64]]
-"""Language to the shares of each fold's rows."""
-
-
-def _centring(
-    candidate: Candidate, shares: FoldShares, plain: FoldShares, keys: Mapping[str, Sequence[npt.NDArray[np.uint32]]]
-) -> CandidateResult:
-    joined = {language: np.concatenate(parts) for language, parts in shares.items()}
-    gains = {language: rows - np.concatenate(plain[language]) for language, rows in joined.items()}
-    tested = _tested(candidate, gains, {language: np.concatenate(parts) for language, parts in keys.items()})
-    return replace(tested, score=float(np.mean([rows.mean() for rows in joined.values()])))
-
-
 def _check(data: Mapping[str, AnyFloats]) -> None:
     if short := [language for language, rows in data.items() if len(rows) < LEAST]:
         raise DataError(f"{', '.join(short)}: fewer than {LEAST} rows tell nothing; give more, or leave them out.")
-
-
-def _mixed(data: Mapping[str, AnyFloats]) -> dict[str, Float64]:
-    """By language, the share of each row's nearest neighbours, among all rows, that are in another language."""
-    unit = {language: normalise(rows) for language, rows in data.items()}
-    pool = np.concatenate(list(unit.values()))
-    languages = np.repeat(np.arange(len(unit)), [len(rows) for rows in unit.values()])
-    mixed, start = {}, 0
-    for index, (language, rows) in enumerate(unit.items()):
-        scores = rows @ pool.T
-        scores[np.arange(len(rows)), start + np.arange(len(rows))] = -np.inf
-        nearest = np.argpartition(-scores, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
-        mixed[language] = (languages[nearest] != index).mean(axis=1)
-        start += len(rows)
-    return mixed
 
 
 def _reason(best: CandidateResult, ordered: Sequence[CandidateResult], plain: CandidateResult) -> str:
@@ -267,99 +230,109 @@ def _chance(verdict: CandidateResult) -> str:
     return f"p = {verdict.p_gain:.1g}" if verdict.p_gain > LEAST_P else f"p < {LEAST_P:g}"
 
 
-Ranked = dict[str, tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]]
-"""Language to the sentence of each rank, and the ranks."""
-
-
-def _keys(rows: AnyFloats, seed: int) -> npt.NDArray[np.uint32]:
+def sentence_keys(rows: AnyFloats, seed: int) -> Keys:
     """A number for each row, equal for equal rows."""
     return np.array([zlib.crc32(np.ascontiguousarray(row).tobytes(), seed) for row in rows], dtype=np.uint32)
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _Trial:
     """Vectors to fit on and to judge on, with masks of the rows, and the sentence of each row to judge on."""
 
-    fit: PairedVectors
-    judge: PairedVectors
-    keys: Mapping[str, npt.NDArray[np.uint32]]
+    fit: Mapping[str, Sequence[AnyFloats]]
+    judge: Mapping[str, Sequence[AnyFloats]]
+    keys: Mapping[str, Keys]
     fitted: Mapping[str, npt.NDArray[np.bool_]]
     judged: Mapping[str, npt.NDArray[np.bool_]]
 
 
-def _folds(data: PairedVectors, seed: int) -> list[_Rows]:
-    keys = {language: _keys(sides[1], seed) for language, sides in data.items()}
+def _folds(data: Mapping[str, Sequence[AnyFloats]], seed: int) -> list[_Trial]:
+    keys = {language: sentence_keys(sides[-1], seed) for language, sides in data.items()}
     held = [{language: hashes % FOLDS == fold for language, hashes in keys.items()} for fold in range(FOLDS)]
-    return [_Rows(data, data, keys, {language: ~mask for language, mask in one.items()}, one) for one in held]
+    return [_Trial(data, data, keys, {language: ~mask for language, mask in fold.items()}, fold) for fold in held]
 
 
-def _other(data: PairedVectors, judge: PairedVectors, seed: int) -> list[_Rows]:
-    keys = {language: _keys(sides[1], seed) for language, sides in judge.items()}
+def _other(data: PairedVectors, judge: PairedVectors, seed: int) -> list[_Trial]:
+    keys = {language: sentence_keys(sides[1], seed) for language, sides in judge.items()}
     judged = np.unique(np.concatenate(list(keys.values())))
-    new = {language: ~np.isin(_keys(sides[1], seed), judged) for language, sides in data.items()}
-    return [_Rows(data, judge, keys, new, {language: np.ones(len(rows), bool) for language, rows in keys.items()})]
+    new = {language: ~np.isin(sentence_keys(sides[1], seed), judged) for language, sides in data.items()}
+    return [_Trial(data, judge, keys, new, {language: np.ones(len(rows), bool) for language, rows in keys.items()})]
 
 
-def _ranks(rows: Sequence[_Rows], pivot: str, candidate: Candidate) -> Ranked:
-    """Ranks of held-out translations under a candidate fitted on other rows."""
-    parts: dict[str, list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]]] = {code: [] for code in rows[0].judge}
-    for part in rows:
-        fit = {code: tuple(side[part.fitted[code]] for side in sides) for code, sides in part.fit.items()}
+def _scored(trials: Sequence[_Trial], pivot: str | None, candidate: Candidate) -> Scored:
+    """Scores of held-out rows under a candidate that is fitted on other rows.
+
+    They are reciprocal ranks of translations, or without a pivot the shares of neighbours in another language.
+    """
+    parts: dict[str, list[tuple[Keys, Float64]]] = {code: [] for code in trials[0].judge}
+    for trial in trials:
+        fit = {code: tuple(side[trial.fitted[code]] for side in sides) for code, sides in trial.fit.items()}
         alignment = _fitted(candidate, fit, pivot)
-        mapped = {}
-        for language, sides in part.judge.items():
-            test = [side[part.judged[language]] for side in sides]
-            if alignment is not None:
-                test = [alignment.transform(x, code) for x, code in zip(test, (language, pivot), strict=True)]
-            mapped[language] = [normalise(side) for side in test]
-        held = {language: keys[part.judged[language]] for language, keys in part.keys.items()}
-        names = list(held)
-        for language, following in zip(names, [*names[1:], names[0]], strict=True):
-            queries, translations = mapped[language]
-            targets = [translations]
-            if following != language and np.array_equal(held[language], held[following]):
-                targets.append(mapped[following][0])
-            for target in targets:
-                parts[language] += [(held[language], ranks) for ranks in gold_ranks(queries, target)]
+        moved = {}
+        for language, sides in trial.judge.items():
+            test = [(side[trial.judged[language]], code) for side, code in zip(sides, (language, pivot), strict=False)]
+            moved[language] = [
+                normalise(rows if alignment is None else alignment.transform(rows, code)) for rows, code in test
+            ]
+        held = {language: keys[trial.judged[language]] for language, keys in trial.keys.items()}
+        for language, scores in _reciprocal_ranks(moved, held) if pivot else _mixed(moved):
+            parts[language].append((held[language], scores))
     return {
-        language: (np.concatenate([keys for keys, _ in pieces]), np.concatenate([ranks for _, ranks in pieces]))
+        language: (np.concatenate([keys for keys, _ in pieces]), np.concatenate([scores for _, scores in pieces]))
         for language, pieces in parts.items()
     }
 
 
-def _fitted(candidate: Candidate, data: Mapping[str, Any], pivot: str) -> Alignment | None:
+def _reciprocal_ranks(
+    moved: Mapping[str, Sequence[AnyFloats]], held: Mapping[str, Keys]
+) -> Iterator[tuple[str, Float64]]:
+    """Of translations in both directions: to the pivot and, if both have the same sentences, to the next language."""
+    names = list(held)
+    for language, following in zip(names, [*names[1:], names[0]], strict=True):
+        queries, translations = moved[language]
+        targets = [translations]
+        if following != language and np.array_equal(held[language], held[following]):
+            targets.append(moved[following][0])
+        yield from ((language, 1 / ranks) for target in targets for ranks in gold_ranks(queries, target))
+
+
+def _mixed(moved: Mapping[str, Sequence[AnyFloats]]) -> Iterator[tuple[str, Float64]]:
+    """The share of each row's nearest neighbours, among all rows, that are in another language."""
+    pool = np.concatenate([rows for (rows,) in moved.values()])
+    languages = np.repeat(np.arange(len(moved)), [len(rows) for (rows,) in moved.values()])
+    start = 0
+    for index, (language, (rows,)) in enumerate(moved.items()):
+        scores = rows @ pool.T
+        scores[np.arange(len(rows)), start + np.arange(len(rows))] = -np.inf
+        nearest = np.argpartition(-scores, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
+        yield language, (languages[nearest] != index).mean(axis=1)
+        start += len(rows)
+
+
+def _fitted(candidate: Candidate, data: Mapping[str, Any], pivot: str | None) -> Alignment | None:
     if not candidate.method:
         return None
-    method = alignments.find_method(candidate.method)
     params = dict(candidate.params)
     unfitted = alignments.make(candidate.method, **params)
     if hasattr(unfitted, "pivot"):
         unfitted = alignments.make(candidate.method, pivot=pivot, **params)
-    if method.parallel:
+    if alignments.find_method(candidate.method).parallel:
         return unfitted.fit(data)
-    pivots = np.unique(np.concatenate([sides[1] for sides in data.values()]), axis=0)
-    return unfitted.fit({pivot: pivots, **{language: sides[0] for language, sides in data.items()}})
+    rows = {language: sides[0] for language, sides in data.items()}
+    if pivot:
+        rows = {pivot: np.unique(np.concatenate([sides[1] for sides in data.values()]), axis=0), **rows}
+    return unfitted.fit(rows)
 
 
-def _verdict(candidate: Candidate, ranked: Ranked, plain: Ranked) -> CandidateResult:
-    gains = {language: 1 / ranks - 1 / plain[language][1] for language, (_, ranks) in ranked.items()}
-    return replace(
-        _tested(candidate, gains, {language: keys for language, (keys, _) in ranked.items()}),
-        score=float(np.mean([(1 / ranks).mean() for _, ranks in ranked.values()])),
-        precision_at_1=float(np.mean([(ranks == 1).mean() for _, ranks in ranked.values()])),
-    )
-
-
-def _tested(
-    candidate: Candidate,
-    gains: Mapping[str, Float64],
-    keys: Mapping[str, npt.NDArray[np.uint32]],
-) -> CandidateResult:
-    """A verdict from the gains over the plain backbone, by language for each sentence (n,)."""
+def _verdict(candidate: Candidate, scored: Scored, plain: Scored, *, precision: bool = False) -> CandidateResult:
+    gains = {language: scores - plain[language][1] for language, (_, scores) in scored.items()}
     by_language = {language: float(gain.mean()) for language, gain in gains.items()}
     worst = min(by_language, key=by_language.__getitem__)
+    keys = {language: keys for language, (keys, _) in scored.items()}
     return CandidateResult(
         candidate,
+        score=float(np.mean([scores.mean() for _, scores in scored.values()])),
+        precision_at_1=float(np.mean([(scores == 1).mean() for _, scores in scored.values()])) if precision else None,
         gain=float(np.mean(list(by_language.values()))),
         p_gain=_sign_test(np.concatenate(list(gains.values())), np.concatenate(list(keys.values()))),
         worst=worst,
@@ -368,22 +341,21 @@ def _tested(
     )
 
 
-def _loss_p(ranked: Ranked, best: Ranked) -> float:
-    """One-sided p of a lower mean reciprocal rank than the best's; the ranks of a sentence are one observation."""
+def loss_p(scored: Scored, best: Scored) -> float:
+    """One-sided p of a lower mean score than the best's; the rows of a sentence are one observation."""
     from scipy.stats import ttest_1samp
 
-    gains = np.concatenate([1 / ranks - 1 / best[language][1] for language, (_, ranks) in ranked.items()])
-    keys = np.concatenate([keys for keys, _ in ranked.values()])
-    _, sentence = np.unique(keys, return_inverse=True)
-    sums = np.bincount(sentence, weights=gains)
+    gains = np.concatenate([scores - best[language][1] for language, (_, scores) in scored.items()])
+    sums = _by_sentence(gains, np.concatenate([keys for keys, _ in scored.values()]))
     return float(ttest_1samp(sums, 0.0, alternative="less").pvalue) if sums.any() else 1.0
 
 
-def _sign_test(gains: Float64, keys: npt.NDArray[np.uint32]) -> float:
-    """One-sided p of gains; all ranks of a sentence, in any language, are one observation."""
-    from scipy.stats import binomtest
+def _sign_test(gains: Float64, keys: Keys) -> float:
+    """One-sided p of gains; all rows of a sentence, in any language, are one observation."""
+    sums = np.round(_by_sentence(gains, keys), 12)
+    return sign_test(int((sums > 0).sum()), int((sums < 0).sum()))
 
-    _, sentence = np.unique(keys, return_inverse=True)
-    sums = np.round(np.bincount(sentence, weights=gains), 12)
-    better, worse = int((sums > 0).sum()), int((sums < 0).sum())
-    return float(binomtest(better, better + worse, alternative="greater").pvalue) if better + worse else 1.0
+
+def _by_sentence(gains: Float64, keys: Keys) -> Float64:
+    sums: Float64 = np.bincount(np.unique(keys, return_inverse=True)[1], weights=gains)
+    return sums

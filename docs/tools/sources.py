@@ -18,7 +18,8 @@ from statistics import fmean
 from typing import Any
 
 from xalign_models.languages import display_name
-from xalign_models.results.reading import MAIN, Results, read_results
+from xalign_models.results.possible import MAIN
+from xalign_models.results.reading import Results, read_results
 
 ROOT = Path(__file__).parents[2]
 ANALYSES = "docs/results/analyses"

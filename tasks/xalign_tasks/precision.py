@@ -78,7 +78,7 @@ class PrecisionTask(RankedTask):
 
     A subset ``deu_Latn-eng_Latn`` looks for the English counterpart of each German sentence among all English ones.
     ``Into X`` is the mean over the pairs that end in X, ``From X`` over those that start there:
-    :func:`xalign_models.results.reading.into_and_from`.
+    :func:`xalign_models.results.languages.into_and_from`.
     The same scores also give the measures of neighbourhoods in :data:`xalign_models.ranking.neighbours.NAMES`.
     """
 

@@ -328,7 +328,8 @@ def edits(given: tuple[list[int], int, int]) -> None:
 
 @fuzzed(st.tuples(st.lists(st.floats(-1, 1), min_size=1, max_size=200)))
 def paired_tests(given: tuple[list[float]]) -> None:
-    from xalign_models.results.paired import fall_p, holm, standard_error
+    from xalign_models.results.intervals import standard_error
+    from xalign_models.results.significance import fall_p, holm
 
     gaps = np.array(given[0])
     p, mirrored = fall_p(gaps), fall_p(-gaps)

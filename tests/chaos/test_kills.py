@@ -78,8 +78,9 @@ def digests(folder: Path) -> dict[str, np.ndarray]:
 
 def scores(folder: Path) -> dict[str, np.ndarray]:
     """Main scores and outcomes item by item, and which files are beside them."""
-    from xalign_models.results.reading import MAIN, read_results
-    from xalign_models.results.significance import Items
+    from xalign_models.results.items import Items
+    from xalign_models.results.possible import MAIN
+    from xalign_models.results.reading import read_results
 
     found: dict[str, np.ndarray] = {}
     for (model, task), table in read_results(folder).tables.items():

@@ -12,7 +12,7 @@ from xalign_models.alignments import make
 from xalign_models.errors import AlignmentError, DataError, LanguageError
 from xalign_models.models import api
 from xalign_models.ranking.ranks import gold_ranks, normalise
-from xalign_models.recommend import PLAIN, Candidate, recommend
+from xalign_models.recommend import FOLDS, PLAIN, Candidate, loss_p, recommend, sentence_keys
 
 PIVOT = "eng-Latn"
 
@@ -57,17 +57,17 @@ def test_equal_means_are_told_from_lower_ones_whatever_most_sentences_say():
     """Few large losses outweigh many small gains: the mean is what candidates are ordered by."""
     rng = np.random.default_rng(0)
     keys = np.repeat(np.arange(400, dtype=np.uint32), 2)
-    best = {"deu-Latn": (keys, rng.integers(1, 4, 800))}
-    shuffled = {"deu-Latn": (keys, rng.permutation(best["deu-Latn"][1]))}
-    ranks = best["deu-Latn"][1].copy()
-    ranks[:40], ranks[40:] = 50, np.maximum(1, ranks[40:] - (rng.random(760) < 0.05))
-    lower = {"deu-Latn": (keys, ranks)}
-    assert recommendation._loss_p(best, best) == 1.0
-    assert recommendation._loss_p(shuffled, best) > 0.05 > recommendation._loss_p(lower, best)
+    ranks = rng.integers(1, 4, 800)
+    best, shuffled = ({"deu-Latn": (keys, 1 / order)} for order in (ranks, rng.permutation(ranks)))
+    low = ranks.copy()
+    low[:40], low[40:] = 50, np.maximum(1, low[40:] - (rng.random(760) < 0.05))
+    lower = {"deu-Latn": (keys, 1 / low)}
+    assert loss_p(best, best) == 1.0
+    assert loss_p(shuffled, best) > 0.05 > loss_p(lower, best)
     pairs = [side["deu-Latn"][1].reshape(400, 2) for side in (lower, best)]
-    sums = (1 / pairs[0] - 1 / pairs[1]).sum(axis=1)
+    sums = (pairs[0] - pairs[1]).sum(axis=1)
     expected = scipy.stats.t.cdf(sums.mean() / (sums.std(ddof=1) / np.sqrt(400)), 399)
-    assert recommendation._loss_p(lower, best) == pytest.approx(expected)
+    assert loss_p(lower, best) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -116,7 +116,7 @@ def test_a_candidate_that_harms_one_language_is_not_chosen(monkeypatch):
 def test_repeated_sentences_are_in_one_fold():
     rng = np.random.default_rng(0)
     pivot = np.repeat(rng.standard_normal((50, 4)), 3, axis=0)
-    keys = recommendation._keys(pivot, 0)
+    keys = sentence_keys(pivot, 0)
     assert (keys.reshape(50, 3) == keys.reshape(50, 3)[:, :1]).all()
     assert len(set(keys)) == 50
 
@@ -124,7 +124,7 @@ def test_repeated_sentences_are_in_one_fold():
 def test_another_seed_draws_other_folds_and_chooses_the_same():
     data = spaces(turn=True, noise=0.1)
     pivot = data["deu-Latn"][1]
-    first, second = (recommendation._keys(pivot, seed) % recommendation.FOLDS for seed in (0, 1))
+    first, second = (sentence_keys(pivot, seed) % FOLDS for seed in (0, 1))
     assert 0.1 < (first == second).mean() < 0.4
     assert recommend(data, PIVOT, seed=1).chosen == recommend(data, PIVOT).chosen
 
@@ -153,9 +153,17 @@ def test_another_text_judges_what_held_out_rows_cannot():
 def test_what_is_judged_is_not_fitted(monkeypatch):
     data, fitted = spaces(), []
     judge = {"fra-Latn": tuple(side[:100] for side in data["fra-Latn"])}
-    monkeypatch.setattr(recommendation, "_fitted", lambda candidate, rows, pivot: fitted.append(rows))
+    make = alignments.make
+
+    def watched(method, **params):
+        alignment = make(method, **params)
+        monkeypatch.setattr(alignment, "fit", lambda rows, fit=alignment.fit: fitted.append(rows) or fit(rows))
+        return alignment
+
+    monkeypatch.setattr(alignments, "make", watched)
     found = recommend(data, PIVOT, (Candidate("centered"),), judge=judge)
-    assert all(len(side) == 200 for rows in fitted for sides in rows.values() for side in sides)
+    assert fitted
+    assert all(len(rows[language]) == 200 for rows in fitted for language in (*data, PIVOT))
     assert found.verdicts[0].worst == "fra-Latn"
     with pytest.raises(DataError, match="has ita-Latn; it may have languages of the fit text alone"):
         recommend(data, PIVOT, judge={"ita-Latn": judge["fra-Latn"]})

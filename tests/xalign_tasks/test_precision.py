@@ -191,7 +191,7 @@ def test_pair_subsets_are_all_ordered_pairs():
 
 
 def test_into_and_from_by_hand():
-    from xalign_models.results.reading import into_and_from
+    from xalign_models.results.languages import into_and_from
 
     into, leaving = into_and_from({"a-b": 0.1, "c-b": 0.3, "b-a": 0.5, "c-a": 0.7, "a-c": 0.2})
     assert into == {"a": pytest.approx(0.6), "b": pytest.approx(0.2), "c": 0.2}

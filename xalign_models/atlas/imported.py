@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -14,13 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from xalign_models.atlas.table import short_revision
-from xalign_models.errors import FileError, ResultsError, one_line
-from xalign_models.files import read_json
+from xalign_models.errors import FileError, ResultsError
+from xalign_models.results.possible import MAIN, minimum, outside
+from xalign_models.results.reading import TaskScores, read_meta, read_result, result_files
 
 METRICS = ("f1", "precision_at_1", "ndcg_at_10", "v_measure", "cosine_spearman", "map", "accuracy")
 """Main scores of multilingual tasks, mteb's and ours; the earlier one wins ties in :func:`_metric`."""
-SIGNED = "cosine_spearman"
-"""The metric that may be negative."""
 SATURATED, FEWEST = 0.5, 50
 """A result of at least ``FEWEST`` subsets of which more than this share is exactly 1 is implausible."""
 _COLUMNS = (
@@ -28,7 +26,6 @@ _COLUMNS = (
     "metric",
 )  # fmt: skip
 _NAME = re.compile(r"[^./\\\x00][^/\\\x00]*")
-_METADATA = {"model_meta.json", "xalign.json"}
 
 
 ScoreRow = tuple[str, str, tuple[str, ...], float]
@@ -48,6 +45,7 @@ class PublicResult:
         metric: The name of the main score, e.g. ``f1``; empty where no named metric equals it.
         prompts: The prompts that the model's metadata record; None where they record none.
         rows: One per subset.
+        faults: Scores that were left out, each with the reason.
     """
 
     model: str
@@ -58,6 +56,12 @@ class PublicResult:
     metric: str
     prompts: dict[str, str] | None
     rows: tuple[ScoreRow, ...] = field(repr=False)
+    faults: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Model, revision and task."""
+        return f"{self.model} {self.revision} {self.task}"
 
 
 @dataclass(frozen=True)
@@ -161,53 +165,43 @@ def _metric(counts: Mapping[str | None, int]) -> str:
 
 
 def _read_folder(path: Path, problems: list[str], tasks: Collection[str]) -> Iterator[PublicResult]:
-    root = path / "results" if (path / "results").is_dir() else path
     prompts: dict[Path, dict[str, str] | None] = {}
-    for file in sorted(root.glob("*/*/*.json")):
-        if file.name in _METADATA or "__" not in file.parts[-3] or (tasks and file.stem not in tasks):
+    for file in result_files(path):
+        if tasks and file.stem not in tasks:
             continue
         if file.parent not in prompts:
-            prompts[file.parent] = _prompts(file.parent / "model_meta.json")
+            prompts[file.parent] = _prompts(file.parent)
         try:
-            yield _read_file(file, prompts[file.parent])
-        except (FileError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            reason = one_line(error)
-            problems.append(f"{'/'.join(file.parts[-3:])}: left out, no whole result ({reason})")
+            yield _of_table(read_result(file), prompts[file.parent])
+        except FileError as error:
+            problems.append(f"{'/'.join(file.parts[-3:])}: left out, no whole result ({error})")
 
 
-def _read_file(path: Path, prompts: dict[str, str] | None) -> PublicResult:
-    data = read_json(path)
-    rows: list[ScoreRow] = []
-    metrics: Counter[str | None] = Counter()
-    for split, entries in data["scores"].items():
-        for entry in entries:
-            score, languages = entry["main_score"], entry["languages"]
-            if not all(isinstance(code, str) for code in languages):
-                raise TypeError("languages are no codes")
-            metrics.update(name for name in METRICS if entry.get(name) == score)
-            rows.append((split, str(entry["hf_subset"]), tuple(languages), float(score)))
-    if not rows:
-        raise ValueError("no scores")
-    for key in ("mteb_version", "dataset_revision"):
-        if not isinstance(data.get(key), str | None):
-            raise TypeError(f"{key} is no text")
+def _of_table(table: TaskScores, prompts: dict[str, str] | None) -> PublicResult:
+    rows = [(split, subset, codes, scores) for split, subset, codes, scores in table.entries if MAIN in scores]
+    if not table.entries or len(rows) + len(table.impossible) < len(table.entries):
+        raise FileError("a main score is missing")
+    named: Counter[str | None] = Counter(
+        name for *_, scores in rows for name in METRICS if scores.get(name) == scores[MAIN]
+    )
     return PublicResult(
-        model=path.parts[-3].replace("__", "/", 1),
-        revision=path.parts[-2],
-        task=path.stem,
-        mteb_version=data.get("mteb_version"),
-        dataset_revision=data.get("dataset_revision"),
-        metric=_metric(metrics),
+        model=table.model,
+        revision=table.revision,
+        task=table.task,
+        mteb_version=table.mteb_version,
+        dataset_revision=table.dataset_revision,
+        metric=_metric(named),
         prompts=prompts,
-        rows=tuple(rows),
+        rows=tuple((split, subset, codes, scores[MAIN]) for split, subset, codes, scores in rows),
+        faults=tuple(f"{subset}: {reason}" for subset, reason in table.impossible.items()),
     )
 
 
-def _prompts(path: Path) -> dict[str, str] | None:
+def _prompts(folder: Path) -> dict[str, str] | None:
     """The prompts in a model's metadata; None if there are none or the file cannot be read."""
     try:
-        prompts = read_json(path)["loader_kwargs"]["model_prompts"]
-    except (FileError, KeyError, TypeError):
+        prompts = read_meta(folder).arguments.get("model_prompts")
+    except FileError:
         return None
     return prompts if isinstance(prompts, dict) else None
 
@@ -218,28 +212,31 @@ def _plausible(results: Iterable[PublicResult], problems: list[str]) -> Iterator
     implausible = {}
     for result in results:
         if not all(map(_NAME.fullmatch, (*result.model.split("/"), result.revision, result.task))):
-            problems.append(f"{result.model} {result.revision} {result.task}: left out, a name that no folder can have")
+            problems.append(f"{result.name}: left out, a name that no folder can have")
             continue
-        least = -1.0 if result.metric == SIGNED else 0.0
+        least = minimum([result.metric])
         rows: dict[tuple[str, str], ScoreRow] = {}
-        faults = []
+        faults = list(result.faults)
         for row in result.rows:
-            if not (math.isfinite(row[3]) and least <= row[3] <= 1):
-                faults.append(f"{row[1]} is {row[3]:g}, not between {least:g} and 1")
+            if reason := outside(row[3], least):
+                faults.append(f"{row[1]}: {reason}")
             elif rows.setdefault((row[0], row[1]), row) is not row:
                 faults.append(f"{row[1]} has several scores; the first counts")
         if faults:
             name = f"{result.model} {result.revision} {result.task}"
-            problems.append(f"{name}: {len(faults)} of {len(result.rows)} scores left out, e.g. {faults[0]}")
+            problems.append(
+                f"{name}: {len(faults)} of {len(result.rows) + len(result.faults)} scores left out, e.g. {faults[0]}"
+            )
         perfect = sum(row[3] == 1 for row in rows.values())
         if len(rows) >= FEWEST and perfect > SATURATED * len(rows):
             implausible[_run(result)] = f"{perfect} of {len(rows)} subsets of {result.task} are exactly 1"
         if rows:
-            possible.append(replace(result, rows=tuple(rows.values())))
+            possible.append(replace(result, rows=tuple(rows.values()), faults=()))
     for result in possible:
         if _run(result) in implausible:
-            name = f"{result.model} {result.revision} {result.task}"
-            problems.append(f"{name}: left out, in this run {implausible[_run(result)]}, as if few texts were scored")
+            problems.append(
+                f"{result.name}: left out, in this run {implausible[_run(result)]}, as if few texts were scored"
+            )
         else:
             yield result
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from xalign_models.atlas.derive import columns_of, describe
 from xalign_models.atlas.imported import PublicResult, read_public
 from xalign_models.atlas.table import Atlas, Column
 from xalign_models.errors import FileError
-from xalign_models.files import read_json
+from xalign_models.results.reading import folder_name, read_meta, results_folder
 
 _KINDS = {
     "precision_at_1": "bitext",
@@ -84,10 +85,8 @@ def join(published: Column, measured: Column) -> Column:
     )
 
 
-def _metadata(root: Path, result: PublicResult) -> dict[str, Any]:
-    folder = root / "results" if (root / "results").is_dir() else root
-    path = folder / result.model.replace("/", "__", 1) / result.revision / "model_meta.json"
+def _metadata(root: Path, result: PublicResult) -> Mapping[str, Any]:
     try:
-        return read_json(path)
+        return read_meta(results_folder(root) / folder_name(result.model) / result.revision).fields
     except FileError:
         return {}

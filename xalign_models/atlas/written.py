@@ -10,13 +10,15 @@ from typing import Any
 
 from xalign_models.atlas.imported import PublicResult
 from xalign_models.paths import atomic_write_text
+from xalign_models.results.possible import MAIN
+from xalign_models.results.reading import META, folder_name
 
 
 def write_results(results: Iterable[PublicResult], root: Path, source: str) -> int:
     """Write results in mteb's layout, which is also ours: ``<root>/results/<org__name>/<revision>/<Task>.json``.
 
     Args:
-        results: What :func:`read_public` read.
+        results: Results from :func:`read_public`.
         root: The folder that has or gets ``results/``.
         source: Origin of the results, recorded in each model's metadata.
 
@@ -25,15 +27,15 @@ def write_results(results: Iterable[PublicResult], root: Path, source: str) -> i
     """
     folders: dict[Path, list[PublicResult]] = defaultdict(list)
     for result in results:
-        folders[root / "results" / result.model.replace("/", "__", 1) / result.revision].append(result)
+        folders[root / "results" / folder_name(result.model) / result.revision].append(result)
     for folder, group in folders.items():
         for result in group:
             atomic_write_text(folder / f"{result.task}.json", json.dumps(_content(result), ensure_ascii=False))
-        if not (folder / "model_meta.json").exists():
+        if not (folder / META).exists():
             meta: dict[str, Any] = {"name": group[0].model, "revision": group[0].revision, "imported_from": source}
             if group[0].prompts:
                 meta["loader_kwargs"] = {"model_prompts": group[0].prompts}
-            atomic_write_text(folder / "model_meta.json", json.dumps(meta, indent=2, ensure_ascii=False) + "\n")
+            atomic_write_text(folder / META, json.dumps(meta, indent=2, ensure_ascii=False) + "\n")
     return sum(map(len, folders.values()))
 
 
@@ -41,7 +43,7 @@ def _content(result: PublicResult) -> dict[str, Any]:
     scores: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for split, subset, languages, score in result.rows:
         named = {result.metric: score} if result.metric else {}
-        scores[split].append({**named, "main_score": score, "hf_subset": subset, "languages": languages})
+        scores[split].append({**named, MAIN: score, "hf_subset": subset, "languages": languages})
     return {
         "dataset_revision": result.dataset_revision,
         "task_name": result.task,

@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from xalign_models.boards.leaderboard import choose, choose_models
 from xalign_models.errors import ResultsError
 from xalign_models.paths import atomic_write_text
-from xalign_models.results.reading import MAIN, Results, TaskScores, read_results
+from xalign_models.results.possible import MAIN
+from xalign_models.results.reading import Results, TaskScores, read_results
 from xalign_models.tables.escaping import escape
 
 Valid = TypeVar("Valid")

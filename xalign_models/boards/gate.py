@@ -6,42 +6,21 @@ Scores with items before and after are judged by a paired test, the others by th
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any
-
-import numpy as np
 
 from xalign_models.boards.baseline import DEFAULT, Before
 from xalign_models.boards.leaderboard import choose, choose_models
 from xalign_models.boards.verdicts import GateReport, GateRow, Verdict, decide
-from xalign_models.results.paired import fall_p, standard_error
-from xalign_models.results.reading import MAIN, Results, TaskScores, language_pairs
-from xalign_models.results.significance import Items
+from xalign_models.results.intervals import standard_error
+from xalign_models.results.items import Items
+from xalign_models.results.languages import code, language_pairs, language_weights
+from xalign_models.results.possible import MAIN
+from xalign_models.results.reading import Results
+from xalign_models.results.significance import fall_p
 
 _Z = 1.6448536269514722  # of a one-sided 95% bound
-
-
-def weights(subsets: Collection[str]) -> dict[str, dict[str, float]]:
-    """The reported rows of a task: name -> subset -> its share; the shares of a name sum to 1.
-
-    For language pairs the rows are languages, as the mean of Into X and From X (or the available one); otherwise they
-    are subsets. If there are several, a row has the mean over all.
-    """
-    pairs = language_pairs(subsets)
-    rows = {"mean": dict.fromkeys(subsets, 1 / len(subsets))} if len(subsets) > 1 else {}
-    if not pairs:
-        return rows | {subset: {subset: 1.0} for subset in subsets}
-    into, leaving = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
-    for subset, (source, target) in pairs.items():
-        leaving[source].append(subset)
-        into[target].append(subset)
-    for language in sorted(into.keys() | leaving.keys()):
-        sides = [side[language] for side in (into, leaving) if language in side]
-        rows[_name(language)] = {subset: 1 / (len(sides) * len(side)) for side in sides for subset in side}
-    return rows
 
 
 def compare(
@@ -67,7 +46,7 @@ def compare(
     choose(task_names, before.tolerance.keys() - {DEFAULT}, "the tolerance's task")
     chosen_models = choose_models(sorted({model for model, _ in keys}), models)
     chosen = sorted(keys & set(product(chosen_models, choose(task_names, tasks, "task"))))
-    items = Items(MAIN), Items(MAIN)
+    items = Items(MAIN)
     rows: list[GateRow] = []
     unguarded = []
     for key in chosen:
@@ -77,9 +56,7 @@ def compare(
     return GateReport(tuple(decide(rows)), tuple(unguarded))
 
 
-def _judge(
-    key: tuple[str, str], sides: tuple[Results, Results], tolerance: float, items: tuple[Items, Items]
-) -> Iterator[GateRow]:
+def _judge(key: tuple[str, str], sides: tuple[Results, Results], tolerance: float, items: Items) -> Iterator[GateRow]:
     old, new = (side.tables.get(key) for side in sides)
     wrong = new.impossible if new else {}
 
@@ -110,7 +87,15 @@ def _judge(
             reason = f"impossible score before: {never[subset]}" if subset in never else "missing: no new score"
             bad[subset] = (Verdict.CANNOT_TELL, reason)
     yield from rows(_blame(bad, common))
-    yield from _compared(key, common, values, tolerance, _gaps((old, new), items, common))
+    for name, weights in language_weights(common).items() if common else ():
+        before, after = (100 * sum(weight * side[subset] for subset, weight in weights.items()) for side in values)
+        row = GateRow(*key, name, tolerance, Verdict.CANNOT_TELL, "", before, after)
+        gaps = items.gaps(new, old, weights)
+        if gaps is not None:
+            margin = _Z * standard_error(100 * gaps)
+            low, high = (after - before + sign * margin for sign in (-1, 1))
+            row = replace(row, low=low, high=high, p=fall_p(gaps))
+        yield row
 
 
 def _blame(bad: Mapping[str, tuple[Verdict, str]], common: Sequence[str]) -> dict[str, tuple[Verdict, str]]:
@@ -125,43 +110,7 @@ def _blame(bad: Mapping[str, tuple[Verdict, str]], common: Sequence[str]) -> dic
     blamed: dict[str, tuple[Verdict, str]] = {}
     lost = {subset: sum(language not in alive for language in pairs[subset]) for subset in bad}
     for subset, reason in bad.items():
-        names = [_name(language) for language in pairs[subset] if language not in alive] if lost[subset] else [subset]
+        names = [code(language) for language in pairs[subset] if language not in alive] if lost[subset] else [subset]
         for name in names:
             blamed[name] = min(blamed.get(name, reason), reason, key=lambda entry: list(Verdict).index(entry[0]))
     return blamed
-
-
-def _name(language: str) -> str:
-    return language.replace("_", "-")
-
-
-def _gaps(tables: tuple[TaskScores, TaskScores], items: tuple[Items, Items], subsets: Sequence[str]) -> dict[str, Any]:
-    """Subset -> (n,) shares of the items in its difference, as fractions; only where both sides have the same items."""
-    before = items[0].outcomes(tables[0])
-    after = items[1].outcomes(tables[1]) if before else {}
-    return {
-        subset: (after[subset].astype(np.float64) - before[subset]) / len(after[subset])
-        for subset in subsets
-        if subset in before and subset in after and len(before[subset]) == len(after[subset]) > 0
-    }
-
-
-def _compared(
-    key: tuple[str, str],
-    subsets: Sequence[str],
-    values: tuple[Mapping[str, float], Mapping[str, float]],
-    tolerance: float,
-    gaps: Mapping[str, Any],
-) -> Iterator[GateRow]:
-    if not subsets:
-        return
-    for name, shares in weights(subsets).items():
-        old, new = (100 * sum(share * side[subset] for subset, share in shares.items()) for side in values)
-        row = GateRow(*key, name, tolerance, Verdict.CANNOT_TELL, "", old, new)
-        if shares.keys() <= gaps.keys():
-            total = np.zeros(max(len(gaps[subset]) for subset in shares))
-            for subset, share in shares.items():
-                total[: len(gaps[subset])] += 100 * share * gaps[subset]
-            margin = _Z * standard_error(total)
-            row = replace(row, low=new - old - margin, high=new - old + margin, p=fall_p(total))
-        yield row

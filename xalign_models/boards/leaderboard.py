@@ -13,14 +13,11 @@ import numpy as np
 from xalign_models.errors import ModelError, ResultsError
 from xalign_models.published import Published, published_on
 from xalign_models.results.intervals import half_width, rank_intervals
-from xalign_models.results.reading import (
-    MAIN,
-    Results,
-    TaskScores,
-    into_and_from,
-    language_pairs,
-)
-from xalign_models.results.significance import ALPHA, Items, sign_flip_test
+from xalign_models.results.items import Items, equal_weights
+from xalign_models.results.languages import code, into_and_from, language_pairs
+from xalign_models.results.possible import MAIN
+from xalign_models.results.reading import Results, TaskScores
+from xalign_models.results.significance import ALPHA, sign_flip_test
 from xalign_models.tables.board import Board, Cell, Row
 
 DIRECTIONS: dict[str, dict[str, str]] = {"Tatoeba36": {"eng→X": "eng_Latn-*", "X→eng": "*-eng_Latn"}}
@@ -148,12 +145,14 @@ def _cell(table: TaskScores, base: TaskScores | None, metric: str, pattern: str,
         return cell
     difference = 100 * fmean(values[subset] - baseline[subset] for subset in common)
     cell = dataclasses.replace(cell, difference=difference)
-    gaps = hits.gaps(table, base, common) if hits else None
+    gaps = hits.gaps(table, base, equal_weights(common)) if hits else None
     if gaps is None:
         return cell
+    cell = dataclasses.replace(cell, significant=sign_flip_test(gaps) < ALPHA)
+    if len(gaps) < 2:
+        return cell
     half = 100 * half_width(gaps)
-    significant = sign_flip_test(gaps) < ALPHA
-    return dataclasses.replace(cell, significant=significant, low=difference - half, high=difference + half)
+    return dataclasses.replace(cell, low=difference - half, high=difference + half)
 
 
 def _mark_best(rows: Sequence[dict[str, Cell]], column: str) -> None:
@@ -168,7 +167,7 @@ def _mark_ranks(
 ) -> None:
     """Mark the intervals of ranks among the models with outcomes; none without outcomes of the best."""
     tested = {name: table for name, table in tables.items() if hits.outcomes(table).keys() >= set(subsets)}
-    shares = {name: hits.shares(table, subsets) for name, table in tested.items()}
+    shares = {name: hits.shares(table, equal_weights(subsets)) for name, table in tested.items()}
     best = {name for name in tables if rows[name].cells[column].best}
     if len(shares) < 2 or not best <= shares.keys() or len({len(row) for row in shares.values()}) > 1:
         return
@@ -304,7 +303,7 @@ def by_language(task: str, values: Mapping[str, float]) -> dict[str, dict[str, f
         }
     else:
         return {"": {"mean": fmean(values.values()), **values}}
-    return {heading: {name.replace("_", "-"): v for name, v in scores.items()} for heading, scores in headings.items()}
+    return {heading: {code(name): v for name, v in scores.items()} for heading, scores in headings.items()}
 
 
 def published_columns(

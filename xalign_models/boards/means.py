@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from math import fsum
 from statistics import fmean
 
 from xalign_models.boards.leaderboard import choose_models
-from xalign_models.results.reading import Results, into_and_from, language_pairs
+from xalign_models.results.languages import language_weights
+from xalign_models.results.reading import Results
 from xalign_models.tables.escaping import escape
 
 HEADER = ("model", "task", "language", "score")
@@ -32,15 +34,10 @@ def means_csv(results: Results, models: Collection[str] | None = None) -> str:
     writer.writerow(HEADER)
     for (model, task), table in results.tables.items():
         if (values := table.values()) and model in chosen:
-            means = {"mean": fmean(values.values()), **dict(sorted(_by_language(values).items()))}
+            means = {"mean": 0.0}
+            for row, weights in sorted(language_weights(values).items()):
+                means[row] = fsum(weight * values[subset] for subset, weight in weights.items())
+            means["mean"] = fmean(values.values())
             names = [escape(model, "csv"), escape(task, "csv")]
             writer.writerows((*names, escape(key, "csv"), f"{100 * mean:.2f}") for key, mean in means.items())
     return text.getvalue()
-
-
-def _by_language(values: Mapping[str, float]) -> dict[str, float]:
-    if not language_pairs(values):
-        return dict(values)
-    sides = into_and_from(values)
-    languages = sides[0].keys() | sides[1].keys()
-    return {code.replace("_", "-"): fmean(side[code] for side in sides if code in side) for code in languages}

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from xalign_models.results.paired import holm
-from xalign_models.results.significance import ALPHA
+from xalign_models.results.significance import ALPHA, holm
 from xalign_models.tables.board import wrap
 from xalign_models.tables.escaping import escape
 

@@ -40,7 +40,7 @@ def verify(
     json: Json = False,
 ) -> None:
     """Check the store, assets, saved models, fits and results; exits with 1 if something is damaged."""
-    from xalign_models.verification import verify as check_all
+    from xalign_models.evaluation.verification import verify as check_all
 
     checks = list(check_all(Path(output), models or (), clean=clean))
     if json:

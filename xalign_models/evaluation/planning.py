@@ -21,7 +21,7 @@ from xalign_models.backbones.endpoints.spending import METER, estimated_tokens
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.backbones.sources import find_source
 from xalign_models.backbones.templates import prompted
-from xalign_models.errors import XAlignError
+from xalign_models.errors import FileError, XAlignError
 from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.evaluation.run import languages_of, make_task, reachable
 from xalign_models.models import fitting
@@ -29,6 +29,7 @@ from xalign_models.models.building import encoding, load_encoder
 from xalign_models.models.identity import calibration
 from xalign_models.models.metadata import meta_of
 from xalign_models.models.names import Located, locate
+from xalign_models.results.reading import read_result
 from xalign_models.specs import ModelSpec, Vectors
 
 if TYPE_CHECKING:
@@ -181,11 +182,9 @@ def _count(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, meta: 
 
 def _scored(path: Path, task: AbsTask) -> set[str]:
     """The subsets that an earlier run scored on the same text."""
-    from mteb.results import TaskResult
-
     try:
-        result = TaskResult.from_disk(path)
-    except Exception:  # there is none, or the run sets it aside
+        result = read_result(path)
+    except FileError:  # there is none, or the run sets it aside
         return set()
-    by_split = [{entry["hf_subset"] for entry in result.scores.get(split, ())} for split in task.eval_splits]
+    by_split = [{subset for part, subset, *_ in result.entries if part == split} for split in task.eval_splits]
     return set.intersection(*by_split) if by_split and result.dataset_revision == task.metadata.revision else set()

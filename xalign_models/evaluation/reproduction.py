@@ -19,11 +19,11 @@ import numpy.typing as npt
 from xalign_models.errors import FileError, ModelError, ResultsError
 from xalign_models.evaluation.cache import SafeResultCache, hardware
 from xalign_models.evaluation.run import languages_of, make_task, run_one
-from xalign_models.files import is_number, read_json
 from xalign_models.models import fitting
 from xalign_models.models.building import load_encoder
 from xalign_models.models.identity import fit_spec
-from xalign_models.results.reading import META
+from xalign_models.results.possible import MAIN
+from xalign_models.results.reading import ModelMeta, TaskScores, check_main_scores, read_meta, read_result
 from xalign_models.specs import ModelSpec
 
 if TYPE_CHECKING:
@@ -149,56 +149,49 @@ def reproduce(
         ModelError: The model of the metadata is missing.
         DataError: The task is unknown.
     """
-    committed, task_name = _committed(path)
+    committed, meta = _committed(path)
     sampled: Any = Sampled(store) if store is not None else None
     with nullcontext() if store is not None else fitting.anew():
-        meta, spec = _meta(path)
-        encoder = _encoder(meta["name"], spec, device, sampled)
-        task = make_task(task_name, None).filter_eval_splits(sorted({split for split, _ in committed}))
-        subsets = {subset for _, subset in committed}
+        encoder = _encoder(meta, device, sampled)
+        task = make_task(committed.task, None).filter_eval_splits(sorted({split for split, *_ in committed.entries}))
+        subsets = {subset for _, subset, *_ in committed.entries}
         task.hf_subsets = [subset for subset in task.hf_subsets if subset in subsets]
-        tell(_plan(encoder, spec, task, store))
+        tell(_plan(encoder, meta.spec, task, store))
         with tempfile.TemporaryDirectory(prefix="xalign-reproduce-") as folder:
             cache = SafeResultCache(Path(folder))
             cache.hardware = hardware(encoder.raw.device)
             outcome = run_one(encoder, task, cache, "none")
     if outcome.result is None:
-        raise ResultsError(f"{meta['name']} cannot be scored on {task_name} now: {outcome.error}")
+        raise ResultsError(f"{meta.name} cannot be scored on {committed.task} now: {outcome.error}")
     scores = {
         (split, entry["hf_subset"]): float(entry["main_score"])
         for split, entries in outcome.result.scores.items()
         for entry in entries
     }
     revisions = (
-        ("the model", meta.get("revision"), encoder.mteb_model_meta.revision),
-        ("the text", read_json(path).get("dataset_revision"), outcome.result.dataset_revision),
+        ("the model", meta.fields.get("revision"), encoder.mteb_model_meta.revision),
+        ("the text", committed.dataset_revision, outcome.result.dataset_revision),
     )
-    notes = [f"{what} is of revision {new} and was of {old}" for what, old, new in revisions if old != new]
+    notes = [f"{name} has revision {new}; it had {old}" for name, old, new in revisions if old != new]
     if sampled and sampled.changed:
-        notes.append(f"{sampled.changed} of {sampled.compared} vectors are others than in the store; use --anew")
-    rows = tuple(ScorePair(*key, score, scores.get(key)) for key, score in sorted(committed.items()))
+        notes.append(
+            f"{sampled.changed} of {sampled.compared} vectors differ from the store's; --anew encodes all texts again"
+        )
+    rows = tuple(
+        ScorePair(split, subset, committed_scores[MAIN], scores.get((split, subset)))
+        for split, subset, _, committed_scores in sorted(committed.entries, key=lambda entry: entry[:2])
+    )
     counts = encoder.raw.counts.encoded, *((sampled.stored, sampled.compared) if sampled else (0, 0))
-    return Reproduction(meta["name"], task_name, rows, tuple(notes), *counts)
+    return Reproduction(meta.name, committed.task, rows, tuple(notes), *counts)
 
 
-def _meta(path: Path) -> tuple[dict[str, Any], ModelSpec | None]:
-    """The metadata next to a result, and the spec in them."""
+def _encoder(meta: ModelMeta, device: str | None, store: Any) -> XAlignEncoder:
     try:
-        meta = read_json(path.with_name(META))
-        arguments = meta.get("loader_kwargs") or {}
-        spec = ModelSpec.from_dict(arguments["spec"]) if "spec" in arguments else None
-        return {**meta, "name": str(meta["name"])}, spec
-    except (FileError, KeyError, TypeError, AttributeError) as error:
-        raise ResultsError(f"{path.with_name(META)} names no model ({error}).") from None
-
-
-def _encoder(name: str, spec: ModelSpec | None, device: str | None, store: Any) -> XAlignEncoder:
-    try:
-        return load_encoder(name, device=device, store=store)
+        return load_encoder(meta.name, device=device, store=store)
     except ModelError:
-        if spec is None:
+        if meta.spec is None:
             raise
-        return load_encoder(spec, device=device, store=store)
+        return load_encoder(meta.spec, device=device, store=store)
 
 
 def _plan(encoder: XAlignEncoder, spec: ModelSpec | None, task: Any, store: EmbeddingStore | None) -> str:
@@ -224,16 +217,11 @@ def _plan(encoder: XAlignEncoder, spec: ModelSpec | None, task: Any, store: Embe
     return f"The fit has {len(keys):,} texts, of which the store has {stored:,}; what it lacks is encoded."
 
 
-def _committed(path: Path) -> tuple[dict[tuple[str, str], float], str]:
+def _committed(path: Path) -> tuple[TaskScores, ModelMeta]:
+    """A result, all of whose main scores are possible, and its model's metadata."""
     try:
-        content: dict[str, Any] = read_json(path)
-        scores = {
-            (str(split), str(entry["hf_subset"])): entry["main_score"]
-            for split, entries in content["scores"].items()
-            for entry in entries
-        }
-        if not scores or not all(map(is_number, scores.values())):
-            raise ValueError("it has no scores, or some that are no numbers")
-        return scores, str(content["task_name"])
-    except (FileError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ResultsError(f"{path} is no result ({error}).") from None
+        table = read_result(path)
+        check_main_scores(table)
+        return table, read_meta(path.parent)
+    except FileError as error:
+        raise ResultsError(f"{path} cannot be run again: {error}") from None

@@ -14,7 +14,7 @@ from typing import Any
 
 from xalign_models.errors import FileError, ResultsError, one_line
 from xalign_models.files import read_json, read_log
-from xalign_models.results.reading import META, SETTINGS
+from xalign_models.results.reading import META, SETTINGS, folder_name, results_folder
 
 _LEAST_MTEB = 2
 """Minimum major version of mteb."""
@@ -29,7 +29,7 @@ def problems(root: Path) -> list[str]:
     Raises:
         ResultsError: There are no results.
     """
-    folder = root / "results" if (root / "results").is_dir() else root
+    folder = results_folder(root)
     models = sorted(path for path in folder.glob("[!.]*") if path.is_dir())
     if not models:
         raise ResultsError(f"No results under {folder}; `xalign run` makes them, or name another folder.")
@@ -66,7 +66,7 @@ def _of_meta(place: str, model: Path, revision: Path) -> Iterator[str]:
         return
     if "/" not in name:
         yield f"{place}/{META}: the name {name!r} has no organisation; org/name is wanted"
-    if name.replace("/", "__").replace(" ", "_") != model.name:
+    if folder_name(name) != model.name:
         yield f"{place}/{META}: the name {name!r} is another than the folder's"
     if number != revision.name:
         yield f"{place}/{META}: the revision {number!r} is another than the folder's"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,11 +21,12 @@ from xalign_models import __version__
 from xalign_models.atlas import Atlas
 from xalign_models.boards.leaderboard import DIRECTIONS, by_language, leaderboard
 from xalign_models.errors import FileError
-from xalign_models.files import read_json, read_log
+from xalign_models.files import read_log
 from xalign_models.page.beside import atlas_data
 from xalign_models.page.packing import MISSING, pack
 from xalign_models.published import published_on
-from xalign_models.results.reading import META, SETTINGS, Results, TaskScores, language_pairs
+from xalign_models.results.languages import language_pairs
+from xalign_models.results.reading import SETTINGS, Results, TaskScores, read_meta
 from xalign_models.tables.board import Board, Cell
 
 MOST_LANGUAGES = 40
@@ -161,7 +163,9 @@ class _Sources:
 
 def _model(table: TaskScores) -> dict[str, Any]:
     """A model's revision, size, licence and source."""
-    meta = next(iter(_lines(table.folder / META)), {})
+    meta: Mapping[str, Any] = {}
+    with suppress(FileError):
+        meta = read_meta(table.folder).fields
     fields = {"parameters": "n_parameters", "dimensions": "embed_dim", "licence": "license", "reference": "reference"}
     return {"revision": table.revision, **{name: meta.get(field) for name, field in fields.items()}}
 
@@ -169,19 +173,11 @@ def _model(table: TaskScores) -> dict[str, Any]:
 def _machines(folder: Path) -> dict[str, str]:
     """Hardware, versions and speed of each task's last run, as JSON."""
     fields = ("hardware", "version", "tokens_per_second", "fit_seconds_per_language")
+    lines, damaged = read_log(folder / SETTINGS)
     return {
         str(entry.get("task")): json.dumps({field: entry.get(field) for field in fields})
-        for entry in _lines(folder / SETTINGS)
+        for entry in ([] if damaged else lines)
     }
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON or JSON lines file; none if it is missing or damaged."""
-    try:
-        lines, damaged = read_log(path) if path.suffix == ".jsonl" else ([read_json(path)], 0)
-    except FileError:
-        return []
-    return [] if damaged else lines
 
 
 def _cells(board: Board, results: Results, tasks: Sequence[str], index: int, sources: _Sources) -> list[Any]:

@@ -12,11 +12,16 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.results.paired import holm, standard_error
-from xalign_models.results.significance import ALPHA
+from xalign_models.results.significance import ALPHA, holm
 
 Z = 1.959964
 """Two-sided 95% quantile of the normal distribution."""
+
+
+def standard_error(gaps: npt.NDArray[np.float64]) -> float:
+    """Standard error of the sum of ``gaps`` (n,), as a sample of items; 0 for fewer than two."""
+    n = len(gaps)
+    return math.sqrt(n / (n - 1) * float(np.square(gaps - gaps.mean()).sum())) if n > 1 else 0.0
 
 
 def half_width(gaps: npt.NDArray[np.float64]) -> float:
@@ -26,7 +31,7 @@ def half_width(gaps: npt.NDArray[np.float64]) -> float:
 
     Args:
         gaps: (n,) each sentence's share in the difference; see
-            :meth:`xalign_models.results.significance.Items.gaps`.
+            :meth:`xalign_models.results.items.Items.gaps`.
 
     Returns:
         In the unit of ``gaps``; infinite for fewer than two sentences.

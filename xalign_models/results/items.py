@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,10 @@ import numpy.typing as npt
 from xalign_models.errors import FileError, one_line
 from xalign_models.files import read_npz
 from xalign_models.paths import atomic_file
+from xalign_models.results.significance import ZERO
+
+if TYPE_CHECKING:
+    from xalign_models.results.reading import TaskScores
 
 logger = logging.getLogger(__name__)
 
@@ -128,6 +132,69 @@ def read_outcomes(path: Path) -> Outcomes:
     except DAMAGED as error:
         _warn(f"{path} is damaged ({one_line(error)}).")
         return {}
+
+
+class Items:
+    """Outcomes by item, whose mean is the score.
+
+    Args:
+        metric: The score. Only the main score, or one equal to it, can be tested, as others have no outcomes.
+    """
+
+    def __init__(self, metric: str) -> None:
+        self.metric = metric
+        self._loaded: dict[tuple[Path, str], Outcomes] = {}
+        self._shares: dict[tuple[Path, str, tuple[tuple[str, float], ...]], npt.NDArray[np.float64]] = {}
+
+    def gaps(self, table: TaskScores, base: TaskScores, weights: Mapping[str, float]) -> npt.NDArray[np.float64] | None:
+        """Each sentence's share (n,) in the difference of two weighted means, which is their sum.
+
+        Sentence i counts as the same in all subsets, as in multi-parallel text; if subsets have different sentences,
+        this only groups independent outcomes.
+
+        Args:
+            table: Scores.
+            base: Scores to subtract.
+            weights: Weight of each subset.
+
+        Returns:
+            None if a subset has no outcomes in one of the two, or other sentences.
+        """
+        hits, base_hits = self.outcomes(table), self.outcomes(base)
+        if any(s not in hits or s not in base_hits or len(hits[s]) != len(base_hits[s]) for s in weights):
+            return None
+        gaps = self.shares(table, weights) - self.shares(base, weights)
+        gaps[np.abs(gaps) < ZERO] = 0  # equal outcomes
+        return gaps
+
+    def shares(self, table: TaskScores, weights: Mapping[str, float]) -> npt.NDArray[np.float64]:
+        """(n,) each sentence's share in the weighted mean over subsets, all of which have outcomes; it is their sum."""
+        key = table.folder, table.task, tuple(sorted(weights.items()))
+        if key not in self._shares:
+            chosen = {subset: self.outcomes(table)[subset] for subset in weights}
+            total = np.zeros(max(map(len, chosen.values())))
+            for subset, outcomes in chosen.items():
+                total[: len(outcomes)] += outcomes * (weights[subset] / len(outcomes))
+            self._shares[key] = total
+        return self._shares[key]
+
+    def outcomes(self, table: TaskScores) -> Outcomes:
+        """Outcomes by subset, if their mean is the score."""
+        key = table.folder, table.task
+        if key not in self._loaded:
+            values = table.values(self.metric)
+            recorded = read_outcomes(outcomes_path(table.folder, table.task))
+            self._loaded[key] = {
+                subset: array
+                for subset, array in recorded.items()
+                if subset in values and abs(float(np.mean(array)) - values[subset]) < TOLERANCE
+            }
+        return self._loaded[key]
+
+
+def equal_weights(subsets: Collection[str]) -> dict[str, float]:
+    """Equal weights of subsets, in the order of their names."""
+    return dict.fromkeys(sorted(subsets), 1 / len(subsets))
 
 
 def _load(path: Path) -> dict[str, npt.NDArray[Any]]:

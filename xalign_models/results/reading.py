@@ -1,37 +1,48 @@
-"""Results as plain data: mteb's result files, read without mteb."""
+"""mteb's layout of results, which is also ours, read as plain data without mteb.
+
+``results/<org__name>/<revision>/`` has a file ``<Task>.json`` per task, ``model_meta.json`` and ``run_settings.jsonl``.
+"""
 
 from __future__ import annotations
 
 import logging
-import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
 from math import isnan
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-from xalign_models.errors import DataError, FileError, ModelError, ResultsError, one_line
-from xalign_models.files import is_number, read_json
-from xalign_models.results.possible import why_impossible
+from xalign_models.errors import FileError, ModelError, ResultsError, one_line
+from xalign_models.files import read_json
+from xalign_models.results.possible import MAIN, why_impossible
 from xalign_models.specs import ModelSpec
 
 logger = logging.getLogger(__name__)
 
-MAIN = "main_score"
 META, SETTINGS = "model_meta.json", "run_settings.jsonl"
 MOST_NAMED = 5
 """Maximum number of files, or of scores of a file, that warnings list."""
-_BOUNDS = (
-    (re.compile("(before_|after_)?(precision|recall|ndcg|map|mrr|hit_rate|accuracy|f1|ap)(_|$)"), 0),
-    (re.compile(".*(main_score|spearman|pearson)"), -1),
-)
-"""Metrics and their minimum; the maximum is 1. Other metrics may have any finite value."""
-_NOISE = 1e-6  # of scores with six decimals
-_PAIR = re.compile(r"([a-z]{3}_[A-Z][a-z]{3})-([a-z]{3}_[A-Z][a-z]{3})")
+
+
+@dataclass(frozen=True)
+class ModelMeta:
+    """A model's entry in its ``model_meta.json``.
+
+    Attributes:
+        name: Name of the model.
+        fields: Everything that the file has; empty if it is missing or damaged.
+        arguments: Arguments of the model's loader.
+        spec: The model's spec; None for models that are not ours.
+        trained_on: Names of its training data and of the tasks that have the text it was fitted on.
+    """
+
+    name: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    spec: ModelSpec | None = None
+    trained_on: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -47,8 +58,10 @@ class TaskScores:
         baseline: Name of the same backbone, unaligned; None for itself and for models that are not ours.
         date: Date of the run, or else of the file.
         folder: Folder of the file; outcomes of single items are in ``items/<task>.npz`` below it.
-        entries: (split, subset, languages, metric -> value) as in the file, numbers only.
+        entries: (split, subset, languages, metric -> value) as in the file, possible scores only.
         impossible: Reasons why main scores are impossible, by subset as in :meth:`values`.
+        left_out: Names of all impossible scores, with their subsets and values.
+        mteb_version: Version of mteb that scored it; None if the file does not say.
     """
 
     model: str
@@ -61,14 +74,14 @@ class TaskScores:
     folder: Path
     entries: tuple[tuple[str, str, tuple[str, ...], dict[str, float]], ...]
     impossible: Mapping[str, str] = field(default_factory=dict)
+    left_out: Sequence[str] = ()
+    mteb_version: str | None = None
 
     def values(self, metric: str = MAIN) -> dict[str, float]:
         """The metric by subset; by ``split/subset`` if there are several splits. Subsets without it are left out."""
-        several = len({split for split, *_ in self.entries}) > 1
+        scores = [values for *_, values in self.entries]
         return {
-            f"{split}/{subset}" if several else subset: scores[metric]
-            for split, subset, _, scores in self.entries
-            if metric in scores
+            key: values[metric] for key, values in zip(_keys(self.entries), scores, strict=True) if metric in values
         }
 
     @property
@@ -121,25 +134,16 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None) -> Results
     Raises:
         ResultsError: There are no results at all.
     """
-    folders = [folder for folder in (root / "results", root / "remote" / "results") if folder.is_dir()] or [root]
-    paths = [
-        path
-        for folder in folders
-        for path in sorted(folder.glob("*/*/*.json"))
-        if path.name != META and not path.name.startswith(".") and "__" in path.parts[-3]
-    ]
-    if not paths:
-        raise ResultsError(f"No results under {folders[0]}; `xalign run` makes them, or name another folder.")
-    metas = {folder: _read_meta(folder) for folder in {path.parent for path in paths}}
-    newest: dict[tuple[str, str], _File] = {}
+    paths = result_files(root)
+    models = {folder: _model(folder) for folder in {path.parent for path in paths}}
+    read = [_read(path, models[path.parent]) for path in paths if tasks is None or path.stem in tasks]
+    newest: dict[tuple[str, str], tuple[Path, TaskScores | str]] = {}
     dropped: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    chosen = [path for path in paths if tasks is None or path.stem in tasks]
-    read = (_read_file(path, metas[path.parent]) for path in chosen)
-    for file in sorted(read, key=lambda file: (file.date, file.path)):
-        key = (metas[file.path.parent].name, file.path.stem)
+    for _, path, content in sorted(read, key=lambda file: file[:2]):
+        key = (models[path.parent].name, path.stem)
         if key in newest:
-            dropped[key[0], newest[key].path.parent.name, file.path.parent.name].append(key[1])
-        newest[key] = file
+            dropped[key[0], newest[key][0].parent.name, path.parent.name].append(key[1])
+        newest[key] = path, content
     for (model, older, newer), names in dropped.items():
         logger.warning(
             "%s: revision %s is ignored for the newer %s on %s; `xalign fit --label` gives a model a name of its own.",
@@ -148,146 +152,175 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None) -> Results
             newer,
             ", ".join(names),
         )
-    unreadable = {key: file for key, file in sorted(newest.items()) if isinstance(file.content, str)}
-    for shown, file in enumerate(unreadable.values()):
-        if shown == MOST_NAMED:
-            logger.warning("%d more files are skipped, they are no whole results.", len(unreadable) - shown)
-            break
-        logger.warning("%s is skipped: no whole result (%s); `xalign run` makes it anew.", file.path, file.content)
-    tables = {key: file.content for key, file in sorted(newest.items()) if isinstance(file.content, TaskScores)}
-    return Results(root, tables, {key: file.path for key, file in unreadable.items()})
+    unreadable = {key: file for key, file in sorted(newest.items()) if isinstance(file[1], str)}
+    for path, reason in list(unreadable.values())[:MOST_NAMED]:
+        logger.warning("%s is skipped: no whole result (%s); `xalign run` writes it again.", path, reason)
+    if len(unreadable) > MOST_NAMED:
+        logger.warning("%d more files that are no whole results are skipped.", len(unreadable) - MOST_NAMED)
+    tables = {key: content for key, (_, content) in sorted(newest.items()) if isinstance(content, TaskScores)}
+    return Results(root, tables, {key: path for key, (path, _) in unreadable.items()})
 
 
-@dataclass(frozen=True)
-class _Meta:
-    """The needed fields of ``model_meta.json``."""
-
-    name: str
-    training_datasets: frozenset[str] = frozenset()
-    baseline: str | None = None
-
-
-@dataclass(frozen=True)
-class _File:
-    """A file of results: its scores, or the reason why they are unreadable."""
-
-    path: Path
-    date: datetime
-    content: TaskScores | str
-
-
-def _read_meta(folder: Path) -> _Meta:
-    """A model's metadata, checked against the folder's name; defaults if the file is missing or damaged."""
-    fallback = _Meta(folder.parent.name.replace("__", "/", 1))
+def _model(folder: Path) -> ModelMeta:
+    """A model by its metadata; by the folder's name if they are missing or damaged."""
     try:
-        if not (folder / META).exists():
-            return fallback
-        data = read_json(folder / META)
-        name, arguments = data["name"], data.get("loader_kwargs") or {}
-        if (
-            not isinstance(name, str)
-            or re.sub("[/ ]", lambda m: {"/": "__", " ": "_"}[m[0]], name) != folder.parent.name
-        ):
-            raise ValueError(f"its name is {name!r}")
-        trained = {*(data.get("training_datasets") or ()), *arguments.get("fitted_on", ())}
-        baseline = ModelSpec.from_dict(arguments["spec"]).baseline if "spec" in arguments else name
-        return _Meta(name, frozenset(map(str, trained)), None if baseline == name else baseline)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ModelError, FileError) as error:
+        if (folder / META).exists():
+            return read_meta(folder)
+    except FileError as error:
         reason = one_line(error).removeprefix(f"{folder / META} is damaged: ")
-        logger.warning("%s is damaged and left aside (%s); `xalign run` writes it anew.", folder / META, reason)
-        return fallback
+        logger.warning("%s is damaged and not used (%s); `xalign run` writes it again.", folder / META, reason)
+    return ModelMeta(folder.parent.name.replace("__", "/", 1))
 
 
-def _read_file(path: Path, meta: _Meta) -> _File:
-    date = datetime.fromtimestamp(path.stat().st_mtime).astimezone()
+def _read(path: Path, model: ModelMeta) -> tuple[datetime, Path, TaskScores | str]:
+    """Date and path of a file, and its scores or the reason why they are unreadable."""
     try:
-        data = read_json(path)
+        table = read_result(path, model)
+    except FileError as error:
+        return _modified(path), path, str(error)
+    if names := table.left_out:
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        logger.warning("%s: impossible scores are left out: %s%s.", path, ", ".join(names[:MOST_NAMED]), more)
+    return table.date, path, table
+
+
+def results_folder(root: Path) -> Path:
+    """The folder of results below a root; the root itself if it has no folder ``results``."""
+    return root / "results" if (root / "results").is_dir() else root
+
+
+def result_files(root: Path) -> list[Path]:
+    """The files of results below a root, sorted in each folder.
+
+    Args:
+        root: The folder that has ``results/``, that folder, mteb's own cache, or a clone of the public repository.
+
+    Raises:
+        ResultsError: There are no results.
+    """
+    folders = [folder for folder in (root / "results", root / "remote" / "results") if folder.is_dir()] or [root]
+    paths = [
+        path
+        for folder in folders
+        for path in sorted(folder.glob("*/*/*.json"))
+        if path.name not in {META, "xalign.json"} and not path.name.startswith(".") and "__" in path.parts[-3]
+    ]
+    if not paths:
+        raise ResultsError(f"No results under {folders[0]}; `xalign run` makes them, or name another folder.")
+    return paths
+
+
+def folder_name(model: str) -> str:
+    """The name of a model's folder: ``org__name``."""
+    return model.replace("/", "__").replace(" ", "_")
+
+
+def read_meta(folder: Path) -> ModelMeta:
+    """Read the ``model_meta.json`` in a folder of a model's revision.
+
+    Raises:
+        FileError: It is missing, damaged, or another model's.
+    """
+    path = folder / META
+    fields = read_json(path)
+    try:
+        name, arguments = fields["name"], fields.get("loader_kwargs") or {}
+        if not isinstance(name, str) or folder_name(name) != folder.parent.name:
+            raise ValueError(f"its name is {name!r}")
+        spec = ModelSpec.from_dict(arguments["spec"]) if "spec" in arguments else None
+        trained_on = {*(fields.get("training_datasets") or ()), *arguments.get("fitted_on", ())}
+    except (ValueError, KeyError, TypeError, AttributeError, ModelError) as error:
+        raise FileError(f"{path} is damaged: {one_line(error)}") from None
+    return ModelMeta(name, fields, arguments, spec, frozenset(map(str, trained_on)))
+
+
+def read_result(path: Path, model: ModelMeta | None = None) -> TaskScores:
+    """Read a file ``<Task>.json``.
+
+    Args:
+        path: The file.
+        model: Its model; by default the model that the folders name.
+
+    Raises:
+        FileError: It is no whole result of that task; the message does not repeat the path.
+    """
+    model = model or ModelMeta(path.parts[-3].replace("__", "/", 1))
+    try:
+        data, date = read_json(path), _modified(path)
         if data.get("task_name", path.stem) != path.stem:
-            raise ValueError(f"it is of task {data['task_name']!r}")
+            raise ValueError(f"it is a result of {data['task_name']!r}")
         if isinstance(data.get("date"), int | float):
             date = datetime.fromtimestamp(data["date"]).astimezone()
+        parts = [
+            (split, _text(entry["hf_subset"]), entry) for split in data["scores"] for entry in data["scores"][split]
+        ]
         left_out: list[str] = []
-        entries = tuple(
-            (split, _text(entry["hf_subset"]), tuple(map(_text, entry.get("languages", ()))), _numbers(entry, left_out))
-            for split, subsets in data["scores"].items()
-            for entry in subsets
+        return TaskScores(
+            model=model.name,
+            revision=path.parts[-2],
+            task=path.stem,
+            dataset_revision=_text_or_none(data.get("dataset_revision")),
+            trained_on=path.stem in model.trained_on,
+            baseline=model.spec.baseline if model.spec and model.spec.baseline != model.name else None,
+            date=date,
+            folder=path.parent,
+            entries=tuple(
+                (split, subset, tuple(map(_text, entry.get("languages", ()))), _numbers(entry, subset, left_out))
+                for split, subset, entry in parts
+            ),
+            impossible={
+                key: reason
+                for key, (*_, entry) in zip(_keys(parts), parts, strict=True)
+                if (reason := why_impossible(entry))
+            },
+            left_out=left_out,
+            mteb_version=_text_or_none(data.get("mteb_version")),
         )
-        several = len({split for split, *_ in entries}) > 1
-        wrong = {
-            f"{split}/{entry['hf_subset']}" if several else entry["hf_subset"]: why_impossible(entry, MAIN)
-            for split, subsets in data["scores"].items()
-            for entry in subsets
-        }
-        revision = data.get("dataset_revision")
-        if not isinstance(revision, str | None):
-            raise TypeError("its dataset_revision is no text")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, FileError) as error:
-        return _File(path, date, one_line(error).removeprefix(f"{path} "))
-    if left_out:
-        rest = f" and {len(left_out) - MOST_NAMED} more" if len(left_out) > MOST_NAMED else ""
-        logger.warning("%s: no scores, and left out: %s%s.", path, ", ".join(left_out[:MOST_NAMED]), rest)
-    table = TaskScores(
-        model=meta.name,
-        revision=path.parent.name,
-        task=path.stem,
-        dataset_revision=revision,
-        trained_on=path.stem in meta.training_datasets,
-        baseline=meta.baseline,
-        date=date,
-        folder=path.parent,
-        entries=entries,
-        impossible={subset: reason for subset, reason in wrong.items() if reason},
-    )
-    return _File(path, date, table)
+    except (LookupError, TypeError, AttributeError):
+        raise FileError("it does not have the form of a result of mteb") from None
+    except (OSError, ValueError, OverflowError, FileError) as error:
+        raise FileError(one_line(error).removeprefix(f"{path} ").removeprefix("is damaged: ")) from None
+
+
+def check_main_scores(table: TaskScores) -> None:
+    """Check that every subset has a possible main score.
+
+    Raises:
+        FileError: One has not, or there is none.
+    """
+    reasons = [f"{subset}: {reason}" for subset, reason in table.impossible.items()]
+    if reasons or not table.entries or len(table.values()) < len(table.entries):
+        raise FileError(f"impossible score of {reasons[0]}" if reasons else "a main score is missing")
+
+
+def _modified(path: Path) -> datetime:
+    return datetime.fromtimestamp(path.stat().st_mtime).astimezone()
+
+
+def _text_or_none(value: Any) -> str | None:
+    return None if value is None else _text(value)
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not text")
+        raise ValueError(f"{value!r:.40} is not text")
     return value
 
 
-def _numbers(entry: Mapping[str, Any], left_out: list[str]) -> dict[str, float]:
-    """The valid scores of a subset; invalid ones of bounded metrics are added to ``left_out``."""
+def _keys(entries: Sequence[tuple[Any, ...]]) -> list[str]:
+    """The subset of each (split, subset, ...); ``split/subset`` if there are several splits."""
+    several = len({split for split, *_ in entries}) > 1
+    return [f"{split}/{subset}" if several else subset for split, subset, *_ in entries]
+
+
+def _numbers(entry: Mapping[str, Any], subset: str, left_out: list[str]) -> dict[str, float]:
+    """The possible scores of a subset; impossible ones are added to ``left_out``."""
     numbers: dict[str, float] = {}
     for key, value in entry.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        lowest = _lowest(key)
-        if is_number(value) and (lowest is None or lowest - _NOISE <= value <= 1 + _NOISE):
+        if why_impossible(entry, key) is None:
             numbers[key] = float(value)
-        elif lowest is not None and (key == MAIN or not isnan(value)):  # mteb writes NaN where a metric is undefined
-            left_out.append(f"{key} of {entry['hf_subset']} ({str(value)[:40]})")
+        elif key == MAIN or not isnan(value):  # mteb writes NaN where a metric is undefined
+            left_out.append(f"{key} of {subset} ({str(value)[:40]})")
     return numbers
-
-
-@cache
-def _lowest(metric: str) -> int | None:
-    """A metric's minimum; None if it has no bounds."""
-    return next((least for pattern, least in _BOUNDS if pattern.match(metric)), None)
-
-
-def language_pairs(subsets: Iterable[str]) -> dict[str, tuple[str, str]] | None:
-    """``deu_Latn-eng_Latn`` -> (``deu_Latn``, ``eng_Latn``) for each subset; None unless all are such pairs."""
-    matches = {subset: _PAIR.fullmatch(subset) for subset in subsets}
-    pairs = {subset: (match[1], match[2]) for subset, match in matches.items() if match}
-    return pairs if len(pairs) == len(matches) else None
-
-
-def into_and_from(scores: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
-    """Means by target and by source language of a score by subset ``a-b``.
-
-    Returns:
-        (Into X, From X), keyed by the language as in the subsets, sorted.
-
-    Raises:
-        DataError: There are no scores.
-    """
-    if not scores:
-        raise DataError("There are no scores to average.")
-    into, leaving = defaultdict(list), defaultdict(list)
-    for subset, value in scores.items():
-        source, target = subset.split("-")
-        into[target].append(value)
-        leaving[source].append(value)
-    return {x: fmean(into[x]) for x in sorted(into)}, {x: fmean(leaving[x]) for x in sorted(leaving)}

@@ -1,82 +1,81 @@
-"""A paired test over sentences, whether a difference between two models may be chance."""
+"""Tests of paired differences, item by item, and Holm's correction.
+
+A difference of two scores is the sum of the items' shares in it. Items that are the same for both models say nothing.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.results.items import TOLERANCE, Outcomes, outcomes_path, read_outcomes
-from xalign_models.results.reading import TaskScores
-
 ALPHA = 0.05
-_ZERO = 1e-12
+_RADEMACHER = 1 / (2 * math.erfc(1))  # 1 / (4 P(Z >= sqrt 2)) = 3.179
+ZERO = 1e-12
+"""Differences below this are rounding of shares that cancel."""
+_MANY = 50
+_STEPS = 4000
 
 
-class Items:
-    """Outcomes by item, whose mean is the score.
+def sign_test(better: int, worse: int) -> float:
+    """One-sided p, exact, of as many better ones or more among items that are better or worse with equal chance."""
+    from scipy.stats import binomtest
+
+    return float(binomtest(better, better + worse, alternative="greater").pvalue) if better + worse else 1.0
+
+
+def fall_p(gaps: npt.NDArray[np.float64]) -> float:
+    """One-sided p of the sum of paired differences under random signs.
+
+    Differences of right and wrong answers have one size: the test is McNemar's, exact. Others get an upper bound of the
+    exact p, ``c P(Z >= z)`` with ``z = -sum(g) / sqrt(sum(g^2))`` and ``c = 3.179``, which holds for any sizes and any
+    number of them (Bentkus & Dzindzalieta 2015, a tight Gaussian bound for weighted sums of Rademacher random
+    variables). So p may be as small as a correction for many comparisons requires.
 
     Args:
-        metric: The score. Only the main score, or one equal to it, can be tested, as others have no outcomes.
+        gaps: (n,), after minus before, item by item.
     """
-
-    def __init__(self, metric: str) -> None:
-        self.metric = metric
-        self._loaded: dict[tuple[str, str], Outcomes] = {}
-        self._shares: dict[tuple[str, str, tuple[str, ...]], npt.NDArray[np.float64]] = {}
-
-    def gaps(self, table: TaskScores, base: TaskScores, subsets: Sequence[str]) -> npt.NDArray[np.float64] | None:
-        """Each sentence's share (n,) in the macro difference, which is their sum; None without outcomes.
-
-        Sentence i counts as the same in all subsets, as in multi-parallel text; if subsets have different sentences,
-        this only groups independent outcomes.
-        """
-        hits, base_hits = self.outcomes(table), self.outcomes(base)
-        if any(s not in hits or s not in base_hits or len(hits[s]) != len(base_hits[s]) for s in subsets):
-            return None
-        gaps = self.shares(table, subsets) - self.shares(base, subsets)
-        gaps[np.abs(gaps) < _ZERO] = 0  # equal outcomes
-        return gaps
-
-    def shares(self, table: TaskScores, subsets: Iterable[str]) -> npt.NDArray[np.float64]:
-        """(n,) each sentence's share in the mean over ``subsets``, all of which have outcomes; it is their sum."""
-        key = table.model, table.task, tuple(sorted(subsets))
-        if key not in self._shares:
-            chosen = [self.outcomes(table)[subset] for subset in key[-1]]
-            total = np.zeros(max(map(len, chosen)))
-            for outcomes in chosen:
-                total[: len(outcomes)] += outcomes / (len(outcomes) * len(chosen))
-            self._shares[key] = total
-        return self._shares[key]
-
-    def outcomes(self, table: TaskScores) -> Outcomes:
-        """Outcomes by subset, if their mean is the score."""
-        key = table.model, table.task
-        if key not in self._loaded:
-            values = table.values(self.metric)
-            recorded = read_outcomes(outcomes_path(table.folder, table.task))
-            self._loaded[key] = {
-                subset: array
-                for subset, array in recorded.items()
-                if subset in values and abs(float(np.mean(array)) - values[subset]) < TOLERANCE
-            }
-        return self._loaded[key]
+    moved = gaps[np.abs(gaps) > ZERO]
+    if len(moved) == 0:
+        return 1.0
+    sizes = np.abs(moved)
+    if sizes.max() - sizes.min() <= 1e-9 * sizes.max():
+        return sign_test(int((moved < 0).sum()), int((moved > 0).sum()))
+    z = -float(moved.sum()) / math.sqrt(float(moved @ moved))
+    return min(1.0, _RADEMACHER * math.erfc(z / math.sqrt(2)) / 2)
 
 
 def sign_flip_test(gaps: npt.NDArray[np.float64]) -> float:
     """Two-sided p of a sum of paired differences under random signs.
 
-    Uses the normal limit of the randomisation distribution, whose variance is the sum of squares; for 0/1 outcomes of
-    one subset this is McNemar's test. Below 50 non-zero differences the distribution itself is taken (exact up to 13).
+    From 50 non-zero differences on, the normal limit of the randomisation distribution, whose variance is the sum of
+    squares; for 0/1 outcomes of one subset this is McNemar's test. Below, the distribution itself: sizes are rounded to
+    1/4000 of the largest, and the convolution gives the probability of every sum. A single difference has p = 1.
     """
-    moved = gaps[gaps != 0]
+    moved = gaps[np.abs(gaps) > ZERO]
     if len(moved) == 0:
         return 1.0
-    if len(moved) >= 50:
+    if len(moved) >= _MANY:
         return math.erfc(abs(float(moved.sum())) / math.sqrt(2 * float(moved @ moved)))
-    from scipy.stats import permutation_test
+    sizes = np.rint(_STEPS * np.abs(moved) / np.abs(moved).max()).astype(np.int64)
+    sizes //= np.gcd.reduce(sizes)
+    chances = np.ones(1)  # of each sum of the sizes that have a plus
+    for size in sizes:
+        chances = (np.pad(chances, (0, size)) + np.pad(chances, (size, 0))) / 2
+    total = int(sizes.sum())
+    distance = np.abs(2 * np.arange(total + 1) - total)
+    return min(1.0, float(chances[distance >= abs(2 * int(sizes[moved > 0].sum()) - total)].sum()))
 
-    test = permutation_test((moved,), np.sum, permutation_type="samples", vectorized=True, n_resamples=9999, rng=0)
-    return float(test.pvalue)
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Adjusted p-values (Holm 1979): rejecting those below alpha makes any error with probability alpha at most.
+
+    This holds under any dependence, such as that of languages of one text and their mean.
+    """
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty(len(order))
+    factors = np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(factors * np.asarray(p, np.float64)[order]), 1)
+    return [float(value) for value in adjusted]

@@ -10,7 +10,9 @@ from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import ModelError
 from xalign_models.languages import to_flores
-from xalign_models.results.reading import MAIN, TaskScores, language_pairs
+from xalign_models.results.languages import language_pairs
+from xalign_models.results.possible import MAIN
+from xalign_models.results.reading import TaskScores
 from xalign_tasks.analyses.base import scored
 
 ALL = "all"

@@ -19,7 +19,8 @@ SCORES = {"deu_Latn-eng_Latn": 0.9, "eng_Latn-deu_Latn": 0.8}
 
 def test_a_result_keeps_its_provenance(write_result, tmp_path):
     folder = write_result("org/model", SCORES, version="1.38.0", text="abc").parent
-    (folder / "model_meta.json").write_text(json.dumps({"loader_kwargs": {"model_prompts": {"query": "query: "}}}))
+    meta = {"name": "org/model", "loader_kwargs": {"model_prompts": {"query": "query: "}}}
+    (folder / "model_meta.json").write_text(json.dumps(meta))
     (result,) = read_public(tmp_path).results
     assert (result.model, result.revision, result.task) == ("org/model", "r1", "NTREXBitextMining")
     assert (result.mteb_version, result.dataset_revision, result.metric) == ("1.38.0", "abc", "f1")
@@ -67,13 +68,13 @@ def test_other_texts_and_other_metrics_stay_apart(write_result, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("score", [1.01, -0.5, float("nan"), 90.0])
+@pytest.mark.parametrize("score", [1.01, -0.5, float("nan"), 90.0, True, "0.5"])
 def test_a_score_out_of_range_is_named_and_left_out(write_result, tmp_path, score):
     write_result("org/model", {**SCORES, "deu_Latn-fra_Latn": score})
     imported = read_public(tmp_path)
     assert {row[1] for row in imported.results[0].rows} == {*SCORES}
     (problem,) = imported.problems
-    assert problem.startswith("org/model r1 NTREXBitextMining: 1 of 3 scores left out, e.g. deu_Latn-fra_Latn is ")
+    assert problem.startswith("org/model r1 NTREXBitextMining: 1 of 3 scores left out, e.g. deu_Latn-fra_Latn: ")
 
 
 def test_a_correlation_may_be_negative(write_result, tmp_path):

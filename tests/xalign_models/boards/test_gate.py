@@ -11,11 +11,13 @@ import pytest
 from rich.console import Console
 
 from xalign_models.boards.baseline import make_baseline, read_before, write_baseline
-from xalign_models.boards.gate import compare, weights
+from xalign_models.boards.gate import compare
 from xalign_models.boards.verdicts import GateReport, GateRow, Verdict, decide
 from xalign_models.errors import ResultsError
-from xalign_models.results.paired import fall_p, standard_error
+from xalign_models.results.intervals import standard_error
+from xalign_models.results.languages import language_weights
 from xalign_models.results.reading import read_results
+from xalign_models.results.significance import fall_p
 
 A, B = "xalign/plain__tiny", "xalign/lsar__tiny"
 PAIRS = {"aaa_Latn-bbb_Latn": 0.2, "bbb_Latn-aaa_Latn": 0.9, "aaa_Latn-ccc_Latn": 0.4, "ccc_Latn-aaa_Latn": 0.5}
@@ -88,14 +90,14 @@ def healthy():
 
 def test_shares_by_hand() -> None:
     # aaa: into (bbb-aaa, ccc-aaa), from (aaa-bbb, aaa-ccc); bbb and ccc: one pair each way
-    assert weights(PAIRS) == {
+    assert language_weights(PAIRS) == {
         "mean": dict.fromkeys(PAIRS, 0.25),
         "aaa-Latn": dict.fromkeys(PAIRS, 0.25),
         "bbb-Latn": {"bbb_Latn-aaa_Latn": 0.5, "aaa_Latn-bbb_Latn": 0.5},
         "ccc-Latn": {"ccc_Latn-aaa_Latn": 0.5, "aaa_Latn-ccc_Latn": 0.5},
     }
-    assert weights(["en"]) == {"en": {"en": 1.0}}  # the mean is the same
-    assert weights(["aaa_Latn-bbb_Latn"])["bbb-Latn"] == {"aaa_Latn-bbb_Latn": 1.0}  # there is only Into
+    assert language_weights(["en"]) == {"en": {"en": 1.0}}  # the mean is the same
+    assert language_weights(["aaa_Latn-bbb_Latn"])["bbb-Latn"] == {"aaa_Latn-bbb_Latn": 1.0}  # there is only Into
 
 
 def test_same_results_pass(results, keep, tmp_path) -> None:

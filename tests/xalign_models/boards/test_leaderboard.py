@@ -181,6 +181,39 @@ def test_few_changes_are_tested_exactly(won: int, lost: int) -> None:
     assert sign_flip_test(gaps) == pytest.approx(binomtest(won, won + lost).pvalue)
 
 
+@pytest.mark.parametrize("size", [0.01, 0.3])
+def test_one_change_is_no_evidence(size: float) -> None:
+    assert sign_flip_test(np.array([0.0, size, 0.0])) == sign_flip_test(np.array([-size])) == 1
+
+
+def test_nothing_moved_is_no_evidence() -> None:
+    assert sign_flip_test(np.zeros(7)) == sign_flip_test(np.zeros(0)) == 1
+
+
+@pytest.mark.parametrize("moved", [1, 2, 3])
+@pytest.mark.parametrize("subsets", [1, 3])
+def test_models_that_differ_on_few_items_are_shown(put, tmp_path, moved: int, subsets: int) -> None:
+    base = np.arange(40) < 20
+    mine = base.copy()
+    mine[20 : 20 + moved] = True
+    names = [f"s{place}" for place in range(subsets)]
+    pair_of_models(put, dict.fromkeys(names, mine), dict.fromkeys(names, base))
+    assert cells(leaderboard(read_results(tmp_path)))[LSAR]["T"].significant is False
+
+
+def test_a_task_of_one_item_is_shown_without_an_interval(put, tmp_path) -> None:
+    pair_of_models(put, {"en": np.array([True])}, {"en": np.array([False])})
+    board = leaderboard(read_results(tmp_path))
+    cell = cells(board)[LSAR]["T"]
+    assert (cell.significant, cell.low, cell.high, cell.difference) == (False, None, None, 100)
+    assert "Infinity" not in json.dumps(to_json(board))
+
+
+def test_the_test_has_no_step_at_any_number_of_one_sided_changes() -> None:
+    p = [sign_flip_test(np.full(n, 0.01)) for n in range(2, 49)]
+    assert p == pytest.approx([2.0 ** (1 - n) for n in range(2, 49)])
+
+
 def test_uneven_changes_are_tested_exactly() -> None:
     gaps = np.random.default_rng(1).normal(0.3, 1, 10)
     sums = [np.dot(gaps, signs) for signs in itertools.product((-1, 1), repeat=10)]
@@ -229,13 +262,13 @@ def test_sentences_not_pairs_are_the_unit(put, tmp_path) -> None:
 
 def test_subsets_of_different_length_weigh_the_same(put, tmp_path) -> None:
     """The shares add up to the macro difference, whatever the lengths."""
-    from xalign_models.results.significance import Items
+    from xalign_models.results.items import Items, equal_weights
 
     rng = np.random.default_rng(4)
     mine, theirs = ({"en": rng.random(90) < p, "de": rng.random(40) < p} for p in (0.6, 0.4))
     pair_of_models(put, mine, theirs)
     results = read_results(tmp_path)
-    gaps = Items("main_score").gaps(results.tables[LSAR, "T"], results.tables[PLAIN, "T"], ["de", "en"])
+    gaps = Items("main_score").gaps(results.tables[LSAR, "T"], results.tables[PLAIN, "T"], equal_weights(["de", "en"]))
     assert 100 * gaps.sum() == pytest.approx(cells(leaderboard(results))[LSAR]["T"].difference, abs=1e-3)
 
 

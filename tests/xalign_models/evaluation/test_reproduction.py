@@ -61,7 +61,7 @@ def test_a_sample_of_the_stores_vectors_is_made_again(result, workdir, monkeypat
             keys = [bytes(key) for key, _ in transaction.cursor()]
         store.put(namespace, keys, np.random.default_rng(0).standard_normal((len(keys), 16), dtype=np.float32))
         poisoned = reproduce(result, device="cpu", store=store)
-        assert f"{again.compared} of {again.compared} vectors are others than in the store" in poisoned.notes[0]
+        assert f"{again.compared} of {again.compared} vectors differ from the store" in poisoned.notes[0]
 
 
 def test_what_is_fitted_is_told_and_can_be_made_anew(workdir, tiny_model, write_text, monkeypatch):
@@ -92,11 +92,11 @@ def test_what_is_fitted_is_told_and_can_be_made_anew(workdir, tiny_model, write_
 
 def test_other_text_is_noted(result, workdir, write_text):
     write_text(workdir / "own", 30, seed=9)
-    assert "the text is of revision" in reproduce(result, device="cpu").notes[0]
+    assert "the text has revision" in reproduce(result, device="cpu").notes[0]
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"scores": {"test": [1]}, "task_name": "x"}', '{"scores": {}}'])
 def test_what_is_no_result_is_refused(tmp_path, content):
     (tmp_path / "Task.json").write_text(content)
-    with pytest.raises(ResultsError, match="is no result"):
+    with pytest.raises(ResultsError, match=r"Task.json cannot be run again: .*\w"):
         reproduce(tmp_path / "Task.json")

@@ -37,7 +37,7 @@ def block(data, kind, heading=""):
 def test_scores_by_language_come_back(put, tmp_path) -> None:
     scores = {"deu-Latn": 0.123, "arb-Arab": 1.0, "zho-Hant": -0.5}
     languages = {one: [one] for one in scores}
-    put(PLAIN, "T", scores, languages=languages)
+    put(PLAIN, "T", scores, languages=languages, metric="cosine_spearman")
     put(LSAR, "T", {"deu-Latn": 0.456}, baseline=PLAIN, languages=languages)
     data = page_data(read_results(tmp_path))
     found = block(data, "languages")

@@ -7,8 +7,8 @@ import pytest
 
 from xalign_models.boards.leaderboard import leaderboard
 from xalign_models.results.intervals import half_width, rank_intervals
+from xalign_models.results.items import Items, equal_weights
 from xalign_models.results.reading import read_results
-from xalign_models.results.significance import Items
 
 
 def test_interval_is_that_of_the_bootstrap() -> None:
@@ -40,7 +40,7 @@ def test_shares_add_up_to_the_macro_mean(put, tmp_path) -> None:
     ranks = {subset: np.where(one, 1, 4).astype(np.uint16) for subset, one in hits.items()}
     put("xalign/plain__tiny", "T", scores, ranks=ranks)
     table = read_results(tmp_path).tables["xalign/plain__tiny", "T"]
-    assert Items("main_score").shares(table, ["a", "b"]).sum() == pytest.approx(
+    assert Items("main_score").shares(table, equal_weights(["a", "b"])).sum() == pytest.approx(
         (hits["a"].mean() + hits["b"].mean()) / 2
     )
 

@@ -11,7 +11,8 @@ import sys
 import pytest
 
 from xalign_models.errors import DataError, ResultsError
-from xalign_models.results.reading import into_and_from, language_pairs, read_results
+from xalign_models.results.languages import into_and_from, language_pairs
+from xalign_models.results.reading import read_results
 
 PLAIN = "xalign/plain__tiny"
 
@@ -117,7 +118,8 @@ def test_metadata_that_are_damaged_or_another_models_are_as_none(put, tmp_path, 
     ("metric", "value", "kept"),
     [
         ("main_score", 1.0000005, True),
-        ("main_score", -0.3, True),
+        ("main_score", -0.3, False),
+        ("main_score", -1e-7, True),
         ("main_score", 55.2, False),
         ("precision_at_5", -0.1, False),
         ("after_precision_at_1", 1.2, False),
@@ -140,6 +142,14 @@ def test_scores_outside_their_bounds_are_named_and_left_out(put, tmp_path, caplo
     assert messages == [] if kept else len(messages) == 1 and f"{metric} of de ({value})" in messages[0]
 
 
+@pytest.mark.parametrize(("metric", "kept"), [("cosine_spearman", True), ("kendall", True), ("f1", False)])
+def test_a_main_score_has_the_range_of_the_metric_that_it_equals(put, tmp_path, metric: str, kept: bool) -> None:
+    put(PLAIN, "T", {"en": -0.3, "de": 0.5}, metric=metric)
+    table = read_results(tmp_path).tables[PLAIN, "T"]
+    assert ("en" in table.values()) == kept
+    assert table.impossible == ({} if kept else {"en": "-30% is not between 0% and 100%"})
+
+
 def test_the_public_repository_and_mtebs_cache_are_read_too(put, tmp_path) -> None:
     put("org/own", "T", {"en": 0.4})
     (tmp_path / "remote").mkdir()
@@ -157,7 +167,7 @@ def test_many_files_of_an_older_form_are_counted(put, tmp_path, caplog) -> None:
         (folder / f"Old{number}.json").write_text('{"test": {"en": {}}, "mteb_dataset_name": "Old"}')
     assert len(read_results(tmp_path).unreadable) == 20
     assert len(caplog.records) == 6
-    assert "15 more files are skipped" in caplog.text
+    assert "15 more files that are no whole results are skipped" in caplog.text
 
 
 def test_no_numbers_are_left_out(put, tmp_path) -> None:

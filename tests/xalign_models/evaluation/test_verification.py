@@ -8,8 +8,9 @@ import os
 import numpy as np
 import pytest
 
-from xalign_models import assets, verification
+from xalign_models import assets
 from xalign_models.backbones.raw import key
+from xalign_models.evaluation import verification
 from xalign_models.models.api import fit
 from xalign_models.models.saving import save
 from xalign_models.store import open_store
@@ -77,8 +78,10 @@ DAMAGE = {
     "result": ("results", lambda kept: cut(kept / RESULT / "Task.json"), "Task.json is damaged"),
     "scores": (
         "results",
-        lambda kept: (kept / RESULT / "Task.json").write_text('{"scores": {"test": [{"main_score": NaN}]}}'),
-        "some that are no numbers",
+        lambda kept: (kept / RESULT / "Task.json").write_text(
+            '{"scores": {"test": [{"hf_subset": "default", "main_score": NaN}]}}'
+        ),
+        "Task.json is damaged: impossible score of default: nan is not finite",
     ),
     "outcomes": ("results", lambda kept: cut(kept / RESULT / "items" / "Task.npz"), "Task.npz is damaged"),
     "settings": ("results", lambda kept: cut(kept / RESULT / "run_settings.jsonl"), "1 damaged lines"),
@@ -143,7 +146,7 @@ def test_a_damaged_asset_is_named(kept, monkeypatch):
 @pytest.mark.parametrize("scores", [{"test": 5}, {"test": [5]}, {"test": [{"main_score": 10**400}]}, [1]])
 def test_scores_of_any_form_are_named(kept, scores):
     (kept / RESULT / "Task.json").write_text(json.dumps({"scores": scores}))
-    assert "Task.json has no scores, or some that are no numbers" in check(kept)["results"].problems[0]
+    assert "Task.json is damaged: it does not have the form" in check(kept)["results"].problems[0]
 
 
 def test_cleaning_stays_within_the_results(kept, tmp_path_factory):

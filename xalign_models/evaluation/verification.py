@@ -12,10 +12,10 @@ from pathlib import Path
 from xalign_models import alignments, assets
 from xalign_models.backbones import policy
 from xalign_models.errors import FileError, XAlignError, one_line
-from xalign_models.files import is_number, read_json, read_log, read_npz, set_aside
+from xalign_models.files import read_log, read_npz, set_aside
 from xalign_models.models.card import read_card
 from xalign_models.paths import cache_dir
-from xalign_models.results.reading import MAIN, META, SETTINGS
+from xalign_models.results.reading import META, SETTINGS, check_main_scores, read_meta, read_result
 from xalign_models.store import default_path, open_store
 
 OLD = 3600
@@ -149,17 +149,13 @@ def _check_result(path: Path) -> None:
     elif path.name == SETTINGS:
         if damaged := read_log(path)[1]:
             raise FileError(f"{path} has {damaged} damaged lines.")
+    elif path.name == META:
+        read_meta(path.parent)
     elif path.suffix == ".json":
-        content = read_json(path)
-        if path.name == META:
-            if not isinstance(content.get("name"), str):
-                raise FileError(f"{path} names no model.")
-            return
-        splits = content.get("scores")
-        lists = [split for split in splits.values() if isinstance(split, list)] if isinstance(splits, dict) else []
-        scores = [entry.get(MAIN) if isinstance(entry, dict) else None for split in lists for entry in split]
-        if not scores or not all(map(is_number, scores)):
-            raise FileError(f"{path} has no scores, or some that are no numbers.")
+        try:
+            check_main_scores(read_result(path))
+        except FileError as error:
+            raise FileError(f"{path} is damaged: {error}") from None
 
 
 def _leftovers(roots: Sequence[Path], directories: Sequence[Path], clean: bool) -> Check:

@@ -8,7 +8,8 @@ from math import comb
 import numpy as np
 import pytest
 
-from xalign_models.results.paired import fall_p, holm, standard_error
+from xalign_models.results.intervals import standard_error
+from xalign_models.results.significance import fall_p, holm
 
 
 def exact(gaps) -> float:

@@ -1,0 +1,63 @@
+"""Scores of language pairs, and the rows by language that boards and gates report."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from statistics import fmean
+
+from xalign_models.errors import DataError
+
+_PAIR = re.compile(r"([a-z]{3}_[A-Z][a-z]{3})-([a-z]{3}_[A-Z][a-z]{3})")
+
+
+def language_pairs(subsets: Iterable[str]) -> dict[str, tuple[str, str]] | None:
+    """``deu_Latn-eng_Latn`` -> (``deu_Latn``, ``eng_Latn``) for each subset; None unless all are such pairs."""
+    matches = {subset: _PAIR.fullmatch(subset) for subset in subsets}
+    pairs = {subset: (match[1], match[2]) for subset, match in matches.items() if match}
+    return pairs if len(pairs) == len(matches) else None
+
+
+def into_and_from(scores: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+    """Means by target and by source language of a score by subset ``a-b``.
+
+    Returns:
+        (Into X, From X), keyed by the language as in the subsets, sorted.
+
+    Raises:
+        DataError: There are no scores.
+    """
+    if not scores:
+        raise DataError("There are no scores to average.")
+    into, leaving = defaultdict(list), defaultdict(list)
+    for subset, value in scores.items():
+        source, target = subset.split("-")
+        into[target].append(value)
+        leaving[source].append(value)
+    return {x: fmean(into[x]) for x in sorted(into)}, {x: fmean(leaving[x]) for x in sorted(leaving)}
+
+
+def language_weights(subsets: Collection[str]) -> dict[str, dict[str, float]]:
+    """The reported rows of a task: name -> subset -> its share; the shares of a name sum to 1.
+
+    For language pairs the rows are languages, as the mean of Into X and From X (or the available one); otherwise they
+    are subsets. If there are several, a row has the mean over all.
+    """
+    pairs = language_pairs(subsets)
+    rows = {"mean": dict.fromkeys(subsets, 1 / len(subsets))} if len(subsets) > 1 else {}
+    if not pairs:
+        return rows | {subset: {subset: 1.0} for subset in subsets}
+    into, leaving = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for subset, (source, target) in pairs.items():
+        leaving[source].append(subset)
+        into[target].append(subset)
+    for language in sorted(into.keys() | leaving.keys()):
+        sides = [side[language] for side in (into, leaving) if language in side]
+        rows[code(language)] = {subset: 1 / (len(sides) * len(side)) for side in sides for subset in side}
+    return rows
+
+
+def code(language: str) -> str:
+    """``deu_Latn``, as subsets write it, as the canonical ``deu-Latn``."""
+    return language.replace("_", "-")
