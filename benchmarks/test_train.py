@@ -16,7 +16,7 @@ from benchmarks import shapes
 from benchmarks.roofline import linear_weights, model_flops, peak_flops
 from benchmarks.shapes import SMALL, backbone, mixed_texts
 from xalign_models.training.contrastive import ContrastiveConfig
-from xalign_models.training.contrastive.objective import add_lora, contrastive_loss
+from xalign_models.training.contrastive.training import add_lora, contrastive_loss
 
 CONFIG = ContrastiveConfig(dropout=0.0)  # so that both sides compute the same
 

@@ -89,7 +89,7 @@ def test_lasr(shape, module, compare, note, say):
     texts = [TaggedText(one, "deu-Latn") for one in mixed_texts(4 * BATCH)]
     rated = [Rated(a, b, i % 6) for i, (a, b) in enumerate(zip(texts[:BATCH], texts[BATCH : 2 * BATCH], strict=True))]
     asked = [Search(a, b) for a, b in zip(texts[2 * BATCH : 3 * BATCH], texts[3 * BATCH :], strict=True)]
-    ranking, retrieval = (Split(rows, [], {}, frozenset()) for rows in (rated, asked))
+    ranking, retrieval = (Split(rows) for rows in (rated, asked))
     stage = Lasr(module, ranking, retrieval, LasrConfig(ranking_batch=BATCH, retrieval_batch=BATCH))
     step, once = step_of(stage, 2 * BATCH), stage.streams
 

@@ -104,7 +104,7 @@ def read(kind: type[Config], package: str, names: Sequence[str], changes: Sequen
     try:
         return from_mapping(kind, fields)
     except ModelError as error:
-        raise ModelError(f"--config {','.join(names)}: {error}") from None
+        raise ModelError(f"--config {','.join(names)}: {error}" if names else str(error)) from None
 
 
 def merged(under: Mapping[Any, Any], over: Mapping[Any, Any]) -> dict[Any, Any]:

@@ -132,8 +132,8 @@ def job(request, workdir, tiny_model, write_text, tmp_path_factory, monkeypatch)
         monkeypatch.setattr("xalign_models.training.contrastive.training.CHECKPOINT_STEPS", 2)
         body = command(
             "train", "contrastive", "--backbone", str(tiny_model), "--pairs", "own:text", "--languages", "de,fr",
-            "--samples", "20", "--batch-size", "8", "--accumulation", "1", "--rank", "4", "--max-steps", "5",
-            "-o", "out", *device,
+            "--samples", "20", "--set", "batch_size=8", "--set", "accumulation=1", "--set", "rank=4", "--set",
+            "max_steps=5", "-o", "out", *device,
         )  # fmt: skip
     elif name == "lusifer":
         get("english")

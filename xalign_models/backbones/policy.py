@@ -47,9 +47,6 @@ _ADOPTED = {
 """Ours in place of sentence-transformers' own."""
 _OURS = (
     *MODULE_TYPES,
-    "xalign_models.lira.module.LiRA",
-    "xalign_models.lusifer.decoder.Bidirectional",
-    "xalign_models.lusifer.module.Lusifer",
 )
 
 
@@ -372,7 +369,10 @@ def _check_modules(directory: Path, label: str, trust: bool) -> None:
         path = PurePosixPath(entry["path"])
         if not _is_below(entry["path"]):
             raise ModelError(f"{label}: modules.json names a folder outside of it ({entry['path']!r}).")
-        if entry["type"] not in MODULES and entry["type"] not in plugins.MODULES and not trust:
+        known = entry["type"] in MODULES or entry["type"] in plugins.MODULES
+        if not known and entry["type"].startswith("xalign_models."):
+            raise ModelError(f"{label} was saved by an earlier version of xalign; fit or train it again.")
+        if not known and not trust:
             if entry["type"].startswith(f"{plugins.PACKAGE}."):
                 file = f"{entry['type'].split('.')[1]}.py"
                 raise ModelError(f"{label} needs a plug-in that is not loaded: name its file, {file}, with --plugin.")

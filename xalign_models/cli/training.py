@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import json
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
 from xalign_models.cli.common import Device, check_output, err, language_codes, out, split_list
-from xalign_models.specs import Dtype
 
-OVER = "Several, or with commas: later ones go over earlier ones."
-Change = Annotated[list[str] | None, typer.Option("--set", help="FIELD=VALUE over --config; dots lead to subfields.")]
+OVER = "Repeat it or separate with commas: later ones override fields of earlier ones."
+Change = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Set one field, FIELD=VALUE, over --config; dots lead to nested fields. Repeat it."),
+]
+Trained = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Directory to write to; by default named after the model.")
+]
 
 group = typer.Typer(help="Train weights that align a backbone.", no_args_is_help=True)
 
@@ -21,7 +31,7 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(group, name="train")
 
 
-def say(name: str, directory: Path) -> None:
+def report(name: str, directory: Path) -> None:
     """Print a trained model's name and directory, and on standard error the outcome; only in the main process."""
     from xalign_models.training.processes import is_main_process
     from xalign_models.training.records import verdict
@@ -32,61 +42,75 @@ def say(name: str, directory: Path) -> None:
             err.print(text, highlight=False, soft_wrap=True)
 
 
-@group.command()
+def as_changes(**fields: Any) -> list[str]:
+    """Options that set fields, as values of ``--set``; None sets nothing."""
+    return [f"{name}={json.dumps(value)}" for name, value in fields.items() if value is not None]
+
+
+def field_help(kind: type[Any]) -> dict[str, str]:
+    """The documentation and default of each field of a configuration class, for the help of options."""
+    entries = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", inspect.getdoc(kind) or "", re.MULTILINE)
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
+    shown = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in defaults.items()}
+    return {name: f"{' '.join(text.split())}  [default: {shown[name]}]" for name, text in entries}
+
+
+class _ContrastiveCommand(TyperCommand):
+    """Shows the configuration's fields: as the help of the options named after them, and as a list for ``--set``."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from xalign_models.training.contrastive.config import ContrastiveConfig
+
+        texts = field_help(ContrastiveConfig)
+        for parameter in self.params:
+            if isinstance(parameter, TyperOption) and not parameter.help:
+                parameter.help = texts.pop(str(parameter.name), None)
+        super().format_help(ctx, formatter)
+        with formatter.section("Fields for --set"):
+            formatter.write_dl(list(texts.items()))
+
+
+@group.command(cls=_ContrastiveCommand)
 def contrastive(
-    backbone: Annotated[str, typer.Option(help="Registered backbone, directory or hub id.")],
+    backbone: Annotated[str, typer.Option(help="Registered name, directory or hub id of the backbone.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write the model to.")],
-    pairs: Annotated[
-        str, typer.Option(help="Parallel text: ntrex, flores, gettext, tatoeba_pairs, own:DIR.")
-    ] = "ntrex",
-    samples: Annotated[int, typer.Option(help="Rows per language, from the top.")] = 1000,
-    languages: Annotated[list[str] | None, typer.Option(help="Paired with English; by default ar,es.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="By default 10 for at most 100 samples, else 3.")] = None,
-    max_steps: Annotated[int | None, typer.Option(help="Optimisation steps, instead of epochs.")] = None,
-    batch_size: Annotated[int, typer.Option(help="Pairs encoded together: one's negatives are the others.")] = 32,
-    accumulation: Annotated[int, typer.Option(help="Batches per optimisation step.")] = 4,
-    cached: Annotated[bool, typer.Option("--cached", help="All pairs of a step as one batch of negatives.")] = False,
-    lr: Annotated[float, typer.Option(help="Learning rate.")] = 5e-4,
-    rank: Annotated[int, typer.Option(help="Of the LoRA matrices.")] = 64,
-    tau: Annotated[float, typer.Option(help="Temperature.")] = 0.05,
-    seed: Annotated[int, typer.Option(help="Of LoRA's matrices, the order of pairs and dropout.")] = 0,
-    dtype: Annotated[Dtype | None, typer.Option(help="Of the backbone while training; by default its own.")] = None,
+    config: Annotated[list[str] | None, typer.Option(help=f"few (100 rows), or a YAML file. {OVER}")] = None,
+    change: Change = None,
+    pairs: Annotated[str | None, typer.Option()] = None,
+    samples: Annotated[int | None, typer.Option()] = None,
+    languages: Annotated[list[str] | None, typer.Option()] = None,
+    seed: Annotated[int | None, typer.Option()] = None,
     device: Device = None,
 ) -> None:
-    """Draw translations together with a few pairs (LoRA on all linear layers) and write the model.
+    """Align languages by LoRA on all linear layers, trained on a few translations, and write the model.
 
     The same command resumes an interrupted training from its last checkpoint.
     """
     from xalign_models import models
-    from xalign_models.training.contrastive.config import PAPER_LANGUAGES, ContrastiveConfig
+    from xalign_models.training.contrastive.config import load_config
     from xalign_models.training.contrastive.run import train
 
     check_output(output)
-    config = ContrastiveConfig(
-        pairs=pairs, samples=samples, languages=language_codes(languages, PAPER_LANGUAGES), epochs=epochs,
-        max_steps=max_steps, batch_size=batch_size, accumulation=accumulation, cached=cached, learning_rate=lr,
-        rank=rank, tau=tau, seed=seed, dtype=dtype,
-    )  # fmt: skip
-    spec = train(models.find_spec(backbone), config, output, device)
-    say(spec.name, output)
+    changes = as_changes(pairs=pairs, samples=samples, languages=language_codes(languages, None), seed=seed)
+    read = load_config(split_list(config), [*(change or ()), *changes])
+    spec = train(models.find_spec(backbone), read, output, device)
+    report(spec.name, output)
 
 
 @group.command()
 def lusifer(
     stage: Annotated[
-        int, typer.Option(min=0, max=2, help="1 alignment, 2 representation fine-tuning; 0 neither, the baseline.")
+        int, typer.Option(min=0, max=2, help="1 alignment, 2 representation fine-tuning, 0 the untrained baseline.")
     ],
-    config: Annotated[list[str], typer.Option(help=f"small, paper, an ablation of them, or a YAML file. {OVER}")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Directory; by default where the model's name finds it.")
-    ] = None,
+    config: Annotated[list[str], typer.Option(help=f"small, paper, one of its ablations, or a YAML file. {OVER}")],
+    output: Trained = None,
     start: Annotated[
         Path | None, typer.Option(help="Stage 2: directory of stage 1's model; by default where stage 1 wrote it.")
     ] = None,
     change: Change = None,
     device: Device = None,
 ) -> None:
-    """Join a multilingual encoder to an English language model, with English text, and write the model.
+    """Join a multilingual encoder to an English language model with English text alone, and write the model.
 
     The same command resumes an interrupted training from its last checkpoint.
     """
@@ -97,4 +121,4 @@ def lusifer(
         check_output(output)
     read = load_config(split_list(config), change or ())
     spec, directory = train(read, stage, output, start, device) if stage else untrained(read, output)
-    say(spec.name, directory)
+    report(spec.name, directory)

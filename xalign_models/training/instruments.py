@@ -18,7 +18,7 @@ MEASURED = 128
 
 
 def placed(features: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
-    """Features of a batch with its tensors on a device."""
+    """The features of a batch with their tensors on a device."""
     return {name: value.to(device) if torch.is_tensor(value) else value for name, value in features.items()}
 
 
@@ -37,13 +37,13 @@ def set_aside(rows: Sequence[tuple[Any, ...]], share: float, most: int = MEASURE
 
 
 class Retrieval(Instruments):
-    """How often the nearest of all held-out passages to a held-out query is its own.
+    """Share of held-out queries whose nearest held-out passage is their own.
 
     Args:
         model: The model in training.
-        pairs: (query, passage), with their instructions; of pairs with the same passage the last is kept.
+        pairs: (query, passage), with their instructions; the last pair of each passage counts.
         tau: Temperature of the loss.
-        every: Optimisation steps from one measurement to the next.
+        every: Optimisation steps between measurements.
         prompt: Prefix of every text.
         batch_size: Texts per batch.
     """
@@ -61,7 +61,7 @@ class Retrieval(Instruments):
         self.pairs = list({str(passage): (query, passage) for query, passage in pairs}.values())
 
     def measure(self) -> dict[str, Any]:
-        """Accuracy and chance, the loss and that of chance, and the mean cosine of different passages."""
+        """Accuracy and loss, both also by chance, and the mean cosine between different passages."""
         count = len(self.pairs)
         if count < 2:
             return {}
@@ -84,7 +84,7 @@ class Retrieval(Instruments):
             yield normalize(self.model(placed(features, self.model.device))["sentence_embedding"].float(), dim=1).cpu()
 
     def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> TrainingOutcome | None:
-        """Compare the accuracy with the one before training and with chance; both must be exceeded."""
+        """Compare the accuracy with chance and with the accuracy before training; it must exceed both."""
         before, after, chance = first["accuracy"], last["accuracy"], last["chance"]
         text = (
             f"Held-out queries that find their passage among {len(self.pairs)}: {after:.1%} ({before:.1%} before, "

@@ -1,4 +1,4 @@
-"""What a method gives the trainer: the loss of a batch, and measurements of the training."""
+"""The interface of a training method: the loss of a batch, and measurements during training."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ class TrainingOutcome(NamedTuple):
     """The outcome of a training, for the model's card and the last line of output."""
 
     learnt: bool
-    """Whether held-out text shows that anything was learnt."""
+    """Whether the model improved on held-out text."""
     text: str
     """A sentence with the numbers."""
 
 
 class Instruments:
-    """What a method measures in training, and its state beside the weights; each part is optional.
+    """Measurements of a method in training, and its state beside the weights; every method is optional.
 
     Attributes:
-        every: Optimisation steps from one measurement to the next, in addition to those before the first step and at
-            the end of each epoch; None for these alone.
+        every: Optimisation steps between measurements, in addition to those before the first step and after each
+            epoch; None for the latter alone.
     """
 
     every: int | None = None
 
     def rate(self, step: int, steps: int) -> float | None:
-        """Factor of the learning rate in a step out of ``steps``; None follows the trainer's own schedule."""
+        """Factor of the learning rate in a step out of ``steps``; None uses the trainer's schedule."""
         return None
 
     def step(self) -> dict[str, Any]:
-        """Called after each optimisation step; returns its measurements, for the log."""
+        """Measurements of an optimisation step, for the log; the trainer calls it after each step."""
         return {}
 
     def measure(self) -> dict[str, Any]:
-        """Measurements on held-out text, for a log entry of their own; empty without held-out text."""
+        """Measurements on held-out text, for a separate log entry; empty without held-out text."""
         return {}
 
     def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> TrainingOutcome | None:
-        """Whether anything was learnt, by the first and last measurements; None if they do not tell."""
+        """Whether the model learnt anything, from the first and last measurements; None if they cannot tell."""
         return None
 
     def state(self) -> dict[str, Any]:
-        """All changing state beside the weights, as tensors and plain data, for a checkpoint."""
+        """All mutable state beside the weights, as tensors and plain data, for a checkpoint."""
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -56,12 +56,12 @@ class Instruments:
 class Objective(Module, Instruments):
     """A module that collates rows into a batch and computes the loss, ``features["loss"]``, in one forward pass.
 
-    It wraps the model in training alone, so that code that shards or copies a model among processes sees one forward
+    It wraps the model during training, so that code that distributes a model among processes sees a single forward
     pass per step.
     """
 
     def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Rows of the training set as the tensors of one batch."""
+        """The tensors of one batch, from rows of the training set."""
         raise NotImplementedError
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
@@ -95,5 +95,5 @@ class Collator:
     valid_label_columns = ()
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        """All features of a batch together, see :meth:`xalign_models.training.trainer.Trainer.collect_features`."""
+        """The features of a batch, for :meth:`xalign_models.training.trainer.Trainer.collect_features`."""
         return {"features": self.objective.collate(rows)}

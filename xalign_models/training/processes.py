@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from xalign_models.errors import ModelError
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -14,9 +16,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def is_main_process() -> bool:
-    """Whether this process writes files: the only process, or the first one of ``accelerate launch``."""
-    return int(os.environ.get("RANK", "0")) == 0
+def process_number() -> int:
+    """Number of this process, from 0."""
+    return int(os.environ.get("RANK", "0"))
 
 
 def process_count() -> int:
@@ -24,11 +26,36 @@ def process_count() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def is_main_process() -> bool:
+    """Whether this process writes files: the only process, or the first one of ``accelerate launch``."""
+    return process_number() == 0
+
+
+def share_of(count: int, name: str, at_once: int = 1) -> int:
+    """Number of rows or batches for each process, out of ``count`` of an optimisation step.
+
+    Args:
+        count: Rows or batches of all processes together.
+        name: Field of the configuration, for the error.
+        at_once: Rows that a process encodes together; its share is a multiple of them.
+
+    Raises:
+        ModelError: The processes cannot share ``count`` equally.
+    """
+    if count % (process_count() * at_once):
+        parts = f" in batches of {at_once}" if at_once > 1 else ""
+        raise ModelError(
+            f"{name} {count} cannot be shared by {process_count()} processes{parts}; launch a number of processes that "
+            "divides it."
+        )
+    return count // process_count()
+
+
 def gathered(values: Tensor) -> Tensor:
     """(n, ...) of every process, concatenated to (n * processes, ...); gradients flow back to each process' own rows.
 
-    All processes compute the same loss of gathered values. As they average their gradients, the gradient is that of one
-    process with all rows.
+    All processes compute the same loss of the gathered values and then average their gradients. The result is the
+    gradient of one process with all rows.
     """
     if process_count() == 1:
         return values
@@ -40,8 +67,8 @@ def gathered(values: Tensor) -> Tensor:
 
 def shared(items: Sequence[Item], work: Callable[[Item], Result]) -> list[Result]:
     """The results of all items, in their order; each process works on its share of them."""
-    rank, processes = int(os.environ.get("RANK", "0")), process_count()
-    results = [work(item) for item in items[rank::processes]]
+    processes = process_count()
+    results = [work(item) for item in items[process_number() :: processes]]
     if processes == 1:
         return results
     import torch.distributed
@@ -53,12 +80,12 @@ def shared(items: Sequence[Item], work: Callable[[Item], Result]) -> list[Result
 
 def own_rows(count: int) -> slice:
     """This process' own rows among ``count`` gathered ones."""
-    size, rank = count // process_count(), int(os.environ.get("RANK", "0"))
-    return slice(rank * size, (rank + 1) * size)
+    size = count // process_count()
+    return slice(process_number() * size, (process_number() + 1) * size)
 
 
 def wait_for_all() -> None:
-    """Return once every process has come to this line."""
+    """Return once every process has reached this call."""
     if process_count() > 1:
         from accelerate import PartialState
 

@@ -19,17 +19,17 @@ from xalign_models.paths import atomic_write_text
 logger = logging.getLogger(__name__)
 
 LOG = "training_log.jsonl"
-"""JSON objects of three kinds, in order of time.
+"""The log: JSON objects of three kinds, in order of time.
 
-``step``: an optimisation step's loss, gradient norms (of all and of each part), learning rate, rows and tokens.
-``measure``: what was measured on held-out text, before the first step and after some of the others.
-``verdict``: whether anything was learnt, at the end.
-All have ``epoch`` (a fraction within one), ``step`` and ``seconds`` since the beginning.
+``step``: an optimisation step's loss, gradient norms (in total and of each part), learning rate, rows and tokens.
+``measure``: measurements on held-out text, before the first step and after some of the others.
+``verdict``: whether the model learnt anything, at the end.
+All have ``epoch`` (with a fraction within an epoch), ``step`` and ``seconds`` since the beginning.
 """
 STATE = "state.pt"
-"""State of a method in a checkpoint, beside the weights."""
+"""State of the instruments in a checkpoint, beside the weights."""
 WEIGHTS = "trained.safetensors"
-"""The trained weights of a checkpoint; all others are those of the initial model."""
+"""The trained weights of a checkpoint; all other weights equal the initial model's."""
 PACKAGES = ("torch", "transformers", "sentence-transformers", "peft", "accelerate")
 
 
@@ -44,7 +44,7 @@ def versions() -> dict[str, str]:
 
 
 def is_trained(output: Path, identity: Mapping[str, Any]) -> bool:
-    """Whether ``output`` is the model of just this training."""
+    """Whether ``output`` is the model of the same training."""
     try:
         return bool(read_json(output / assets.CARD)["training"]["config"] == identity)
     except (FileError, KeyError, TypeError):
@@ -52,7 +52,7 @@ def is_trained(output: Path, identity: Mapping[str, Any]) -> bool:
 
 
 def verdict(output: Path) -> str | None:
-    """The outcome of a model's training by its card; None where the card has none."""
+    """The outcome of a model's training, from its card; None if the card does not record one."""
     try:
         text = read_json(output / assets.CARD)["training"]["verdict"]
     except (FileError, KeyError, TypeError):
@@ -61,9 +61,9 @@ def verdict(output: Path) -> str | None:
 
 
 def claim(folder: Path, identity: Mapping[str, Any], output: Path) -> None:
-    """Start a training in ``folder``, or make sure that a training started there is the same.
+    """Start a training in ``folder``, or check that the training started there is the same.
 
-    A different training without checkpoints has nothing to lose and is replaced.
+    A different training without checkpoints is replaced, as nothing is lost.
 
     Args:
         folder: Folder of the checkpoints.
@@ -78,19 +78,19 @@ def claim(folder: Path, identity: Mapping[str, Any], output: Path) -> None:
         fields = differing(read_json(path), identity)
         if not fields:
             return
-    except FileError as error:  # nothing was begun, unless it is damaged
+    except FileError as error:  # no training was started, or the file is damaged
         fields = [one_line(error)] if path.exists() else []
     if fields and any(folder.glob("checkpoint*")):
         raise ModelError(
             f"{folder} holds checkpoints of another training for {output}: {', '.join(fields)}. Give the same "
-            "options to resume it, another --output, or remove that folder to start over."
+            "options to resume it, choose another --output, or remove that folder to start over."
         )
     shutil.rmtree(folder, ignore_errors=True)
     atomic_write_text(path, json.dumps(identity, indent=2) + "\n")
 
 
 def differing(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The fields in which two configurations differ, with both values unless they are fingerprints."""
+    """The fields in which two configurations differ, with both values unless one is a fingerprint."""
     before, after = dict(_flat(then)), dict(_flat(now))
     return [
         key
@@ -114,11 +114,11 @@ def _is_digest(value: Any) -> bool:
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that is complete: the trainer writes its state last."""
+    """The newest complete checkpoint: the trainer writes its state last."""
     complete = []
     for state in folder.glob("checkpoint-*/trainer_state.json"):
         try:
             complete.append((int(read_json(state)["global_step"]), state.parent))
         except (FileError, ValueError, KeyError, TypeError, OverflowError):
-            logger.warning("%s is not complete; an earlier checkpoint is used.", state.parent)
+            logger.warning("%s is incomplete; resuming from an earlier checkpoint.", state.parent)
     return max(complete)[1] if complete else None

@@ -12,17 +12,17 @@ from xalign_models.training.processes import process_count
 
 
 class InOrder(DefaultBatchSampler):
-    """Batches in an order that seed and epoch determine, so that a resumed training sees the same batches.
+    """Batches in an order that depends on seed and epoch alone, so that a resumed training sees the same batches.
 
-    All processes get equally many batches of equally many rows: with several processes, the first rows of the order are
-    repeated in the last batches. A single process has a shorter last batch instead.
+    All processes get the same number of batches of the same size: with several processes, the last batches repeat the
+    first rows of the order. With a single process, the last batch may be shorter.
 
     Args:
         dataset: The data set; rows of the same sort are adjacent.
         batch_size: Rows of a process' batch.
-        sorts: (rows, rows of a batch) of each sort of rows, in order; None for one sort. A batch has rows of every
-            sort; sorts with fewer batches start over at their end.
-        **options: As sentence-transformers' samplers take them.
+        sorts: (rows, rows per batch) of each sort of rows, in order; None for one sort. Each batch has rows of every
+            sort; a sort with fewer batches starts over when it runs out.
+        **options: Options of sentence-transformers' samplers.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The frame of a training: from the check whether it is done already to the saved model."""
+"""The frame of a training: from the check whether the model exists already to the saved model."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xalign_models.device import pick_device
+from xalign_models.errors import ModelError
 from xalign_models.models.saving import save
 from xalign_models.paths import in_turn
 from xalign_models.specs import ModelSpec
@@ -21,6 +23,24 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+Log = list[dict[str, Any]]
+"""The log of a training, see :data:`~xalign_models.training.records.LOG`."""
+Fit = Callable[["SentenceTransformer", Path], Log]
+"""Trains a model in place, with checkpoints in a folder, and returns the log."""
+
+
+def training_device(device: str | None) -> str:
+    """The kind of device to train on: cpu, cuda or mps; by default the best available.
+
+    Raises:
+        ModelError: A single GPU is named by number: the trainer takes the first one that it sees.
+    """
+    chosen = pick_device(device)
+    if ":" in chosen:
+        number = chosen.partition(":")[2]
+        raise ModelError(f"--device {chosen}: set CUDA_VISIBLE_DEVICES={number} and give --device cuda.")
+    return chosen
+
 
 def train_once(
     spec: ModelSpec,
@@ -28,9 +48,9 @@ def train_once(
     output: Path,
     datasets: Iterable[str],
     build: Callable[[], SentenceTransformer],
-    fit: Callable[[SentenceTransformer, Path], list[dict[str, Any]]] | None,
+    fit: Fit | None,
 ) -> None:
-    """Train a model and write it, unless ``output`` is the model of just this training.
+    """Train a model and write it, unless ``output`` already holds the model of the same training.
 
     Checkpoints lie beside ``output``, in ``.<name>.training``, until the model is written: the same call resumes from
     the last one. Among the processes of ``accelerate launch`` the first one writes.
@@ -39,57 +59,43 @@ def train_once(
         spec: Spec of the trained model.
         identity: Fields that determine the training, as JSON preserves them.
         output: Directory; an existing one is replaced at the end.
-        datasets: mteb's names of the data sets and tasks that hold the text.
+        datasets: mteb's names of the data sets and tasks that hold the training text.
         build: Makes the initial model, on the CPU.
-        fit: Trains it in place and returns the log, see :data:`~xalign_models.training.records.LOG`; its second
-            argument is the folder for checkpoints. None trains nothing.
+        fit: Trains it; None trains nothing.
 
     Raises:
         ModelError: The checkpoints belong to another training, the loss is not finite, or a file cannot be written.
     """
     folder = output.parent / f".{output.name}.training"
     folder.parent.mkdir(parents=True, exist_ok=True)
-    waiting = f"{output} is being trained by another process; this one waits for it."
+    waiting = f"Another process is training {output}; waiting for it."
     with in_turn(folder.with_suffix(".lock"), waiting) if is_main_process() else nullcontext():
         wait_for_all()  # no process looks for the model before the first one has its turn
-        _train(spec, identity, output, datasets, build, fit, folder)
-    wait_for_all()
-
-
-def _train(
-    spec: ModelSpec,
-    identity: Mapping[str, Any],
-    output: Path,
-    datasets: Iterable[str],
-    build: Callable[[], SentenceTransformer],
-    fit: Callable[[SentenceTransformer, Path], list[dict[str, Any]]] | None,
-    folder: Path,
-) -> None:
-    if is_trained(output, identity):
-        logger.warning("%s was trained so already; remove it to train it again.", output)
-        if is_main_process():
-            shutil.rmtree(folder, ignore_errors=True)  # of a training that was killed when all was written
-        return
-    if is_main_process():
-        claim(folder, identity, output)
-    model = build()
-    log: list[dict[str, Any]] = []
-    if fit is not None:
-        with own_randomness():
-            log = fit(model, folder)
-    if is_main_process():
-        if fit is not None and is_divided(model):
+        if is_trained(output, identity):
+            logger.warning("%s exists with the same configuration; remove it to train it again.", output)
+        else:
+            if is_main_process():
+                claim(folder, identity, output)
             model = build()
-            load_trained(model, last_checkpoint(folder) or folder)
-        model.xalign_spec = spec
-        provenance: dict[str, Any] = {
-            "datasets": sorted(datasets),
-            "config": identity,
-            "steps": log[-1]["step"] if log else 0,
-            "seconds": log[-1]["seconds"] if log else 0.0,
-            "versions": versions(),
-        }
-        if log and log[-1]["kind"] == "verdict":
-            provenance |= {"learnt": log[-1]["learnt"], "verdict": log[-1]["text"]}
-        save(model.to("cpu"), output, training=provenance, files={LOG: json_lines(log)})
-        shutil.rmtree(folder, ignore_errors=True)
+            log: Log = []
+            if fit is not None:
+                with own_randomness():
+                    log = fit(model, folder)
+            if is_main_process():
+                if fit is not None and is_divided(model):
+                    model = build()
+                    load_trained(model, last_checkpoint(folder) or folder)
+                model.xalign_spec = spec
+                training: dict[str, Any] = {
+                    "datasets": sorted(datasets),
+                    "config": identity,
+                    "steps": log[-1]["step"] if log else 0,
+                    "seconds": log[-1]["seconds"] if log else 0.0,
+                    "versions": versions(),
+                }
+                if log and log[-1]["kind"] == "verdict":
+                    training |= {"learnt": log[-1]["learnt"], "verdict": log[-1]["text"]}
+                save(model.to("cpu"), output, training=training, files={LOG: json_lines(log)})
+        if is_main_process():
+            shutil.rmtree(folder, ignore_errors=True)  # also after a kill between saving and this line
+    wait_for_all()

@@ -1,4 +1,4 @@
-"""sentence-transformers' trainer, which resumes after an interruption and reads a method's instruments."""
+"""sentence-transformers' trainer with resumable checkpoints and the measurements of a method."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import transformers
 from datasets import Dataset
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from torch import nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from tqdm.auto import tqdm
@@ -23,6 +23,7 @@ from tqdm.auto import tqdm
 from xalign_models.errors import ModelError
 from xalign_models.linalg import onednn
 from xalign_models.paths import atomic_write_text
+from xalign_models.training.borrowed import OpenTrainer, use_one_gpu
 from xalign_models.training.objective import Collator, Instruments, Objective, ObjectiveLoss
 from xalign_models.training.processes import process_count
 from xalign_models.training.records import LOG, STATE, WEIGHTS, json_lines, last_checkpoint
@@ -32,14 +33,19 @@ Parts = Mapping[str, Sequence[nn.Parameter]]
 """The trained weights of a model, by part."""
 
 
-def arguments(folder: Path, device: str, **options: Any) -> SentenceTransformerTrainingArguments:
+def arguments(
+    folder: Path, device: str, *, epochs: int, max_steps: int | None, **options: Any
+) -> SentenceTransformerTrainingArguments:
     """The trainer's arguments, with the settings that all trainings share.
 
     Args:
         folder: Folder of checkpoints and log.
         device: cpu, cuda or mps.
+        epochs: Passes over the data.
+        max_steps: Optimisation steps, instead of epochs.
         **options: All other arguments, by sentence-transformers' names.
     """
+    steps = {"num_train_epochs": epochs} if max_steps is None else {"max_steps": max_steps}
     result = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
         use_cpu=device == "cpu",
@@ -49,18 +55,19 @@ def arguments(folder: Path, device: str, **options: Any) -> SentenceTransformerT
         save_total_limit=2,
         report_to="none",
         disable_tqdm=True,
+        **steps,
         **options,
     )
     if process_count() == 1 and result.n_gpu > 1:
-        result._n_gpu = 1  # otherwise torch's DataParallel, which is slower than one device
+        use_one_gpu(result)  # otherwise torch's DataParallel, which is slower than one device
     return result
 
 
 def load_trained(model: nn.Module, checkpoint: Path) -> None:
-    """Put a checkpoint's trained weights into a model, in place; all others stay.
+    """Load a checkpoint's trained weights into a model, in place; all other weights stay.
 
     Args:
-        model: The model; the checkpoint must have exactly its weights with gradients.
+        model: The model; its weights with gradients must be exactly those of the checkpoint.
         checkpoint: Directory of the checkpoint.
 
     Raises:
@@ -70,12 +77,12 @@ def load_trained(model: nn.Module, checkpoint: Path) -> None:
     trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     if other := weights.keys() ^ trained.keys():
         raise ModelError(
-            f"{checkpoint} holds other weights than are trained (e.g. {min(other)}); remove {checkpoint.parent} to "
-            "start over."
+            f"{checkpoint} does not hold the weights that this training changes (e.g. {min(other)}); remove "
+            f"{checkpoint.parent} to start over."
         )
     with torch.no_grad():
         for name, weight in trained.items():
-            weight.copy_(_divided(weights[name], weight))
+            weight.copy_(_sharded(weights[name], weight))
 
 
 def is_divided(model: nn.Module) -> bool:
@@ -83,17 +90,17 @@ def is_divided(model: nn.Module) -> bool:
     return any(isinstance(weight, DTensor) for weight in model.parameters())
 
 
-def _divided(weight: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+def _sharded(weight: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """This process' shard of a whole weight, or the weight itself."""
     return distribute_tensor(weight, like.device_mesh, like.placements) if isinstance(like, DTensor) else weight
 
 
 def _whole(weight: torch.Tensor) -> torch.Tensor:
-    """The inverse of :func:`_divided`, a collective operation of all processes."""
+    """The inverse of :func:`_sharded`, a collective operation of all processes."""
     return weight.full_tensor() if isinstance(weight, DTensor) else weight
 
 
-class _Reader(transformers.TrainerCallback):
+class _MeasureCallback(transformers.TrainerCallback):
     """Calls the instruments when a measurement is due."""
 
     def __init__(self, trainer: Trainer) -> None:
@@ -117,18 +124,18 @@ def _state_of(checkpoint: Path) -> transformers.TrainerState:
     return transformers.TrainerState.load_from_json(str(checkpoint / transformers.trainer.TRAINER_STATE_NAME))
 
 
-class Trainer(SentenceTransformerTrainer):
-    """The trainer, whose checkpoints hold the trained weights alone, and which stops at a loss that is not finite.
+class Trainer(OpenTrainer):
+    """A trainer whose checkpoints hold the trained weights alone, and that stops when the loss is not finite.
 
     Args:
         model: The model to train; only weights with gradients change.
-        inner: The model to save in the end, whose weight names checkpoints use; ``model`` unless that only wraps it for
-            the training.
+        inner: The model to save at the end; checkpoints use its names of weights. By default ``model``, which may
+            be only its wrapper in training.
         folder: Folder of checkpoints and log.
-        hint: What to do about a loss that is not finite.
+        hint: Advice for a loss that is not finite.
         instruments: Measurements of the training, with their state for checkpoints.
-        parts: The trained weights by part; the log has the gradient norm of each part.
-        rates: Learning rates of single parts.
+        parts: The trained weights by part; the log records the gradient norm of each part.
+        rates: Learning rates of individual parts.
         clip_parts: Clip the gradient of each part separately instead of the whole gradient.
         **options: Options of sentence-transformers' trainer.
     """
@@ -154,7 +161,7 @@ class Trainer(SentenceTransformerTrainer):
         self._parts, self._clip_parts = dict(parts or {}), clip_parts
         self.args.learning_rate_mapping = _patterns(model, self._parts, rates or {})
         self.remove_callback(transformers.PrinterCallback)
-        self.add_callback(_Reader(self))
+        self.add_callback(_MeasureCallback(self))
         self._folder = folder
         self._hint = hint
         self._start = time.perf_counter()
@@ -183,7 +190,7 @@ class Trainer(SentenceTransformerTrainer):
         )
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Nothing: our card replaces this one, which would ask the hub."""
+        """Do nothing: our card replaces sentence-transformers' card, which queries the hub."""
 
     def run(self) -> list[dict[str, Any]]:
         """Train the model in place, resuming from the last checkpoint if there is one.
@@ -192,13 +199,13 @@ class Trainer(SentenceTransformerTrainer):
             The log, see :data:`~xalign_models.training.records.LOG`.
 
         Raises:
-            ModelError: The loss is not finite, or a checkpoint cannot be written; the last one is kept.
+            ModelError: The loss is not finite, or a checkpoint cannot be written. The previous one is kept.
         """
         if self.args.bf16 and self.args.device.type == "cpu":
-            onednn.is_slow("bfloat16", "A training with dtype float32 takes less time.")
+            onednn.is_slow("bfloat16", "Training with dtype float32 takes less time.")
         checkpoint = last_checkpoint(self._folder)
         if checkpoint and (state := _state_of(checkpoint)).global_step >= state.max_steps > 0:
-            self._load_from_checkpoint(str(checkpoint))  # the trainer would take another step within an epoch
+            self.load_checkpoint(checkpoint)  # train() would take another step within the epoch
             self.state = state
             if state.log_history[-1]["kind"] != "measure":
                 self.evaluate()
@@ -216,7 +223,7 @@ class Trainer(SentenceTransformerTrainer):
         return log
 
     def collect_features(self, inputs: dict[str, Any]) -> tuple[list[dict[str, Any]], Any]:
-        """Columns as in sentence-transformers, or all features of an objective's batch."""
+        """The columns of sentence-transformers' collator, or the features of an objective's batch."""
         if "features" in inputs:
             return [inputs["features"]], None
         features: tuple[list[dict[str, Any]], Any] = super().collect_features(inputs)
@@ -249,21 +256,18 @@ class Trainer(SentenceTransformerTrainer):
         self.lr_scheduler: Any = torch.optim.lr_scheduler.LambdaLR(optimizer or self.optimizer, share)
         return self.lr_scheduler
 
-    def _clip_grad_norm(self, model: Any) -> Any:
-        """Clip the gradients, and record the norms of the parts' gradients before that."""
+    def clip_gradients(self, model: Any) -> Any:
+        """Record the norm of each part's gradient, then clip the gradients."""
         norms = {name: _norm(weights) for name, weights in self._parts.items()}
         self.measured |= {f"grad_norm_{name}": float(norm) for name, norm in norms.items()}
         if not self._clip_parts:
-            return super()._clip_grad_norm(model)
+            return super().clip_gradients(model)
         for weights in self._parts.values():
             torch.nn.utils.clip_grad_norm_(weights, self.args.max_grad_norm)
         return torch.stack(list(norms.values())).norm()
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Log the instruments' measurements; nothing where no process has the whole model.
-
-        A sharded model is whole only within the trainer's own forward pass.
-        """
+        """Log the instruments' measurements; a sharded model, which no process holds as a whole, is not measured."""
         if is_divided(self._inner):
             return {}
         with torch.no_grad():
@@ -294,18 +298,23 @@ class Trainer(SentenceTransformerTrainer):
         if self.is_world_process_zero():
             atomic_write_text(self._folder / LOG, json_lines(self.state.log_history))
 
-    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+    def save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        """Write a checkpoint.
+
+        Raises:
+            ModelError: The disk is full; the incomplete checkpoint is removed.
+        """
         step = self.state.global_step
         try:
-            super()._save_checkpoint(*args, **kwargs)
+            super().save_checkpoint(*args, **kwargs)
         except (OSError, RuntimeError, SafetensorError) as error:
             if isinstance(error, RuntimeError) and "PytorchStreamWriter" not in str(error):
                 raise
-            shutil.rmtree(self._folder / f"checkpoint-{step}", ignore_errors=True)  # it would fill the disk
+            shutil.rmtree(self._folder / f"checkpoint-{step}", ignore_errors=True)  # to free space on the disk
             checkpoint = last_checkpoint(self._folder)
             raise ModelError(
-                f"Cannot write a checkpoint of step {step} to {self._folder} (is the disk full?): "
-                f"{str(error).splitlines()[0]}. Make room and give the same command: it resumes "
+                f"Cannot write the checkpoint of step {step} to {self._folder} (is the disk full?): "
+                f"{str(error).splitlines()[0]}. Free some space and run the same command again: it resumes "
                 + (f"from {checkpoint}." if checkpoint else "from the start.")
             ) from None
 
@@ -321,7 +330,7 @@ class Trainer(SentenceTransformerTrainer):
             return
         if broken := [name for name, weight in trained.items() if not torch.isfinite(weight).all()]:
             raise ModelError(
-                f"{broken[0]} is not finite after step {self.state.global_step}, which is not kept; {self._advice()}"
+                f"{broken[0]} is not finite after step {self.state.global_step}, which is discarded; {self._advice()}"
             )
         folder = Path(output_dir or self._folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -329,20 +338,21 @@ class Trainer(SentenceTransformerTrainer):
         if state := self.instruments.state():
             torch.save(state, folder / STATE)
 
-    def _load_from_checkpoint(self, checkpoint_path: str, model: Any = None) -> None:
-        load_trained(self._inner, Path(checkpoint_path))
-        state = Path(checkpoint_path, STATE)
+    def load_checkpoint(self, checkpoint: Path) -> None:
+        """Load the trained weights and the instruments' state."""
+        load_trained(self._inner, checkpoint)
+        state = checkpoint / STATE
         if state.is_file():
             self.instruments.restore(torch.load(state, weights_only=True, map_location="cpu"))
 
 
 def _norm(weights: Sequence[nn.Parameter]) -> torch.Tensor:
-    """Norm of the gradients of weights, which may be divided among processes."""
+    """Norm of the gradients of weights, which may be sharded among processes."""
     return _whole(torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])).cpu()
 
 
 def _patterns(model: nn.Module, parts: Parts, rates: Mapping[str, float]) -> dict[str, float]:
-    """The parts' own learning rates, by a regular expression of their weights' names in ``model``."""
+    """Learning rates by regular expressions that match the names of the parts' weights in ``model``."""
     names = {weight: name for name, weight in model.named_parameters() if weight.requires_grad}
     patterns = {part: "|".join(re.escape(names[weight]) for weight in parts.get(part, ())) for part in rates}
     return {f"(^|[.])({pattern})$": rates[part] for part, pattern in patterns.items() if pattern}

@@ -13,6 +13,7 @@ from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
+from xalign_models.evaluation.recording import task_texts
 from xalign_models.evaluation.run import make_task
 from xalign_models.languages import LanguageText, display_name
 from xalign_models.training.lira.candidates import CandidateSource
@@ -34,12 +35,13 @@ def analyse(request: Request) -> Findings:
         ModelError: No model is named, or a model is no LiRA.
         DataError: A task's data or translations are missing, or no text has two candidates.
     """
-    from xalign_models.training.lira.recording import task_texts
     from xalign_models.training.lira.run import open_lira
+    from xalign_models.training.lira.texts import with_prompts
 
     frames, revisions = [], {}
     for task in request.tasks or TASKS:
-        texts = [(text, code) for text, code in task_texts(task, request.languages) if code not in (ENGLISH, None)]
+        texts = with_prompts(task_texts(task, request.languages))
+        texts = [(text, code) for text, code in texts if code not in (ENGLISH, None)]
         revisions[task] = str(make_task(task, request.languages).metadata.dataset["revision"])
         for name in request.named():
             module = open_lira(Path(name))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 
 import pytest
 import torch
+
+from xalign_models.training.contrastive import ContrastiveConfig
 
 
 @pytest.fixture
@@ -21,7 +24,7 @@ def train(xalign, workdir, tiny_model, write_text):
     return run
 
 
-QUICK = ("--batch-size", 8, "--rank", 4, "--max-steps", 2, "--device", "cpu")
+QUICK = ("--set", "batch_size=8", "--set", "rank=4", "--set", "max_steps=2", "--device", "cpu")
 
 
 def test_trains_and_says_where(train, workdir):
@@ -35,8 +38,9 @@ def test_trains_and_says_where(train, workdir):
 
 
 def test_options_reach_the_training(train, workdir):
-    options = ("--tau", 0.1, "--lr", 1e-3, "--seed", 7, "--languages", "es", "--accumulation", 2, "--cached")
-    assert train(*QUICK, *options)[0] == 0
+    (workdir / "mine.yaml").write_text("tau: 0.1\ncached: true\nseed: 3\naccumulation: 8\n")
+    options = ("--config", "mine.yaml", "--set", "learning_rate=1e-3", "--set", "accumulation=2")
+    assert train(*QUICK, *options, "--seed", 7, "--languages", "es")[0] == 0
     config = json.loads((workdir / "model" / "xalign.json").read_text())["training"]["config"]
     expected = {
         "tau": 0.1, "learning_rate": 1e-3, "seed": 7, "languages": ["spa-Latn"], "accumulation": 2, "cached": True,
@@ -48,7 +52,7 @@ def test_options_reach_the_training(train, workdir):
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (("--samples", 31), ("--samples 31", "has 30 rows")),
+        (("--samples", 31), ("samples 31", "has 30 rows")),
         (("--languages", "de"), ("deu-Latn", "arb-Arab")),
         (("--languages", "xx-nonsense"), ("xx-nonsense",)),
         (("--languages", "all"), ("--languages all", "give codes.")),
@@ -57,13 +61,17 @@ def test_options_reach_the_training(train, workdir):
         (("--pairs", "ntrex"), ("XALIGN_DATA",)),
         (("--backbone", "lsar__LaBSE"), ("lsar__LaBSE", "backbone")),
         (("--backbone", "no/such-model"), ("no/such-model",)),
-        (("--tau", 0), ("--tau",)),
-        (("--seed", -1), ("--seed -1: at least 0",)),
-        (("--rank", "x"), ("--rank", "--help")),
-        (("--dtype", "float16"), ("--dtype float16",)),
+        (("--set", "tau=0"), ("tau 0: it must be above 0",)),
+        (("--seed", -1), ("seed -1: at least 0",)),
+        (("--samples", "x"), ("--samples", "--help")),
+        (("--set", "rank=x"), ("rank 'x'",)),
+        (("--set", "lr=1"), ("lr: no such field", "learning_rate")),
+        (("--set", "tau"), ("--set 'tau'", "FIELD=VALUE")),
+        (("--config", "none"), ("--config none: no such file", "few")),
+        (("--set", "dtype=float16"), ("dtype float16",)),
         (("--device", "tpu"), ("--device tpu",)),
         (("--output", "text"), ("--output text", "no model")),
-        (("--lr", 1e30), ("not finite", "--lr")),
+        (("--set", "learning_rate=1e30"), ("not finite", "learning_rate")),
     ],
 )
 def test_refuses_in_one_line(train, arguments, parts):
@@ -73,19 +81,28 @@ def test_refuses_in_one_line(train, arguments, parts):
         assert part in err[0]
 
 
+def test_help_has_every_field_with_its_default(train):
+    status, printed, _ = train("--help")
+    text = " ".join(printed.split())
+    assert status == 0 and "--samples <int> Rows per language, from the top" in text and "[default: 1000]" in text
+    listed = printed.partition("Fields for --set:")[2]
+    for field in dataclasses.fields(ContrastiveConfig):
+        flagged = field.name in ("pairs", "samples", "languages", "seed")
+        assert (f"--{field.name}" in printed) if flagged else (f"\n  {field.name} " in listed)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("cached", [False, True])
 def test_two_processes_train_one_model(write_text, launch, workdir, tiny_model, cached):
     """Each reads half of a step's pairs, one of them writes, and every weight that is trained has moved."""
     from xalign_models import models
-    from xalign_models.training.contrastive import ContrastiveConfig
-    from xalign_models.training.contrastive.objective import add_lora
+    from xalign_models.training.contrastive.training import add_lora
 
     write_text(workdir / "text", 30, ("ar", "en", "es"))
     printed = launch(
-        "train", "contrastive", "--backbone", tiny_model, "--pairs", "own:text", "--samples", 20, "--batch-size", 4,
-        "--rank", 4, "--max-steps", 3, "--tau", 100, "--device", "cpu", "-o", "model",
-        *(["--cached"] if cached else ()),
+        "train", "contrastive", "--backbone", tiny_model, "--pairs", "own:text", "--samples", 20, "--set",
+        "batch_size=4", "--set", "rank=4", "--set", "max_steps=3", "--set", "tau=100", "--set", f"cached={cached}",
+        "--device", "cpu", "-o", "model",
     )  # fmt: skip
     assert printed == "xalign/contrastive-20__tiny: model\n"
     log = [json.loads(line) for line in (workdir / "model" / "training_log.jsonl").read_text().splitlines()]

@@ -31,12 +31,12 @@ def test_a_second_training_of_the_same_model_waits_and_finds_it_done(
     first.start()
     assert begun.wait(60)
     second.start()
-    while not any("being trained by another process" in message for message in caplog.messages):
+    while not any("Another process is training" in message for message in caplog.messages):
         assert second.is_alive()
         second.join(0.01)
     go_on.set()
     first.join(60)
     second.join(60)
     assert len(trainings) == 1 and (output / "modules.json").is_file()
-    assert any("was trained so already" in message for message in caplog.messages)
+    assert any("exists with the same configuration" in message for message in caplog.messages)
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".m")) == []

@@ -43,6 +43,8 @@ def test_trained_weights_are_put_into_shards(model, mesh, tmp_path):
 def test_weights_of_other_names_are_refused(model, tmp_path, names, other):
     before = model[1].weight.clone()
     save_file({name: torch.zeros(2, 2) for name in names}, tmp_path / WEIGHTS)
-    with pytest.raises(ModelError, match=rf"holds other weights than are trained \(e\.g\. {other}\); remove"):
+    with pytest.raises(
+        ModelError, match=rf"does not hold the weights that this training changes \(e\.g\. {other}\); remove"
+    ):
         load_trained(model, tmp_path)
     assert torch.equal(model[1].weight, before)

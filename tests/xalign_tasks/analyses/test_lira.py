@@ -146,7 +146,7 @@ def test_epochs_are_shown_with_their_bounds(trained: Path, given: Sentences) -> 
 
 
 def test_deviation_needs_a_trained_lira(tiny_model: Path, given: Sentences, workdir: Path) -> None:
-    with pytest.raises(ModelError, match="is no LiRA"):
+    with pytest.raises(ModelError, match="is not a LiRA"):
         ANALYSES["deviation"](Request((str(tiny_model),)))
 
 
@@ -196,7 +196,7 @@ def test_shares_of_translators_are_the_actors_choices(trained: Path, monkeypatch
     Path("c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in longer))
     run.variant(trained, Path("two"), "two", translators=["file:a.jsonl", "file:c.jsonl"])
     texts = [(row["text"], "deu-Latn") for row in rows] + [("an English text", "eng-Latn"), ("?", None)]
-    monkeypatch.setattr("xalign_models.training.lira.recording.task_texts", lambda *_: texts)
+    monkeypatch.setattr(translators, "task_texts", lambda *_: texts)
     task = SimpleNamespace(metadata=SimpleNamespace(dataset={"revision": "1"}))
     monkeypatch.setattr(translators, "make_task", lambda *_: task)
 
@@ -214,14 +214,14 @@ def test_shares_of_translators_are_the_actors_choices(trained: Path, monkeypatch
     assert german.loc["file:a.jsonl", "taken"] == pytest.approx(100 / contested)  # the one that it translates longer
     assert german["taken"].sum() == pytest.approx(100)
     assert set(table["task"]) == {"Made-up"} and list(found.figures) == ["shares"]
-    with pytest.raises(ModelError, match="is no LiRA"):
+    with pytest.raises(ModelError, match="is not a LiRA"):
         ANALYSES["translators"](Request((str(trained.parent / "text"),), tasks=("Made-up",)))
 
 
 def test_translators_need_two_candidates(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = SimpleNamespace(metadata=SimpleNamespace(dataset={"revision": "1"}))
     monkeypatch.setattr(translators, "make_task", lambda *_: task)
-    monkeypatch.setattr("xalign_models.training.lira.recording.task_texts", lambda *_: [("only", "eng-Latn")])
+    monkeypatch.setattr(translators, "task_texts", lambda *_: [("only", "eng-Latn")])
     with pytest.raises(DataError, match="no text of Made-up has two candidates"):
         ANALYSES["translators"](Request((str(trained),), tasks=("Made-up",)))
 

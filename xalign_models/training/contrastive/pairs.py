@@ -14,11 +14,11 @@ MEASURED = 128
 def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[TaggedText, TaggedText]]:
     """(anchor, positive) for each language: pivot to language, then language to pivot, over the first rows.
 
-    With Arabic and Spanish: EN-AR, AR-EN, EN-ES, ES-EN, ``4 * samples`` pairs. Both directions are used, so that
-    every language occurs among the negatives. Rows with an empty side do not count.
+    Arabic and Spanish give EN-AR, AR-EN, EN-ES and ES-EN, ``4 * samples`` pairs. Both directions are used, so that
+    every language occurs among the negatives. Rows with an empty side are skipped.
 
     Raises:
-        DataError: The corpus has no translations, or fewer rows than asked for; the message says how many.
+        DataError: The corpus has no translations, or too few rows.
         LanguageError: The corpus does not have the language.
     """
     pairs: list[tuple[TaggedText, TaggedText]] = []
@@ -26,7 +26,7 @@ def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[Tagg
         rows = _rows(corpus, language, config.pivot)
         if len(rows) < config.samples:
             raise DataError(
-                f"--samples {config.samples}: corpus {corpus.name!r} has {len(rows)} rows of {language} with "
+                f"samples {config.samples}: corpus {corpus.name!r} has {len(rows)} rows of {language} with "
                 f"{config.pivot}; ask for at most that many."
             )
         subset = rows[: config.samples]
@@ -37,7 +37,7 @@ def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[Tagg
 def held_out_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[TaggedText, TaggedText]]:
     """(text, pivot) of the rows after the training rows, as many of each language as the corpus allows.
 
-    Rows with a text that also occurs in the training rows are left out.
+    Rows that share a text with a training row are left out.
     """
     pairs: list[tuple[TaggedText, TaggedText]] = []
     for language in config.languages:

@@ -1,4 +1,4 @@
-"""Training LoRA weights by sentence-transformers' trainer, with checkpoints to resume from."""
+"""Training of LoRA matrices on every linear layer, with checkpoints to resume from."""
 
 from __future__ import annotations
 
@@ -7,28 +7,54 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 
+from xalign_models.backbones import adapters
+from xalign_models.errors import ModelError
 from xalign_models.languages import TaggedText
 from xalign_models.specs import Dtype
+from xalign_models.training import losses
 from xalign_models.training.contrastive.config import ContrastiveConfig
-from xalign_models.training.contrastive.objective import contrastive_loss
 from xalign_models.training.instruments import Retrieval
-from xalign_models.training.processes import process_count
+from xalign_models.training.processes import share_of
 from xalign_models.training.trainer import Trainer, arguments
 
 CHECKPOINT_STEPS = 5
-"""Optimisation steps from one checkpoint to the next: the most that a killed training has to repeat."""
+"""Optimisation steps between checkpoints: at most as many are lost if the training is killed."""
 
 
 class _DistinctTexts(NoDuplicatesBatchSampler):
-    """Batches without repeated texts, whatever language they are tagged with: a repeat would be its own negative."""
+    """Batches without repeated texts, whatever their language tags: a repeated text would be its own negative."""
 
     def __init__(self, dataset: Dataset, **options: Any) -> None:
         columns = {name: [entry["text"] for entry in dataset[name]] for name in dataset.column_names}
         super().__init__(Dataset.from_dict(columns), **options)
+
+
+def add_lora(model: SentenceTransformer, config: ContrastiveConfig) -> None:
+    """Freeze the model and put trainable LoRA matrices on every linear layer of its transformer, in place.
+
+    Raises:
+        ModelError: The backbone has no transformer that peft can adapt.
+    """
+    if not model.has_peft_compatible_model():
+        raise ModelError("--backbone: only transformers can be trained, and this model is not one.")
+    model.requires_grad_(False)
+    adapters.add_lora(
+        model.transformers_model, rank=config.rank, alpha=config.alpha, dropout=config.dropout, seed=config.seed
+    )
+
+
+def contrastive_loss(model: SentenceTransformer, config: ContrastiveConfig) -> torch.nn.Module:
+    r"""Eq. 1: ``l_i = -log(exp(cos(h_i, h_i+) / tau) / sum_j exp(cos(h_i, h_j+) / tau))``, its mean over a batch.
+
+    Only anchors are scored against positives; the other direction is a separate pair.
+    """
+    mini_batch = config.batch_size if config.cached else None
+    return losses.contrastive_loss(model, config.tau, mini_batch, gather=config.cached)
 
 
 def fit(
@@ -39,10 +65,10 @@ def fit(
     device: str,
     held_out: Sequence[tuple[TaggedText, TaggedText]] = (),
 ) -> list[dict[str, Any]]:
-    """Train the model's trainable weights in place, resuming from the last checkpoint in ``folder``.
+    """Train the model's LoRA matrices in place, resuming from the last checkpoint in ``folder``.
 
     Args:
-        model: A model with LoRA matrices, see :func:`~xalign_models.training.contrastive.objective.add_lora`.
+        model: A model after :func:`add_lora`.
         pairs: (anchor, positive).
         config: Hyperparameters.
         folder: Folder of checkpoints and log; created if missing.
@@ -53,21 +79,22 @@ def fit(
         The log, see :data:`~xalign_models.training.records.LOG`.
 
     Raises:
-        ModelError: The loss is not finite.
+        ModelError: The loss is not finite, or the processes cannot share the batches of a step.
     """
     rows = {
         "anchor": [anchor._asdict() for anchor, _ in pairs],
         "positive": [positive._asdict() for _, positive in pairs],
     }
-    batch = config.batch_size * config.accumulation if config.cached else config.batch_size
-    steps = {"max_steps": config.max_steps} if config.max_steps is not None else {"num_train_epochs": config.passes}
+    batches = share_of(config.accumulation, "accumulation")
     prompt = model.prompts.get(model.default_prompt_name or "") or None
     measured = [(text._asdict(), translation._asdict()) for text, translation in held_out]
     args = arguments(
         folder,
         device,
-        per_device_train_batch_size=batch // (process_count() if config.cached else 1),
-        gradient_accumulation_steps=1 if config.cached else config.accumulation // process_count(),
+        epochs=config.passes,
+        max_steps=config.max_steps,
+        per_device_train_batch_size=config.batch_size * (batches if config.cached else 1),
+        gradient_accumulation_steps=1 if config.cached else batches,
         batch_sampler=_DistinctTexts,
         prompts=prompt,
         learning_rate=config.learning_rate,
@@ -78,12 +105,11 @@ def fit(
         seed=config.seed,
         bf16=config.dtype is Dtype.BFLOAT16,  # the LoRA matrices stay float32, and are multiplied in bfloat16
         save_steps=CHECKPOINT_STEPS,
-        **steps,
     )
     trainer = Trainer(
         model,
         folder=folder,
-        hint="lower --lr, raise --tau or use --dtype float32",
+        hint="lower learning_rate, raise tau or set dtype to float32",
         parts={"lora": [weight for weight in model.parameters() if weight.requires_grad]},
         instruments=Retrieval(model, measured, config.tau, prompt=prompt),
         args=args,

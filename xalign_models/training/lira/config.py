@@ -1,4 +1,4 @@
-"""Configuration of a LiRA model and of its training; the defaults are the paper's where it gives them."""
+"""Configuration of a LiRA model and its training; the defaults are the paper's where it states them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from xalign_models.training.lira.ndcg import RetrievalConfig
 
 
 class Stream(StrEnum):
-    """Which representation of the English model's tokens is the English stream."""
+    """Representation of the English model's tokens that serves as the English stream."""
 
     EMBEDDINGS = "embeddings"
     """Their input embeddings, without special tokens (the paper's appendix D.1)."""
@@ -41,7 +41,7 @@ class Stream(StrEnum):
 
 
 class Paths(StrEnum):
-    """Which streams the fusion reads."""
+    """Streams that the fusion reads."""
 
     BOTH = "both"
     MULTILINGUAL = "multilingual"
@@ -52,15 +52,15 @@ class Ablation(StrEnum):
     """A component to leave out, as in the paper's table 5."""
 
     CRITIC = "critic"
-    """No language model judges translations."""
+    """No language model judges the translations."""
     EMBEDS = "embeds"
-    """No embedding critic: neither the anchor loss nor the cosine in features and reward."""
+    """No embedding critic: no anchor loss, and no cosine in features and reward."""
     TRANSLATIONS = "translations"
     """The English path reads the text as it is."""
     MULTILINGUAL = "multilingual"
     """The fusion reads the English stream alone."""
     QUEUE = "queue"
-    """No histories: only the current batch counts."""
+    """No histories: the losses see only the current batch."""
 
 
 @configuration_class
@@ -69,22 +69,22 @@ class Design:
 
     Attributes:
         multilingual: Backbone of the multilingual path: registered name, directory or hub id of an encoder.
-        english: Backbone of the English path, which also fuses: an English (or any) embedding model or language model.
-        dtype: Type of the English path's frozen weights, if not its backbone's own; trained weights are float32.
+        english: Backbone of the English path, which also fuses the streams: an embedding model or a language model.
+        dtype: Type of the English path's frozen weights, by default its backbone's own; trained weights are float32.
         translators: Sources of candidates, ``kind:model``, the best of each kind first.
         slots: Candidates per text; None is one per translator.
         critic: ``generate:MODEL`` or ``expected_score:MODEL``; None uses the embedding critic alone.
         embedding_critic: Whether the actor sees the cosine of the two paths.
-        bins: S, the length that token streams are pooled to.
-        sides: Which streams are adapted; ``shared`` collapses.
-        sentence: How a stream becomes one vector in Arca.
-        stream: Which token representation the English stream is.
+        bins: S, the number of bins that token streams are pooled to.
+        sides: Streams that are adapted; training collapses with ``shared``.
+        sentence: Pooling of a stream to one vector in Arca.
+        stream: Token representation of the English stream.
         centre: Subtract the mean token of the training translations from the English stream. Otherwise the mean alone
             satisfies the anchor loss, and a text is as near to any translation as to its own.
-        paths: Which streams the fusion reads.
+        paths: Streams that the fusion reads.
         residual: Whether the embedding is the English model's own vector of the chosen translation (the mean of its
-            last hidden states) plus the fused vector times a trained gate that starts at zero. An English text thus
-            keeps its vector as far as stage 2 lets it. Not in the paper.
+            last hidden states) plus the fused vector times a trained gate that starts at zero. English texts then stay
+            near their original vectors. Not in the paper.
     """
 
     multilingual: str = "multilingual-e5-small-q4"
@@ -103,7 +103,7 @@ class Design:
     residual: bool = False
 
     def __post_init__(self) -> None:
-        """Check what the types of the fields do not.
+        """Check the values that the types of the fields cannot.
 
         Raises:
             ModelError: The name of a translator or critic is malformed.
@@ -111,33 +111,33 @@ class Design:
         for name in self.translators:
             TranslatorSpec.parse(name)
         if len(set(self.translators)) < len(self.translators):
-            raise ModelError(f"translators: one is named twice in {', '.join(self.translators)}.")
+            raise ModelError(f"translators: each may be named once, not {', '.join(self.translators)}.")
         if self.critic is not None:
             CriticSpec.parse(self.critic)
 
 
 @configuration_class
 class ArcaConfig:
-    """Stage 1: the multilingual path is anchored to the English one, and the actor learns to choose.
+    """Stage 1: the multilingual path is anchored to the English path, and the actor learns to choose translations.
 
     Attributes:
         text: Parallel corpora whose texts are translated, e.g. ``ntrex``.
-        extra: Additional sources of candidates for this text alone, such as ``reference:ntrex``. Stage 2 does not use
-            them: a query whose translation is its document would teach nothing.
+        extra: Additional sources of candidates for stage 1 only, such as ``reference:ntrex``. In stage 2 a query whose
+            translation is its document would teach nothing.
         languages: Canonical codes; empty for all languages of a corpus.
         samples: Rows per corpus and language, from the top.
-        held_out: Share of the rows, from the end, that each epoch is measured on; never trained on.
+        held_out: Share of the rows, from the end, to measure each epoch on; they are never trained on.
         epochs: Passes over the texts.
         batch_size: Texts per step.
-        eta: Weight of the anchor loss (eq. 9); the paper does not say.
+        eta: Weight of the anchor loss (eq. 9); the paper does not state it.
         reward: Weights of eq. 7.
-        baseline: Subtract the expected reward, which the paper does not.
-        actor_rate: Learning rate of the actor; the paper's text lacks all three rates.
+        baseline: Whether to subtract the expected reward; the paper does not.
+        actor_rate: Learning rate of the actor; the paper states none of the three rates.
         encoder_rate: Learning rate of the multilingual encoder; 0 freezes it.
         adaptor_rate: Learning rate of the adaptor.
         train_embeddings: Whether to train the encoder's token embeddings too.
-        clip: Norm that each part's gradient is clipped at.
-        max_steps: Stop after this many steps; None runs all epochs.
+        clip: Norm at which each part's gradient is clipped.
+        max_steps: Optimisation steps, instead of epochs; 0 trains nothing.
         seed: Seed of initial weights, order, dropout and the actor's draws.
     """
 
@@ -160,7 +160,7 @@ class ArcaConfig:
     seed: Seed = 0
 
     def __post_init__(self) -> None:
-        """Check what the types of the fields do not.
+        """Check the values that the types of the fields cannot.
 
         Raises:
             ModelError: The name of a translator is malformed.
@@ -171,7 +171,7 @@ class ArcaConfig:
 
 @configuration_class
 class LasrConfig:
-    """Stage 2: the fusion learns similarity and retrieval; the two paths and the actor stay as they are.
+    """Stage 2: the fusion learns similarity and retrieval; the two paths and the actor stay unchanged.
 
     Attributes:
         ranking: Similarity data: ``stsb_multi_mt`` or ``file:PATH``; may be empty.
@@ -179,22 +179,22 @@ class LasrConfig:
         languages: Canonical codes; empty for all languages of the data.
         samples: Queries per source and language, from the top.
         ranking_samples: Pairs per source, from the top.
-        held_out: Share of a parallel corpus' rows, from the end, on which each epoch is measured.
+        held_out: Share of a parallel corpus' rows, from the end, to measure each epoch on.
         epochs: Passes over the larger of the two data sets.
-        ranking_batch: Pairs per step; the paper's is 1.
+        ranking_batch: Pairs per step; the paper has 1.
         retrieval_batch: Queries per step.
         ranking_weight: Weight of the correlation loss.
         correlation: The correlation loss and its queue.
         loss: The retrieval loss and its queue.
         refresh: Steps between updates of the vectors in the document queue; 0 never updates them.
-        rank: Of LoRA on the fusing transformer; 0 trains the projection alone.
+        rank: Rank of LoRA on the fusing transformer; 0 trains the projection alone.
         alpha: LoRA's scale is alpha / rank.
         rate: Learning rate.
-        gate_rate: Learning rate of the residual's gate. It starts at zero, and Adam moves it by no more than the rate a
+        gate_rate: Learning rate of the residual's gate. It starts at zero, and Adam moves it by at most the rate per
             step.
-        clip: Norm that the gradient is clipped at.
-        average: Measure and save the moving average of the weights.
-        max_steps: Stop after this many steps; None runs all epochs.
+        clip: Norm at which each part's gradient is clipped.
+        average: Whether to measure and save the moving average of the weights.
+        max_steps: Optimisation steps, instead of epochs; 0 trains nothing.
         seed: Seed of LoRA, order, language pairs and dropout.
     """
 
@@ -221,13 +221,13 @@ class LasrConfig:
     seed: Seed = 0
 
     def __post_init__(self) -> None:
-        """Check what the types of the fields do not.
+        """Check the values that the types of the fields cannot.
 
         Raises:
             ModelError: No data.
         """
         if not self.ranking and not self.retrieval:
-            raise ModelError("lasr: name data for ranking, for retrieval, or both.")
+            raise ModelError("lasr: name ranking data, retrieval data, or both.")
 
 
 @configuration_class
@@ -238,7 +238,7 @@ class LiraConfig:
         design: The model.
         arca: Stage 1.
         lasr: Stage 2.
-        ablation: The component left out, for the name; see :meth:`without`.
+        ablation: The component that is left out, for the model's name; see :meth:`without`.
     """
 
     design: Design = field(default_factory=Design)
@@ -268,17 +268,17 @@ class LiraConfig:
 
     @property
     def label(self) -> str:
-        """The first part of a trained model's name."""
+        """The first part of the trained model's name."""
         return "lira" + (f"-no-{self.ablation}" if self.ablation else "")
 
     @property
     def arca_label(self) -> str:
-        """The first part of the name after stage 1."""
+        """The first part of the model's name after stage 1."""
         return self.label.replace("lira", "arca", 1)
 
 
-def load_config(names: Sequence[str], changes: Sequence[str] = (), ablation: Ablation | None = None) -> LiraConfig:
-    """Read configurations, by name or by path; a later one overrides the fields of those before it.
+def load_config(names: Sequence[str], changes: Sequence[str] = (), ablation: str | None = None) -> LiraConfig:
+    """Read configurations by name or path; later ones override fields of earlier ones.
 
     Args:
         names: Names of shipped configurations, or YAML files.
@@ -286,7 +286,9 @@ def load_config(names: Sequence[str], changes: Sequence[str] = (), ablation: Abl
         ablation: A component to leave out.
 
     Raises:
-        ModelError: No such configuration or field, or a value of the wrong kind.
+        ModelError: There is no such configuration, field or component, or a value is invalid.
     """
+    if ablation is not None and ablation not in tuple(Ablation):
+        raise ModelError(f"--ablate {ablation}: choose one of {', '.join(Ablation)}.")
     config = configuration.read(LiraConfig, __package__, names, changes)
-    return config.without(ablation) if ablation else config
+    return config.without(Ablation(ablation)) if ablation else config

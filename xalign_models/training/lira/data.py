@@ -8,19 +8,20 @@ import io
 import json
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from xalign_models import corpora
-from xalign_models.corpora import ENGLISH, Corpus, file_digest, read_lines
+from xalign_models.corpora import ENGLISH, file_digest, read_lines
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import TaggedText, canonical, from_iso639_1
 from xalign_models.paths import data_dir
+from xalign_models.training.lira.config import ArcaConfig, LasrConfig
 
 STSB = "stsb_multi_mt"
 MEASURED = 512
-"""Maximum number of held-out rows of each sort that an epoch is measured on."""
+"""Maximum number of held-out rows of each sort to measure on."""
 
 
 class Rated(NamedTuple):
@@ -48,143 +49,152 @@ def document_id(document: TaggedText) -> str:
     return hashlib.sha256(f"{document.lang} {document.text}".encode()).hexdigest()[:16]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Split:
-    """Rows to train on and rows to measure on, and what identifies them.
+    """Rows to train on, rows to measure on, and their origin.
 
     Attributes:
         train: Training rows.
-        held_out: The last rows of each source; a text that a source has twice may be in both.
+        held_out: The last rows of each source. A text that occurs twice in a source may be in both.
         fingerprints: Fingerprint of each source, by name.
         datasets: mteb's names of the data sets that hold the text.
     """
 
-    train: list[Any]
-    held_out: list[Any]
-    fingerprints: dict[str, str]
-    datasets: frozenset[str]
+    train: list[Any] = field(default_factory=list)
+    held_out: list[Any] = field(default_factory=list)
+    fingerprints: dict[str, str] = field(default_factory=dict)
+    datasets: set[str] = field(default_factory=set)
+
+    def add(self, rows: Sequence[Any], share: float) -> None:
+        """Add rows of a source, holding out the last share, and skip rows with an empty text."""
+        at = len(rows) - int(len(rows) * share)
+        self.train += filter(_is_full, rows[:at])
+        self.held_out += filter(_is_full, rows[at:])
+
+    def translations(
+        self, name: str, languages: Sequence[str], samples: int
+    ) -> Iterator[list[tuple[TaggedText, TaggedText]]]:
+        """(foreign, English) texts of a corpus' first rows, for each language; records the corpus as a source.
+
+        Rows with an empty side are kept, so that all languages hold out the same rows.
+
+        Raises:
+            DataError: The corpus is missing, or has none of the languages.
+        """
+        corpus = corpora.load(name)
+        foreign = [code for code in corpus.languages if code != ENGLISH and (not languages or code in languages)]
+        if not foreign:
+            known = ", ".join(corpus.languages)
+            raise DataError(f"Corpus {corpus.name!r} has none of {', '.join(languages)}; it has {known}.")
+        for language in foreign:
+            sides = (side[:samples] for side in corpus.pair(language))
+            yield [(TaggedText(a, language), TaggedText(b, ENGLISH)) for a, b in zip(*sides, strict=True)]
+        self.fingerprints[name] = corpus.fingerprint([*foreign, ENGLISH])
+        self.datasets |= set(corpus.trains)
+
+    def file(self, name: str, *sides: tuple[str, str]) -> Iterator[tuple[TaggedText, TaggedText, dict[str, Any]]]:
+        """Two texts and all fields of each JSON line of ``file:PATH``; records the file as a source.
+
+        Args:
+            name: ``file:PATH``.
+            *sides: Names of the fields of a text and of its language.
+
+        Raises:
+            DataError: The file is missing or malformed.
+        """
+        path = Path(name.partition(":")[2])
+        if not path.is_file():
+            raise DataError(f"There is no file {path}.")
+        for number, line in enumerate(read_lines(path), 1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+                first, second = (TaggedText(str(record[text]), canonical(record[lang])) for text, lang in sides)
+            except (ValueError, KeyError, TypeError, AttributeError, LanguageError) as error:
+                names = ", ".join(column for columns in zip(*sides, strict=True) for column in columns)
+                raise DataError(f"{path}, line {number}: an object with {names} was expected ({error}).") from None
+            yield first, second, record
+        self.fingerprints[name] = file_digest(path)
+        self.datasets.add(name)
+
+    def checked(self) -> Split:
+        """The split itself.
+
+        Raises:
+            DataError: There are sources, and no row to train on.
+        """
+        if self.fingerprints and not self.train:
+            names = ", ".join(self.fingerprints)
+            raise DataError(f"{names}: no row to train on; ask for more samples or hold out fewer.")
+        return self
 
 
-def foreign_texts(names: Sequence[str], languages: Sequence[str], samples: int, held_out: float) -> Split:
-    """Texts of parallel corpora in all languages but English; the last rows of each are held out, in every language.
+def foreign_texts(config: ArcaConfig) -> Split:
+    """Texts of parallel corpora in all languages except English; every language holds out the same last rows.
 
     Raises:
         DataError: A corpus is missing, or has none of the languages.
     """
-    train, measured, prints, datasets = list[Any](), list[Any](), dict[str, str](), set[str]()
-    for name in names:
-        corpus = corpora.load(name)
-        chosen = [code for code in _languages(corpus, languages) if code != ENGLISH]
-        for language in chosen:
-            train_texts, held_texts = _divided([text for text, _ in _pairs(corpus, language, samples)], held_out)
-            train += [TaggedText(text, language) for text in train_texts]
-            measured += [TaggedText(text, language) for text in held_texts]
-        prints[name] = corpus.fingerprint([*chosen, ENGLISH])
-        datasets |= set(corpus.trains)
-    return _split(train, measured, prints, datasets)
+    split = Split()
+    for name in config.text:
+        for pairs in split.translations(name, config.languages, config.samples):
+            split.add([foreign for foreign, _ in pairs], config.held_out)
+    return split.checked()
 
 
-def searches(names: Sequence[str], languages: Sequence[str], samples: int, held_out: float, seed: int) -> Split:
-    """Translations as queries and documents, from or to English at random; or lines of a file.
+def searches(config: LasrConfig) -> Split:
+    """Queries and documents: translations from or into English at random, or the lines of a file.
 
-    Args:
-        names: Parallel corpora, or ``file:PATH`` of JSON lines with ``query``, ``query_lang``, ``document`` and
-            ``document_lang``.
-        languages: Canonical codes; empty for all.
-        samples: Rows per corpus and language, from the top.
-        held_out: Share of the rows to hold out, from the end.
-        seed: Seed of the directions.
+    ``file:PATH`` names JSON lines with ``query``, ``query_lang``, ``document`` and ``document_lang``.
 
     Raises:
         DataError: A source is missing or malformed.
     """
-    train, measured, prints, datasets = list[Any](), list[Any](), dict[str, str](), set[str]()
-    coin = random.Random(seed)
-    for name in names:
+    split, coin = Split(), random.Random(config.seed)
+    for name in config.retrieval:
         if name.startswith("file:"):
-            path = Path(name.partition(":")[2])
-            rows = [
-                Search(_tagged(record, "query", "query_lang"), _tagged(record, "document", "document_lang"))
-                for record in _records(path, ("query", "document"), ("query_lang", "document_lang"))
-            ]
-            train_rows, held_rows = _divided(rows, held_out)
-            train, measured = train + train_rows, measured + held_rows
-            prints[name], datasets = file_digest(path), datasets | {name}
+            lines = split.file(name, ("query", "query_lang"), ("document", "document_lang"))
+            split.add([Search(query, document) for query, document, _ in lines], config.held_out)
             continue
-        corpus = corpora.load(name)
-        chosen = [code for code in _languages(corpus, languages) if code != ENGLISH]
-        for language in chosen:
-            sides = _pairs(corpus, language, samples)
-            pairs = [(TaggedText(foreign, language), TaggedText(english, ENGLISH)) for foreign, english in sides]
+        for pairs in split.translations(name, config.languages, config.samples):
             turned = [Search(*(pair if coin.random() < 0.5 else pair[::-1])) for pair in pairs]
-            train_rows, held_rows = _divided(turned, held_out)
-            train, measured = train + train_rows, measured + held_rows
-        prints[name] = corpus.fingerprint([*chosen, ENGLISH])
-        datasets |= set(corpus.trains)
-    return _split(train, measured, prints, datasets)
+            split.add(turned, config.held_out)
+    return split.checked()
 
 
-def rated(names: Sequence[str], languages: Sequence[str], samples: int, held_out: float, seed: int) -> Split:
+def rated(config: LasrConfig) -> Split:
     """Pairs with a similarity score.
 
-    ``stsb_multi_mt`` has the same pairs in ten languages: each sentence of a pair is taken in a random language, so
-    that there are pairs within and across languages; the first of its development rows are held out. ``file:PATH``
-    names JSON lines with ``text1``, ``lang1``, ``text2``, ``lang2`` and ``score``; the last share is held out.
+    ``stsb_multi_mt`` has the same pairs in ten languages: each sentence of a pair is taken in a random language, which
+    gives pairs within and across languages; the first development rows are held out. ``file:PATH`` names JSON lines
+    with ``text1``, ``lang1``, ``text2``, ``lang2`` and ``score``; the last share of them is held out.
 
     Raises:
         DataError: A source is missing or malformed.
     """
-    train, measured, prints, datasets = list[Any](), list[Any](), dict[str, str](), set[str]()
-    for name in names:
+    split, most = Split(), config.ranking_samples
+    for name in config.ranking:
         if name == STSB:
             root = _stsb()
-            train_rows = _stsb_rows(root, "train", languages, samples, seed)
-            held_rows = _stsb_rows(root, "dev", languages, min(samples, MEASURED), seed)
-            prints[name] = " ".join(file_digest(file) for file in sorted((root / "data").glob("*-[td][re]*.csv")))
-            prints[name] = hashlib.sha256(prints[name].encode()).hexdigest()
-            datasets |= {"STSBenchmarkMultilingualSTS", "STSBenchmark"}
+            split.train += _stsb_rows(root, "train", config.languages, most, config.seed)
+            split.held_out += _stsb_rows(root, "dev", config.languages, min(most, MEASURED), config.seed)
+            digests = " ".join(file_digest(file) for file in sorted((root / "data").glob("*-[td][re]*.csv")))
+            split.fingerprints[name] = hashlib.sha256(digests.encode()).hexdigest()
+            split.datasets |= {"STSBenchmarkMultilingualSTS", "STSBenchmark"}
         elif name.startswith("file:"):
-            path = Path(name.partition(":")[2])
-            rows = [
-                Rated(_tagged(record, "text1", "lang1"), _tagged(record, "text2", "lang2"), _score(record, path))
-                for record in _records(path, ("text1", "text2"), ("lang1", "lang2"))
-            ]
-            train_rows, held_rows = _divided(rows[:samples], held_out)
-            prints[name], datasets = file_digest(path), datasets | {name}
+            lines = split.file(name, ("text1", "lang1"), ("text2", "lang2"))
+            rows = [Rated(first, second, _score(record, name)) for first, second, record in lines]
+            split.add(rows[:most], config.held_out)
         else:
             raise DataError(f"lasr.ranking {name!r}: write {STSB} or file:PATH.")
-        train, measured = train + train_rows, measured + held_rows
-    return _split(train, measured, prints, datasets)
+    return split.checked()
 
 
-def _split(train: list[Any], measured: list[Any], prints: dict[str, str], datasets: set[str]) -> Split:
-    if not train and prints:
-        raise DataError(f"{', '.join(prints)}: no row to train on; ask for more samples or hold out fewer.")
-    return Split(train, measured, prints, frozenset(datasets))
-
-
-def _languages(corpus: Corpus, codes: Sequence[str]) -> list[str]:
-    chosen = [code for code in corpus.languages if not codes or code in codes]
-    if not set(chosen) - {ENGLISH}:
-        raise DataError(f"Corpus {corpus.name!r} has none of {', '.join(codes)}; it has {', '.join(corpus.languages)}.")
-    return chosen
-
-
-def _pairs(corpus: Corpus, language: str, samples: int) -> list[tuple[str, str]]:
-    """The first rows with both sides; rows are never dropped here, so that all languages hold out the same rows."""
-    sides = (side[:samples] for side in corpus.pair(language))
-    return list(zip(*sides, strict=True))
-
-
-def _divided(rows: list[Any], held_out: float) -> tuple[list[Any], list[Any]]:
-    """Rows to train on, and the last share of rows to hold out, both without rows that have an empty text."""
-    at = len(rows) - int(len(rows) * held_out)
-    return [row for row in rows[:at] if _full(row)], [row for row in rows[at:] if _full(row)]
-
-
-def _full(row: Any) -> bool:
-    texts = [row] if isinstance(row, str) else [part.text for part in row if isinstance(part, TaggedText)]
-    return all(text.strip() for text in texts)
+def _is_full(row: Any) -> bool:
+    """Whether no text of a row is empty."""
+    texts = [row] if isinstance(row, TaggedText) else [part for part in row if isinstance(part, TaggedText)]
+    return all(text.text.strip() for text in texts)
 
 
 def _stsb() -> Path:
@@ -222,34 +232,11 @@ def _stsb_rows(root: Path, part: str, languages: Sequence[str], samples: int, se
         except (IndexError, ValueError):
             raise DataError(f"{root}: row {row + 1} of the {part} files is not sentence, sentence, score.") from None
         pairs.append(Rated(first, second, score))
-    return [pair for pair in pairs if _full(pair)]
+    return [pair for pair in pairs if _is_full(pair)]
 
 
-def _tagged(record: dict[str, Any], text: str, lang: str) -> TaggedText:
-    return TaggedText(record[text], record[lang])
-
-
-def _score(record: dict[str, Any], path: Path) -> float:
+def _score(record: dict[str, Any], name: str) -> float:
     try:
         return float(record["score"])
     except (KeyError, TypeError, ValueError):
-        raise DataError(f"{path}: {record.get('score')!r} is no score.") from None
-
-
-def _records(path: Path, texts: tuple[str, ...], languages: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    if not path.is_file():
-        raise DataError(f"There is no file {path}.")
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-            yield {
-                **record,
-                **{name: str(record[name]) for name in texts},
-                **{name: canonical(record[name]) for name in languages},
-            }
-        except (ValueError, KeyError, TypeError, AttributeError, LanguageError) as error:
-            raise DataError(
-                f"{path}, line {number}: an object with {', '.join((*texts, *languages))} was expected ({error})."
-            ) from None
+        raise DataError(f"{name.partition(':')[2]}: {record.get('score')!r} is not a score.") from None

@@ -1,12 +1,12 @@
-"""From a configuration to the directory of a trained LiRA."""
+"""LiRA, from a configuration to the directory of a trained model."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from xalign_models import assets, models
 from xalign_models.backbones import loading
@@ -14,21 +14,24 @@ from xalign_models.configuration import to_mapping
 from xalign_models.errors import FileError, ModelError
 from xalign_models.files import read_json
 from xalign_models.specs import BackboneSpec, ModelSpec
-from xalign_models.training.lira.config import Ablation, ArcaConfig, Design, LasrConfig, LiraConfig
+from xalign_models.training.lira.config import Ablation, ArcaConfig, Design, LasrConfig, LiraConfig, Paths
 from xalign_models.training.lira.data import Split, foreign_texts, rated, searches
-from xalign_models.training.processes import process_count
-from xalign_models.training.session import train_once
+from xalign_models.training.processes import process_count, share_of
+from xalign_models.training.session import Fit, Log, train_once, training_device
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from xalign_models.training.lira.arca import Arca
     from xalign_models.training.lira.candidates import CandidateSource
+    from xalign_models.training.lira.lasr import Lasr
     from xalign_models.training.lira.module import LiRA
-    from xalign_models.training.objective import Objective
+
+Stage = TypeVar("Stage", bound="Arca | Lasr")
 
 HINT = "lower the learning rates, or raise tau"
 CHECKPOINT_STEPS = 50
-"""Optimisation steps from one checkpoint to the next: the most that a killed training has to repeat."""
+"""Optimisation steps between checkpoints: at most as many are lost if the training is killed."""
 
 
 def untrained(config: LiraConfig, output: Path, device: str | None = None) -> ModelSpec:
@@ -38,7 +41,7 @@ def untrained(config: LiraConfig, output: Path, device: str | None = None) -> Mo
 
 
 def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> ModelSpec:
-    """Train stage 1, from the two checkpoints; missing translations are made first.
+    """Train stage 1 from the two checkpoints; missing translations are made first.
 
     Args:
         config: Model and hyperparameters.
@@ -53,27 +56,26 @@ def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> M
         DataError: A corpus is missing.
     """
     arca = config.arca
-    text = foreign_texts(arca.text, arca.languages, arca.samples, arca.held_out)
+    text = foreign_texts(arca)
 
-    def fit(model: SentenceTransformer, folder: Path) -> list[dict[str, Any]]:
+    def fit(model: SentenceTransformer, folder: Path) -> Log:
         from xalign_models.training.lira.arca import Arca, Examples, history
 
-        args, module = _arguments(model, arca, "arca", folder, device, ("batch_size",))
-        source = _with_extra(module, arca.extra)
-        train, held_out = (Examples.of(part, source) for part in (text.train, text.held_out))
-        objective = Arca(module, train, held_out, arca)
+        def objective(module: LiRA) -> Arca:
+            source = _with_extra(module, arca.extra)
+            return Arca(module, Examples.of(text.train, source), Examples.of(text.held_out, source), arca)
+
         rates = {"actor": arca.actor_rate, "encoder": arca.encoder_rate, "adaptor": arca.adaptor_rate}
-        log = _learn(model, objective, objective.parts, rates, len(text.train), args, folder)
-        module.history = history(log)
+        log, _ = _fit(model, folder, device, arca, {"batch_size": len(text.train)}, objective, rates)
+        cast("LiRA", model[0]).history = history(log)
         return log
 
     fields = {"stage": "arca", "design": to_mapping(config.design), "arca": to_mapping(arca)}
-    identity = _identity(fields, config.design, text)
     return _train(
         names(config.design),
         output,
         config.arca_label,
-        identity,
+        _identity(fields, config.design, text),
         text.datasets,
         lambda: _begin(config),
         None if arca.max_steps == 0 else fit,
@@ -81,24 +83,21 @@ def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> M
 
 
 def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | None = None) -> ModelSpec:
-    """Train stage 2, from the directory of stage 1.
-
-    The design is stage 1's, but for the streams that the fusion reads.
+    """Train stage 2 from the directory of stage 1, with its design except for the streams that the fusion reads.
 
     Args:
         config: Hyperparameters.
-        source: What :func:`train_arca` wrote.
+        source: Directory written by :func:`train_arca`.
         output: Directory; an existing one is replaced at the end.
         device: cpu, cuda or mps; by default the best available.
 
     Raises:
-        ModelError: ``source`` is no LiRA, the checkpoints in the training folder belong to another training, or the
+        ModelError: ``source`` is not a LiRA, the checkpoints in the training folder belong to another training, or the
             loss is not finite.
         DataError: A corpus is missing.
     """
     lasr = config.lasr
-    ranking = rated(lasr.ranking, lasr.languages, lasr.ranking_samples, lasr.held_out, lasr.seed)
-    retrieval = searches(lasr.retrieval, lasr.languages, lasr.samples, lasr.held_out, lasr.seed)
+    ranking, retrieval = rated(lasr), searches(lasr)
     label, backbones = lasr_name(config, source)
     card = _card(source)
 
@@ -107,19 +106,18 @@ def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | Non
         module.network.design = dataclasses.replace(module.design, paths=config.design.paths)
         return module
 
-    def fit(model: SentenceTransformer, folder: Path) -> list[dict[str, Any]]:
+    def fit(model: SentenceTransformer, folder: Path) -> Log:
         from xalign_models.training.lira.lasr import Lasr
-        from xalign_models.training.sampling import InOrder
 
-        args, module = _arguments(model, lasr, "lasr", folder, device, ("ranking_batch", "retrieval_batch"))
-        sorts = [
-            (len(ranking.train), lasr.ranking_batch // process_count()),
-            (len(retrieval.train), lasr.retrieval_batch // process_count()),
-        ]
-        args.batch_sampler = partial(InOrder, sorts=sorts)
-        objective = Lasr(module, ranking, retrieval, lasr)
-        log = _learn(
-            model, objective, objective.parts, {"gate": lasr.gate_rate}, sum(rows for rows, _ in sorts), args, folder
+        rows = {"ranking_batch": len(ranking.train), "retrieval_batch": len(retrieval.train)}
+        log, objective = _fit(
+            model,
+            folder,
+            device,
+            lasr,
+            rows,
+            lambda module: Lasr(module, ranking, retrieval, lasr),
+            {"gate": lasr.gate_rate},
         )
         objective.finish()
         return log
@@ -139,33 +137,38 @@ def open_lira(directory: Path) -> LiRA:
     """
     from xalign_models.training.lira.module import LiRA
 
-    if not loading.has_own_modules(directory):
-        raise ModelError(f"{directory} is no LiRA; train one with `xalign train lira --stage arca`.")
-    first = loading.open_directory(directory, "cpu")[0]
+    first = loading.open_directory(directory, "cpu")[0] if loading.has_own_modules(directory) else None
     if not isinstance(first, LiRA):
-        raise ModelError(f"{directory} is no LiRA; train one with `xalign train lira --stage arca`.")
+        raise _no_lira(directory)
     return first
 
 
-def variant(source: Path, output: Path, label: str, *, pass_at: int | None = None, online: bool | None = None,
-            translators: Sequence[str] | None = None, paths: str | None = None) -> ModelSpec:  # fmt: skip
+def variant(
+    source: Path,
+    output: Path,
+    label: str,
+    *,
+    pass_at: int | None = None,
+    online: bool | None = None,
+    translators: Sequence[str] | None = None,
+    paths: str | None = None,
+) -> ModelSpec:
     """Write a trained LiRA that translates or fuses differently: the same weights under another name.
 
     Args:
         source: Directory of a LiRA.
         output: Directory to write to.
-        label: Added to the name, e.g. ``pass1``.
-        pass_at: Candidates by language models; the rest by others.
-        online: Whether to translate what the journals lack, or to fail.
-        translators: Translators instead of its own.
+        label: Suffix of the name, e.g. ``pass1``.
+        pass_at: Number of candidates from language models; other translators fill the rest.
+        online: Whether to translate texts that the journals lack, or to fail.
+        translators: Translators in place of the model's own.
         paths: ``both``, ``multilingual`` or ``english``.
 
     Raises:
-        ModelError: ``source`` is no LiRA, or there are fewer language models.
+        ModelError: ``source`` is not a LiRA, or has too few language models.
     """
     from xalign_models.generation.translators import TranslatorSpec
     from xalign_models.training.lira.candidates import at_k
-    from xalign_models.training.lira.config import Paths
 
     module, card = open_lira(source), _card(source)
     design = module.design
@@ -187,27 +190,31 @@ def variant(source: Path, output: Path, label: str, *, pass_at: int | None = Non
     return spec
 
 
+def _no_lira(directory: Path) -> ModelError:
+    return ModelError(f"{directory} is not a LiRA; train one with `xalign train lira --stage arca`.")
+
+
 def _card(directory: Path) -> dict[str, Any]:
     try:
         card = read_json(directory / assets.CARD)
         return {**card, "training": {**card["training"]}}
     except (FileError, KeyError, TypeError):
-        raise ModelError(f"{directory} is no LiRA; train one with `xalign train lira --stage arca`.") from None
+        raise _no_lira(directory) from None
 
 
 def lasr_name(config: LiraConfig, source: Path) -> tuple[str, str]:
-    """Label, with the ablations of both stages, and backbones of the model that stage 2 makes of ``source``.
+    """Label, with the ablations of both stages, and backbones of the model that stage 2 makes from ``source``.
 
     Raises:
-        ModelError: ``source`` is no LiRA, or the ablation had to be chosen in stage 1.
+        ModelError: ``source`` is not a LiRA, or the ablation belongs to stage 1.
     """
     backbone = ModelSpec.from_dict(_card(source)["spec"]).backbone
     earlier = (backbone.tuned or "").partition("arca")[2]
     label = config.label.removeprefix("lira")
     if label != earlier and config.ablation not in (None, Ablation.QUEUE, Ablation.MULTILINGUAL):
         raise ModelError(
-            f"--ablate {config.ablation}: stage arca has settled that; train it with --ablate {config.ablation} and "
-            "name its directory by --from."
+            f"--ablate {config.ablation} concerns stage arca: train that stage with it, then give its directory with "
+            "--from."
         )
     return f"lira{earlier}{label if label != earlier else ''}", backbone.name
 
@@ -222,9 +229,9 @@ def _train(
     output: Path,
     label: str,
     identity: Mapping[str, Any],
-    datasets: Sequence[str] | set[str] | frozenset[str],
+    datasets: Iterable[str],
     begin: Callable[[], LiRA],
-    fit: Callable[[SentenceTransformer, Path], list[dict[str, Any]]] | None,
+    fit: Fit | None,
 ) -> ModelSpec:
     from xalign_models.training.lira.module import language_prompts
 
@@ -233,65 +240,60 @@ def _train(
     return spec
 
 
-def _arguments(
+def _fit(
     model: SentenceTransformer,
-    config: ArcaConfig | LasrConfig,
-    stage: str,
     folder: Path,
     device: str | None,
-    batches: Sequence[str],
-) -> tuple[Any, LiRA]:
-    """The trainer's arguments without the learning rates, and the module on their device."""
-    from xalign_models.training.sampling import InOrder
-    from xalign_models.training.trainer import arguments
+    config: ArcaConfig | LasrConfig,
+    rows: Mapping[str, int],
+    make: Callable[[LiRA], Stage],
+    rates: Mapping[str, float],
+) -> tuple[Log, Stage]:
+    """Train a stage; each part's gradient is clipped separately, as if it had its own optimiser.
 
-    sizes = {name: getattr(config, name) for name in batches}
-    for name, size in sizes.items():
-        if size % process_count():
-            raise ModelError(
-                f"{stage}.{name} {size} cannot be shared by {process_count()} processes; launch a number that divides "
-                "it."
-            )
-    steps = {"num_train_epochs": config.epochs} if config.max_steps is None else {"max_steps": config.max_steps}
+    Args:
+        model: The model, trained in place.
+        folder: Folder of the checkpoints.
+        device: cpu, cuda or mps.
+        config: Hyperparameters of the stage.
+        rows: Number of rows of each sort, by the field of their batch size.
+        make: Makes the objective of the model's first module, which is on the device.
+        rates: Learning rates of individual parts.
+
+    Raises:
+        ModelError: The processes cannot share a batch, or the loss is not finite.
+    """
+    from xalign_models.training.sampling import InOrder
+    from xalign_models.training.trainer import Trainer, arguments
+
+    stage = "arca" if isinstance(config, ArcaConfig) else "lasr"
+    sorts = [(count, share_of(getattr(config, name), f"{stage}.{name}")) for name, count in rows.items()]
     args = arguments(
         folder,
-        loading.pick_device(device),
-        per_device_train_batch_size=sum(sizes.values()) // process_count(),
-        batch_sampler=InOrder,
+        training_device(device),
+        epochs=config.epochs,
+        max_steps=config.max_steps,
+        per_device_train_batch_size=sum(size for _, size in sorts),
+        batch_sampler=partial(InOrder, sorts=sorts),
         learning_rate=getattr(config, "rate", 0.0),
         lr_scheduler_type="constant",
         max_grad_norm=config.clip,
         seed=config.seed,
         save_steps=CHECKPOINT_STEPS,
-        **steps,
     )
-    return args, cast("LiRA", model.to(args.device)[0])
-
-
-def _learn(
-    model: SentenceTransformer,
-    objective: Objective,
-    parts: Mapping[str, Any],
-    rates: Mapping[str, float],
-    rows: int,
-    args: Any,
-    folder: Path,
-) -> list[dict[str, Any]]:
-    """Run the trainer; each part's gradient is clipped separately, as if it had its own optimiser."""
-    from xalign_models.training.trainer import Trainer
-
+    objective = make(cast("LiRA", model.to(args.device)[0]))
     trainer = Trainer.of(
         objective,
         model,
-        {"row": range(rows)},
+        {"row": range(sum(rows.values()))},
         folder=folder,
         hint=HINT,
-        parts=parts,
+        parts=objective.parts,
         rates=rates,
         clip_parts=True,
         args=args,
     )
-    return trainer.run()
+    return trainer.run(), objective
 
 
 def _model(module: LiRA) -> SentenceTransformer:
@@ -316,9 +318,9 @@ def _begin(config: LiraConfig) -> LiRA:
 
 
 def _with_extra(module: LiRA, extra: Sequence[str]) -> CandidateSource:
-    """The module's own candidates and those for the training text alone.
+    """The module's own candidates and those of the training text alone.
 
-    Missing translations are made only in a single process; several would each make all of them.
+    A single process makes missing translations; several processes would each make all of them.
     """
     from xalign_models.generation.translators import Translations, make_translator
     from xalign_models.training.lira.candidates import CandidateSource
@@ -329,10 +331,7 @@ def _with_extra(module: LiRA, extra: Sequence[str]) -> CandidateSource:
 
 
 def _identity(fields: Mapping[str, Any], design: Design | None, *texts: Split) -> dict[str, Any]:
-    """What determines a training, as it comes back from JSON."""
-    backbones = {}
-    if design is not None:
-        for part in ("multilingual", "english"):
-            spec = models.find_spec(getattr(design, part)).backbone
-            backbones[part] = loading.fingerprint(spec)
+    """The fields that determine a training, as JSON preserves them."""
+    parts = {} if design is None else {"multilingual": design.multilingual, "english": design.english}
+    backbones = {part: loading.fingerprint(models.find_spec(name).backbone) for part, name in parts.items()}
     return {**fields, "backbones": backbones, "text": {k: v for split in texts for k, v in split.fingerprints.items()}}

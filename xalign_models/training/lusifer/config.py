@@ -13,8 +13,8 @@ from xalign_models import configuration
 from xalign_models.configuration import AtLeastOne, NonNegative, Positive, Seed, Share, configuration_class
 from xalign_models.errors import ModelError
 from xalign_models.specs import BackboneSpec, Dtype
+from xalign_models.training.config import Scheduler
 from xalign_models.training.lusifer.data.mining import Miner
-from xalign_models.training.schedulers import Scheduler
 
 PartName = Literal["encoder", "connector", "llm", "projection"]
 """Trainable parts: LoRA on the first and third, all weights of the others."""

@@ -31,14 +31,14 @@ def test_epochs(samples, epochs, expected):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"samples": 0}, "--samples 0"), ({"rank": 0}, "--rank 0"), ({"epochs": 0}, "--epochs 0"),
-        ({"max_steps": -1}, "--max-steps -1"), ({"accumulation": 0}, "--accumulation 0"),
-        ({"batch_size": 1}, "--batch-size 1"), ({"tau": 0.0}, "--tau 0.0"), ({"tau": float("nan")}, "--tau nan"),
-        ({"learning_rate": -1.0}, "--lr -1.0"), ({"dtype": "float16"}, "--dtype float16"),
-        ({"seed": -1}, "--seed -1"), ({"seed": 2**32}, "--seed 4294967296"), ({"alpha": 0}, "alpha 0"),
+        ({"samples": 0}, "samples 0"), ({"rank": 0}, "rank 0"), ({"epochs": 0}, "epochs 0"),
+        ({"max_steps": -1}, "max_steps -1"), ({"accumulation": 0}, "accumulation 0"),
+        ({"batch_size": 1}, "batch_size 1"), ({"tau": 0.0}, r"tau 0\.0"), ({"tau": float("nan")}, "tau nan"),
+        ({"learning_rate": -1.0}, r"learning_rate -1\.0"), ({"dtype": "float16"}, "dtype float16"),
+        ({"seed": -1}, "seed -1"), ({"seed": 2**32}, "seed 4294967296"), ({"alpha": 0}, "alpha 0"),
         ({"dropout": 1.0}, r"dropout 1\.0"), ({"warmup": -0.1}, r"warmup -0\.1"),
         ({"weight_decay": -1.0}, r"weight_decay -1\.0"), ({"max_grad_norm": 0.0}, r"max_grad_norm 0\.0"),
-        ({"languages": ()}, "--languages"), ({"languages": ("eng-Latn",)}, "--languages"),
+        ({"languages": ()}, "languages"), ({"languages": ("eng-Latn",)}, "languages"),
     ],
 )  # fmt: skip
 def test_nonsense_is_refused(fields, message):

@@ -12,7 +12,7 @@ from torch import nn
 from xalign_models import models
 from xalign_models.errors import ModelError
 from xalign_models.training.contrastive import ContrastiveConfig
-from xalign_models.training.contrastive.objective import add_lora, contrastive_loss
+from xalign_models.training.contrastive.training import add_lora, contrastive_loss
 
 KINDS = ("llama", "gemma", "bert")
 TEXTS = ([f"w{i} w{2 * i} w7" for i in range(12)], [f"w{i + 40} " + "w3 " * (1 + 4 * (i % 3)) for i in range(12)])

@@ -18,8 +18,8 @@ from xalign_models.backbones.templates import TEMPLATES
 from xalign_models.errors import ModelError
 from xalign_models.training import records
 from xalign_models.training.contrastive import ContrastiveConfig, training
-from xalign_models.training.contrastive.objective import add_lora, contrastive_loss
 from xalign_models.training.contrastive.pairs import training_pairs
+from xalign_models.training.contrastive.training import add_lora, contrastive_loss
 from xalign_models.training.trainer import Trainer
 
 QUICK = ContrastiveConfig(

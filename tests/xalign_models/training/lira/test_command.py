@@ -11,7 +11,7 @@ import pytest
 
 from xalign_models.errors import DataError
 from xalign_models.models.names import directory_of, find_spec, trained_specs
-from xalign_models.training.lira.recording import corpus_texts, file_texts, training_texts
+from xalign_models.training.lira.texts import corpus_texts, file_texts, training_texts, with_prompts
 
 Xalign = Callable[..., tuple[int, str, list[str]]]
 
@@ -91,7 +91,8 @@ def test_json_lines_name_their_language(tmp_path: Path) -> None:
 
 
 def test_a_task_s_texts_reach_the_recorder(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from xalign_models.training.lira.recording import task_texts
+    from xalign_models.cli.lira import texts_to_translate
+    from xalign_models.evaluation.recording import task_texts
 
     from xalign_tasks.product_search import ProductSearchStandIn  # isort: skip
 
@@ -104,12 +105,12 @@ def test_a_task_s_texts_reach_the_recorder(workdir: Path, monkeypatch: pytest.Mo
             ("qrels/test", [{"query-id": f"q{i}", "corpus-id": f"i{i}", "score": 1} for i in range(3)]),
         ):
             (folder / name / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = task_texts("ProductSearchStandIn", ["tha-Thai", "eng-Latn"])
+    found = with_prompts(task_texts("ProductSearchStandIn", ["tha-Thai", "eng-Latn"]))
     assert {text for text, language in found if language == "tha-Thai"} == {f"th query {i}" for i in range(3)}
     assert {text for text, language in found if language == "eng-Latn"} == {f"title {i}" for i in range(4)}
-    from xalign_models.cli.lira import _texts
-
-    assert {language for _, language in _texts(["ProductSearchStandIn"], ["tha-Thai"], None, None)} == {"tha-Thai"}
+    assert {language for _, language in texts_to_translate(["ProductSearchStandIn"], ["tha-Thai"], None, None)} == {
+        "tha-Thai"
+    }
 
 
 def test_both_stages_and_a_variant_by_command(xalign: Xalign, lira_config: Callable[..., Any]) -> None:
@@ -138,19 +139,19 @@ def test_both_stages_and_a_variant_by_command(xalign: Xalign, lira_config: Calla
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("translate", "--texts", "x.txt"), "Name --texts and --translators"),
+        (("translate", "--texts", "x.txt"), "Give --texts and --translators"),
         (("translate", "--texts", "x.txt", "--translators", "llm:a", "--set", "a=1"), "--set changes fields"),
         (("translate", "--texts", "x.txt", "--translators", "gemma"), "--translators 'gemma'"),
-        (("translate", "--texts", "de.txt", "--translators", "reference:ntrex"), "which one language"),
+        (("translate", "--texts", "de.txt", "--translators", "reference:ntrex"), "name the one language"),
         (("translate", "--texts", "de.txt", "--translators", "reference:ntrex", "--languages", "all"), "one language"),
         (("translate", "--texts", "NoTask", "--translators", "llm:a"), "Unknown task 'NoTask'"),
-        (("train", "lira", "--stage", "lasr", "-o", "m"), "--from names the directory"),
-        (("train", "lira", "--stage", "arca", "--from", "x", "-o", "m"), "--from names the directory"),
-        (("train", "lira", "--stage", "lasr", "--from", "x", "-o", "m", "--config", "lira.yaml"), "x is no LiRA"),
-        (("train", "lira", "--stage", "arca", "-o", "m", "--ablate", "all"), "--ablate all: one of critic"),
+        (("train", "lira", "--stage", "lasr", "-o", "m"), "--from names the directory of arca's model"),
+        (("train", "lira", "--stage", "arca", "--from", "x", "-o", "m"), "--from names the directory of arca's model"),
+        (("train", "lira", "--stage", "lasr", "--from", "x", "-o", "m", "--config", "lira.yaml"), "x is not a LiRA"),
+        (("train", "lira", "--stage", "arca", "-o", "m", "--ablate", "all"), "--ablate all: choose one of critic"),
         (("train", "lira", "--stage", "arca", "-o", "m", "--config", "huge"), "--config huge: no such file"),
         (("train", "lira", "--stage", "arca", "-o", "de.txt"), "exists and is no model"),
-        (("train", "lira-variant", "x", "-o", "m", "--label", "y"), "x is no LiRA"),
+        (("train", "lira-variant", "x", "-o", "m", "--label", "y"), "x is not a LiRA"),
         (("train", "lira-variant", "x", "-o", "m", "--label", "y", "--paths", "z"), "--paths z"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else "",

@@ -83,7 +83,7 @@ def test_ablations_take_one_part_each() -> None:
 
 
 def test_no_data_and_doubled_translators_are_refused() -> None:
-    with pytest.raises(ModelError, match="name data"):
+    with pytest.raises(ModelError, match="name ranking data"):
         LasrConfig(ranking=(), retrieval=())
-    with pytest.raises(ModelError, match="twice"):
+    with pytest.raises(ModelError, match="each may be named once"):
         Design(translators=("reference:ntrex", "reference:ntrex"))

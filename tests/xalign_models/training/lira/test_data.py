@@ -1,4 +1,4 @@
-"""What stages read: held-out rows are in no language trained on, pairs across languages, documents by content."""
+"""The data of both stages: rows held out in every language, pairs across languages, documents by content."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,11 @@ import pytest
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
 from xalign_models.languages import TaggedText
+from xalign_models.training.lira.config import ArcaConfig, LasrConfig
 from xalign_models.training.lira.data import MEASURED, Rated, Search, document_id, foreign_texts, rated, searches
+
+arca = partial(ArcaConfig, text="own:text", held_out=0.0)
+lasr = partial(LasrConfig, held_out=0.0)
 
 
 @pytest.fixture
@@ -31,28 +36,28 @@ def columns(workdir: Path, write_text: Callable[..., Path]) -> dict[str, list[st
 
 
 def test_texts_are_of_all_languages_but_english_and_held_out_by_row(columns: dict[str, list[str]]) -> None:
-    found = foreign_texts(["own:text"], [], 20, 0.25)
+    found = foreign_texts(arca(samples=20, held_out=0.25))
     assert {one.lang for one in found.train} == {"deu-Latn", "fra-Latn"}
     for language in ("deu-Latn", "fra-Latn"):
         own = [one.text for one in found.train if one.lang == language]
         kept = [one.text for one in found.held_out if one.lang == language]
         assert own == [text for text in columns[language][:15] if text] and kept == columns[language][15:]
-    assert len(foreign_texts(["own:text"], ["deu-Latn"], 8, 0.0).train) == 8
+    assert len(foreign_texts(arca(languages=("deu-Latn",), samples=8, held_out=0.0)).train) == 8
     assert "OwnParallel" in found.datasets
     with pytest.raises(DataError, match="has none of tha-Thai"):
-        foreign_texts(["own:text"], ["tha-Thai"], 8, 0)
+        foreign_texts(arca(languages=("tha-Thai",), samples=8))
 
 
 def test_queries_meet_their_translations_both_ways(columns: dict[str, list[str]]) -> None:
-    found = searches(["own:text"], [], 20, 0.25, 0)
+    found = searches(lasr(retrieval="own:text", samples=20, held_out=0.25))
     rows = {(one.query.lang == ENGLISH) for one in found.train}
     assert rows == {True, False}
     for one in found.train:
         language = one.query.lang if one.document.lang == ENGLISH else one.document.lang
         texts = {one.query.lang: one.query.text, one.document.lang: one.document.text}
         assert (texts[language], texts[ENGLISH]) in zip(columns[language], columns[ENGLISH], strict=True)
-    assert searches(["own:text"], [], 20, 0.25, 0).train == found.train
-    assert searches(["own:text"], [], 20, 0.25, 1).train != found.train
+    assert searches(lasr(retrieval="own:text", samples=20, held_out=0.25)).train == found.train
+    assert searches(lasr(retrieval="own:text", samples=20, held_out=0.25, seed=1)).train != found.train
     trained = {one.text for row in found.train for one in row if one.lang != ENGLISH}
     assert trained.isdisjoint(text for language in ("deu-Latn", "fra-Latn") for text in columns[language][15:])
 
@@ -70,11 +75,11 @@ def write_lines(path: Path, rows: list[dict[str, object]]) -> str:
 
 def test_files_of_pairs_and_of_queries_are_read(tmp_path: Path) -> None:
     pairs = [{"text1": f"a{i}", "lang1": "de", "text2": f"b{i}", "lang2": "eng", "score": i} for i in range(4)]
-    found = rated([write_lines(tmp_path / "p.jsonl", pairs)], [], 100, 0.25, 0)
+    found = rated(lasr(ranking=write_lines(tmp_path / "p.jsonl", pairs), held_out=0.25))
     assert found.train[0] == Rated(TaggedText("a0", "deu-Latn"), TaggedText("b0", "eng-Latn"), 0.0)
     assert [one.score for one in found.held_out] == [3.0]
     lines = [{"query": "q", "query_lang": "th", "document": "d", "document_lang": "en"}]
-    one = searches([write_lines(tmp_path / "q.jsonl", lines)], [], 100, 0, 0).train[0]
+    one = searches(lasr(retrieval=write_lines(tmp_path / "q.jsonl", lines))).train[0]
     assert one == Search(TaggedText("q", "tha-Thai"), TaggedText("d", "eng-Latn"))
 
 
@@ -83,21 +88,21 @@ def test_files_of_pairs_and_of_queries_are_read(tmp_path: Path) -> None:
     [
         ({"text1": "a", "lang1": "de", "text2": "b"}, r"x\.jsonl, line 1: an object with text1, text2, lang1, lang2"),
         ({"text1": "a", "lang1": "xyzzy", "text2": "b", "lang2": "de"}, r"line 1.*Unknown"),
-        ({"text1": "a", "lang1": "de", "text2": "b", "lang2": "de", "score": "high"}, "'high' is no score"),
+        ({"text1": "a", "lang1": "de", "text2": "b", "lang2": "de", "score": "high"}, "'high' is not a score"),
     ],
 )
 def test_broken_lines_are_named(tmp_path: Path, row: dict[str, object], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        rated([write_lines(tmp_path / "x.jsonl", [row])], [], 10, 0, 0)
+        rated(lasr(ranking=write_lines(tmp_path / "x.jsonl", [row])))
 
 
 def test_missing_sources_are_named(workdir: Path) -> None:
     with pytest.raises(DataError, match="stsb_multi_mt is missing.*PhilipMay"):
-        rated(["stsb_multi_mt"], [], 10, 0, 0)
+        rated(lasr(ranking="stsb_multi_mt"))
     with pytest.raises(DataError, match=r"write stsb_multi_mt or file:PATH"):
-        rated(["sts"], [], 10, 0, 0)
+        rated(lasr(ranking="sts"))
     with pytest.raises(DataError, match="There is no file"):
-        searches(["file:nowhere.jsonl"], [], 10, 0, 0)
+        searches(lasr(retrieval="file:nowhere.jsonl"))
 
 
 @pytest.fixture
@@ -114,7 +119,7 @@ def stsb(workdir: Path) -> Path:
 
 
 def test_stsb_is_taken_within_and_across_languages(stsb: Path) -> None:
-    found = rated(["stsb_multi_mt"], [], 100, 0.5, 0)
+    found = rated(lasr(ranking="stsb_multi_mt", ranking_samples=100, held_out=0.5))
     assert (len(found.train), len(found.held_out)) == (12, 6)
     assert {(one.first.lang, one.second.lang) for one in found.train} == {
         (a, b) for a in ("deu-Latn", "eng-Latn") for b in ("deu-Latn", "eng-Latn")
@@ -125,11 +130,11 @@ def test_stsb_is_taken_within_and_across_languages(stsb: Path) -> None:
         assert one.second.text == f'{short[one.second.lang]} "train" {i}'
         assert one.score == pytest.approx(i / 3, abs=1e-3)
     assert all("dev" in one.first.text for one in found.held_out)
-    only = rated(["stsb_multi_mt"], ["deu-Latn"], 5, 0, 0)
+    only = rated(lasr(ranking="stsb_multi_mt", languages=("deu-Latn",), ranking_samples=5))
     assert len(only.train) == 5 and {one.second.lang for one in only.train} == {"deu-Latn"}
     (stsb / "stsb-de-train.csv").write_text("one,two,3\n")
     with pytest.raises(DataError, match="differ in their number of rows"):
-        rated(["stsb_multi_mt"], [], 5, 0, 0)
+        rated(lasr(ranking="stsb_multi_mt", ranking_samples=5))
 
 
 @pytest.mark.realdata
@@ -137,7 +142,7 @@ def test_stsb_is_taken_within_and_across_languages(stsb: Path) -> None:
     not (Path(os.environ.get("XALIGN_DATA", "-")) / "stsb_multi_mt").is_dir(), reason="XALIGN_DATA has no stsb_multi_mt"
 )
 def test_the_published_stsb_has_its_rows() -> None:
-    found = rated(["stsb_multi_mt"], [], 10_000, 0, 0)
+    found = rated(lasr(ranking="stsb_multi_mt", ranking_samples=10_000))
     assert (len(found.train), len(found.held_out)) == (5749, MEASURED)
     assert {one.first.lang for one in found.train} >= {"deu-Latn", "eng-Latn", "zho-Hans"}
     assert {0 <= one.score <= 5 for one in found.train} == {True}

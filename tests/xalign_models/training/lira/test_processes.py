@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from xalign_models.training import processes
 from xalign_models.training.lira import run
 from xalign_models.training.records import LOG
 
@@ -63,6 +64,6 @@ def test_a_batch_that_cannot_be_shared_is_refused(
 ) -> None:
     from xalign_models.errors import ModelError
 
-    monkeypatch.setattr(run, "process_count", lambda: 2)
+    monkeypatch.setattr(processes, "process_count", lambda: 2)
     with pytest.raises(ModelError, match=r"arca\.batch_size 9 cannot be shared by 2 processes"):
         run.train_arca(lira_config(), tmp_path / "a", "cpu")

@@ -1,1 +1,0 @@
-"""The import path of saved LiRA models, which is a file format."""

@@ -1,1 +1,0 @@
-"""The import paths of saved LUSIFER models, which are a file format."""

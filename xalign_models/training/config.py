@@ -1,0 +1,33 @@
+"""Types of fields that several trainings have in their configurations."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from xalign_models.errors import ModelError
+from xalign_models.specs import Dtype
+
+
+class Scheduler(StrEnum):
+    """Learning-rate schedules of transformers that need no further options, by their names there."""
+
+    LINEAR = "linear"
+    COSINE = "cosine"
+    COSINE_WITH_RESTARTS = "cosine_with_restarts"
+    POLYNOMIAL = "polynomial"
+    CONSTANT = "constant"
+    CONSTANT_WITH_WARMUP = "constant_with_warmup"
+    INVERSE_SQRT = "inverse_sqrt"
+
+
+def _without_overflow(dtype: Dtype) -> Dtype:
+    if dtype is Dtype.FLOAT16:
+        raise ModelError("dtype float16: training overflows in it; use float32 or bfloat16.")
+    return dtype
+
+
+TrainingDtype = Annotated[Dtype, AfterValidator(_without_overflow)]
+"""A type that a model can be trained in: any but float16, whose gradients overflow."""
