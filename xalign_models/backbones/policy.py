@@ -45,9 +45,7 @@ _ADOPTED = {
     "StaticEmbedding": "xalign_models.backbones.static:LanguageStatic",
 }
 """Ours in place of sentence-transformers' own."""
-_OURS = (
-    *MODULE_TYPES,
-)
+_OURS = (*MODULE_TYPES,)
 
 
 def _paths(name: str, module: str) -> Iterator[str]:
