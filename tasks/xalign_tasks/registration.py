@@ -35,7 +35,7 @@ def _own_tasks() -> None:
     with suppress(DataError):  # a run that needs them reports the error
         names = own_paths()
     for name in names:
-        if own_task(name) not in TASKS.known():
+        if own_task(name) != TASK:
             _register_task(own_task(name), TASK, f"own_parallel:{TASK}_{name}")
 
 

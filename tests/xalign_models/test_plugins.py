@@ -36,6 +36,17 @@ def test_things_come_in_order_and_by_their_places_when_they_are_first_used(thing
         things["wrong"]
 
 
+def test_a_value_that_depends_on_the_environment_disappears_with_its_cause(things):
+    named = ["alpha"]
+    things.register("zeta", 1)
+    things.before_look(lambda: [things.register(name, 2) for name in named])
+    assert list(things) == list(things) == ["zeta", "alpha"]
+    named[:] = ["beta"]
+    assert (list(things), things["beta"], "alpha" in things) == (["zeta", "beta"], 2, False)
+    things.register("alpha", 3)
+    assert list(things) == ["zeta", "alpha", "beta"]
+
+
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [

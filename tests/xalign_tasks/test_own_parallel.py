@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from xalign_models.errors import DataError
+from xalign_models.plugins import TASKS
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 from xalign_tasks.own_parallel import OwnParallel
 
@@ -91,3 +92,10 @@ def test_a_model_is_not_scored_on_rows_that_it_was_fitted_on_unless_asked(workdi
     other = planted.write(workdir / "other", range(100, 120))
     monkeypatch.delenv("XALIGN_SCORE_FITTED")
     assert whole.evaluate(fitted_encoder(make_encoder, planted, f"own:{other}"), encode_kwargs={})
+
+
+def test_a_text_that_is_no_longer_named_has_no_task(tmp_path, monkeypatch):
+    for names in (("news",), ("talks", "subtitles")):
+        monkeypatch.setenv("XALIGN_OWN", ",".join(f"{name}={tmp_path}" for name in names))
+        own = [task for task in TASKS if task.startswith("OwnParallel-")]
+        assert own == [f"OwnParallel-{name}" for name in names]

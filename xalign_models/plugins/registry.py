@@ -48,6 +48,7 @@ class Registry(Generic[Value]):
         self._pattern, self._rule = re.compile(pattern), rule
         self._entries: dict[str, Entry] = {}
         self._hooks: list[Callable[[], object]] = []
+        self._transient: tuple[str, ...] = ()
 
     def register(self, name: str, value: Value | str, **facts: Any) -> None:
         """Register a value.
@@ -125,12 +126,11 @@ class Registry(Generic[Value]):
         self.check(name)
         return self._entries[name]
 
-    def known(self) -> tuple[str, ...]:
-        """The names registered so far."""
-        return tuple(self._entries)
-
     def before_look(self, hook: Callable[[], object]) -> None:
-        """Call ``hook`` before each look-up; a hook may register values that depend on the environment."""
+        """Call ``hook`` before each look-up; the values it registers last until the next look-up.
+
+        A hook registers values that depend on the environment, so that a value disappears with its cause.
+        """
         self._hooks.append(hook)
 
     @contextmanager
@@ -146,8 +146,12 @@ class Registry(Generic[Value]):
     def _look(self) -> None:
         self._import_home()
         load_plugins()
+        for name in self._transient:
+            self._entries.pop(name, None)
+        lasting = len(self._entries)
         for hook in self._hooks:
             hook()
+        self._transient = tuple(self._entries)[lasting:]
 
     def _import_home(self) -> None:
         """Import the module that registers the built-in values of this kind."""
