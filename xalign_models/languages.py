@@ -206,11 +206,6 @@ def from_flores(code: str) -> str:
     return hyphenated
 
 
-def from_ntrex(code: str) -> str:
-    """NTREX-128's file code (``deu``, ``aze-Latn``, ``zho-TW``) -> canonical; ``por-BR`` is Portuguese like ``por``."""
-    return canonical(code)
-
-
 def from_tatoeba(code: str) -> str:
     """The three-letter code of a Tatoeba file (``ara``, ``cmn``, ``ber``) -> canonical."""
     return canonical(code)

@@ -12,7 +12,6 @@ from xalign_models.languages import (
     from_flores,
     from_iso639_1,
     from_lazada,
-    from_ntrex,
     from_sts17,
     from_tatoeba,
     match,
@@ -92,7 +91,7 @@ def test_tatoeba_codes_outside_flores_keep_their_code() -> None:
 
 @pytest.mark.parametrize(("code", "expected"), NTREX.items())
 def test_ntrex_codes(code: str, expected: str) -> None:
-    assert from_ntrex(code) == expected
+    assert canonical(code) == expected
 
 
 @pytest.mark.parametrize(("code", "language"), BIBLIOGRAPHIC.items())

