@@ -161,8 +161,8 @@ def test_own_texts_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert load("news").fingerprint() != load("own").fingerprint()
     for value, why in (
         ("flores=.", "the name of another corpus"),
-        ("a-b=.", "not understood"),
-        (".,own=.", "two of this name"),
+        ("a-b=.", "is not a valid name"),
+        (".,own=.", "is used twice"),
     ):
         monkeypatch.setenv("XALIGN_OWN", value)
         with pytest.raises(DataError, match=why):
@@ -411,7 +411,7 @@ def test_a_corpus_of_one_row_is_refused(tmp_path):
     for language in ("eng", "deu"):
         (tmp_path / f"{language}.txt").write_text("one row\n")
     for read in (lambda: own(tmp_path).pair("deu-Latn"), lambda: own(tmp_path).parallel(["deu-Latn", ENGLISH])):
-        with pytest.raises(DataError, match=r"own: too few rows of deu-Latn \(1\).*at least 2"):
+        with pytest.raises(DataError, match=r"own: too few rows of deu-Latn.* \(1\); give at least 2"):
             read()
 
 
