@@ -173,7 +173,7 @@ def test_a_code_without_a_script_takes_the_one_that_is_known_and_is_ambiguous_am
     assert match("sr", ("srp-Latn", "srp-Cyrl")) == "srp-Cyrl"
     assert match("srp-Cyrl", ("srp-Latn", "eng-Latn")) == "srp-Cyrl"  # which is not known: its caller says so
     assert match("zh-CN", ("zho-Hant",)) == "zh-CN"
-    with pytest.raises(LanguageError, match="'ks' is ambiguous here: say which of kas-Latn, kas-Xsux"):
+    with pytest.raises(LanguageError, match="'ks' is ambiguous here; choose one of kas-Latn, kas-Xsux"):
         match("ks", ("kas-Latn", "kas-Xsux"))
 
 

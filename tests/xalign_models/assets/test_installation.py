@@ -214,5 +214,5 @@ def test_the_package_imports_without_heavy_libraries() -> None:
 
 def test_an_asset_is_named_in_letters_of_any_case():
     assert assets.where("all-MiniLM-L6-v2") == assets.where("all-minilm-l6-v2")
-    with pytest.raises(AssetError, match="There is no asset 'nothing'; choose one of"):
+    with pytest.raises(AssetError, match="Unknown asset 'nothing'; choose one of"):
         assets.where("nothing")
