@@ -58,7 +58,7 @@ _GEMMA_PARTS = (
     "1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38",
 )
 
-_ASSETS = (
+ASSETS = (
     Asset(
         name="multilingual-e5-small-q4",
         kind="encoder",
@@ -182,7 +182,7 @@ _ASSETS = (
 
 def list_assets() -> tuple[Asset, ...]:
     """All assets, in the order of the documentation."""
-    return _ASSETS
+    return ASSETS
 
 
 def get_asset(name: str) -> Asset:
@@ -191,7 +191,7 @@ def get_asset(name: str) -> Asset:
     Raises:
         AssetError: No asset has this name; the message lists all names.
     """
-    for asset in _ASSETS:
+    for asset in ASSETS:
         if asset.name == name.lower():
             return asset
-    raise AssetError(f"Unknown asset {name!r}; choose one of {', '.join(asset.name for asset in _ASSETS)}.")
+    raise AssetError(f"Unknown asset {name!r}; choose one of {', '.join(asset.name for asset in ASSETS)}.")

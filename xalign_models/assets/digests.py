@@ -18,7 +18,7 @@ from xalign_models.paths import atomic_write_text, cache_dir
 _SUFFIXES = frozenset(
     ".bin .data .gguf .jinja .json .jsonl .model .npz .onnx .onnx_data .py .safetensors .txt .xml".split()
 )
-_RACY = 2_000_000_000
+RACY = 2_000_000_000
 """Nanoseconds within which a file may change without a new timestamp; younger files are always read."""
 CARD = "xalign.json"
 """File name of a saved model's card, which contains the fingerprint and is therefore excluded from it."""
@@ -55,7 +55,7 @@ def directory_fingerprint(directory: Path, without: str = "") -> str:
     except FileError:
         recorded = {}
     current: dict[str, list[Any]] = {}
-    settled = time.time_ns() - _RACY
+    settled = time.time_ns() - RACY
     for name, file in sorted(_files(directory)):
         stat = file.stat()
         state = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]

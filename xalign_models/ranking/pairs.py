@@ -91,7 +91,7 @@ def all_pairs(
         for pair in pairs:
             yield pair, *pair_ranks(*map(get, pair))
         return
-    half = (budget or _free(device) // 2) // 2
+    half = (budget or free_bytes(device) // 2) // 2
     pairs = list(pairs)
     sample = get(pairs[0][0]) if pairs else Sides(np.empty((1, 1), dtype=np.float32))
     size = max(1, half // _bytes_of_pair(sample))
@@ -106,7 +106,7 @@ def all_pairs(
                 yield (first, partner), forward, backward, measures
 
 
-def _free(device: str) -> int:
+def free_bytes(device: str) -> int:
     import torch
 
     return torch.cuda.mem_get_info(device)[0]

@@ -99,7 +99,7 @@ def test_missing_and_unknown_languages(parallel):
         module({"sentence_embedding": x})
     with pytest.raises(LanguageError, match="not fitted for fra-Latn"):
         run(module, x, ["deu-Latn", "fra-Latn"])
-    with pytest.raises(LanguageError, match="list-valued"):
+    with pytest.raises(LanguageError, match="not a list of languages"):
         module({"sentence_embedding": x}, lang=["deu-Latn", "deu-Latn"])
     with pytest.raises(AlignmentError, match="dimension 3"):
         run(module, torch.ones(2, 3), ["deu-Latn"] * 2)

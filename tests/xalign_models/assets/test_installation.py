@@ -158,7 +158,7 @@ def test_a_licence_must_be_accepted_once(toy: Asset, index: FakeIndex, register:
 
 
 def test_unknown_and_uninstalled_assets_say_what_to_do(toy: Asset) -> None:
-    with pytest.raises(AssetError, match="no asset 'tou'; choose one of toy"):
+    with pytest.raises(AssetError, match="Unknown asset 'tou'; choose one of toy"):
         assets.install("tou")
     for call in (assets.verify, assets.fingerprint):
         with pytest.raises(AssetError, match="xalign assets install toy"):
