@@ -237,7 +237,7 @@ def test_all_pairs_in_batches(benchmark, note, say, monkeypatch, pytestconfig, w
     if not cuda:
         place = mining.place
         monkeypatch.setattr(mining, "place", lambda sides, _: place(sides, "cpu"))
-        monkeypatch.setattr(mining, "_free", lambda _: 1 << 30)
+        monkeypatch.setattr(mining, "free_bytes", lambda _: 1 << 30)
     chosen = {pairs[i] for i in np.linspace(0, len(pairs) - 1, 4).astype(int)}
     kept = {}
 

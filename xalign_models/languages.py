@@ -1,8 +1,8 @@
 """Canonical language codes, ``deu-Latn`` (ISO 639-3, ISO 15924), and conversions from other codes.
 
-The canonical code of a language is the one that FLORES-200 uses, with a hyphen, which is also mteb's form: Standard
-Arabic is ``arb-Arab`` (not ``ara``), Mandarin ``zho-Hans``, Malay ``zsm-Latn``, Persian ``pes-Arab``. Languages
-outside FLORES-200 keep their ISO 639-3 code with the script that CLDR deems likely.
+The canonical code is the one of FLORES-200 with a hyphen, which is also mteb's form: Standard Arabic is ``arb-Arab``
+(not ``ara``), Mandarin ``zho-Hans``, Malay ``zsm-Latn``, Persian ``pes-Arab``. A language outside FLORES-200 has its
+ISO 639-3 code and its likely script according to CLDR.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import langcodes
 from xalign_models.errors import LanguageError
 
 LanguageText = tuple[str, str | None]
-"""A text and the canonical code of its language, None where it is unknown."""
+"""A text and the canonical code of its language, None if it is unknown."""
 
 
 class TaggedText(NamedTuple):
@@ -59,15 +59,15 @@ BEYOND_FLORES = tuple(
 )
 """The canonical codes of the other languages of NTREX-128 and of LASER's Tatoeba test."""
 
-# Macrolanguage and alternative codes, to the individual language that FLORES-200 (and a reader) means by them. fuc,
-# NTREX-128's Pulaar, is no fuv: it stays because the revision of that corpus, and so of every result on it, has it so.
+# Macrolanguages and alternative codes, and the individual language that FLORES-200 (and a reader) means by them. fuc,
+# NTREX-128's Pulaar, is not fuv; it stays here because the revisions of that corpus and of all results depend on it.
 _INDIVIDUAL = {
     "ara": "arb", "aze": "azj", "cmn": "zho", "ekk": "est", "fas": "pes", "ful": "fuv", "fuc": "fuv", "fil": "tgl",
     "kur": "kmr", "lav": "lvs", "mlg": "plt", "mon": "khk", "mly": "zsm", "msa": "zsm", "nep": "npi", "nor": "nob",
     "ori": "ory", "orm": "gaz", "pus": "pbt", "que": "quy", "sqi": "als", "swa": "swh", "uzb": "uzn", "yid": "ydd",
     "hbs": "hrv", "aym": "ayr", "din": "dik", "kau": "knc",
 }  # fmt: skip
-# Where the likely script of CLDR is not the one the corpora use.
+# Scripts of the corpora that are not CLDR's likely script.
 _SCRIPTS = {"kor": "Hang", "tzm": "Tfng", "arb": "Arab", "uig": "Arab", "pbt": "Arab", "snd": "Arab", "crh": "Latn"}
 _REGION_SCRIPTS = {
     ("zho", "CN"): "Hans",
@@ -88,7 +88,7 @@ _LAZADA = {
 }
 _ISO_639_1_OF = {"nob": "no", "pbt": "ps", "quy": "qu", "tgl": "tl", "twi": "tw", "zho": "zh"}
 _NO_LANGUAGE = {"mis", "mul", "und", "zxx"}
-"""Codes for text whose language has no code, for several, for an unknown one and for none."""
+"""Codes for an uncoded language, several languages, an unknown one and none."""
 _SHAPE = re.compile(
     r"^(?P<language>[A-Za-z]{2,3})(?:[-_](?P<script>[A-Za-z]{4}))?(?:[-_](?P<region>[A-Za-z]{2}|\d{3}))?$"
 )
@@ -96,7 +96,7 @@ _SHAPE = re.compile(
 
 def _unknown(code: str, known: tuple[str, ...], scheme: str) -> LanguageError:
     near = difflib.get_close_matches(code, known, n=3, cutoff=0.5) or [k for k in known if k[:2] == code[:2]][:3]
-    hint = f"did you mean {', '.join(near)}?" if near else f"known ones look like {', '.join(known[:3])}."
+    hint = f"did you mean {', '.join(near)}?" if near else f"use a code such as {', '.join(known[:3])}."
     return LanguageError(f"Unknown {scheme + ' ' if scheme else ''}language code {code!r}; {hint}")
 
 
@@ -106,10 +106,10 @@ def canonical(code: str) -> str:
 
     Takes canonical codes (``deu-Latn``), FLORES-200 (``deu_Latn``), ISO 639-3 and Tatoeba (``deu``, ``cmn``), ISO 639-2
     (``ger``), NTREX (``srp-Cyrl``, ``zho-TW``), ISO 639-1 (``de``) and BCP 47 with a region (``pt-BR``: Portuguese).
-    Lazada's two-letter codes name countries and are not taken here: see :func:`from_lazada`.
+    Lazada's two-letter codes name countries and need :func:`from_lazada`.
 
     Raises:
-        LanguageError: No language has this code; the message names the nearest ones.
+        LanguageError: No language has this code; the message suggests similar ones.
     """
     match = _SHAPE.match(code.strip())
     if match is None:
@@ -132,17 +132,17 @@ def canonical(code: str) -> str:
 
 
 def match(code: str, known: Sequence[str]) -> str:
-    """The one of ``known`` codes that a code means: ``de``, ``deu`` and ``de-DE`` match ``deu-Latn``.
+    """The code in ``known`` that a code means: ``de``, ``deu`` and ``de-DE`` match ``deu-Latn``.
 
     Args:
-        code: In any form that :func:`canonical` takes, or exactly as in ``known``, which may be any strings.
-        known: The available codes.
+        code: Any form that :func:`canonical` takes, or an element of ``known``.
+        known: The available codes, which may be any strings.
 
     Returns:
-        One of ``known``, or the code itself if none matches.
+        The element of ``known``, or the code itself if none matches.
 
     Raises:
-        LanguageError: The code names no script, and ``known`` has several, none of them the usual one.
+        LanguageError: The code has no script, and ``known`` has several for the language but not the usual one.
     """
     return code if code in known else _match(code, tuple(known))
 
@@ -164,7 +164,7 @@ def _match(code: str, known: tuple[str, ...]) -> str:
         return code
     candidates = [name for canon, name in by_code.items() if canon[:3] == canonical_code[:3]]
     if len(candidates) > 1:
-        raise LanguageError(f"Language code {code!r} is ambiguous here: say which of {', '.join(sorted(candidates))}.")
+        raise LanguageError(f"Language code {code!r} is ambiguous here; choose one of {', '.join(sorted(candidates))}.")
     return candidates[0] if candidates else code
 
 
@@ -179,7 +179,7 @@ def _likely_script(language: str, region: str) -> str:
 
 
 def is_canonical(text: str) -> bool:
-    """Whether a text has the form of a canonical code, ``deu-Latn``; not whether such a language exists."""
+    """Whether a text has the form of a canonical code, ``deu-Latn``, even if no such language exists."""
     return re.fullmatch(r"[a-z]{3}-[A-Z][a-z]{3}", text) is not None
 
 
@@ -206,11 +206,6 @@ def from_flores(code: str) -> str:
     return hyphenated
 
 
-def from_ntrex(code: str) -> str:
-    """NTREX-128's file code (``deu``, ``aze-Latn``, ``zho-TW``) -> canonical; ``por-BR`` is Portuguese like ``por``."""
-    return canonical(code)
-
-
 def from_tatoeba(code: str) -> str:
     """The three-letter code of a Tatoeba file (``ara``, ``cmn``, ``ber``) -> canonical."""
     return canonical(code)
@@ -232,7 +227,7 @@ def from_sts17(track: str) -> tuple[str, str]:
     """A track of STS17 (``es-en``) -> the canonical codes of its two sides, first column first."""
     first, separator, second = track.partition("-")
     if not separator:
-        raise LanguageError(f"{track!r} is not a track of STS17; they look like en-en, es-en, ar-ar.")
+        raise LanguageError(f"{track!r} is not a track of STS17, such as en-en, es-en or ar-ar.")
     return from_iso639_1(first), from_iso639_1(second)
 
 
@@ -265,7 +260,7 @@ def to_iso639_1(code: str) -> str | None:
 
 @cache
 def display_name(code: str) -> str:
-    """``deu-Latn`` -> ``German``; with the script if FLORES-200 has several for the language."""
+    """``deu-Latn`` -> ``German``, with the script if FLORES-200 has several for the language."""
     language, _, script = code.partition("-")
     name = {"zho": "Chinese", "ber": "Berber", "tgl": "Tagalog"}.get(language) or langcodes.get(language).display_name()
     name = name.removesuffix(" (individual language)").removesuffix(" (macrolanguage)")

@@ -1,4 +1,4 @@
-"""Locations of files, and atomic writing."""
+"""Locations of files, atomic writing, and locks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def data_dir() -> Path | None:
     """The directory of locally held corpora, ``$XALIGN_DATA``, or None when it is not set.
 
     Raises:
-        DataError: The variable names something that is not a directory.
+        DataError: The variable does not name a directory.
     """
     value = os.environ.get("XALIGN_DATA")
     if not value:
@@ -47,10 +47,10 @@ def atomic_file(path: Path) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        temporary.chmod(0o644)  # mkstemp makes private files; results and assets are meant to be shared
+        temporary.chmod(0o644)  # mkstemp makes private files, but results and assets are shared
         temporary.replace(path)
     except OSError as error:
-        if error.filename is None:  # a full disk is met by a write, which knows no name
+        if error.filename is None:  # a failed write, on a full disk, does not know the name
             error.filename = str(path)
         raise
     finally:
@@ -58,14 +58,14 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 
 def atomic_write_text(path: Path, text: str) -> None:
-    """Write ``text`` as UTF-8 so that readers see the old file or the new one, never a part."""
+    """Write text as UTF-8 so that readers see the old file or the new one, never a part of it."""
     with atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 @contextmanager
 def one_at_a_time(folder: Path) -> Iterator[None]:
-    """Exclude other processes that call it for ``folder``, without a lock file; no effect on Windows."""
+    """Exclude other processes that call this for the same folder, without a lock file; no effect on Windows."""
     try:
         import fcntl
     except ImportError:
@@ -81,13 +81,13 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def in_turn(lock: Path, waiting: str) -> Iterator[None]:
-    """Keep other processes out that hold the same lock for long; whoever has to wait says so once.
+    """Exclude other processes that use the same lock file, for long work; a process that waits logs it once.
 
-    Where no file can be made for want of permission nobody waits: nothing can be written there either.
+    Without permission to create the file nobody waits, since nobody can write there.
 
     Args:
-        lock: A file that is there while somebody is inside.
-        waiting: The one line of a process that waits.
+        lock: The lock file, which exists while a process is inside.
+        waiting: Message of a process that waits.
     """
     from filelock import FileLock, Timeout
 
@@ -104,7 +104,7 @@ def in_turn(lock: Path, waiting: str) -> Iterator[None]:
         yield
     finally:
         if turn.is_locked:
-            with suppress(OSError):  # before the release: whoever waits sees that the file is gone, and makes its own
+            with suppress(OSError):  # before the release, so that a waiting process creates its own file
                 lock.unlink()
             turn.release()
 
@@ -113,7 +113,7 @@ def in_turn(lock: Path, waiting: str) -> Iterator[None]:
 def atomic_directory(final: Path) -> Iterator[Path]:
     """Yield an empty directory beside ``final``; it replaces ``final`` on success and vanishes on error.
 
-    The old directory is renamed too, so that no reader finds half of it. Of several writers, the last one stays.
+    The old directory is renamed as well, so that no reader finds half of it. The last of several writers wins.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     holder = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".part", dir=final.parent))

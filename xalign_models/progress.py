@@ -1,4 +1,4 @@
-"""Progress bars, which appear only on a terminal and vanish at their end."""
+"""Progress bars that appear only on a terminal and vanish at the end."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ def live(iterable: Iterable[Any] | None = None, **kwargs: Any) -> Any:
 
     Args:
         iterable: Items to count; None for a bar moved by ``update``.
-        kwargs: Options of tqdm, which override the defaults.
+        kwargs: Options of tqdm, which override these defaults.
     """
     return tqdm(iterable, **{"delay": 2, "disable": None, "leave": False, **kwargs})

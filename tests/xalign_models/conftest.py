@@ -23,7 +23,7 @@ KINDS = ("ALIGNMENTS", "ANALYSES", "BACKBONES", "BENCHMARKS", "CORPORA", "MODULE
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test registers and loads is gone after it."""
-    monkeypatch.setattr(loading, "_modules", dict(loading._modules))
+    monkeypatch.setattr(loading, "loaded", dict(loading.loaded))
     monkeypatch.setenv(loading.VARIABLE, "")
     before = set(sys.modules)
     with ExitStack() as stack:

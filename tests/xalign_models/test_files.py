@@ -43,16 +43,16 @@ def test_json_comes_back(content: dict[str, object], ascii_only: bool) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "no JSON"),
-        (b"{", "no JSON"),
-        (b"\xff", "no JSON"),
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"\xff", "not JSON"),
         (b"[]", "an object was expected, not list"),
         (b"1", "an object was expected, not int"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"a":' * (DEEPEST + 1) + b"1" + b"}" * (DEEPEST + 1), "nested too deeply"),
         (b'{"a": "\\ud800"}', "surrogate"),
         (b'{"\\udfff": 1}', "surrogate"),
-        (b'{"a": ' + b"9" * 5000 + b"}", "no JSON"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "not JSON"),
         (b'{"a": "' + b"x" * 2000 + b'"}', "longer than 1000 bytes"),
     ],
 )
@@ -78,7 +78,7 @@ def test_what_never_ends_is_not_read(tmp_path: Path, special: str) -> None:
     path = tmp_path / "f"
     os.mkfifo(path) if special == "pipe" else path.symlink_to("/dev/zero")
     for read in (read_json, lambda path: read_json(path, list)):
-        with pytest.raises(FileError, match="it is no file"):
+        with pytest.raises(FileError, match="it is not a file"):
             read(path)
 
 

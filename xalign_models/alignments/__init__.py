@@ -1,4 +1,4 @@
-"""Post-hoc alignments: affine maps per language, fitted on embeddings; ``module`` has their torch module."""
+"""Post-hoc alignments: affine maps by language, fitted on embeddings; their torch module is in ``module``."""
 
 from xalign_models.alignments.affine import AffineMap
 from xalign_models.alignments.base import Alignment

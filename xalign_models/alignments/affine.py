@@ -39,7 +39,7 @@ class AffineMap(PivotAlignment):
     version = 2
 
     pivot: str = "eng-Latn"
-    """The language at one end of every map."""
+    """Language at one end of every map."""
     direction: Direction = "to_pivot"
     """``to_pivot`` maps language l onto the pivot: for use after an encoder. ``from_pivot`` maps the pivot onto l, the
     paper's direction: ``transform(x, l)`` takes embeddings of the *pivot* and maps them into the space of l."""
@@ -53,9 +53,9 @@ class AffineMap(PivotAlignment):
     validation: float = 0.1
     """For distance: share of the pairs held out for early stopping."""
     seed: int = 0
-    """For distance: of the held-out split."""
+    """For distance: random seed of the held-out split."""
     device: str = "cpu"
-    """For distance: the torch device that computes."""
+    """For distance: torch device of the computation."""
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -63,7 +63,7 @@ class AffineMap(PivotAlignment):
             if getattr(self, name) not in get_args(allowed):
                 raise AlignmentError(f"{name}={getattr(self, name)!r}; choose one of {', '.join(get_args(allowed))}.")
         if self.ridge is not None and not self.ridge >= 0:
-            raise AlignmentError(f"ridge={self.ridge}; it must be 0 or more, or None to choose it by leaving one out.")
+            raise AlignmentError(f"ridge={self.ridge}; it must be 0 or more, or None for the leave-one-out choice.")
         if not 0 < self.validation < 1:
             raise AlignmentError(f"validation={self.validation}; it must be a share between 0 and 1.")
         if self.seed < 0:
@@ -87,5 +87,5 @@ class AffineMap(PivotAlignment):
             return solved[0] + start, solved[1]
         from xalign_models.device import pick_device
 
-        device = pick_device(self.device)  # not before a fit: what was fitted on a GPU is read without one
+        device = pick_device(self.device)  # checked here: a map fitted on a GPU can be loaded without one
         return affine_distance(source, target, validation=self.validation, seed=self.seed, device=device)

@@ -1,11 +1,11 @@
 """Base classes of alignments: one affine map of row vectors per language.
 
-Embeddings are rows everywhere in this package: ``X`` is (n, d) and a map is ``Y = X @ A + b``. A fitted alignment gives
-its maps as *factors*, stacked over languages, each of which may be absent:
+Embeddings are rows everywhere in this package: ``X`` is (n, d) and a map is ``Y = X @ A + b``. A fitted alignment
+returns its maps as *factors*, stacked over languages, each of which may be absent:
 
     ``y = x W_l - (x C_l) C_l^T + b_l``      weight ``W`` (L, d, d), basis ``C`` (L, d, k), shift ``b`` (L, d)
 
-so that low-rank maps stay factored, and one numpy function and one torch module apply them all.
+Low-rank maps thus stay factored, and one numpy function and one torch module apply all of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -29,17 +29,14 @@ from xalign_models.languages import match
 from xalign_models.linalg.arrays import AnyFloats, Float64
 from xalign_models.paths import atomic_file, atomic_write_text
 
-if TYPE_CHECKING:
-    from xalign_models.alignments.module import Aligned
-
-Array = Float64  # the name that plug-ins import
+Array = Float64  # name for plug-ins
 
 FORMAT = 1
 """Version of the saved format; files of another version are refused."""
 
 
 class Alignment(ABC):
-    """A post-hoc alignment: fitted on embeddings per language, then a fixed affine map for each of them.
+    """A post-hoc alignment: fitted on embeddings by language, then one fixed affine map for each language.
 
     Subclasses are dataclasses whose fields are the hyperparameters; attributes set by ``fit`` end in ``_``.
 
@@ -58,20 +55,20 @@ class Alignment(ABC):
     method: ClassVar[str]
     """Name in ``METHODS``, in saved files and in model names."""
     arrays: ClassVar[tuple[str, ...]]
-    """Names of the fitted float64 arrays: what ``save`` writes."""
+    """Names of the fitted float64 arrays, which ``save`` writes."""
     parallel: ClassVar[bool] = False
     """Whether row i must mean the same in every language of the fit data."""
     by_language: ClassVar[bool] = False
-    """Whether a language's map depends on its own fit data alone (and the pivot's side of them)."""
+    """Whether a language's map depends only on its own fit data and their pivot side."""
     version: ClassVar[int] = 1
-    """Version of the fit; to be raised when the same data and parameters give another map."""
+    """Version of the fit, to raise whenever the same data and parameters give another map."""
     language_dependent: ClassVar[bool] = True
-    """Whether ``transform`` needs the language; when False, any language and None are accepted."""
+    """Whether ``transform`` needs the language; if False, it accepts any language and None."""
 
     languages_: tuple[str, ...]
     dim_: int
     seconds_: float | None = None
-    """Seconds of a fit by a model of the package, without encoding; None if unknown. No part of the fingerprint."""
+    """Duration of the fit without encoding, in seconds; None if unknown. The fingerprint does not include it."""
 
     @abstractmethod
     def fit(self, data: Mapping[str, Any]) -> Self:
@@ -96,8 +93,8 @@ class Alignment(ABC):
 
         Raises:
             LanguageError: A language is missing or was not fitted.
-            AlignmentError: Not fitted, or ``x`` has another dimension, another number of rows than ``language``, or
-                non-finite values.
+            AlignmentError: The alignment is not fitted, or ``x`` has another dimension, another number of rows than
+                ``language``, or non-finite values.
         """
         self._check_fitted()
         rows = as_matrix(x, "the input", empty_ok=True)
@@ -124,11 +121,11 @@ class Alignment(ABC):
             y = y - (y @ basis) @ basis.T
         return y if shift is None else y + shift
 
-    def module(self) -> Aligned | None:
+    def module(self) -> Any:
         """The torch module that applies the fitted alignment after an encoder.
 
         None stands for :class:`~xalign_models.alignments.module.Aligned`, which applies any affine map. A method that
-        is not affine returns ``Subclass.of(self)`` of a subclass of it, registered by ``register.module``.
+        is not affine returns ``Subclass.of(self)`` for its own subclass, which ``register.module`` registers.
         """
         return None
 
@@ -174,7 +171,7 @@ class Alignment(ABC):
         """Read what ``save`` wrote; ``alignments.load`` does so for any method.
 
         Raises:
-            AlignmentError: No saved alignment, another method or format version, or damaged files.
+            AlignmentError: The directory has no saved alignment, another method or format version, or damaged files.
         """
         header = read_header(directory)
         if header["method"] != cls.method:
@@ -186,7 +183,7 @@ class Alignment(ABC):
             for name, array in load_file(Path(directory) / "alignment.safetensors").items():
                 setattr(alignment, name, array)
             alignment.languages_, alignment.dim_ = tuple(header["languages"]), header["dim"]
-            seconds = header.get("seconds")  # no part of the fingerprint, so that anybody may have written it
+            seconds = header.get("seconds")  # not covered by the fingerprint, so it may be anything
             alignment.seconds_ = seconds if is_number(seconds) else None
             intact = alignment._fingerprint(header["params"]) == header["fingerprint"]
         except (OSError, SafetensorError, KeyError, TypeError, AttributeError):
@@ -213,7 +210,7 @@ class UnpairedAlignment(Alignment):
             The alignment itself.
 
         Raises:
-            AlignmentError: No data, an empty or non-finite matrix, or dimensions that differ.
+            AlignmentError: There are no data, a matrix is empty or not finite, or dimensions differ.
         """
         matrices = {language: as_matrix(rows, language) for language, rows in data.items()}
         dim = common_dim(matrices)
@@ -230,7 +227,7 @@ def read_header(directory: str | Path) -> dict[str, Any]:
     """The parsed ``alignment.json``.
 
     Raises:
-        AlignmentError: Missing, unreadable, or of another format version.
+        AlignmentError: The file is missing, unreadable, or of another format version.
     """
     path = Path(directory) / "alignment.json"
     try:
@@ -264,7 +261,7 @@ def common_dim(matrices: Mapping[str, AnyFloats]) -> int:
     """The dimension that all matrices share.
 
     Raises:
-        AlignmentError: There are none, or dimensions differ.
+        AlignmentError: There are no matrices, or dimensions differ.
     """
     if not matrices:
         raise AlignmentError("no languages to fit on; pass a mapping from language to embeddings (n, d).")
@@ -275,7 +272,7 @@ def common_dim(matrices: Mapping[str, AnyFloats]) -> int:
 
 
 def listed(counts: Mapping[str, int]) -> str:
-    """Counts by language, as errors print them."""
+    """Counts by language, for error messages."""
     return ", ".join(f"{language} {count}" for language, count in counts.items())
 
 
@@ -288,14 +285,14 @@ def rows_by_language(
         language: The language of all rows, or one per row.
         count: Number of rows.
         fitted: The fitted languages, or None when one map serves all.
-        method: Named in errors.
+        method: Name of the method, for error messages.
 
     Returns:
         (position in ``fitted``, rows) for every language present.
 
     Raises:
         LanguageError: A language is missing or not fitted.
-        AlignmentError: Another number of languages than rows.
+        AlignmentError: The number of languages is not the number of rows.
     """
     if fitted is None:
         return [(0, slice(None))]

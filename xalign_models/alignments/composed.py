@@ -29,14 +29,14 @@ class Composed(Alignment):
         """Fit every stage in turn.
 
         Args:
-            data: Input of the most demanding stage: translations if any stage is parallel. Other stages take all rows
-                of each language.
+            data: Translations if any stage is parallel, else embeddings by language. A stage that is not parallel uses
+                all rows of each language.
 
         Returns:
             The alignment itself.
 
         Raises:
-            AlignmentError: A stage cannot be fitted on it.
+            AlignmentError: A stage cannot be fitted on the data.
         """
         pivot, current = self.get_params().get("pivot", ""), dict(data)
         probes: dict[str, Any] = {}
@@ -97,7 +97,7 @@ def composed(stages: Sequence[type[Alignment]]) -> type[Composed]:
 
 
 def _unpaired(data: Mapping[str, Any], pivot: str) -> dict[str, Any]:
-    """All rows by language; the pivot's are those of all pairs."""
+    """All rows by language; for the pivot the distinct rows of all pairs."""
     sides = {language: rows[0] if isinstance(rows, tuple) else rows for language, rows in data.items()}
     pivots = [rows[1] for rows in data.values() if isinstance(rows, tuple)]
     if pivots and pivot:

@@ -1,4 +1,4 @@
-"""The one sentence-transformers module that applies any alignment. Its import path is a file format: do not move it."""
+"""The sentence-transformers module that applies any alignment. Its import path is a file format: do not move it."""
 
 from __future__ import annotations
 
@@ -18,32 +18,33 @@ from xalign_models.languages import canonical
 class Aligned(Module):
     """Maps ``features["sentence_embedding"]`` by the language of each row: ``y = x W_l - (x C_l) C_l^T + b_l``.
 
-    The language of each row is ``features["lang"]`` (a list, put there by the first module from inputs
-    ``{"text": ..., "lang": ...}``), or for all rows the encode keyword ``lang``, or else ``default_lang``, in any code.
-    Maps stay float32 in models of any dtype; half-precision embeddings are mapped in float32 and returned as they came.
+    The language of a row comes from the list ``features["lang"]``, which the first module fills from inputs
+    ``{"text": ..., "lang": ...}``, else from the keyword ``lang`` of ``encode``, else from ``default_lang``. Any code
+        is
+    accepted. Maps stay float32 in models of any dtype; half-precision embeddings are mapped in float32 and cast back.
 
     Args:
         method: Name of the alignment, for messages and provenance.
         dim: Embedding dimension d.
-        languages: Fitted languages in the order of the maps, or None when one map serves all languages.
+        languages: Fitted languages in the order of the maps; None if one map serves all languages.
         shapes: Shapes of the factors; for an affine map "weight" (L, d, d), "basis" (L, d, k), "shift" (L, d).
-        fingerprint: Of the alignment the maps come from.
-        format: Version of this saved form.
-        default_lang: Language of texts without one; ``auto`` identifies it, None is an error.
-        unknown: Result for a text in a language that was not fitted: ``error``, or ``unaligned``, its raw vector.
+        fingerprint: Fingerprint of the alignment.
+        format: Version of the saved format.
+        default_lang: Language of texts without one; ``auto`` identifies it, None raises an error.
+        unknown: Treatment of a text in a language that was not fitted: ``error``, or ``unaligned`` for its raw vector.
 
     Raises:
-        AlignmentError: Another format version, or ``unknown`` is neither.
-        LanguageError: ``default_lang`` is no language.
+        AlignmentError: The format has another version, or ``unknown`` is invalid.
+        LanguageError: ``default_lang`` is not a language.
     """
 
     config_keys = ["method", "dim", "languages", "shapes", "fingerprint", "format", "default_lang", "unknown"]
     forward_kwargs = {"lang"}
     fit_seconds: float | None = None
-    """Average seconds of fitting a language, without encoding; None if unknown, as in a saved model."""
+    """Average duration of fitting a language, without encoding, in seconds; None if unknown, as in a saved model."""
 
     tensors: ClassVar[tuple[str, ...]] = ("weight", "basis", "shift")
-    """Names of the buffers, one for each factor; factors that the alignment lacks are None."""
+    """Names of the buffers, one per factor; a factor that the alignment lacks is None."""
     weight: Tensor | None
     basis: Tensor | None
     shift: Tensor | None
@@ -59,7 +60,7 @@ class Aligned(Module):
         default_lang: str | None = None,
         unknown: Literal["error", "unaligned"] = "error",
     ) -> None:
-        """Take the shapes; ``of`` and ``load`` fill in the maps."""
+        """Allocate the maps; ``of`` and ``load`` fill them."""
         super().__init__()
         if unknown not in {"error", "unaligned"}:
             raise AlignmentError(f"unknown={unknown!r}; choose error or unaligned.")
@@ -81,7 +82,7 @@ class Aligned(Module):
         """The module that applies a fitted alignment.
 
         Raises:
-            AlignmentError: Not fitted, or its maps start at the pivot, so that they cannot follow an encoder.
+            AlignmentError: The alignment is not fitted, or it maps from the pivot and cannot follow an encoder.
         """
         if getattr(alignment, "direction", "to_pivot") == "from_pivot":
             raise AlignmentError('maps with direction="from_pivot" take pivot text only; use direction="to_pivot".')
@@ -99,20 +100,20 @@ class Aligned(Module):
         return module
 
     def forward(self, features: dict[str, Any], lang: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Replace ``features["sentence_embedding"]`` (n, d) by its aligned form, in the same dtype.
+        """Replace ``features["sentence_embedding"]`` (n, d) by the aligned embeddings, in the same dtype.
 
         Args:
-            features: May hold "lang", one language per row, which precedes the keyword.
-            lang: One language for all rows, as any code.
+            features: Features of the batch; "lang", one language per row, takes precedence over the keyword.
+            lang: Language of all rows, in any code.
             **kwargs: Ignored.
 
         Raises:
-            LanguageError: A language is missing, not fitted, or ``lang`` is a list.
-            AlignmentError: Another dimension than fitted.
+            LanguageError: A language is missing or not fitted, or ``lang`` is a list.
+            AlignmentError: The embeddings have another dimension than the alignment.
         """
         if not (lang is None or isinstance(lang, str)):
             raise LanguageError(
-                "encode re-orders texts but not a list-valued lang; pass inputs {'text': ..., 'lang': ...} instead."
+                "encode reorders texts but not a list of languages; pass inputs {'text': ..., 'lang': ...} instead."
             )
         embeddings: Tensor = features["sentence_embedding"]
         if embeddings.shape[-1] != self.dim:
@@ -139,11 +140,11 @@ class Aligned(Module):
 
         Args:
             by_row: The language of each row, None if unknown.
-            lang: Language of rows without one; precedes ``default_lang``.
+            lang: Language of rows without one; takes precedence over ``default_lang``.
             count: Number of rows if ``by_row`` is None.
 
         Raises:
-            LanguageError: A language must be identified, which needs the text.
+            LanguageError: A language is ``auto``, and identification needs the text.
         """
         if self.languages is None:
             return None
@@ -151,8 +152,8 @@ class Aligned(Module):
         codes = [code or fallback for code in by_row or [None] * count]
         if "auto" in codes:
             raise LanguageError(
-                f'lang="auto" needs a backbone that hands on its texts; give the language, fitted ones are '
-                f"{', '.join(self.languages)}."
+                f'lang="auto" does not work with this backbone, which does not pass texts on; give one of the fitted '
+                f"languages: {', '.join(self.languages)}."
             )
         return [None if code is None else _canonical(code) for code in codes]
 
@@ -160,10 +161,10 @@ class Aligned(Module):
         """The one affine map of a language, ``y = x W + b``: W (d, d) and b (d,), float32.
 
         Args:
-            lang: The language, if maps are by language.
+            lang: The language; None if one map serves all languages.
 
         Raises:
-            LanguageError: A language is needed or not fitted.
+            LanguageError: The language is missing or not fitted.
         """
         codes = self.codes([lang], None, 1)
         ((index, _),) = rows_by_language(codes, 1, self.languages, self.method)
@@ -173,9 +174,9 @@ class Aligned(Module):
         return (self.map_rows(eye, index) - shift).float(), shift[0].float()
 
     def map_rows(self, x: Tensor, index: int) -> Tensor:
-        """Map rows (n, d), in float32 or more, of the language at ``index`` of ``languages`` (0 if one map serves all).
+        """Map rows (n, d), float32 or float64, by the map at ``index`` of ``languages`` (0 if one map serves all).
 
-        A method that is not affine overrides it and ``tensors`` in a subclass.
+        A subclass for a method that is not affine overrides this method and ``tensors``.
         """
         y = x
         if self.weight is not None:
@@ -188,7 +189,7 @@ class Aligned(Module):
         return y
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Follow moves between devices but not casts: ``model.half()`` must not round the maps."""
+        """Move the maps between devices but do not cast them: ``model.half()`` must not round them."""
 
         def keep_dtype(tensor: Tensor) -> Tensor:
             moved = fn(tensor)
@@ -198,7 +199,7 @@ class Aligned(Module):
         return self
 
     def get_embedding_dimension(self) -> int:
-        """The dimension d, which alignment keeps."""
+        """The embedding dimension d, which alignment does not change."""
         return self.dim
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
@@ -208,10 +209,10 @@ class Aligned(Module):
 
     @classmethod
     def load(cls, model_name_or_path: str, *args: Any, **kwargs: Any) -> Self:
-        """Read what ``save`` wrote, locally or from the Hub; takes the keywords sentence-transformers passes.
+        """Read a saved module from a directory or the hub, with the keywords of sentence-transformers.
 
         Raises:
-            AlignmentError: Another format version.
+            AlignmentError: The format has another version, or the maps are not finite.
         """
         names = ("subfolder", "token", "cache_folder", "revision", "local_files_only")
         hub = {name: kwargs[name] for name in names if name in kwargs}
@@ -224,7 +225,7 @@ class Aligned(Module):
 
 @cache
 def _canonical(code: str) -> str:
-    """The canonical form of a code; unknown codes are returned as they are, for the error message."""
+    """The canonical form of a code; an unknown code is returned unchanged, for the error message."""
     try:
         return canonical(code)
     except LanguageError:

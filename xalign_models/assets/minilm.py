@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2: the sentence-transformers directory inside the wheel, taken as it is."""
+"""all-MiniLM-L6-v2: the sentence-transformers directory inside the wheel, unchanged."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """URIEL's typology of languages, read from the arrays in lang2vec's wheel.
 
-lang2vec itself needs ``pkg_resources``, which setuptools no longer has; its data do not. ``uriel.json`` has
+lang2vec itself needs ``pkg_resources``, which setuptools no longer has, but its data do not. ``uriel.json`` has
 
 - ``features``: names of the syntactic features (``S_SVO``, ...);
 - ``syntax``: ISO 639-3 code to a string of 0 and 1, a character per feature: the ``syntax_knn`` set, in which unknown

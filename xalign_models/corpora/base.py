@@ -1,4 +1,4 @@
-"""The class of corpora: text by language with a fingerprint."""
+"""The class of corpora: text by language, with a fingerprint."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from xalign_models.errors import DataError, LanguageError
+from xalign_models.files import file_digest
 
 logger = logging.getLogger(__name__)
 
@@ -19,17 +19,17 @@ ENGLISH = "eng-Latn"
 
 
 def read_lines(path: Path) -> list[str]:
-    r"""The lines of a UTF-8 file without their ends or a final empty line; \r, U+2028 and \x85 end no line.
+    r"""The lines of a UTF-8 file, without line ends and a final empty line; \r, U+2028 and \x85 do not end a line.
 
     Raises:
         DataError: The file is not UTF-8, has NUL bytes, or ends its lines with carriage returns alone.
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")  # as bytes: a carriage return alone ends no line either
+        text = path.read_bytes().decode("utf-8-sig")  # text mode would end a line at a lone carriage return
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 (byte {error.start}); convert it, e.g. with iconv.") from None
     if (zero := text.find("\0")) >= 0:
-        raise DataError(f"{path}, line {text.count(chr(10), 0, zero) + 1} has a NUL byte; it is no text file.")
+        raise DataError(f"{path}, line {text.count(chr(10), 0, zero) + 1} has a NUL byte; it is not a text file.")
     if "\r" in text and "\n" not in text:
         raise DataError(f"{path} ends its lines with carriage returns alone; convert it, e.g. with `mac2unix`.")
     lines = text.replace("\r\n", "\n").split("\n")
@@ -41,19 +41,29 @@ def join_lines(files: tuple[Path, ...]) -> list[str]:
     return [line for file in files for line in read_lines(file)]
 
 
+def refuse_part(name: str, part: str) -> None:
+    """Refuse a part of a corpus that has no parts.
+
+    Raises:
+        DataError: A part is given.
+    """
+    if part:
+        raise DataError(f"Unknown part {part!r}: the corpus {name!r} has no parts.")
+
+
 def check_rows(name: str, rows: Sequence[str]) -> None:
-    """Refuse a blank side of parallel text, and warn of blank and repeated rows.
+    """Refuse text without a non-blank row, and warn of blank and repeated rows.
 
     Args:
         name: Name of the file or column, for messages.
         rows: The sentences.
 
     Raises:
-        DataError: No row has text.
+        DataError: Every row is blank.
     """
     blank = [number for number, row in enumerate(rows, 1) if not row.strip()]
     if len(blank) == len(rows):
-        raise DataError(f"{name} has no rows, or blank ones alone.")
+        raise DataError(f"{name} has only blank rows.")
     first: dict[str, int] = {}
     repeated = [number for number, row in enumerate(rows, 1) if row.strip() and first.setdefault(row, number) != number]
     for kind, numbers in (("blank", blank), ("repeated", repeated)):
@@ -67,13 +77,13 @@ class Corpus:
     """Text by language.
 
     Attributes:
-        name: Its name for users, e.g. ``ntrex``.
+        name: Name for users, e.g. ``ntrex``.
         kind: ``monolingual``, ``parallel`` or ``pairs``.
-        trains: Names of the mteb data sets and tasks that contain this text: the ``training_datasets`` of models
-            fitted on it.
+        trains: Names of the mteb data sets and tasks that contain this text, which become the ``training_datasets`` of
+            models fitted on it.
         languages: Canonical codes, sorted.
         rows: Reads a language: a list of texts, or (texts, English texts) for pairs.
-        identity: Digest of a language, which changes if its rows may have changed.
+        identity: Digest of a language's rows or of their source.
         least: Minimum number of rows of parallel text.
     """
 
@@ -103,7 +113,7 @@ class Corpus:
         return list(rows[0]) if self.kind == "pairs" else list(rows)
 
     def _english(self) -> list[str]:
-        """The distinct English sides of pairs, one of each language in turn, as many as the longest language has."""
+        """Distinct English sides of pairs, taken from the languages in turn, up to the length of the longest one."""
         sides = [self._read(language)[1] for language in self.languages]
         distinct = dict.fromkeys(text for row in zip_longest(*sides) for text in row if text is not None)
         return list(distinct)[: max(map(len, sides), default=0)]
@@ -116,7 +126,7 @@ class Corpus:
             DataError: It has no translations into the pivot, the sides differ in length, or there are too few rows.
         """
         if self.kind == "monolingual":
-            raise DataError(f"Corpus {self.name!r} has no translations; ntrex, flores, tatoeba_pairs have them.")
+            raise DataError(f"Corpus {self.name!r} has no translations; use ntrex, flores or tatoeba_pairs.")
         if self.kind == "parallel":
             side, english = self.texts(language), self.texts(pivot)
         elif pivot != ENGLISH:
@@ -148,7 +158,7 @@ class Corpus:
 
     def _check_count(self, rows: int, languages: str) -> None:
         if rows < self.least:
-            raise DataError(f"{self.name}: {rows} row of {languages}; at least {self.least} are needed.")
+            raise DataError(f"{self.name}: too few rows of {languages} ({rows}); give at least {self.least}.")
 
     def fingerprint(self, languages: Iterable[str] | None = None) -> str:
         """Sha256 (hex) of the name and the identities of ``languages`` (all by default)."""
@@ -164,7 +174,7 @@ def from_files(
     files: Mapping[str, tuple[Path, ...]],
     read: Callable[[tuple[Path, ...]], Any],
 ) -> Corpus:
-    """A corpus with separate files for each language."""
+    """A corpus with separate files per language."""
 
     def identity(language: str) -> str:
         return " ".join(file_digest(path) for path in files[language])
@@ -173,18 +183,6 @@ def from_files(
 
 
 def from_columns(name: str, trains: tuple[str, ...], columns: Mapping[str, list[str]], identity: str) -> Corpus:
-    """A parallel corpus with a column for each language."""
+    """A parallel corpus with one column per language."""
     languages = tuple(sorted(columns))
     return Corpus(name, "parallel", trains, languages, lambda language: columns[language], lambda _: identity)
-
-
-def file_digest(path: Path) -> str:
-    """Sha256 (hex) of a file's content, cached by (path, size, modification time)."""
-    status = path.stat()
-    return _file_digest(path, status.st_size, status.st_mtime_ns)
-
-
-@lru_cache(maxsize=4096)
-def _file_digest(path: Path, size: int, mtime_ns: int) -> str:
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()

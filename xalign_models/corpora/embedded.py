@@ -1,4 +1,4 @@
-"""The embedded corpora, which need no more than a package index."""
+"""The embedded corpora, which come from the package index."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ import json
 from functools import lru_cache
 from pathlib import Path
 
-from xalign_models.corpora.base import ENGLISH, Corpus, from_columns, read_lines
+from xalign_models import assets
+from xalign_models.corpora.base import ENGLISH, Corpus, from_columns, read_lines, refuse_part
 from xalign_models.errors import DataError
 
 GETTEXT_LANGUAGES = tuple(
     "arb-Arab deu-Latn eng-Latn fra-Latn ind-Latn ita-Latn jpn-Jpan por-Latn rus-Cyrl spa-Latn tur-Latn "
     "zho-Hans".split()
 )
-"""The languages of the embedded corpus, which has the rows translated into all of them."""
+"""The languages of the corpus ``gettext``, whose rows are translated into all of them."""
 
 
-def gettext(part: str = "") -> Corpus:
+def gettext(part: str = "", *, path: Path | None = None, local: bool = False) -> Corpus:
     """The embedded corpus: Django's translated interface strings, one column per language, rows parallel.
 
     Args:
         part: "" for all rows; ``fit`` and ``test`` are disjoint halves, by the hash of the English string.
+        path: Ignored.
+        local: Ignored.
 
     Raises:
         DataError: Unknown part.
     """
-    from xalign_models import assets
-
     if part not in {"", "fit", "test"}:
         raise DataError(f"Unknown part {part!r} of the gettext corpus; parts are fit and test.")
     return _gettext(assets.install("gettext"), assets.fingerprint("gettext"), part)
@@ -43,10 +44,13 @@ def _gettext(directory: Path, fingerprint: str, part: str) -> Corpus:
     return from_columns("gettext", trains, columns, f"{fingerprint} {part}")
 
 
-def kolibri() -> Corpus:
-    """Kolibri's interface sentences: fit text, pairs of each of its languages with English."""
-    from xalign_models import assets
+def kolibri(part: str = "", *, path: Path | None = None, local: bool = False) -> Corpus:
+    """Kolibri's interface sentences, fit text: pairs of each of its languages with English.
 
+    Raises:
+        DataError: A part is given, and the corpus has none.
+    """
+    refuse_part("kolibri", part)
     return _kolibri(assets.install("kolibri"), assets.fingerprint("kolibri"))
 
 

@@ -11,14 +11,14 @@ from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import canonical
 
 UNDETERMINED = "und"
-"""Code for the unknown language of a file."""
+"""Code of a file whose language is unknown."""
 
 
 def texts_of(name: str, languages: Sequence[str] | None = None, limit: int | None = None) -> dict[str, list[str]]:
-    """Distinct texts by language.
+    """The distinct texts of a file or corpus, by language.
 
     Args:
-        name: A file with a text per line, whose name may be its language (``deu.txt``), or a corpus.
+        name: A corpus, or a file with one text per line, whose name may tell the language (``deu.txt``).
         languages: Canonical codes of a corpus; None for all.
         limit: Maximum number of texts per language, from the top.
 

@@ -11,9 +11,9 @@ from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
-from xalign_models.corpora.base import Corpus, check_rows, file_digest, from_columns, from_files, join_lines, read_lines
+from xalign_models.corpora.base import Corpus, check_rows, from_columns, from_files, join_lines, read_lines
 from xalign_models.errors import DataError, FileError, LanguageError, one_line
-from xalign_models.files import parse_json
+from xalign_models.files import file_digest, parse_json
 from xalign_models.languages import canonical
 
 LEAST = 2
@@ -22,7 +22,7 @@ VARIABLE = "XALIGN_OWN"
 TASK = "OwnParallel"
 TABLES = (".tsv", ".csv", ".jsonl", ".parquet")
 PARTS = ("fit", "test")
-"""Halves of an own corpus, for fitting and for scoring."""
+"""Halves of the user's text, for fitting and for scoring."""
 
 
 def split_part(text: str) -> tuple[str, Path]:
@@ -39,7 +39,7 @@ def own_paths(value: str | None = None) -> dict[str, tuple[str, Path]]:
             ``$XALIGN_OWN``, which ``--data`` sets.
 
     Raises:
-        DataError: A name is invalid, repeated or another corpus'; or a path does not exist.
+        DataError: A name is invalid, repeated or the name of another corpus, or a path does not exist.
     """
     from xalign_models.plugins import CORPORA
 
@@ -48,13 +48,13 @@ def own_paths(value: str | None = None) -> dict[str, tuple[str, Path]]:
         match = re.fullmatch(r"([^=/]*)=(.*)", text)
         name, place = match.groups() if match else ("own", text)
         if not re.fullmatch(r"(?!.*__)[A-Za-z]\w*", name) or (name in CORPORA and name != "own"):
-            reason = " is a corpus of another kind" if name in CORPORA else " is not understood"
-            raise DataError(f"--data {text!r}: {name!r}{reason}; write --data own=DIR, or another name of your own.")
+            reason = "is the name of another corpus" if name in CORPORA else "is not a valid name"
+            raise DataError(f"--data {text!r}: {name!r} {reason}; write --data own=DIR, or choose another name.")
         if name in places:
-            raise DataError(f"--data {text!r}: there are two of this name; give each its own.")
+            raise DataError(f"--data {text!r}: the name {name!r} is used twice; choose another.")
         places[name] = split_part(place)
         if not places[name][1].exists():
-            raise DataError(f"--data {text}: there is no such file or directory.")
+            raise DataError(f"--data {text}: the file or directory does not exist.")
     return places
 
 
@@ -66,18 +66,19 @@ def own_task(name: str) -> str:
 def own(path: Path, part: str = "", seed: int = 0, *, name: str = "own") -> Corpus:
     """The user's parallel corpus: a directory with a text file per language, or a table with a column per language.
 
-    A directory holds ``deu.txt``, ``deu_Latn.txt`` or ``de.txt`` (a line a sentence; rows align across files), or one
-    table. A table is a ``.tsv`` or ``.csv`` with a header, a ``.jsonl`` or a ``.parquet`` whose columns are named by
-    language codes.
+    A directory contains either files such as ``deu.txt``, ``deu_Latn.txt`` or ``de.txt``, with one sentence per line
+    and aligned lines, or one table. A table is a ``.tsv`` or ``.csv`` with a header, a ``.jsonl`` or a ``.parquet``.
+    Its columns are named by language codes.
 
     Args:
         path: The directory or table.
-        part: "" for all rows; ``fit`` and ``test`` are disjoint halves, equal rows in the same one.
+        part: "" for all rows; ``fit`` and ``test`` are disjoint halves, and equal rows are in the same half.
         seed: Random seed of the split.
-        name: Its name.
+        name: Name of the corpus.
 
     Raises:
-        DataError: No text, text in more than one form, or columns or files whose names are no or equal languages.
+        DataError: There is no text or text in several forms, or the names of files or columns are not distinct
+            languages.
     """
     corpus = _whole(path, name)
     if not part:
@@ -86,7 +87,7 @@ def own(path: Path, part: str = "", seed: int = 0, *, name: str = "own") -> Corp
     chosen = [_half(text, seed) == part for text in columns[corpus.languages[0]]]
     half = {language: list(compress(rows, chosen)) for language, rows in columns.items()}
     if not any(chosen):
-        raise DataError(f"{path}: no row falls into the {part} half; give more rows, or texts of your own choice.")
+        raise DataError(f"{path}: the {part} half has no rows; give more rows, or use separate texts.")
     identity = f"{corpus.fingerprint()} {part} {seed}"
     return replace(from_columns(corpus.name, corpus.trains, half, identity), least=LEAST)
 
@@ -101,8 +102,8 @@ def _whole(path: Path, name: str) -> Corpus:
         named = {file: file.stem for file in sorted(path.glob("*.txt")) if file.is_file()}
         if len(forms := [*tables, *list(named)[:1]]) > 1:
             raise DataError(
-                f"{path} has text in more than one form ({', '.join(file.name for file in forms)}); name one of the "
-                "tables, or keep either one table or <language>.txt files."
+                f"{path} has text in more than one form ({', '.join(file.name for file in forms)}); name one "
+                "table, or keep either one table or files called <language>.txt."
             )
         if tables:
             return _whole(tables[0], name)
@@ -159,19 +160,19 @@ def _table(path: Path) -> dict[str, list[str]]:
         table = [line.split("\t") for line in lines] if path.suffix == ".tsv" else _csv(lines, path)
         header, *body = table or [[]]
         if len(set(header)) < len(header):
-            raise DataError(f"{path}: a column name comes twice among {', '.join(header)}; keep one of each.")
+            raise DataError(f"{path}: two of the columns {', '.join(header)} have the same name; keep one of each.")
         if bad := next((number for number, row in enumerate(body, 2) if len(row) != len(header)), 0):
             raise DataError(f"{path}, line {bad}: expected {len(header)} columns, as in the header.")
         rows = {key: [row[i] for row in body] for i, key in enumerate(header)}
     else:
-        raise DataError(f"{path} is no table; those end in {', '.join(TABLES)}.")
+        raise DataError(f"{path} is not a table; tables end in {', '.join(TABLES)}.")
     if not rows or not next(iter(rows.values())):
         raise DataError(f"{path} has no rows.")
     for key, values in rows.items():
         if bad := next((number for number, value in enumerate(values, 1) if not isinstance(value, str)), 0):
             raise DataError(f"{path}: row {bad} of column {key!r} is not text; every language needs every row.")
         if bad := next((number for number, value in enumerate(values, 1) if "\0" in value), 0):
-            raise DataError(f"{path}: row {bad} of column {key!r} has a NUL byte; it is no text.")
+            raise DataError(f"{path}: row {bad} of column {key!r} has a NUL byte; it is not text.")
     return rows
 
 

@@ -1,4 +1,4 @@
-"""Corpora in their publishers' own layouts, or as mteb publishes them on the hub."""
+"""Corpora in their publishers' layouts, or as mteb publishes them on the hub."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from xalign_models import assets
 from xalign_models.corpora.base import ENGLISH, Corpus, from_columns, join_lines, read_lines
 from xalign_models.errors import DataError, LanguageError
-from xalign_models.languages import canonical, from_flores, from_iso639_1, from_ntrex, from_tatoeba, is_canonical
+from xalign_models.languages import canonical, from_flores, from_iso639_1, from_tatoeba, is_canonical
 
 
 def _sentences(files: tuple[Path, ...]) -> list[str]:
@@ -43,16 +43,16 @@ def _ntrex(root: Path) -> dict[str, tuple[Path, ...]]:
     for path in sorted(
         (root / "NTREX-128").glob("newstest2019-ref.*.txt"), key=lambda path: (len(path.name), path.name)
     ):
-        paths.setdefault(from_ntrex(path.name.split(".")[1]), (path,))  # the plain code comes before its regions
+        paths.setdefault(canonical(path.name.split(".")[1]), (path,))  # the plain code comes before its regions
     source = root / "NTREX-128" / "newstest2019-src.eng.txt"
     return paths | ({ENGLISH: (source,)} if source.is_file() else {})
 
 
 def _by_language(files: dict[str, tuple[Path, ...]], canonical_of: Callable[[str], str]) -> dict[str, tuple[Path, ...]]:
-    """Files by canonical language; a language's own code precedes its macrolanguage's: hrv before hbs.
+    """Files by canonical language. A language's own code precedes that of its macrolanguage: hrv before hbs.
 
     Raises:
-        DataError: Two codes mean the same language, neither of them its own.
+        DataError: Two codes mean the same language and neither is its own code.
     """
     first_codes: dict[str, str] = {}
     own_codes = {code for code in files if canonical_of(code).split("-")[0] == code}
@@ -86,7 +86,7 @@ def _newstest(root: Path) -> dict[str, tuple[Path, ...]]:
 
 @dataclass(frozen=True)
 class Publisher:
-    """Origin and file layout of a corpus; ``folder`` is relative to ``$XALIGN_DATA``."""
+    """Source and file layout of a corpus; ``folder`` is relative to ``$XALIGN_DATA``."""
 
     folder: str
     where: str
@@ -146,10 +146,10 @@ def from_hub(name: str, publisher: Publisher, missing: str) -> Corpus:
         with assets.hub_or_cache(path):
             table = datasets.load_dataset(path, split=split, revision=revision)
     except (OSError, ValueError, datasets.exceptions.DatasetNotFoundError) as error:
-        raise DataError(f"{missing}; the hub's {path} cannot be had either ({type(error).__name__}).") from None
+        raise DataError(f"{missing}; the hub's {path} is unavailable too ({type(error).__name__}).") from None
     columns = {}
     for column in table.column_names:
         with suppress(LanguageError):
-            if is_canonical(column.replace("_", "-")):  # not an ``id`` or ``url``, of which some are language codes too
+            if is_canonical(column.replace("_", "-")):  # not a column such as ``id``, which is a language code too
                 columns[canonical(column)] = list(table[column])
     return from_columns(name, publisher.trains, columns, f"{path}@{revision}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from xalign_models.corpora.base import Corpus, from_files
+from xalign_models.corpora.base import Corpus, from_files, refuse_part
 from xalign_models.corpora.embedded import gettext, kolibri
 from xalign_models.corpora.own_text import PARTS, own, own_paths, own_task, split_part
 from xalign_models.corpora.publishers import PUBLISHERS, Publisher, from_hub
@@ -18,11 +18,11 @@ def load(name: str, path: Path | None = None, *, local: bool = False) -> Corpus:
     """A corpus by name.
 
     Args:
-        name: A registered name, e.g. ``ntrex``; ``gettext`` and ``gettext:fit`` / ``gettext:test`` are the embedded
-            corpus and its halves; ``own:DIR`` is short for ``own`` with a path, ``own:fit:DIR`` and ``own:test:DIR``
-            are its halves; or a name set by ``--data``.
-        path: Its location; by default its folder under ``$XALIGN_DATA``.
-        local: Do not use the hub.
+        name: A registered name, e.g. ``ntrex``, or a name set by ``--data``. ``gettext:fit`` and ``gettext:test`` are
+            halves of the embedded corpus ``gettext``. ``own:DIR`` is short for ``own`` with a path; ``own:fit:DIR`` and
+            ``own:test:DIR`` are its halves.
+        path: Location of the corpus; by default its folder under ``$XALIGN_DATA``.
+        local: Whether to leave the hub out.
 
     Raises:
         DataError: Unknown name, or missing files; the message names the variable and the publisher.
@@ -37,7 +37,7 @@ def load(name: str, path: Path | None = None, *, local: bool = False) -> Corpus:
         True
     """
     kind, _, part = name.partition(":")
-    parts = ("",) if kind == "own" else ("", *PARTS)  # `own:test` is a folder of this name
+    parts = ("",) if kind == "own" else ("", *PARTS)  # `own:test` is a folder called test
     if path is None and part in parts and kind in (places := own_paths()):
         half, location = places[kind]
         return own(location, part or half, name=kind)
@@ -46,8 +46,7 @@ def load(name: str, path: Path | None = None, *, local: bool = False) -> Corpus:
 
 
 def _published(name: str, publisher: Publisher, part: str, *, path: Path | None, local: bool) -> Corpus:
-    if part:
-        raise DataError(f"Unknown part {part!r}: the corpus {name!r} has none.")
+    refuse_part(name, part)
     base = data_dir()
     root = path or (base / publisher.folder if base else None)
     files = publisher.layout(root) if root is not None and root.is_dir() else {}
@@ -63,7 +62,7 @@ def _published(name: str, publisher: Publisher, part: str, *, path: Path | None,
 
 
 def trained_tasks(name: str) -> tuple[str, ...]:
-    """Mteb's names of the data sets and tasks that contain a corpus' text; no file is opened.
+    """Mteb's names of the data sets and tasks that contain a corpus's text; no file is opened.
 
     Raises:
         DataError: Unknown name.
@@ -81,26 +80,18 @@ for _name, _publisher in PUBLISHERS.items():
     )
 
 
-@register.corpus(
+register.corpus(
     "gettext", trains=("GettextPrecision",), description="Django's translated interface strings, from the package index"
-)
-def _gettext(part: str, *, path: Path | None, local: bool) -> Corpus:
-    return gettext(part)
-
-
-@register.corpus(
+)(gettext)
+register.corpus(
     "kolibri", kind="pairs", description="Kolibri's interface sentences, to fit on; from the package index"
-)
-def _kolibri(part: str, *, path: Path | None, local: bool) -> Corpus:
-    if part:
-        raise DataError(f"Unknown part {part!r}: the corpus 'kolibri' has none.")
-    return kolibri()
+)(kolibri)
 
 
-@register.corpus("own", trains=("OwnParallel",), description="text of your own: own:DIR, or --data own=DIR")
+@register.corpus("own", trains=("OwnParallel",), description="your own text: own:DIR, or --data own=DIR")
 def _own(part: str, *, path: Path | None, local: bool) -> Corpus:
     if not part and path is None:
-        raise DataError("Corpus 'own' needs a directory or file: use --data own=DIR (or own:DIR for a fit corpus).")
+        raise DataError("Corpus 'own' needs a directory or file: use --data own=DIR, or own:DIR for text to fit on.")
     if path is not None:
         return own(path, part)
     half, location = split_part(part)

@@ -1,1 +1,1 @@
-"""Linear algebra that the other packages share: array types, solvers of linear maps, oneDNN's products."""
+"""Shared linear algebra: array types, solvers of linear maps, and products by oneDNN."""

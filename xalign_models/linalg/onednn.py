@@ -71,12 +71,12 @@ def _ratio(dtype: str) -> float:
     x, weight = (torch.randn(rows, 512, generator=generator) for rows in (256, 1024))
     half = getattr(torch, dtype)
     ways = ((linear, x.to(half), weight.to(half)), (product() or linear, x, weight))
-    times = [[_seconds(*way) for way in ways] for _ in range(PAIRS + 1)][1:]  # the first run warms up
+    times = [[product_seconds(*way) for way in ways] for _ in range(PAIRS + 1)][1:]  # the first run warms up
     return median(slow / fast for slow, fast in times)
 
 
 @torch.inference_mode()
-def _seconds(multiply: Callable[..., Tensor], x: Tensor, weight: Tensor) -> float:
+def product_seconds(multiply: Callable[..., Tensor], x: Tensor, weight: Tensor) -> float:
     """Processor time of a product."""
     start = time.process_time()
     multiply(x, weight, None)

@@ -26,7 +26,7 @@ def lsar_subspace(means: AnyFloats, rank: int) -> tuple[Float64, Float64, Float6
 
     Args:
         means: Language means (L, d).
-        rank: Directions wanted; cut to the numerical rank of the centred means, which is at most L - 1.
+        rank: Number of directions; reduced to the numerical rank of the centred means, which is at most L - 1.
 
     Returns:
         mu (d,); C (d, r) with orthonormal columns; all min(L, d) singular values of the centred means, descending.
@@ -82,7 +82,7 @@ def procrustes(x: AnyFloats, y: AnyFloats) -> AnyFloats:
     if n >= d:
         return polar(x.T @ y)
     weight: Float64
-    if 2 * n < d:  # all happens in the joint row space, of dimension 2n
+    if 2 * n < d:  # W differs from the identity only in the joint row space, of dimension 2n
         basis = np.linalg.qr(np.concatenate([x, y]).T).Q
         weight = np.eye(d) + basis @ (procrustes(x @ basis, y @ basis) - np.eye(2 * n)) @ basis.T
     else:  # the spans of X and Y onto each other, and their complements onto each other
@@ -155,10 +155,10 @@ def affine_distance(
         x: Embeddings (n, d), n >= 2.
         y: Row-aligned target (n, d).
         validation: Share of the rows held out, in (0, 1); at least one row.
-        seed: Of the split.
+        seed: Random seed of the split.
         steps: Maximum number of validations; each follows 5 iterations.
-        patience: Validations without a relative gain of 1e-4 before stopping.
-        device: Torch device, computing in float64.
+        patience: Number of validations without a relative gain of 1e-4 before stopping.
+        device: Torch device, which computes in float64.
 
     Returns:
         W (d, d) and b (d,).

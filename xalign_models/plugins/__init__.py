@@ -1,6 +1,6 @@
-"""What can be plugged in, by name: alignments, backbones, corpora, tasks, benchmarks and analyses.
+"""Registries of alignments, backbones, corpora, tasks, benchmarks and analyses, and plug-ins that add to them.
 
-A plug-in is a Python file or module that registers things as it is imported::
+A plug-in is a Python file or module that registers values when it is imported::
 
     from xalign_models import register
 
@@ -8,8 +8,8 @@ A plug-in is a Python file or module that registers things as it is imported::
     class Whitening(UnpairedAlignment): ...
 
 Plug-ins are found by the entry-point group ``xalign.plugins`` of installed packages, by ``XALIGN_PLUGINS`` (comma-
-separated files and modules) and by the option ``--plugin``. This project registers its own parts in the same way. A
-value may be given as ``"module:attr"``, which is imported at its first use.
+separated files and modules) and by the option ``--plugin``. The built-in tasks, benchmarks and analyses are a plug-in
+too. A value may be given as ``"module:attr"``, which is imported at its first use.
 """
 
 from xalign_models.plugins.kinds import (

@@ -29,7 +29,7 @@ PACKAGE = "xalign_plugins"
 by it. It does not exist on disk."""
 
 _loading: list[str] = []
-_modules: dict[str, str] = {}
+loaded: dict[str, str] = {}
 """Modules of the loaded plug-ins, by file path or module name."""
 _LIBRARY = Path(__file__).resolve().parents[1]
 _CLONE = _LIBRARY.parent / "tasks" / TASKS
@@ -75,7 +75,7 @@ def add_plugin(source: str) -> None:
 
 def sources() -> tuple[str, ...]:
     """The plug-ins loaded by name, to load in another process."""
-    return tuple(_modules)
+    return tuple(loaded)
 
 
 def code_digest(cls: type[Any]) -> str:
@@ -136,11 +136,11 @@ def _canonical(source: str) -> str:
 
 def _load(source: str) -> None:
     source = _canonical(source)
-    if source in _modules:
+    if source in loaded:
         return
     _loading.append(Path(source).name)
     try:
-        _modules[source] = (_from_file(Path(source)) if source.endswith(".py") else import_module(source)).__name__
+        loaded[source] = (_from_file(Path(source)) if source.endswith(".py") else import_module(source)).__name__
     except PluginError as error:
         raise PluginError(f"Plug-in {source}: {error}") from None
     except Exception as error:

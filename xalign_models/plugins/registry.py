@@ -136,7 +136,8 @@ class Registry(Generic[Value]):
     @contextmanager
     def restored(self) -> Iterator[None]:
         """Forget at the end what was registered within."""
-        len(self)  # registers the built-in values
+        self._import_home()
+        load_plugins()
         before = dict(self._entries)
         try:
             yield

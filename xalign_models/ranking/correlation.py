@@ -26,7 +26,7 @@ def spearman_shares(x: npt.NDArray[np.number], y: npt.NDArray[np.number]) -> npt
     f, g = ((rankdata(scores) - 0.5) / n for scores in (x, y))
     correlation = float(spearmanr(x, y).statistic) if np.ptp(x) and np.ptp(y) else np.nan
     influence = 12 * (f * g + _mean_above(f, g) + _mean_above(g, f))
-    # Ties make ranks vary less; the correlation is of what is left.
+    # Ties make ranks vary less, and the correlation divides by the variances that remain.
     influence *= 1 / (12 * float(np.sqrt(f.var() * g.var()))) if np.isfinite(correlation) else np.nan
     shares: npt.NDArray[np.float64] = correlation + influence - influence.mean()
     return shares

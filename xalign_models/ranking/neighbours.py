@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 K = 10
 """Size of a neighbourhood: the number of nearest neighbours."""
 ROWS = 4096
-"""Maximum number of measured sentences, as their scores (64 MB) are in memory at once."""
+"""Maximum number of sentences to measure, whose scores (64 MB) are in memory at once."""
 NAMES = (
     "csls_precision_at_1",
     "margin_precision_at_1",
@@ -41,8 +41,8 @@ NAMES = (
   The F1 of a class that its own query and c - 1 others predict is 2 / (1 + c); the measure is the mean over classes.
 """
 Measures = Float64
-_BLOCK = 64  # rows that a core's cache holds
-_GROUPS = 128  # maxima of so many groups bound the K-th largest score from below
+_BLOCK = 64  # rows that fit into a core's cache
+_GROUPS = 128  # number of groups whose maxima bound the K-th largest score from below
 
 
 def measured_ranks(a: Float32, b: Float32) -> tuple[Ranks, Ranks, Measures]:
@@ -53,7 +53,7 @@ def measured_ranks(a: Float32, b: Float32) -> tuple[Ranks, Ranks, Measures]:
         b: (n, d).
 
     Returns:
-        (n,) ranks in each direction, and the measures; those are nan beyond :data:`ROWS` rows.
+        (n,) ranks in each direction, and the measures, which are nan beyond :data:`ROWS` rows.
     """
     if len(a) > ROWS:
         return *gold_ranks(a, b), np.full((2, len(NAMES)), np.nan)
@@ -88,11 +88,11 @@ def neighbour_measures(scores: torch.Tensor, first: Mask) -> Measures:
 
 
 Side = tuple[list[float], Ranks, Ranks]
-"""Of a direction: P@1 by each of _SCORES, each query's nearest (n,), how often each candidate is among the K (n,)."""
+"""P@1 of a direction by each of _SCORES, each query's nearest (n,), how often each candidate is among the K (n,)."""
 
 
 def _csls(scores: Any, of: Any, to: Any) -> Any:
-    """CSLS without the term that is equal for all candidates of a query, halved."""
+    """Half of CSLS, without the term that is equal for all candidates of a query."""
     return scores - to / 2
 
 
@@ -122,7 +122,7 @@ def _on_cpu(scores: Float32) -> tuple[Side, Side]:
     near = [_nearest(*top, bound, min(K, n)) for top, bound in zip(lists, bounds, strict=True)]
     means = [mean for mean, _, _ in near]
     matrices = scores, scores.T
-    return tuple(  # type: ignore[return-value]  # two of them
+    return tuple(  # type: ignore[return-value]  # a pair
         (
             [_first_by(score, matrices[i], lists[i], bounds[i], means[i], means[1 - i]) for score in _SCORES],
             *near[i][1:],
@@ -144,7 +144,7 @@ def _pooled(scores: Float32) -> Float32:
 
 def _kth_largest(rows: Float32, k: int) -> Float32:
     ordered = np.partition(np.ascontiguousarray(rows), rows.shape[1] - k, axis=1)
-    return ordered[:, -k].copy()  # comparisons with a strided one are slow
+    return ordered[:, -k].copy()  # comparisons with a strided array are slow
 
 
 def _nearest(of: Ranks, to: Ranks, scores: Float32, bound: Float32, k: int) -> tuple[Float32, Ranks, Ranks]:
@@ -187,7 +187,7 @@ def _first_by(
     best = np.maximum.reduceat(adjusted, np.searchsorted(of, np.arange(len(gold))))
     rivals = np.maximum(score(bound, r, c.min()), score(bound, r, c.max()))
     open_ = np.flatnonzero((best < gold) & (rivals >= gold))
-    if len(open_):  # what is below the bound decides
+    if len(open_):  # scores below the bound decide
         dense = score(matrix[open_], r[open_, None], c)
         dense[np.arange(len(open_)), open_] = -np.inf
         best[open_] = dense.max(axis=1)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 BUDGET = 1 << 30
-"""Bytes of vectors that stay in memory."""
+"""Maximum number of bytes of vectors in memory."""
 
 Pair = tuple[str, str]
 Placed: TypeAlias = "tuple[torch.Tensor, torch.Tensor | None]"
@@ -51,7 +51,7 @@ class LanguageVectors:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __setitem__(self, name: str, sides: Sides) -> None:
-        """Store a language; vectors beyond the budget are memory-mapped, so that the system may drop their pages."""
+        """Store a language; vectors beyond the budget are memory-mapped, so the system can drop their pages."""
         self._by_name[name] = Sides(*(None if side is None else self._place(side) for side in sides))  # type: ignore[arg-type]
 
     def __getitem__(self, name: str) -> Sides:
@@ -76,22 +76,22 @@ def all_pairs(
     """Ranks of the counterparts in both directions, pair by pair, each score computed once.
 
     Args:
-        get: A language's vectors; called anew for every pair.
+        get: Function that returns a language's vectors; called for every pair.
         pairs: Pairs of languages, best sorted by first language.
-        device: ``cpu``: one pair at a time by :func:`pair_ranks`. Any other: as many pairs of one first language at a
-            time as the budget allows, by torch; languages stay on the device as far as it allows.
-        budget: Bytes on the device, half of them for vectors, half for scores; by default half of what is free.
+        device: On ``cpu``, pairs are ranked one at a time by :func:`pair_ranks`. On any other device torch ranks as
+            many pairs with the same first language at a time as the budget allows, and keeps languages there likewise.
+        budget: Bytes on the device, half for vectors and half for scores; by default half of its free memory.
 
     Yields:
-        The pair (a, b), ranks (s, n) of b's rows for a's and (s, n) of a's for b's. s = 1, or 2 where there are rows to
-        fit on: before and after a's rows are turned by the rotation that takes its fit rows closest to b's. Last the
-        measures of :mod:`xalign_models.ranking.neighbours`, (2, 7) by direction; (2, 0) where there are rows to fit on.
+        The pair (a, b), ranks (s, n) of b's rows for a's, ranks (s, n) of a's rows for b's, and the measures of
+        :mod:`xalign_models.ranking.neighbours`, (2, 7) by direction. s = 1. With rows to fit on s = 2, ranks before and
+        after the rotation that takes a's fit rows closest to b's, and the measures are (2, 0).
     """
     if device == "cpu":
         for pair in pairs:
             yield pair, *pair_ranks(*map(get, pair))
         return
-    half = (budget or _free(device) // 2) // 2
+    half = (budget or free_bytes(device) // 2) // 2
     pairs = list(pairs)
     sample = get(pairs[0][0]) if pairs else Sides(np.empty((1, 1), dtype=np.float32))
     size = max(1, half // _bytes_of_pair(sample))
@@ -106,14 +106,14 @@ def all_pairs(
                 yield (first, partner), forward, backward, measures
 
 
-def _free(device: str) -> int:
+def free_bytes(device: str) -> int:
     import torch
 
     return torch.cuda.mem_get_info(device)[0]
 
 
 def _bytes_of_pair(a: Sides) -> int:
-    """Memory of :func:`batch_ranks` per pair: scores, masks; rows; float64 fit rows and d x d matrices."""
+    """Bytes that :func:`batch_ranks` needs per pair: scores, masks, rows, float64 fit rows and d x d matrices."""
     n, d = a.rows.shape
     fitting = 0 if a.fit is None else 12 * len(a.fit) * d + 6 * 8 * d * d + 8 * n * d
     size: int = 6 * n * n + 4 * n * d + fitting
@@ -140,7 +140,7 @@ def place(sides: Sides, device: str) -> Placed:
 def batch_ranks(a: Placed, partners: Sequence[Placed]) -> tuple[Ranks, Ranks, Measures]:
     """:func:`pair_ranks` of one language and several, as a batch on their device: (k, s, n), (k, s, n), (k, 2, 7).
 
-    Products are float32; torch must not be set to round them.
+    Products are float32, and torch must be set not to round them.
     """
     import torch
 
@@ -152,7 +152,7 @@ def batch_ranks(a: Placed, partners: Sequence[Placed]) -> tuple[Ranks, Ranks, Me
     if fit is not None:
         if len(fit) >= fit.shape[1]:
             weights = polar(fit.double().mT @ torch.stack(fits).double())
-        else:  # the rotation is underdetermined; the solver defines its choice
+        else:  # the rotation is underdetermined, and the solver defines the choice
             exact = [procrustes(fit.cpu().numpy(), target.cpu().numpy()) for target in fits]
             weights = torch.from_numpy(np.stack(exact)).to(rows.device)
         turned = rows @ weights.float()

@@ -14,10 +14,10 @@ from xalign_models.linalg.arrays import AnyFloats, Float32, Float64, Mask
 TILE = 1024
 """Rows and columns of a tile of scores: 4 MB of float32, which fit into a CPU's cache."""
 TIE = 1e-6
-"""Cosines this close are equal: a float32 product gives equal rows scores that differ by rounding."""
+"""Difference up to which cosines count as equal: in float32, scores of equal rows differ by rounding."""
 POOL_BLOCK = 128
-"""Queries scored at a time against a pool, which may be several times as wide."""
-_BYTE = 255  # what eight bits count
+"""Number of queries scored against a pool at a time."""
+_BYTE = 255  # the largest number of eight bits
 
 Ranks = npt.NDArray[np.int64]
 AnyRanks = npt.NDArray[np.integer]
@@ -62,7 +62,7 @@ def gold_ranks(a: AnyFloats, b: AnyFloats, tile: int = TILE, scores: Float32 | N
     least = np.empty(len(a), dtype=np.float32)
     forward, backward = np.zeros((2, len(a)), dtype=np.int64)
     slices = [slice(start, min(start + tile, len(a))) for start in range(0, len(a), tile)]
-    # Tiles on the diagonal come first. They hold the golds, which must be of the product that they are compared with.
+    # Tiles on the diagonal come first: they contain the gold scores, which other tiles are compared with.
     for rows, columns in sorted(product(slices, repeat=2), key=lambda pair: pair[0] != pair[1]):
         block = scores_of(a[rows], b[columns]) if scores is None else scores[rows, columns]
         if rows == columns:
@@ -85,7 +85,7 @@ def _true_by_row(mask: Mask) -> Ranks:
 
 
 def _true_by_column(mask: Mask) -> Ranks:
-    """``mask.sum(axis=0)``, in bytes that 255 rows cannot overflow: eight times as many in a register as of int64."""
+    """``mask.sum(axis=0)`` in bytes, which 255 rows cannot overflow: a register holds eight times as many as int64."""
     counts = np.zeros(mask.shape[1], dtype=np.int64)
     for start in range(0, len(mask), _BYTE):
         counts += np.add.reduce(mask[start : start + _BYTE].view(np.uint8), axis=0, dtype=np.uint8)
@@ -96,10 +96,10 @@ def precision_at(ranks: npt.NDArray[np.integer], ks: Sequence[int] = (1, 5, 10))
     """``{"precision_at_1": ...}``: the share of ranks that are at most k, in [0, 1].
 
     Raises:
-        DataError: A rank is less than 1, because vectors were not finite.
+        DataError: A rank is below 1, because vectors are not finite.
     """
     if (ranks < 1).any():
-        raise DataError("Ranks below 1 come from vectors that are not finite; encode in float32.")
+        raise DataError("Some ranks are below 1 because vectors are not finite; encode in float32.")
     return {f"precision_at_{k}": float(np.mean(ranks <= k)) for k in ks}
 
 
@@ -109,15 +109,15 @@ def target_counts(
     targets: npt.NDArray[np.integer],
     best: Ranks | None = None,
 ) -> Ranks:
-    """How many of the pool score at least as high as each target, by dot product; the target itself counts.
+    """Number of rows of the pool that score at least as high as each target, itself included, by dot product.
 
-    Of the (n, m) scores, :data:`POOL_BLOCK` rows are held at a time.
+    :data:`POOL_BLOCK` rows of the (n, m) scores are in memory at a time.
 
     Args:
         queries: (n, d).
         pool: (m, d).
         targets: (n, k) rows of the pool that are relevant to each query; negative where a query has fewer than k.
-        best: (n, t), filled with the t rows of the pool that score highest, the highest first.
+        best: (n, t) array to fill with the t highest-scoring rows of the pool, the highest first.
 
     Returns:
         (n, k) counts, 0 where there is no target.
@@ -148,8 +148,8 @@ def _top(scores: AnyFloats, count: int) -> Ranks:
 def average_precision(counts: Ranks) -> Float64:
     """AP of each query, equal to scikit-learn's ``average_precision_score``.
 
-    The mean over a query's targets of the precision among all that score at least as high: candidates of equal score
-    come in together, so that a tie counts against the model.
+    AP is the mean over a query's targets of the precision among all candidates that score at least as high. Candidates
+    of equal score enter together, so a tie counts against the model.
 
     Args:
         counts: (n, k) of :func:`target_counts`; every row has a target.
@@ -169,13 +169,13 @@ def one_target_precision(counts: Ranks) -> Float64:
         counts: (n, k) of :func:`target_counts`.
 
     Returns:
-        (n, k): by remaining target; nan for no target.
+        (n, k) by remaining target; nan where there is no target.
     """
     earlier = _targets_at_least(counts) - 1
     return np.where(counts > 0, 1 / np.maximum(counts - earlier, 1), np.nan)
 
 
 def _targets_at_least(counts: Ranks) -> Ranks:
-    """(n, k): how many of a query's targets score at least as high as each; smaller counts are higher scores."""
+    """Number (n, k) of a query's targets that score at least as high as each one; smaller counts are higher scores."""
     smaller: Ranks = np.count_nonzero((counts[:, None, :] <= counts[:, :, None]) & (counts[:, None, :] > 0), axis=2)
     return smaller

@@ -23,13 +23,13 @@ _FORM = "2"
 
 
 class RankLog:
-    """Ranks of pairs in a file that is only appended to: an interrupted run resumes at the next pair.
+    """An append-only file of the ranks of pairs: an interrupted run resumes at the next pair.
 
-    Several runs may share the file: each reads and appends under a lock. Every record has a checksum; an
-    incomplete last record is cut off, and damaged ones are computed again.
+    Several runs may share the file; each reads and appends under a lock. Every record has a checksum. An incomplete
+    last record is cut off, and the pairs of damaged ones are computed again.
 
     Args:
-        path: The file; None keeps nothing.
+        path: The file; None to keep nothing.
         identity: Digest of everything that determines the ranks; a file with another identity is replaced.
         shape: (s, n) of a direction's ranks.
         measures: Number of measures of a direction.
@@ -42,7 +42,7 @@ class RankLog:
         self._record = np.dtype([*fields, ("measures", "<f8", (2, measures)), ("check", "<u4")])
 
     def read(self) -> dict[Pair, tuple[AnyRanks, AnyRanks, Measures]]:
-        """The finished pairs: pair to its ranks in both directions and its measures (2, m)."""
+        """Ranks in both directions and measures (2, m) of the finished pairs."""
         if self.path is None or not self.path.is_file():
             return {}
         with _lock(self.path):
@@ -73,7 +73,7 @@ class RankLog:
         with _lock(self.path), self.path.open("ab", buffering=0) as file:
             start = file.tell()
             data = (b"" if start else self._head) + record.tobytes()
-            if file.write(data) < len(data):  # what would follow half a record could not be read
+            if file.write(data) < len(data):  # records after half a record could not be read
                 file.truncate(start)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
 

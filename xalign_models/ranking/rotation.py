@@ -13,7 +13,7 @@ from xalign_models.ranking.ranks import Ranks, gold_ranks, normalise
 if TYPE_CHECKING:
     import torch
 
-_NEWTON_STEPS = 60  # 1.5^60 = 3.7e10: singular values down to this fraction of the largest converge to one
+_NEWTON_STEPS = 60  # 1.5^60 = 3.7e10: singular values above the largest over this number converge to one
 _ORTHOGONAL = 1e-9
 
 
@@ -37,15 +37,15 @@ def rotated_ranks(fit_a: Float32, fit_b: Float32, a: Float32, b: Float32) -> tup
 def polar(matrices: torch.Tensor) -> torch.Tensor:
     """The orthogonal factor U V^T of each M = U S V^T, (k, d, d) float64.
 
-    On an accelerator by Newton-Schulz, X <- (3 X - X X^T X) / 2 from M / |M|_2: only batched products, while
-    its SVD takes one matrix after another. Matrices that do not become orthogonal (a singular value below 1e-10 of the
-    largest), and all matrices on a CPU, go through SVD.
+    An accelerator uses Newton-Schulz, X <- (3 X - X X^T X) / 2 from M / |M|_2, which needs only batched products,
+    whereas its SVD takes one matrix after another. Matrices that do not become orthogonal (a singular value below 1e-10
+    of the largest), and all matrices on a CPU, use SVD.
     """
     return polar_by_svd(matrices) if matrices.device.type == "cpu" else polar_by_either(matrices)
 
 
 def polar_by_either(matrices: torch.Tensor) -> torch.Tensor:
-    """:func:`polar` by products, and by SVD where these do not end in an orthogonal matrix."""
+    """:func:`polar` by products, and by SVD for the matrices that do not become orthogonal."""
     factors, good = polar_by_products(matrices)
     if not bool(good.all()):
         factors[~good] = polar_by_svd(matrices[~good])
@@ -53,7 +53,7 @@ def polar_by_either(matrices: torch.Tensor) -> torch.Tensor:
 
 
 def polar_by_svd(matrices: torch.Tensor, driver: str | None = None) -> torch.Tensor:
-    """:func:`polar` by SVD; the driver is cuSOLVER's, as torch names them."""
+    """:func:`polar` by SVD; ``driver`` is torch's name of a cuSOLVER routine."""
     import torch
 
     left, _, right = torch.linalg.svd(matrices, full_matrices=False, driver=driver)
@@ -62,7 +62,7 @@ def polar_by_svd(matrices: torch.Tensor, driver: str | None = None) -> torch.Ten
 
 
 def polar_by_products(matrices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """:func:`polar` by Newton-Schulz, and (k,) which of them became orthogonal."""
+    """:func:`polar` by Newton-Schulz, and (k,) whether each matrix became orthogonal."""
     import torch
 
     x = matrices / _bound(matrices)

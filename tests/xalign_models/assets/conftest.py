@@ -56,7 +56,7 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Asset]:
     """Make an asset the only one of the catalogue, built by a function of the test."""
 
     def only(asset: Asset, builder: Callable[[Mapping[str, Path], Path], None] = unpack) -> Asset:
-        monkeypatch.setattr(catalogue, "_ASSETS", (asset,))
+        monkeypatch.setattr(catalogue, "ASSETS", (asset,))
         monkeypatch.setattr(pkgutil, "resolve_name", lambda _name: builder)
         return asset
 

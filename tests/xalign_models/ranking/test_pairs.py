@@ -47,7 +47,7 @@ def pretend(monkeypatch):
     """The accelerator's code on the CPU."""
     inner = mining.place
     monkeypatch.setattr(mining, "place", lambda sides, _: inner(sides, "cpu"))
-    monkeypatch.setattr(mining, "_free", lambda _: 1 << 30)
+    monkeypatch.setattr(mining, "free_bytes", lambda _: 1 << 30)
 
 
 def sorted_ranks(a, b):
@@ -128,7 +128,7 @@ def test_what_a_pair_holds_is_counted(monkeypatch):
     assert mining._bytes_of_pair(Sides(rows)) == scores_and_rows
     assert mining._bytes_of_pair(Sides(rows, fit)) == scores_and_rows + 12 * 60 * 12 + 48 * 12 * 12 + 8 * 40 * 12
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (5, 9))
-    assert mining._free("cuda") == 5
+    assert mining.free_bytes("cuda") == 5
 
 
 def test_no_pairs_are_no_ranks():

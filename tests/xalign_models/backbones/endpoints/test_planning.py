@@ -16,6 +16,7 @@ from xalign_models.evaluation.planning import announce
 from xalign_models.evaluation.run import run
 from xalign_models.models import catalogue, identity
 from xalign_models.plugins import BACKBONES
+from xalign_models.plugins import TASKS as REGISTERED
 from xalign_models.specs import AlignmentSpec, BackboneSpec
 from xalign_models.store import open_store
 
@@ -32,8 +33,8 @@ def text(workdir, write_text, monkeypatch):
         file.write_text("".join(f"{line}\n" for line in [*lines[:10], *(f"{line} w1 w2" for line in lines[10:])]))
     monkeypatch.setenv("XALIGN_OWN", f"one={one},two={two}")
     monkeypatch.setenv("XALIGN_ENDPOINT_PRICE", "1")
-    monkeypatch.setattr(BACKBONES, "_entries", {**BACKBONES._entries})
-    return write_text(workdir / "fit", 40, seed=3)
+    with BACKBONES.restored(), REGISTERED.restored():
+        yield write_text(workdir / "fit", 40, seed=3)
 
 
 def told(models, caplog, **options):
