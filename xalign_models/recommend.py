@@ -357,5 +357,4 @@ def _sign_test(gains: Float64, keys: Keys) -> float:
 
 
 def _by_sentence(gains: Float64, keys: Keys) -> Float64:
-    sums: Float64 = np.bincount(np.unique(keys, return_inverse=True)[1], weights=gains)
-    return sums
+    return np.bincount(np.unique(keys, return_inverse=True)[1], weights=gains).astype(np.float64)

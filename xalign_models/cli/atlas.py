@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xalign_models.cli.common import Json, err, language_codes, out, print_json, print_rows, split_list
+from xalign_models.cli.common import Json, language_codes, print_json, print_rows, say, split_list, tell
 from xalign_models.errors import ModelError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="Read results of others into our layout.", no_args_is_help=True)
+    group = typer.Typer(help="Import published results into xalign's layout.", no_args_is_help=True)
     group.command("mteb-results")(import_mteb_results)
     app.add_typer(group, name="import")
     app.command()(choose)
@@ -29,16 +29,20 @@ def add_to(app: typer.Typer) -> None:
 def import_mteb_results(
     path: Annotated[
         Path,
-        typer.Argument(help="A clone of the public results repository, a cache folder of mteb, or a .parquet file."),
+        typer.Argument(help="Clone of the public results repository, cache folder of mteb, or .parquet file."),
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Root to write results/ below; without it, only report.")
+        Path | None, typer.Option("--output", "-o", help="Folder to write results/ in; by default only report.")
     ] = None,
-    models: Annotated[list[str] | None, typer.Option("--models", "-m", help="Hub ids to keep; by default all.")] = None,
-    tasks: Annotated[list[str] | None, typer.Option("--tasks", "-t", help="Tasks to keep; by default all.")] = None,
+    models: Annotated[
+        list[str] | None, typer.Option("--models", "-m", help="Hub ids of models to keep; by default all.")
+    ] = None,
+    tasks: Annotated[
+        list[str] | None, typer.Option("--tasks", "-t", help="Names of tasks to keep; by default all.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Read public results of mteb; name and leave out what is broken, duplicate or impossible.
+    """Read mteb's public results; report and leave out broken, duplicate and impossible ones.
 
     Results are comparable within a task, a revision of its text and a metric; the report has a line for each.
     """
@@ -54,31 +58,32 @@ def import_mteb_results(
         return
     print_rows(rows, as_json=False, right=("models", "subsets", "scores"))
     for problem in imported.problems:
-        err.print(problem, highlight=False, markup=False, soft_wrap=True)
+        tell(problem)
     count = len({result.model for result in imported.results})
     written = f"; wrote {output}/results" if output is not None else "; --output ROOT writes them"
-    out.print(
-        f"{len(imported.results)} results of {count} models, {len(imported.problems)} left out or cut{written}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    say(f"{len(imported.results)} results of {count} models, {len(imported.problems)} left out or cut{written}")
 
 
 def choose(
-    languages: Annotated[list[str] | None, typer.Option("--languages", "-l", help="Language codes: sw,te,yo.")] = None,
-    task: Annotated[str | None, typer.Option(help="retrieval, bitext, sts or classification; by default all.")] = None,
-    max_params: Annotated[str | None, typer.Option(help="Most parameters: 600M, 1.5B.")] = None,
-    license_: Annotated[str | None, typer.Option("--license", help="permissive, or a licence such as mit.")] = None,
-    dim: Annotated[int | None, typer.Option(help="Longest vectors.")] = None,
-    results: Annotated[Path | None, typer.Option(help="Root of results of yours to put beside the published.")] = None,
-    top: Annotated[int, typer.Option(help="How many models to print; JSON has all.")] = 10,
+    languages: Annotated[
+        list[str] | None, typer.Option("--languages", "-l", help="Language codes, e.g. sw,te,yo.")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Kind of task: retrieval, bitext, sts or classification; by default all.")
+    ] = None,
+    max_params: Annotated[str | None, typer.Option(help="Maximum number of parameters, e.g. 600M or 1.5B.")] = None,
+    license_: Annotated[str | None, typer.Option("--license", help="Licence such as mit, or `permissive`.")] = None,
+    dim: Annotated[int | None, typer.Option(help="Maximum dimension of the vectors.")] = None,
+    results: Annotated[
+        Path | None, typer.Option(help="Folder with your own results to rank beside the published ones.")
+    ] = None,
+    top: Annotated[int, typer.Option(help="Number of models to print; JSON has all.")] = 10,
     json: Json = False,
 ) -> None:
-    """Choose a model for languages, by the published results of mteb and your own.
+    """Choose a model for given languages by mteb's published results and your own.
 
-    The score is what a model is expected to have on average on these tasks and languages, with its 95% interval; an
-    asterisk marks the models that cannot be told from the first.
+    The score is the expected mean score on these tasks and languages, with its 95% interval. An asterisk marks models
+    that are statistically tied with the first.
     """
     from xalign_models.atlas import choose as choosing
     from xalign_models.atlas import load_atlas
@@ -95,7 +100,7 @@ def choose(
         return
     print_rows([_row(candidate) for candidate in choice.candidates[:top]], as_json=False, right=_NUMBERS)
     for line in _explain(choice):
-        err.print(f"- {line}", highlight=False, markup=False, soft_wrap=True)
+        tell(f"- {line}")
 
 
 _NUMBERS = ("score", "tasks", "parameters", "dimension")
@@ -107,7 +112,7 @@ def _size(text: str | None) -> int | None:
         return None
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMB]?)", text.strip().upper())
     if not match:
-        raise ModelError(f"--max-params {text}: a number with K, M or B is needed, e.g. 600M.")
+        raise ModelError(f"--max-params {text}: write a number with K, M or B, e.g. 600M.")
     return round(float(match[1]) * _UNITS[match[2]])
 
 
@@ -132,11 +137,13 @@ def _explain(choice: ModelRanking) -> list[str]:
     tied = sum(candidate.tied for candidate in choice.candidates)
     lines = [f"{tied} of {len(choice.candidates)} models cannot be told from the first (*)."]
     tasks = ", ".join(f"{display_name(language)} {count}" for language, count in choice.coverage.items())
-    lines += [f"tasks of this kind that have a language: {tasks}", f"evidence: {', '.join(choice.evidence)}"]
+    lines += [f"tasks of this kind with scores in each language: {tasks}", f"evidence: {', '.join(choice.evidence)}"]
     lines += [
         f"a guess: nothing is published for {display_name(language)} ({language}); {display_name(relative.language)} "
         f"({relative.language}), of the same {relative.shares}, stands in for it."
         for language, relative in choice.guessed.items()
     ]
-    lines += [f"nothing is published for {display_name(language)} or a relative of it." for language in choice.missing]
+    lines += [
+        f"nothing is published for {display_name(language)} or for a related language." for language in choice.missing
+    ]
     return [*lines, *choice.notes]

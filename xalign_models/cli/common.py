@@ -62,9 +62,19 @@ def check_output(output: Path) -> None:
         raise ModelError(f"--output {output} exists and is no model; choose a new directory.")
 
 
+def say(text: str) -> None:
+    """Print text on standard output, unwrapped and without markup."""
+    out.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def tell(text: str) -> None:
+    """Print text on standard error, unwrapped and without markup."""
+    err.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
 def fail(message: str) -> NoReturn:
     """Print one line on standard error and exit with status 2."""
-    err.print(f"error: {message}", soft_wrap=True, highlight=False, markup=False)
+    tell(f"error: {message}")
     sys.exit(2)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from xalign_models.cli.common import Json, Models, Output, Tasks, err, out, print_json, split_list
+from xalign_models.cli.common import Json, Models, Output, Tasks, out, print_json, say, split_list, tell
 from xalign_models.errors import ResultsError
 
 
@@ -21,26 +21,29 @@ def gate(
     output: Output = ".",
     against: Annotated[
         Path | None,
-        typer.Option(help="A folder of old results, or a baseline; by default results/baseline.json under --output."),
+        typer.Option(
+            help="Folder of old results, or a baseline file; by default results/baseline.json under --output."
+        ),
     ] = None,
     tolerance: Annotated[
-        list[str] | None, typer.Option(help="Points that a score may fall: 1, or FloresPrecision=2 for a task.")
+        list[str] | None,
+        typer.Option(help="Points that a score may fall: 1 for all tasks, or FloresPrecision=2 for one."),
     ] = None,
     update: Annotated[
         bool, typer.Option("--update", help="Write the baseline from the results under --output.")
     ] = False,
     throughput: Annotated[
         tuple[Path, Path] | None,
-        typer.Option(help="Compare two files of --benchmark-json, OLD NEW, instead of scores; tolerance in percent."),
+        typer.Option(help="Compare the speeds in two files of --benchmark-json, OLD NEW; --tolerance is in percent."),
     ] = None,
     models: Models = None,
     tasks: Tasks = None,
-    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML to this file, too.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Also write JUnit XML to this file.")] = None,
     json: Json = False,
 ) -> None:
-    """Compare new results with old ones. Exits with 0 if no score fell, 1 if one did, 3 if it cannot tell.
+    """Compare new results with old ones. Exits with 0 when no score fell, 1 when one did, 3 when it cannot judge.
 
-    Wrong usage exits with 2. Under GitHub Actions, annotations and the step's summary are written too.
+    Wrong usage exits with 2. Under GitHub Actions, the command also writes annotations and the step's summary.
     """
     from xalign_models.boards import baseline, reports
     from xalign_models.boards.gate import compare
@@ -52,14 +55,14 @@ def gate(
     tolerances = split_list(tolerance)
     if throughput:
         if against or update or any(chosen):
-            raise ResultsError("--throughput compares two files of benchmarks; leave out --against, --update, -m, -t.")
+            raise ResultsError("--throughput compares two files; leave out --against, --update, -m and -t.")
         report = compare_throughput(*throughput, baseline.parse_tolerances(tolerances))
     elif update:
         if path.is_dir():
-            raise ResultsError(f"--update writes a baseline file, and {path} is a folder; name a file.")
+            raise ResultsError(f"--update writes a file, and {path} is a folder; name a file.")
         new = baseline.make_baseline(read_results(Path(output)), *chosen)
         baseline.write_baseline(path, new, baseline.parse_tolerances(tolerances))
-        out.print(f"wrote {path}", highlight=False, markup=False, soft_wrap=True)
+        say(f"wrote {path}")
         return
     else:
         report = compare(read_results(Path(output)), baseline.read_before(path, tolerances), *chosen)
@@ -70,7 +73,7 @@ def gate(
             file.write(reports.markdown(report))
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for line in reports.workflow_commands(report):
-            err.print(line, highlight=False, markup=False, soft_wrap=True)
+            tell(line)
     if json:
         print_json(report.to_json())
     else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xalign_models.cli.common import Json, Models, Output, Tasks, out, print_json, split_list
+from xalign_models.cli.common import Json, Models, Output, Tasks, out, print_json, say, split_list
 from xalign_models.errors import ResultsError
 
 if TYPE_CHECKING:
@@ -38,27 +38,31 @@ def leaderboard(
     tasks: Tasks = None,
     output: Output = ".",
     form: Annotated[
-        Format | None, typer.Option("--format", "-f", help="By default a table in a terminal, else TSV.")
+        Format | None,
+        typer.Option("--format", "-f", help="Output format; by default a table in a terminal, and TSV in a pipe."),
     ] = None,
     json: Json = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Short for --format markdown.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown: short for --format markdown.")] = False,
     narrow: Annotated[
-        bool, typer.Option("--narrow", help="Markdown: scores and differences alone, without the legend.")
+        bool, typer.Option("--narrow", help="Print Markdown with scores and differences alone, without the legend.")
     ] = False,
-    by_language: Annotated[bool, typer.Option("--by-language", help="With one task: its scores by language.")] = False,
-    means: Annotated[bool, typer.Option("--means", help="CSV: a line per model, task and language.")] = False,
-    published: Annotated[bool, typer.Option(help="By language: show published numbers beside ours.")] = True,
+    by_language: Annotated[
+        bool, typer.Option("--by-language", help="Show the scores of one task by language.")
+    ] = False,
+    means: Annotated[bool, typer.Option("--means", help="Print CSV with a line per model, task and language.")] = False,
+    published: Annotated[bool, typer.Option(help="Show published numbers beside ours, with --by-language.")] = True,
     benchmark: Annotated[
-        str | None, typer.Option(help='Tasks of a benchmark, e.g. "XAlign(parallel)" or "XAlign(LUSIFER, te)".')
+        str | None,
+        typer.Option(help='Show the tasks of a benchmark, e.g. "XAlign(parallel)" or "XAlign(LUSIFER, te)".'),
     ] = None,
     html: Annotated[
         Path | None, typer.Option("--html", help="Write the board as one page, DIR/index.html, that opens offline.")
     ] = None,
-    serve: Annotated[bool, typer.Option("--serve", help="With --html: show the page on a local port.")] = False,
+    serve: Annotated[bool, typer.Option("--serve", help="Show the page of --html on a local port.")] = False,
 ) -> None:
     """Compare models on tasks, with the difference to each model's unaligned backbone."""
     if serve and html is None:
-        raise ResultsError("--serve shows the page that --html DIR writes; name a folder.")
+        raise ResultsError("--serve needs a page; add --html DIR.")
     if html is not None:
         _write_page(Path(output), html, split_list(models) or None, split_list(tasks) or None, serve)
         return
@@ -74,7 +78,7 @@ def leaderboard(
         return
     form = form or (Format.JSON if json else Format.MARKDOWN if markdown or narrow else None)
     if by_language and (len(chosen_tasks) != 1 or benchmark):
-        raise ResultsError("--by-language shows one task; name it with -t.")
+        raise ResultsError("--by-language shows one task; name one with -t.")
     boards = [] if by_language else [make(chosen_models, chosen_tasks or None, Path(output), benchmark)]
     if by_language or (len(chosen_tasks) == 1 and not benchmark and form is None and out.is_terminal):
         results = read_results(Path(output), tasks=chosen_tasks)
@@ -98,17 +102,17 @@ def _write_page(
     results = read_results(output)
     atlas = with_measured(load_atlas(), output)
     path = write_page(results, folder, _describe(results.tasks), models, tasks, atlas)
-    out.print(f"wrote {path}", highlight=False, soft_wrap=True)
+    say(f"wrote {path}")
     if serve:
         from xalign_models.page.serving import server
 
         with server(folder) as serving:
-            out.print(f"http://127.0.0.1:{serving.server_address[1]}/ shows it; Ctrl-C ends.", soft_wrap=True)
+            say(f"http://127.0.0.1:{serving.server_address[1]}/ shows the page; Ctrl-C stops the server.")
             serving.serve_forever()
 
 
 def _describe(tasks: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Mteb's metadata by task, without unknown tasks; a task without domains gets those of its sources."""
+    """Metadata of the tasks that mteb knows; a task without domains has the domains of its sources."""
     from xalign_models.models.mteb import described
 
     metadata_by_task = described(tasks)
@@ -160,7 +164,7 @@ def make(
             return board
         tasks = tasks or [part.task for part in entry.parts if part.task in results.tasks]
         if not tasks:
-            raise ResultsError(f'No results of {benchmark}; `xalign run --benchmark "{benchmark}"` makes them.')
+            raise ResultsError(f'No results of {benchmark}; score models with `xalign run --benchmark "{benchmark}"`.')
     return make_board(results, models=models, tasks=tasks)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from string import ascii_lowercase
 from typing import Any
 
@@ -17,7 +17,7 @@ from xalign_models.atlas.statistics import levels, summarise
 from xalign_models.atlas.table import SCALE
 from xalign_models.errors import LanguageError
 from xalign_models.languages import FLORES_200, canonical
-from xalign_models.page.packing import MISSING, pack
+from xalign_models.page.packing import MISSING, Numbered, pack
 
 SHOWN = {
     "level": "mean of the languages other than English",
@@ -32,7 +32,7 @@ SHOWN = {
 _LARGEST = 3.2  # maximum value in 16 bits
 
 
-def atlas_data(atlas: Atlas, label: Callable[[str], int]) -> tuple[dict[str, Any], dict[str, str]]:
+def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str, str]]:
     """Data that the page's script reads at once, and the packed numbers of each column, by element name.
 
     A column's numbers are counts (languages, kinds), scores (kinds, languages, models) and the statistics
@@ -40,11 +40,11 @@ def atlas_data(atlas: Atlas, label: Callable[[str], int]) -> tuple[dict[str, Any
 
     Args:
         atlas: Published scores, and measured ones if any.
-        label: The number of a language's code among the page's labels.
+        labels: Numbers of the page's labels, to which the languages are added.
     """
     names = sorted({model for column in atlas.columns for model in column.models})
     place = {name: index for index, name in enumerate(names)}
-    revisions, versions = _Numbered(), _Numbered()
+    revisions, versions = Numbered(), Numbered()
     columns = [
         {
             "task": column.task,
@@ -57,8 +57,8 @@ def atlas_data(atlas: Atlas, label: Callable[[str], int]) -> tuple[dict[str, Any
             "models": [place[model] for model in column.models],
             "revisions": [revisions[revision] for revision in column.revisions],
             "versions": [versions[version] for version in column.versions],
-            "languages": [label(language) for language in column.languages],
-            "known": [label(language) for language in choosing.known_languages(column)],
+            "languages": [labels[language] for language in column.languages],
+            "known": [labels[language] for language in choosing.known_languages(column)],
         }
         for column in atlas.columns
     ]
@@ -85,21 +85,15 @@ def atlas_data(atlas: Atlas, label: Callable[[str], int]) -> tuple[dict[str, Any
         "revisions": list(revisions),
         "versions": list(versions),
         "columns": columns,
-        "languages": [label(code) for code in languages],
+        "languages": [labels[code] for code in languages],
         "relatives": {
-            label(code): [label(relative.language), relative.shares] for code, relative in relatives.items() if relative
+            labels[code]: [labels[relative.language], relative.shares]
+            for code, relative in relatives.items()
+            if relative
         },
-        "words": {word: label(code) for word, code in _words(languages) if code in languages},
+        "words": {word: labels[code] for word, code in _words(languages) if code in languages},
     }
     return about, {f"atlas-{index}": pack(_numbers(atlas, column)) for index, column in enumerate(atlas.columns)}
-
-
-class _Numbered(dict[str, int]):
-    """Numbers of texts, in order of first use."""
-
-    def __missing__(self, text: str) -> int:
-        self[text] = len(self)
-        return self[text]
 
 
 def _model(atlas: Atlas, name: str) -> dict[str, Any]:

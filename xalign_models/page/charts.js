@@ -6,7 +6,7 @@ function DifferencesView({ rows, column, state }) {
   if (!tested.length) return html`<p>No aligned model in this choice was scored on this task.</p>`;
   const name = ({ row }) => `${DATA.rows[row].label} · ${DATA.rows[row].group}`;
   const verdict = ({ cell }) =>
-    cell.low === null ? "not tested" : cell.flags & CHANCE ? "may be chance" : cell.difference > 0 ? "better" : "worse";
+    !cell.interval ? "not tested" : cell.chance ? "may be chance" : cell.difference > 0 ? "better" : "worse";
   const order = sorted(tested, { down: true }, ({ cell }) => cell.difference);
   return html`<p class="lead">What each alignment changes on ${DATA.columns[column].name}, in points against its unaligned backbone, with 95% intervals from a paired comparison sentence by sentence.</p>
     <${Chart} label=${`Differences on ${DATA.columns[column].name}`} deps=${[rows, column]} make=${(width) => {
@@ -26,8 +26,8 @@ function DifferencesView({ rows, column, state }) {
         marks: [
           ruleX([0]),
           link(
-            order.filter(({ cell }) => cell.low !== null),
-            { x1: (d) => d.cell.low, x2: (d) => d.cell.high, y1: name, y2: name, stroke: verdict, strokeWidth: 2 },
+            order.filter(({ cell }) => cell.interval),
+            { x1: (d) => d.cell.interval[0], x2: (d) => d.cell.interval[1], y1: name, y2: name, stroke: verdict, strokeWidth: 2 },
           ),
           dot(order, {
             x: (d) => d.cell.difference,
@@ -35,7 +35,7 @@ function DifferencesView({ rows, column, state }) {
             fill: verdict,
             r: 4,
             title: (d) =>
-              `${name(d)}: ${points(d.cell.difference)}${d.cell.low === null ? "" : ` [${points(d.cell.low)}, ${points(d.cell.high)}]`}`,
+              `${name(d)}: ${points(d.cell.difference)}${d.cell.interval ? ` [${d.cell.interval.map(points).join(", ")}]` : ""}`,
             tip: true,
           }),
         ],

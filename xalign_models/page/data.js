@@ -2,33 +2,13 @@
 "use strict";
 const { html, render, useState, useEffect, useMemo, useRef, plot, dot, link, ruleX, line, text, scale } = vendor;
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const FITTED = 1,
-  OTHER_TEXT = 2,
-  BEST = 4,
-  TIED = 8,
-  CHANCE = 16,
-  SURE = 32;
 const MISSING = -32768;
 
 const cellOf = (row, column) => {
-  const cell = DATA.cells[row][column];
-  if (!cell) return null;
-  const [score, difference, low, high, flags, first, last, covered, of, model, machine, data, minutes] = cell;
-  return {
-    score,
-    difference,
-    low,
-    high,
-    flags,
-    first,
-    last,
-    covered,
-    of,
-    model: DATA.models[model],
-    machine: DATA.machines[machine],
-    data,
-    minutes,
-  };
+  const values = DATA.cells[row][column];
+  if (!values) return null;
+  const cell = Object.fromEntries(DATA.fields.map((name, index) => [name, values[index]]));
+  return { ...cell, model: DATA.models[cell.model], machine: DATA.machines[cell.machine] };
 };
 const system = (row) => row.label.split(" (")[0];
 const points = (value) =>

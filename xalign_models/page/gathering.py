@@ -23,11 +23,11 @@ from xalign_models.boards.leaderboard import DIRECTIONS, by_language, leaderboar
 from xalign_models.errors import FileError
 from xalign_models.files import read_log
 from xalign_models.page.beside import atlas_data
-from xalign_models.page.packing import MISSING, pack
+from xalign_models.page.packing import MISSING, Numbered, pack
 from xalign_models.published import published_on
 from xalign_models.results.languages import language_pairs
 from xalign_models.results.reading import SETTINGS, Results, TaskScores, read_meta
-from xalign_models.tables.board import Board, Cell
+from xalign_models.tables.board import Cell
 
 MOST_LANGUAGES = 40
 """Maximum number of languages of a matrix of pairs; larger ones are unreadable."""
@@ -43,7 +43,7 @@ class _Values:
 
     blocks: list[dict[str, Any]] = field(default_factory=list)
     values: dict[int, list[np.ndarray[Any, np.dtype[np.int16]]]] = field(default_factory=lambda: defaultdict(list))
-    labels: dict[str, int] = field(default_factory=dict)
+    labels: Numbered = field(default_factory=Numbered)
 
     def add(
         self,
@@ -55,7 +55,7 @@ class _Values:
     ) -> None:
         """Add a task's table of percentages, rows x labels; None is no score."""
         table = [[MISSING if score is None else round(10 * score) for score in row] for row in scores]
-        label_numbers = [self.label(label) for label in labels]
+        label_numbers = [self.labels[label] for label in labels]
         place = sum(block.size for block in self.values[task])
         self.blocks.append({"task": task, **about, "rows": list(rows), "labels": label_numbers, "at": place})
         self.values[task].append(np.asarray(table, dtype=np.int16))
@@ -64,10 +64,6 @@ class _Values:
     def size(self) -> int:
         """Number of scores."""
         return sum(block.size for blocks in self.values.values() for block in blocks)
-
-    def label(self, name: str) -> int:
-        """The number of a language's or subset's name."""
-        return self.labels.setdefault(name, len(self.labels))
 
     def packed(self) -> dict[str, str]:
         """The packed scores of each task, by element name."""
@@ -96,7 +92,8 @@ def page_data(
     board = leaderboard(results, models=models, tasks=tasks)
     position = {row.name: index for index, row in enumerate(board.rows)}
     names = [task for task in results.tasks if {task, *_directions(task)} & set(board.columns)]
-    values, sources = _Values(), _Sources()
+    task_of = {column: task for task in names for column in (task, *_directions(task))}
+    values, origins = _Values(), _Origins()
     published = []
     for number, task in enumerate(names):
         tables = {position[name]: results.tables[name, task] for name in position if (name, task) in results.tables}
@@ -105,20 +102,28 @@ def page_data(
         _add_languages(values, number, task, tables, plain)
         _add_pairs(values, number, tables)
         published += _published(number, task, results, values)
+    cells = [
+        [
+            origins.cell(row.cells[column], results.tables[row.name, task_of[column]]) if column in row.cells else {}
+            for column in board.columns
+        ]
+        for row in board.rows
+    ]
     own_labels = len(values.labels)
-    beside, packed = (None, {}) if atlas is None else atlas_data(atlas, values.label)
+    beside, packed = (None, {}) if atlas is None else atlas_data(atlas, values.labels)
     codes = Counter(label.partition("-")[0] for label in values.labels)
     several = {"zho"} | {code for code, count in codes.items() if count > 1}
     return {
         "made": datetime.now(tz=UTC).isoformat(timespec="minutes"),
         "version": __version__,
         "tasks": [{"name": task, **(describe or {}).get(task, {})} for task in names],
-        "columns": [_column(column, names) for column in board.columns],
+        "columns": [{"name": column, "task": names.index(task_of[column])} for column in board.columns],
         "rows": [{"group": row.group, "label": row.label, "name": row.name} for row in board.rows],
-        "cells": [_cells(board, results, names, index, sources) for index in range(len(board.rows))],
-        "models": [json.loads(model) for model in sources.models],
-        "machines": [json.loads(machine) for machine in sources.machines],
-        "data": list(sources.data),
+        "fields": list(next(cell for row in cells for cell in row if cell)),
+        "cells": [[list(cell.values()) if cell else 0 for cell in row] for row in cells],
+        "models": [json.loads(model) for model in origins.models],
+        "machines": [json.loads(machine) for machine in origins.machines],
+        "data": list(origins.data),
         "legend": list(board.legend),
         "own_labels": own_labels,
         "labels": [_label(label, several) for label in values.labels],
@@ -129,81 +134,69 @@ def page_data(
     }
 
 
-def _column(column: str, tasks: Sequence[str]) -> dict[str, Any]:
-    task = next(task for task in tasks if column == task or column in _directions(task))
-    return {"name": column, "task": tasks.index(task)}
-
-
 def _directions(task: str) -> list[str]:
     return [f"{task} {direction}" for direction in DIRECTIONS.get(task, {})]
 
 
-class _Sources:
-    """Distinct origins of results: models with revisions, machines with versions, data revisions."""
+@dataclass
+class _Origins:
+    """Where results come from: the distinct models and machines, as JSON, and data revisions, by their numbers."""
 
-    def __init__(self) -> None:
-        self.models: dict[str, int] = {}
-        self.machines: dict[str, int] = {}
-        self.data: dict[str, int] = {}
-        self._folders: dict[Path, tuple[str, dict[str, str]]] = {}
+    models: Numbered = field(default_factory=Numbered)
+    machines: Numbered = field(default_factory=Numbered)
+    data: Numbered = field(default_factory=Numbered)
+    _folders: dict[Path, tuple[str, dict[str, str]]] = field(default_factory=dict)
 
-    def of(self, table: TaskScores) -> tuple[int, int, int, int]:
-        """A result's model, machine and data revision, by their indices, and its date in minutes since 1970."""
+    def cell(self, cell: Cell, table: TaskScores) -> dict[str, Any]:
+        """A cell and the numbers of its model, machine and data revision, and its date in minutes since 1970."""
         if table.folder not in self._folders:
-            self._folders[table.folder] = json.dumps(_model(table)), _machines(table.folder)
+            self._folders[table.folder] = json.dumps(_model(table.folder)), _machines(table.folder)
         model, machines = self._folders[table.folder]
-        machine = machines.get(table.task, "{}")
-        return (
-            self.models.setdefault(model, len(self.models)),
-            self.machines.setdefault(machine, len(self.machines)),
-            self.data.setdefault(str(table.dataset_revision), len(self.data)),
-            round(table.date.timestamp() / 60),
-        )
+        values = {
+            "score": cell.score,
+            "difference": cell.difference,
+            "interval": None if cell.low is None else (cell.low, cell.high),
+            "chance": cell.significant is False,
+            "ranks": cell.ranks,
+            "covered": cell.covered,
+            "of": cell.of,
+            "fitted": cell.fitted,
+            "other_text": cell.other_text,
+            "best": cell.best,
+            "tied": cell.tied,
+            "model": self.models[model],
+            "machine": self.machines[machines.get(table.task, "{}")],
+            "data": self.data[str(table.dataset_revision)],
+            "minutes": round(table.date.timestamp() / 60),
+        }
+        return {key: None if (key, value) == ("difference", None) else _brief(value) for key, value in values.items()}
 
 
-def _model(table: TaskScores) -> dict[str, Any]:
+def _model(folder: Path) -> dict[str, Any]:
     """A model's revision, size, licence and source."""
     meta: Mapping[str, Any] = {}
     with suppress(FileError):
-        meta = read_meta(table.folder).fields
-    fields = {"parameters": "n_parameters", "dimensions": "embed_dim", "licence": "license", "reference": "reference"}
-    return {"revision": table.revision, **{name: meta.get(field) for name, field in fields.items()}}
+        meta = read_meta(folder).fields
+    known = {"parameters": "n_parameters", "dimensions": "embed_dim", "licence": "license", "reference": "reference"}
+    return {"revision": folder.name, **{name: meta.get(key) for name, key in known.items()}}
 
 
 def _machines(folder: Path) -> dict[str, str]:
     """Hardware, versions and speed of each task's last run, as JSON."""
-    fields = ("hardware", "version", "tokens_per_second", "fit_seconds_per_language")
+    known = ("hardware", "version", "tokens_per_second", "fit_seconds_per_language")
     lines, damaged = read_log(folder / SETTINGS)
     return {
-        str(entry.get("task")): json.dumps({field: entry.get(field) for field in fields})
+        str(entry.get("task")): json.dumps({key: entry.get(key) for key in known})
         for entry in ([] if damaged else lines)
     }
 
 
-def _cells(board: Board, results: Results, tasks: Sequence[str], index: int, sources: _Sources) -> list[Any]:
-    """A row's cells by column; 0 for no cell."""
-    row = board.rows[index]
-    cells: list[Any] = []
-    for column in board.columns:
-        cell = row.cells.get(column)
-        if cell is None:
-            cells.append(0)
-        else:
-            table = results.tables[row.name, tasks[_column(column, tasks)["task"]]]
-            cells.append([*_numbers(cell), *sources.of(table)])
-    return cells
-
-
-def _numbers(cell: Cell) -> list[Any]:
-    flags = (cell.fitted, cell.other_text, cell.best, cell.tied, cell.significant is False, cell.significant is True)
-    ranks = cell.ranks or (0, 0)
-    ends = [None if value is None else _brief(value) for value in (cell.difference, cell.low, cell.high)]
-    bits = sum(flag << position for position, flag in enumerate(flags))
-    return [_brief(cell.score), *ends, bits, *ranks, cell.covered or 0, cell.of or 0]
-
-
-def _brief(value: float) -> float:
-    """Two decimals, or one where a browser would round a last 5 in another way than the other formats do."""
+def _brief(value: Any) -> Any:
+    """A value in few characters: numbers have two decimals, or one where a browser would round a last 5 otherwise."""
+    if isinstance(value, tuple):
+        return [_brief(part) for part in value]
+    if not isinstance(value, float):
+        return int(value or 0)
     text = f"{value:.2f}"
     return float(f"{value:.1f}" if text.endswith("5") else text)
 
@@ -224,7 +217,7 @@ def _add_languages(
     def spoken(labels: Sequence[str]) -> list[list[int]]:
         """The one or two languages of each subset, such as ``ar-en``, that is not named after a language."""
         codes = ([code for code in spoken_by_subset.get(label, ()) if code != label] for label in labels)
-        return [[values.label(code) for code in of_one] if len(of_one) < 3 else [] for of_one in codes]
+        return [[values.labels[code] for code in of_one] if len(of_one) < 3 else [] for of_one in codes]
 
     for heading in dict.fromkeys(heading for scores in scores_by_row.values() for heading in scores):
         labels = sorted({label for scores in scores_by_row.values() for label in scores.get(heading, ())} - {"mean"})
@@ -288,7 +281,7 @@ def _published(number: int, task: str, results: Results, values: _Values) -> lis
             "task": number,
             "column": column,
             "mean": scores.get("mean"),
-            "scores": [[values.label(label), round(score, 2)] for label, score in scores.items() if label != "mean"],
+            "scores": [[values.labels[label], round(score, 2)] for label, score in scores.items() if label != "mean"],
         }
         for column, scores in columns.items()
     ]

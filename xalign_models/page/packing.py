@@ -18,3 +18,11 @@ def pack(parts: Iterable[npt.NDArray[np.int16]]) -> str:
     joined = np.concatenate([np.zeros(0, np.int16), *(part.ravel() for part in parts)])
     planes = joined.astype("<i2").view(np.uint8).reshape(-1, 2).T.tobytes()
     return base64.b64encode(zlib.compress(planes, 9)).decode()
+
+
+class Numbered(dict[str, int]):
+    """Numbers of texts, in order of first use."""
+
+    def __missing__(self, text: str) -> int:
+        self[text] = len(self)
+        return self[text]

@@ -2,21 +2,20 @@
 function ScoreCell({ cell, row, column, mode }) {
   const place = { "data-row": row, "data-column": column, tabindex: -1 };
   if (!cell) return html`<td ...${place} class="none">–</td>`;
-  const { flags } = cell;
   const change =
     cell.difference === null
       ? ""
-      : flags & CHANCE
+      : cell.chance
         ? "chance"
         : cell.difference > 0
           ? "up"
           : cell.difference < 0
             ? "down"
             : "chance";
-  const part = cell.covered ? " ◑" : flags & OTHER_TEXT ? " ≠" : "";
-  const small = (cell.difference === null ? "" : points(cell.difference) + (flags & CHANCE ? "~" : "")) + part;
-  const lead = mode === "difference" ? small || "–" : percent(cell.score) + (flags & FITTED ? "†" : "");
-  return html`<td ...${place} class=${`${flags & BEST ? "best" : ""} ${flags & TIED ? "tied" : ""} ${mode === "difference" ? change : ""}`}>
+  const part = cell.covered ? " ◑" : cell.other_text ? " ≠" : "";
+  const small = (cell.difference === null ? "" : points(cell.difference) + (cell.chance ? "~" : "")) + part;
+  const lead = mode === "difference" ? small || "–" : percent(cell.score) + (cell.fitted ? "†" : "");
+  return html`<td ...${place} class=${`${cell.best ? "best" : ""} ${cell.tied ? "tied" : ""} ${mode === "difference" ? change : ""}`}>
     <b>${lead}</b>${mode === "difference" ? "" : small && html`<small class=${change}>${small}</small>`}
 </td>`;
 }
@@ -62,7 +61,7 @@ function BoardView({ rows, columns, state, values, open }) {
     const score = inLanguage(values, row, task, label, heading);
     const [base, kind] = plainOf(row, task) ?? [];
     const plain = base === undefined ? null : inLanguage(values, base, task, label, heading, kind);
-    return score === null ? null : { score, difference: plain === null ? null : score - plain, flags: 0 };
+    return score === null ? null : { score, difference: plain === null ? null : score - plain };
   };
   const kept = label === null ? columns : columns.filter((column) => rows.some((row) => cell(row, column)));
   const order = sorted(
@@ -109,16 +108,14 @@ function Detail({ at, close, label, values }) {
                 "Against plain",
                 first.difference !== null &&
                   `${points(first.difference)} points` +
-                    (first.low === null
-                      ? ", not tested"
-                      : ` (95% interval ${points(first.low)} to ${points(first.high)})`),
+                    (first.interval ? ` (95% interval ${first.interval.map(points).join(" to ")})` : ", not tested"),
               ],
               [
                 "Rank",
-                first.first &&
-                  (first.first === first.last
-                    ? `${first.first}`
-                    : `between ${first.first} and ${first.last}, as far as chance leaves it open`),
+                first.ranks &&
+                  (first.ranks[0] === first.ranks[1]
+                    ? `${first.ranks[0]}`
+                    : `between ${first.ranks[0]} and ${first.ranks[1]}, as far as chance leaves it open`),
               ],
               [
                 "Languages or pairs",
@@ -126,7 +123,7 @@ function Detail({ at, close, label, values }) {
               ],
               [
                 "Contamination",
-                first.flags & FITTED
+                first.fitted
                   ? "† the model was fitted or trained on this task's text"
                   : "not known to have seen this task's text",
               ],

@@ -119,14 +119,15 @@ def test_each_cell_says_where_it_comes_from(put, tmp_path) -> None:
     (folder / "run_settings.jsonl").write_text(json.dumps({"task": "U"}) + "\n" + json.dumps(settings) + "\n")
     (folder / "model_meta.json").write_text(json.dumps({"name": LSAR, "n_parameters": 7, "embed_dim": 3}))
     data = page_data(read_results(tmp_path), {"T": {"domains": ["News"]}})
-    model, machine, text, minutes = data["cells"][0][0][-4:]
-    assert data["models"][model].items() >= {"revision": "abc", "parameters": 7, "dimensions": 3}.items()
+    cell = dict(zip(data["fields"], data["cells"][0][0], strict=True))
+    machine = cell["machine"]
+    assert data["models"][cell["model"]].items() >= {"revision": "abc", "parameters": 7, "dimensions": 3}.items()
     assert data["machines"][machine]["hardware"] == "cpu x"
     assert data["machines"][machine]["version"] == {"mteb": "2"}
     assert data["machines"][machine]["tokens_per_second"] == 12.5
     assert data["machines"][machine]["fit_seconds_per_language"] == 0.25
-    assert data["data"][text] == "text-1"
-    assert minutes * 60 == 1795255200
+    assert data["data"][cell["data"]] == "text-1"
+    assert cell["minutes"] * 60 == 1795255200
     assert data["tasks"] == [{"name": "T", "domains": ["News"]}]
 
 
@@ -136,9 +137,9 @@ def test_a_browser_rounds_scores_as_the_other_formats_do(put, tmp_path, score: f
     put(PLAIN, "T", {"en": 0.5})
     put(LSAR, "T", {"en": score}, baseline=PLAIN)
     row = leaderboard(read_results(tmp_path)).rows[1].cells["T"]
-    for found, exact in zip(
-        page_data(read_results(tmp_path))["cells"][1][0], (row.score, row.difference), strict=False
-    ):
+    data = page_data(read_results(tmp_path))
+    cell = dict(zip(data["fields"], data["cells"][1][0], strict=True))
+    for found, exact in ((cell["score"], row.score), (cell["difference"], row.difference)):
         assert f"{found:.1f}" == f"{exact:.1f}"
         assert not f"{found:.2f}".endswith("5")
         assert found == pytest.approx(exact, abs=0.051)
