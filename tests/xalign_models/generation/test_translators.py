@@ -13,9 +13,8 @@ import pytest
 from xalign_models.errors import DataError, LanguageError, ModelError
 from xalign_models.generation.language_model import Completion
 from xalign_models.generation.translators import Kind, Translations, Translator, TranslatorSpec, make_translator
-from xalign_models.generation.translators.causal import SHOTS, CausalTranslator
+from xalign_models.generation.translators.models import SHOTS, CausalTranslator, Seq2SeqTranslator
 from xalign_models.generation.translators.running import UNKNOWN, translate_all
-from xalign_models.generation.translators.seq2seq import Seq2SeqTranslator
 
 
 class Scripted(Translator):

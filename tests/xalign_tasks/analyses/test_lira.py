@@ -15,9 +15,9 @@ import torch
 
 from xalign_models.analysis import Request
 from xalign_models.errors import DataError, ModelError
+from xalign_models.generation.translators.lookup import Corruption
 from xalign_models.plugins import ANALYSES
 from xalign_models.training.lira import run
-from xalign_models.training.lira.edits import Corruption
 from xalign_models.training.lira.theory import bound_printed, bound_safe
 from xalign_tasks.analyses import deviation, lengths, lipschitz, rkhs, selection, sentences, translators
 from xalign_tasks.analyses.sentences import Sentences
