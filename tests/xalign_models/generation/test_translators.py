@@ -140,7 +140,7 @@ def test_translation_models_are_told_the_languages_in_their_way(
         assert tokenizer.src_lang == source
         with pytest.raises(LanguageError, match="does not translate Thai"):
             translator.tag("tha-Thai")
-        with pytest.raises(LanguageError, match="not known"):
+        with pytest.raises(LanguageError, match="text of unknown language"):
             translator.tag(None)
     found = translator.translate(["guten Tag", "ja"], "deu-Latn")
     assert len(found) == 2 and all(isinstance(one.text, str) for one in found)

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets, models
-from xalign_models.errors import FileError, ModelError
-from xalign_models.files import read_json
+from xalign_models.errors import ModelError
 from xalign_models.specs import ModelSpec
 from xalign_models.training.lusifer import build
 from xalign_models.training.lusifer.config import LusiferConfig
 from xalign_models.training.lusifer.data.sources import source
 from xalign_models.training.processes import share_of
-from xalign_models.training.records import differing
+from xalign_models.training.records import differing, training_record
 from xalign_models.training.session import train_once, training_device
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def train(
         return stages.fit_two(model, data, config, folder, device)
 
     trained_on = {name for data in stage.data for name in source(data.source).trains}
-    trained_on |= set(_card(start_directory).get("datasets", ())) if start_directory else set()
+    trained_on |= set(training_record(start_directory).get("datasets", ())) if start_directory else set()
     train_once(spec, identity, output, trained_on, make, fit)
     return spec, output
 
@@ -145,7 +144,7 @@ def _start(config: LusiferConfig, number: int, start: Path | None) -> Path | Non
         return None
     if start is None:
         start = models.directory_of(f"{stage.start}__{config.backbone(number, Path()).name}")
-    trained = _card(start).get("config")
+    trained = training_record(start).get("config")
     if trained is None:
         raise ModelError(
             f"Stage 2 starts from {stage.start}, but {start} is not a model of stage 1: train it with the same "
@@ -157,12 +156,3 @@ def _start(config: LusiferConfig, number: int, start: Path | None) -> Path | Non
     if changed := differing(before, {key: fields[key] for key in shared} | {"label": stage.start}):
         raise ModelError(f"--start {start} was trained with another configuration: {', '.join(changed)}.")
     return start
-
-
-def _card(directory: Path) -> dict[str, Any]:
-    """The record of the training in a model's card; empty if there is none."""
-    try:
-        training = read_json(directory / assets.CARD)["training"]
-    except (FileError, KeyError):
-        return {}
-    return training if isinstance(training, dict) else {}

@@ -397,7 +397,7 @@ def test_bfloat16_keeps_what_is_trained_in_float32(train, built, monkeypatch):
     ((model, _),) = built
     assert {one.dtype for one in model.parameters() if one.requires_grad} == {torch.float32}
     assert {one.dtype for one in model.parameters() if not one.requires_grad} == {torch.bfloat16}
-    assert ("bfloat16", "A training with dtype float32 takes less time.") in said
+    assert ("bfloat16", "Training with dtype float32 takes less time.") in said
 
 
 @pytest.mark.parametrize(
