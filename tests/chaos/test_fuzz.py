@@ -217,7 +217,7 @@ numbers = st.integers(1, 10) | st.floats(1, 10) | st.sampled_from(["7", "8/10", 
 @fuzzed(st.tuples(texts, st.fixed_dictionaries(
     {key: mostly(numbers, json_values) for key in ("Semantic", "emotional", "pragmatic fit")}), texts))  # fmt: skip
 def critics_scores(given: tuple[str, dict[str, Any], str]) -> None:
-    from xalign_models.generation.critics.parsing import parse_scores
+    from xalign_models.generation.critics import parse_scores
 
     before, scores, after = given
     found = parse_scores(before.replace("{", "") + json.dumps(scores) + after)

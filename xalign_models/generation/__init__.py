@@ -1,1 +1,1 @@
-"""Text that language and translation models write: translations, and judgements of them."""
+"""Text generation: translations by language and translation models, and scores of translations."""

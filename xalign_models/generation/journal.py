@@ -1,4 +1,4 @@
-"""An append-only file of JSON lines; recorded results are never computed again."""
+"""An append-only file of JSON lines, so that long or paid work is never done twice."""
 
 from __future__ import annotations
 
@@ -13,24 +13,31 @@ from typing import Any, TypeVar
 
 from filelock import FileLock
 
+from xalign_models.paths import cache_dir
+
 logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 
 
 def batched(items: Iterable[Item], size: int) -> Iterator[tuple[Item, ...]]:
-    """Items in tuples of ``size``, the last perhaps shorter (itertools' own is newer than Python 3.11)."""
+    """Items in tuples of ``size``; the last may be shorter (itertools has this from Python 3.12 on)."""
     remaining = iter(items)
     while batch := tuple(islice(remaining, size)):
         yield batch
 
 
+def default_folder() -> Path:
+    """The default folder of journals, in the cache."""
+    return cache_dir() / "translations"
+
+
 class Journal:
     """Records by key; the first record of a key counts. Memory holds a 16-byte key and an offset per record.
 
-    Appends of a batch are one write, flushed to the disk. A process that dies in the middle leaves at most half a
-    line, which is cut off when the file is opened next. Several processes may append; each sees the others' records
-    after :meth:`refresh`.
+    A batch is appended in one write, which is flushed to the disk. A process that dies in the middle leaves at most
+    half a line, which is removed when the file is opened next. Several processes may append; each sees the others'
+    records after :meth:`refresh`.
 
     Args:
         path: The file, created with the first record.
@@ -71,11 +78,11 @@ class Journal:
                 end = start
             keep = start + at + 1
             if keep < size:
-                logger.warning("%s: the last line is incomplete and is removed.", self.path)
+                logger.warning("%s: removed the incomplete last line.", self.path)
                 handle.truncate(keep)
 
     def refresh(self) -> None:
-        """Read the records that any process has appended since; damaged lines are skipped with a warning."""
+        """Read the records appended since by any process; damaged lines are skipped with a warning."""
         if not self.path.is_file() or self.path.stat().st_size == self._read:
             return
         damaged = 0
@@ -92,14 +99,14 @@ class Journal:
                 self._read += len(line)
         if damaged:
             logger.warning(
-                "%s: %d damaged lines, no JSON objects with %s; their records are computed again.",
+                "%s: skipped %d damaged lines, not JSON objects with %s; their records will be computed again.",
                 self.path,
                 damaged,
                 ", ".join(self._key),
             )
 
     def get(self, *key: Any) -> dict[str, Any] | None:
-        """The record of a key, whose values are in the order of its fields; None if there is none."""
+        """The record of a key, with its values in the order of the key's fields; None if there is no such record."""
         place = self._places.get(self._hash(key))
         if place is None:
             return None

@@ -1,4 +1,4 @@
-"""Generation with a language model, greedy or sampled, up to a stop string; and next-token probabilities."""
+"""Text generation with a language model, greedy or sampled, up to a stop string; and next-token probabilities."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from xalign_models.device import pick_device
 from xalign_models.specs import Dtype
 
 EVERY, TAIL = 8, 24
-"""Stop strings and loops are looked for every ``EVERY`` tokens in the last ``TAIL``: each time would be too slow."""
+"""Every ``EVERY`` tokens, the last ``TAIL`` are searched for stop strings and loops; after each token is too slow."""
 WORTH = 16
-"""Minimum length of a common prefix of prompts that is read only once."""
+"""Minimum length, in tokens, of a common prefix of prompts to read it only once."""
 LONGEST, TIMES = 8, 6
-"""Longest repeated sequence in tokens, and how many repetitions count as a loop."""
+"""Longest repeated sequence in tokens, and the number of repetitions that counts as a loop."""
 
 
 class Completion(NamedTuple):
@@ -28,11 +28,11 @@ class Completion(NamedTuple):
     text: str
     """The text before the stop string."""
     finished: bool
-    """Whether it stopped by itself rather than at the limit."""
+    """Whether the model stopped by itself rather than at the limit."""
 
 
 class LanguageModel:
-    """A checkpoint with its head; its weights are loaded when it first writes.
+    """A checkpoint with its language modelling head; weights are loaded when it first writes.
 
     Args:
         model: Asset, directory or hub id.
@@ -81,7 +81,7 @@ class LanguageModel:
         """The weights, on the device.
 
         Raises:
-            AssetError: The checkpoint is unavailable or is no such model.
+            AssetError: The checkpoint is unavailable or of another kind.
             ModelError: The checkpoint lacks weights, e.g. those of the head.
         """
         from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
@@ -119,10 +119,10 @@ class LanguageModel:
 
     @torch.inference_mode()
     def _read_prefix(self, prompts: Sequence[str], more: int) -> dict[str, Any]:
-        """A padded batch whose common prefix, e.g. examples or a task, has been read once for all prompts.
+        """A padded batch whose common prefix, such as examples or a task, has been read once for all prompts.
 
-        The padding is between the prefix and the rest. A sliding window would count it, so that nothing is read in
-        advance if the prompts with up to ``more`` further tokens exceed the window.
+        The padding is between the prefix and the rest. A sliding window would count the padding, so nothing is read in
+        advance if the prompts with ``more`` further tokens exceed the window.
         """
         batch = self.tokenize(prompts)
         rows = [ids[mask.bool()] for ids, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True)]
@@ -151,15 +151,15 @@ class LanguageModel:
         seed: int = 0,
         **options: Any,
     ) -> list[Completion]:
-        """Completions of prompts, which are padded together; an endless repetition is cut short.
+        """Completions of prompts, padded to one batch; an endless repetition is cut short.
 
         Args:
             prompts: Prompts, or inputs of a sequence-to-sequence model, truncated to its maximum length.
             max_new_tokens: Maximum number of tokens of a completion.
-            stop: Writing ends where any of them appears.
+            stop: Strings that end a completion; they are not part of it.
             temperature: 0 is greedy; otherwise tokens are sampled.
             seed: Seed of the sampling.
-            **options: For transformers' ``generate``.
+            **options: Further options of transformers' ``generate``.
         """
         from transformers import StoppingCriteriaList
 
@@ -202,7 +202,7 @@ class LanguageModel:
         return completions
 
     def _longest(self) -> int | None:
-        """Maximum number of input tokens of a sequence-to-sequence model, None if it states none."""
+        """Maximum number of input tokens of a sequence-to-sequence model; None if there is no limit."""
         from transformers.tokenization_utils_base import LARGE_INTEGER  # a tokenizer without a limit has more than this
 
         limits = (self.tokenizer.model_max_length, getattr(self.model.config, "max_position_embeddings", None))
@@ -217,14 +217,14 @@ class LanguageModel:
     def next_of(self, prompts: Sequence[str], choices: Sequence[str]) -> torch.Tensor:
         """Probabilities (n, c) of the choices as the next token, normalised over the choices; float32 on the CPU.
 
-        A choice counts by its first token after the prompt. A prompt whose probabilities of all choices are zero or NaN
-        gets a row of NaN.
+        Each choice is represented by its first token after the prompt. A prompt whose probabilities of all choices are
+        zero or NaN gets a row of NaN.
         """
         return self.next_after(prompts, ("",), choices)[0]
 
     @torch.inference_mode()
     def next_after(self, prompts: Sequence[str], endings: Sequence[str], choices: Sequence[str]) -> list[torch.Tensor]:
-        """As :meth:`next_of`, (n, c), after each of several endings of the prompts, which are read once for all."""
+        """As :meth:`next_of`, (n, c), after each of several endings of the prompts; the prompts are read only once."""
         batch = self._read_prefix(prompts, max(map(len, map(self.tokenizer.tokenize, endings))))
         cached = batch["past_key_values"].get_seq_length() if "past_key_values" in batch else 0
         mask = batch["attention_mask"]

@@ -1,6 +1,9 @@
-"""The contrastive loss, plain or with cached gradients."""
+"""The contrastive loss, plain or with cached gradients, and the loss of distillation."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -9,24 +12,26 @@ from sentence_transformers.sentence_transformer.losses import (
     MultipleNegativesRankingLoss,
 )
 from sentence_transformers.util import cos_sim
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, normalize
 
 from xalign_models.training.processes import process_count
 
 
-def cosine(anchors: torch.Tensor, positives: torch.Tensor) -> torch.Tensor:
+def cosine(anchors: Tensor, positives: Tensor) -> Tensor:
     """Cosine of every anchor with every positive, (n, d) x (m, d) -> (n, m), in float32 at least.
 
-    Divided by a temperature of 0.05, a cosine that is rounded to bfloat16 would be off by 0.04.
+    Rounding a cosine to bfloat16 would change it by up to 0.04 after division by a temperature of 0.05.
     """
     with torch.autocast(anchors.device.type, enabled=False):
         kind = torch.promote_types(anchors.dtype, torch.float32)
-        similarity: torch.Tensor = cos_sim(anchors.to(kind), positives.to(kind))
+        similarity: Tensor = cos_sim(anchors.to(kind), positives.to(kind))
     return similarity
 
 
 def contrastive_loss(
     model: SentenceTransformer, tau: float, mini_batch: int | None = None, *, gather: bool = False
-) -> torch.nn.Module:
+) -> nn.Module:
     r"""The loss ``l_i = -log(exp(cos(h_i, h_i+) / tau) / sum_j exp(cos(h_i, h_j) / tau))``, its mean over a batch.
 
     The sum is over the positives and hard negatives of all rows of the batch.
@@ -34,13 +39,38 @@ def contrastive_loss(
     Args:
         model: The model that embeds the columns: anchor, positive, negatives.
         tau: The temperature.
-        mini_batch: Rows encoded together, with cached gradients (GradCache): every text is encoded twice, with the
-            memory of a mini-batch. None encodes the batch at once.
-        gather: Take the candidates of all processes as negatives.
+        mini_batch: Rows encoded together, with cached gradients (GradCache): every text is encoded twice, in the memory
+            of a mini-batch. None encodes the whole batch at once.
+        gather: Whether the candidates of all processes serve as negatives.
     """
     options = {"scale": 1 / tau, "similarity_fct": cosine, "gather_across_devices": gather and process_count() > 1}
     if mini_batch is None:
-        loss: torch.nn.Module = MultipleNegativesRankingLoss(model, **options)
+        loss: nn.Module = MultipleNegativesRankingLoss(model, **options)
     else:
         loss = CachedMultipleNegativesRankingLoss(model, mini_batch_size=mini_batch, **options)
     return loss
+
+
+class DistillationLoss(nn.Module):
+    """``mean(1 - cos(s_i, t_i)) - mean(log softmax_i(cos(s_i, t_j) / tau))`` of a batch's vectors and the teacher's.
+
+    Not in LUSIFER's paper: the teacher is the language model alone, fine-tuned on the same English text.
+
+    Args:
+        model: The student.
+        tau: Temperature of the contrast with the other texts' vectors.
+    """
+
+    def __init__(self, model: SentenceTransformer, tau: float) -> None:
+        super().__init__()
+        self.model = model
+        self.tau = tau
+
+    def forward(self, sentence_features: Iterable[Mapping[str, Any]], labels: Tensor) -> Tensor:
+        """The loss for texts and the teacher's vectors of them (n, d_t)."""
+        (features,) = sentence_features
+        student = normalize(self.model(dict(features))["sentence_embedding"].float(), dim=1)
+        cosines = student @ normalize(labels.float(), dim=1).T
+        targets = torch.arange(len(cosines), device=cosines.device)
+        loss: Tensor = (1 - cosines.diagonal()).mean() + cross_entropy(cosines / self.tau, targets)
+        return loss

@@ -43,21 +43,24 @@ def versions() -> dict[str, str]:
     return {package: version(package) for package in PACKAGES}
 
 
+def training_record(directory: Path) -> dict[str, Any]:
+    """The record of the training in a model's card; empty if there is none."""
+    try:
+        training = read_json(directory / assets.CARD)["training"]
+    except (FileError, KeyError, TypeError):
+        return {}
+    return training if isinstance(training, dict) else {}
+
+
 def is_trained(output: Path, identity: Mapping[str, Any]) -> bool:
     """Whether ``output`` is the model of the same training."""
-    try:
-        return bool(read_json(output / assets.CARD)["training"]["config"] == identity)
-    except (FileError, KeyError, TypeError):
-        return False
+    return training_record(output).get("config") == identity
 
 
 def verdict(output: Path) -> str | None:
     """The outcome of a model's training, from its card; None if the card does not record one."""
-    try:
-        text = read_json(output / assets.CARD)["training"]["verdict"]
-    except (FileError, KeyError, TypeError):
-        return None
-    return str(text)
+    text = training_record(output).get("verdict")
+    return None if text is None else str(text)
 
 
 def claim(folder: Path, identity: Mapping[str, Any], output: Path) -> None:

@@ -16,9 +16,9 @@ from xalign_models import corpora, figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
+from xalign_models.generation.translators.lookup import Corruption, corrupt
 from xalign_models.languages import display_name
 from xalign_models.training.lira.candidates import Candidates, CandidateSource
-from xalign_models.training.lira.edits import Corruption, corrupt
 from xalign_tasks.analyses.base import labelled
 
 if TYPE_CHECKING:

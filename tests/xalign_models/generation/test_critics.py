@@ -12,8 +12,16 @@ import pytest
 import torch
 
 from xalign_models.errors import DataError, ModelError
-from xalign_models.generation.critics import Critic, CriticSpec, Judged, Scores, make_critic, parse_scores
-from xalign_models.generation.critics.models import ExpectingCritic, GeneratingCritic
+from xalign_models.generation.critics import (
+    Critic,
+    CriticSpec,
+    ExpectingCritic,
+    GeneratingCritic,
+    Judged,
+    Scores,
+    make_critic,
+    parse_scores,
+)
 from xalign_models.generation.language_model import Completion
 from xalign_models.generation.translators import Kind, Translations, Translator, TranslatorSpec
 from xalign_models.training.lira.candidates import CandidateSource, at_k

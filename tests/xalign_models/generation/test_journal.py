@@ -84,7 +84,7 @@ def test_a_damaged_line_is_counted_and_stops_nobody(tmp_path: Path, caplog, line
     path.write_text(f"{whole[0]}\n{line}\n{whole[1]}\n")
     journal = Journal(path, ("lang", "text"))
     assert len(journal) == 2
-    assert "j.jsonl: 1 damaged lines" in caplog.text
+    assert "j.jsonl: skipped 1 damaged lines" in caplog.text
     journal.append([{**record(3), "lang": "x"}])
     assert len(Journal(path, ("lang", "text"))) == 3
 

@@ -13,9 +13,8 @@ import pytest
 from xalign_models.errors import DataError, LanguageError, ModelError
 from xalign_models.generation.language_model import Completion
 from xalign_models.generation.translators import Kind, Translations, Translator, TranslatorSpec, make_translator
-from xalign_models.generation.translators.causal import SHOTS, CausalTranslator
+from xalign_models.generation.translators.models import SHOTS, CausalTranslator, Seq2SeqTranslator
 from xalign_models.generation.translators.running import UNKNOWN, translate_all
-from xalign_models.generation.translators.seq2seq import Seq2SeqTranslator
 
 
 class Scripted(Translator):
@@ -141,7 +140,7 @@ def test_translation_models_are_told_the_languages_in_their_way(
         assert tokenizer.src_lang == source
         with pytest.raises(LanguageError, match="does not translate Thai"):
             translator.tag("tha-Thai")
-        with pytest.raises(LanguageError, match="not known"):
+        with pytest.raises(LanguageError, match="text of unknown language"):
             translator.tag(None)
     found = translator.translate(["guten Tag", "ja"], "deu-Latn")
     assert len(found) == 2 and all(isinstance(one.text, str) for one in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +15,13 @@ import pytest
 import torch
 
 from xalign_models.analysis import Request
+from xalign_models.corpora import load
 from xalign_models.errors import DataError, ModelError
+from xalign_models.generation.translators import clean
+from xalign_models.generation.translators.lookup import Corruption, corrupt
 from xalign_models.plugins import ANALYSES
 from xalign_models.training.lira import run
-from xalign_models.training.lira.edits import Corruption
+from xalign_models.training.lira.module import LiRA
 from xalign_models.training.lira.theory import bound_printed, bound_safe
 from xalign_tasks.analyses import deviation, lengths, lipschitz, rkhs, selection, sentences, translators
 from xalign_tasks.analyses.sentences import Sentences
@@ -150,46 +154,68 @@ def test_deviation_needs_a_trained_lira(tiny_model: Path, given: Sentences, work
         ANALYSES["deviation"](Request((str(tiny_model),)))
 
 
+def preferences(module: LiRA, text: str, translations: list[str]) -> list[float]:
+    """The actor's scores of one text's translations by eqs. 3 to 6, term by term; there is no critic."""
+    network = module.network.eval()
+    with torch.no_grad():
+        reading = network.encoder.preprocess([text])
+        mine = network.adaptor.multilingual(network.multilingual_bins(reading))[0].flatten()
+        scores = []
+        for translation in translations:
+            theirs = network.english_bins(module.tokenize_english([translation]))[0].flatten()
+            cosine = float(mine @ theirs / (mine.norm() * theirs.norm()))
+            scores.append(float(network.actor.net(torch.tensor([0, 0, 0, cosine]))))
+    return scores
+
+
+def valid(text: str, translation: str) -> bool:
+    return not clean(translation, text, "deu-Latn").problem
+
+
 def test_choices_among_corruptions_and_by_chrf(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An actor that likes short translations with `w` in them: of what it picks all shares are known."""
-    from xalign_models.corpora import load
+    """Shares and means of the analysis are those of the actor's choices, text by text."""
+    from sacrebleu import sentence_chrf
 
-    monkeypatch.setattr(selection.corpora, "load", lambda name: load("own:text"))
-
-    def actor_choice(self: Any, texts: Any, candidates: Any) -> Any:
-        lengths = [[-float(len(one.split())) for one in row] for row in candidates.texts]
-        return SimpleNamespace(log_probabilities=torch.tensor(lengths))
-
-    monkeypatch.setattr("xalign_models.training.lira.module.LiRA.actor_choice", actor_choice)
+    monkeypatch.setattr(selection, "CORPUS", "own:text")
     found = ANALYSES["selection"](Request((str(trained),), rows=20, languages=("deu-Latn",)))
+    module, (texts, english) = run.open_lira(trained), (side[:20] for side in load("own:text").pair("deu-Latn"))
+    draw, picked = random.Random(selection.SEED), {"all": 0, **dict.fromkeys(map(str, Corruption), 0)}
+    for i, (text, reference) in enumerate(zip(texts, english, strict=True)):
+        worse = [corrupt(reference, how, english[(i + 1) % 20], draw) for how in Corruption]
+        first, *others = preferences(module, text, [reference, *worse])
+        picked["all"] += first > max(others) + 1e-6
+        for how, score in zip(Corruption, others, strict=True):
+            picked[str(how)] += first > score + 1e-6
     table = found.tables["corrupted"].set_index("against")["reference picked"]
-    assert table[str(Corruption.WRAPPER)] == 100  # longer
-    assert table[str(Corruption.SHUFFLE)] == 0  # as long: not picked before it
-    assert table[str(Corruption.DROP)] == 0  # shorter, or as long where there is but one word
-    graded = found.tables["graded"].iloc[0]
-    assert graded["chrF chosen"] == graded["chrF best"] == pytest.approx(100)
-    assert graded["chrF mean"] < 100 and graded["rank correlation"] == pytest.approx(1)
+    assert table.to_dict() == pytest.approx({name: 5 * count for name, count in picked.items()})
+    assert table.max() > 0 and table["all"] == table.min()
+    graded, chosen = found.tables["graded"].iloc[0], []
+    for text, reference in zip(texts, english, strict=True):
+        pair = [reference, f"{reference} w1 w2 w3 w4"]  # as the fixture's two files translate
+        if all(valid(text, made) for made in pair):
+            chosen.append(sentence_chrf(pair[int(np.argmax(preferences(module, text, pair)))], [reference]).score)
+    assert graded["texts"] == len(chosen) > 5
+    assert graded["chrF chosen"] == pytest.approx(np.mean(chosen)) and graded["chrF best"] == pytest.approx(100)
+    assert graded["chrF mean"] < 100 and -1 <= graded["rank correlation"] <= 1
     assert graded["translators"] == 2
 
 
-def test_an_actor_that_cannot_choose_picks_nothing(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    alike = SimpleNamespace(log_probabilities=torch.zeros(2, 1 + len(Corruption)))
-    monkeypatch.setattr("xalign_models.training.lira.module.LiRA.actor_choice", lambda *_: alike)
-    found = selection.against_corruptions(run.open_lira(trained), ["a b", "c d"], ["e f", "g h"])
+def test_an_actor_that_cannot_choose_picks_nothing(trained: Path) -> None:
+    module = run.open_lira(trained)
+    torch.nn.init.zeros_(module.network.actor.net[-1].weight)
+    found = selection.against_corruptions(module, ["a b", "c d"], ["e f", "g h"])
     assert (found["reference picked"] == 0).all()
 
 
-def test_missing_translations_are_said(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from xalign_models.corpora import load
-
-    monkeypatch.setattr(selection.corpora, "load", lambda name: load("own:text"))
-    monkeypatch.setattr(selection, "against_each_other", lambda *_: (_ for _ in ()).throw(DataError("none here")))
-    found = ANALYSES["selection"](Request((str(trained),), rows=4, languages=("deu-Latn",)))
-    assert "graded" not in found.tables and any("none here" in one for one in found.notes)
+def test_missing_translations_are_said(trained: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "CORPUS", "own:text")
+    run.variant(trained, Path("two"), "two", translators=[f"llm:{tiny_model}", f"llm:{tiny_model}?seed=1"])
+    found = ANALYSES["selection"](Request(("two",), rows=4, languages=("deu-Latn",)))
+    assert "graded" not in found.tables and any("4 texts have no translation" in one for one in found.notes)
 
 
 def test_shares_of_translators_are_the_actors_choices(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An actor that likes long translations takes the second file's, but for a text that both translate alike."""
+    """Of two files that translate one text alike, and another with a single word."""
     rows = [json.loads(line) for line in Path("a.jsonl").read_text().splitlines()]
     longer = [json.loads(line) for line in Path("b.jsonl").read_text().splitlines()]
     longer[0], longer[1] = rows[0], {**longer[1], "translation": "w1"}
@@ -199,20 +225,17 @@ def test_shares_of_translators_are_the_actors_choices(trained: Path, monkeypatch
     monkeypatch.setattr(translators, "task_texts", lambda *_: texts)
     task = SimpleNamespace(metadata=SimpleNamespace(dataset={"revision": "1"}))
     monkeypatch.setattr(translators, "make_task", lambda *_: task)
-
-    def actor_choice(self: Any, texts: Any, candidates: Any) -> Any:
-        lengths = [[float(len(one.split())) for one in row] for row in candidates.texts]
-        return SimpleNamespace(log_probabilities=torch.tensor(lengths))
-
-    monkeypatch.setattr("xalign_models.training.lira.module.LiRA.actor_choice", actor_choice)
     monkeypatch.setattr(translators, "BATCH", 5)
     found = ANALYSES["translators"](Request(("two",), tasks=("Made-up",)))
     table = found.tables["shares"]
     german = table[table["language"] == "deu-Latn"].set_index("translator")
-    (contested,) = set(german["texts"])
-    assert 2 < contested < len(rows)
-    assert german.loc["file:a.jsonl", "taken"] == pytest.approx(100 / contested)  # the one that it translates longer
-    assert german["taken"].sum() == pytest.approx(100)
+    module, pairs = run.open_lira(Path("two")), zip(rows, longer, strict=True)
+    made = [(row["text"], [row["translation"], other["translation"]]) for row, other in pairs]
+    contested = [(text, two) for text, two in made if two[0] != two[1] and all(valid(text, one) for one in two)]
+    firsts = [int(np.argmax(preferences(module, text, two))) == 0 for text, two in contested]
+    assert set(german["texts"]) == {len(firsts)} and 5 < len(firsts) < len(rows)
+    taken = german["taken"].reindex(["file:a.jsonl", "file:c.jsonl"], fill_value=0)
+    assert taken.tolist() == pytest.approx([100 * np.mean(firsts), 100 - 100 * np.mean(firsts)])
     assert set(table["task"]) == {"Made-up"} and list(found.figures) == ["shares"]
     with pytest.raises(ModelError, match="is not a LiRA"):
         ANALYSES["translators"](Request((str(trained.parent / "text"),), tasks=("Made-up",)))

@@ -1,4 +1,4 @@
-"""Translators into English: language models, translation models, references, files; with journals of their output."""
+"""Translators into English: language models, translation models, references and files, with journals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface and the specification of a translator into English."""
+"""The specification and the interface of a translator into English."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Kind(StrEnum):
     MT = "mt"
     """A sequence-to-sequence translation model."""
     REFERENCE = "reference"
-    """The English side of parallel corpora, named with ``+`` between: for training and for tests of the actor."""
+    """The English side of parallel corpora, whose names are joined by ``+``: for training and tests of the actor."""
     CORRUPTED = "corrupted"
-    """References with a fault, from which the actor learns to tell bad translations."""
+    """References with a fault, from which the actor learns to recognise bad translations."""
     FILE = "file"
-    """A file of JSON lines with ``text``, ``translation`` and, where texts of several languages are alike, ``lang``."""
+    """A file of JSON lines with ``text``, ``translation`` and, if languages share texts, ``lang``."""
 
 
 _OPTIONS: dict[Kind, dict[str, type[int] | type[float]]] = {
@@ -44,9 +44,9 @@ class TranslatorSpec:
     Attributes:
         kind: Source of the translations.
         model: Asset, directory or hub id; names of corpora; a file.
-        options: (name, value): ``temperature``, ``seed``, ``shots`` and ``extra`` (tokens beyond twice the text's, for
-            a model that thinks first) of a language model, ``beams`` of a translation model, ``seed`` of corrupted
-            references, ``llm=1`` of a file that a language model made.
+        options: (name, value): ``temperature``, ``seed``, ``shots`` and ``extra`` (tokens in addition to twice the
+            text's, for a model that thinks first) of a language model, ``beams`` of a translation model, ``seed`` of
+            corrupted references, ``llm=1`` of a file that a language model wrote.
     """
 
     kind: Kind
@@ -58,7 +58,7 @@ class TranslatorSpec:
         """The inverse of ``str``.
 
         Raises:
-            ModelError: An unknown kind or option, or a value that is no number.
+            ModelError: The kind or an option is unknown, or a value is not a number.
         """
         head, _, query = text.partition("?")
         kind, separator, model = head.partition(":")
@@ -94,7 +94,7 @@ class TranslatorSpec:
 
     @property
     def is_llm(self) -> bool:
-        """Whether it counts for pass@k."""
+        """Whether it counts as a language model for pass@k."""
         return self.kind is Kind.LLM or dict(self.options).get("llm") == 1
 
 
@@ -103,21 +103,21 @@ class Translator(ABC):
 
     Attributes:
         spec: Specification of the translator.
-        instant: Whether it only looks translations up, so that a journal gains nothing.
+        instant: Whether it only looks up translations and needs no journal.
     """
 
     spec: TranslatorSpec
     instant: bool = False
 
     def knows(self, language: str | None) -> bool:
-        """Whether it translates from a canonical language (None: unknown); other texts get no translation."""
+        """Whether it translates from a language, by canonical code (None: unknown)."""
         return True
 
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Hex digits of everything that determines its output: weights or content, prompt, options."""
+        """Hex digits that identify everything that determines the output: weights or content, prompt, options."""
 
     @abstractmethod
     def translate(self, texts: Sequence[str], language: str | None) -> list[Completion]:
-        """Raw output for each text of a canonical language (None: unknown)."""
+        """Raw output for each text; all are in one language, by canonical code (None: unknown)."""

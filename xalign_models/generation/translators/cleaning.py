@@ -1,4 +1,4 @@
-"""Removes wrappers from a translator's output, and detects outputs that are no translation."""
+"""Removes wrappers from a translator's output, and detects invalid translations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _COMMON = frozenset(
     "had but will can his her their our your its were been which who what there more all one".split()
 )
 _ENOUGH = 10
-"""Minimum number of words of a text that must contain a common English word."""
+"""Number of words from which on a text must contain a common English word."""
 
 
 class Cleaned(NamedTuple):
@@ -47,13 +47,13 @@ class Cleaned(NamedTuple):
 
 
 def clean(written: str, source: str, language: str | None, *, finished: bool = True) -> Cleaned:
-    """Remove wrappers from a translator's output and judge the rest.
+    """Remove wrappers from a translator's output and check the rest.
 
     Args:
         written: The output.
         source: The text to translate.
         language: Canonical code of the source; None if unknown.
-        finished: Whether the translator stopped before the limit.
+        finished: Whether the translator stopped before its limit of tokens.
     """
     text = unwrap(written, source)
     if not text:

@@ -1,10 +1,11 @@
-"""Existing translations: references of a parallel corpus, or a file."""
+"""Existing translations: references of a parallel corpus, corrupted references, or a file."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 from contextlib import suppress
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
@@ -16,17 +17,52 @@ from xalign_models.generation.language_model import Completion
 from xalign_models.generation.translators.base import Translator, TranslatorSpec
 from xalign_models.languages import canonical
 from xalign_models.specs import digest
-from xalign_models.training.lira.edits import Corruption, corrupt
 
 MISSING = Completion("", finished=True)
+
+
+class Corruption(StrEnum):
+    """Faults of a translation."""
+
+    DROP = "words dropped"
+    """A random third of the words is missing."""
+    SHUFFLE = "words shuffled"
+    OTHER = "another sentence"
+    WRAPPER = "meta text"
+    """An assistant's words before and after it."""
+
+
 _FAULTS = (Corruption.DROP, Corruption.SHUFFLE, Corruption.OTHER)
+
+
+def corrupt(translation: str, how: Corruption, other: str, draw: random.Random) -> str:
+    """Spoil a translation.
+
+    Args:
+        translation: A good translation.
+        how: The corruption.
+        other: Another sentence of the same text.
+        draw: The random generator.
+    """
+    if how is Corruption.OTHER:
+        return other
+    if how is Corruption.WRAPPER:
+        return (
+            f"Sure, here is the translated sentence: {translation} If you need any other help, I am glad to help you."
+        )
+    words = translation.split()
+    if how is Corruption.DROP:
+        dropped = set(draw.sample(range(len(words)), k=-(-len(words) // 3))) if len(words) > 1 else set()
+        return " ".join(word for i, word in enumerate(words) if i not in dropped)
+    draw.shuffle(words)
+    return " ".join(words)
 
 
 class ReferenceTranslator(Translator):
     """The English side of parallel corpora; a text outside all of them has no translation.
 
     Args:
-        spec: Kind ``reference``; its model is the names of corpora, with ``+`` between.
+        spec: Kind ``reference``; its model names corpora, joined by ``+``.
     """
 
     instant = True
@@ -45,7 +81,7 @@ class ReferenceTranslator(Translator):
         return digest(self.spec.kind, [corpus.fingerprint() for corpus in self._corpora], self.spec.options)[:16]
 
     def translate(self, texts: Sequence[str], language: str | None) -> list[Completion]:
-        """References of the texts; the first one of a text that the corpus has twice."""
+        """References of the texts; the first one if the corpus has a text twice."""
         table = self._table(language) if language else {}
         return [Completion(table[text], finished=True) if text in table else MISSING for text in texts]
 
@@ -60,12 +96,12 @@ class ReferenceTranslator(Translator):
 
 
 class CorruptedTranslator(ReferenceTranslator):
-    """References with missing words, shuffled words, or of another text; the fault depends on the text.
+    """References with missing words, with shuffled words, or of another text; the fault depends on the text.
 
-    Meta text is not among the faults: no translation keeps it through the cleaning.
+    Meta text is not among the faults, as the cleaning removes it.
 
     Args:
-        spec: Kind ``corrupted``; its model is the names of corpora, with ``+`` between.
+        spec: Kind ``corrupted``; its model names corpora, joined by ``+``.
     """
 
     def _table(self, language: str) -> dict[str, str]:
@@ -126,7 +162,7 @@ class FileTranslator(Translator):
         return table
 
     def translate(self, texts: Sequence[str], language: str | None) -> list[Completion]:
-        """Translations of the file: the line with the text's language, else one without a language.
+        """Translations of the file: from the line with the text's language, else from a line without a language.
 
         Raises:
             DataError: A line is malformed.

@@ -1,4 +1,4 @@
-"""Translates many texts in batches, each text once: translations in the journal are reused."""
+"""Translates many texts in batches, each text once; translations in the journal are reused."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xalign_models.errors import DataError
-from xalign_models.generation.journal import Journal, batched
+from xalign_models.generation.journal import Journal, batched, default_folder
 from xalign_models.generation.translators.base import Kind, Translator, TranslatorSpec
 from xalign_models.generation.translators.cleaning import Cleaned, clean
 from xalign_models.languages import LanguageText
-from xalign_models.paths import cache_dir
 from xalign_models.progress import live
 from xalign_models.specs import Dtype
 
@@ -27,8 +27,8 @@ logger = logging.getLogger(__name__)
 CHUNK = 8192
 """Number of texts to read and sort by language and length at a time."""
 KEY = ("lang", "text")
-UNKNOWN = "of a language that it does not know"
-"""The problem of a text that the translator is not asked to translate."""
+UNKNOWN = "in a language that it does not know"
+"""The problem of a text that is not given to the translator."""
 
 
 def make_translator(spec: TranslatorSpec | str, device: str | None = None, dtype: Dtype | None = None) -> Translator:
@@ -38,23 +38,16 @@ def make_translator(spec: TranslatorSpec | str, device: str | None = None, dtype
         ModelError: The spec cannot be read.
         DataError: A file is missing.
     """
-    from xalign_models.generation.translators.causal import CausalTranslator
     from xalign_models.generation.translators.lookup import CorruptedTranslator, FileTranslator, ReferenceTranslator
-    from xalign_models.generation.translators.seq2seq import Seq2SeqTranslator
+    from xalign_models.generation.translators.models import CausalTranslator, Seq2SeqTranslator
 
     spec = TranslatorSpec.parse(spec) if isinstance(spec, str) else spec
     if spec.kind is Kind.LLM:
         return CausalTranslator(spec, device, dtype)
     if spec.kind is Kind.MT:
         return Seq2SeqTranslator(spec, device, dtype)
-    return {Kind.REFERENCE: ReferenceTranslator, Kind.CORRUPTED: CorruptedTranslator}.get(spec.kind, FileTranslator)(
-        spec
-    )
-
-
-def default_folder() -> Path:
-    """The default folder of journals, in the cache."""
-    return cache_dir() / "translations"
+    known = {Kind.REFERENCE: ReferenceTranslator, Kind.CORRUPTED: CorruptedTranslator, Kind.FILE: FileTranslator}
+    return known[spec.kind](spec)
 
 
 @dataclass
@@ -62,10 +55,10 @@ class Summary:
     """Counts of the texts by outcome.
 
     Attributes:
-        known: Texts that were already translated.
-        translated: Newly translated texts.
-        problems: Number of new translations that are empty, endless, untranslated or not English, and of texts in
-            languages that the translator does not know.
+        known: Texts that the journal has already.
+        translated: Texts translated now.
+        problems: Number of new translations that are empty, endless, untranslated or not English, and number of texts
+            in languages that the translator does not know.
     """
 
     known: int = 0
@@ -74,32 +67,29 @@ class Summary:
 
 
 class Translations:
-    """A translator with the journal of what it has translated.
+    """A translator with the journal of its translations.
 
     Args:
         translator: Translates texts that are not in the journal.
         folder: Folder of journals, one file per translator and identity; by default in the cache.
-        batch_size: Texts translated together: the most that a crash loses.
+        batch_size: Texts translated together; a crash loses at most one batch.
     """
 
     def __init__(self, translator: Translator, folder: Path | None = None, batch_size: int = 16) -> None:
         self.translator, self.batch_size = translator, batch_size
         self._folder = folder or default_folder()
-        self._opened: Journal | None = None
 
     @property
     def path(self) -> Path:
         """The journal's file."""
         return self._folder / f"{self.translator.spec.label}-{self.translator.identity}.jsonl"
 
-    @property
+    @cached_property
     def _journal(self) -> Journal:
-        if self._opened is None:
-            self._opened = Journal(self.path, KEY)
-        return self._opened
+        return Journal(self.path, KEY)
 
     def known(self, texts: Sequence[LanguageText]) -> list[Cleaned | None]:
-        """The existing translations, and None for those that can be made."""
+        """The existing translations, and None where a translation can be made."""
         if self.translator.instant:
             return self._look_up(texts)
         return [self._known(text, lang) for text, lang in texts]
@@ -124,7 +114,7 @@ class Translations:
     def fill(
         self, texts: Sequence[LanguageText], summary: Summary | None = None, bar: tqdm[None] | None = None
     ) -> None:
-        """Make the missing translations, in batches of one language and similar length."""
+        """Make the missing translations, in batches of one language and of similar length."""
         if self.translator.instant:
             return
         journal, summary = self._journal, summary or Summary()
@@ -164,7 +154,7 @@ class Translations:
             online: Whether to make missing translations.
 
         Raises:
-            DataError: Translations are missing, and ``online`` is false; the message has the command that makes them.
+            DataError: Translations are missing, and ``online`` is false.
         """
         if online:
             self.fill(texts)
@@ -173,8 +163,8 @@ class Translations:
         translations = self.known(texts)
         if missing := [text for text, translation in zip(texts, translations, strict=True) if translation is None]:
             raise DataError(
-                f"{len(missing)} texts have no translation by {self.translator.spec}, the first: "
-                f"{missing[0][0][:60]!r}. Make them with `xalign translate --translators "
+                f"{len(missing)} texts have no translation by {self.translator.spec}, the first is "
+                f"{missing[0][0][:60]!r}. Translate them with `xalign translate --translators "
                 f"'{self.translator.spec}'`, or use an online variant of the model."
             )
         return [translation for translation in translations if translation is not None]
@@ -183,11 +173,11 @@ class Translations:
 def translate_all(
     texts: Iterable[LanguageText], translators: Sequence[Translations], total: int | None = None
 ) -> dict[str, Summary]:
-    """Translate a stream of texts with each translator; an interrupted one resumes where it stopped.
+    """Translate a stream of texts with each translator; texts in the journals are skipped.
 
     Args:
         texts: Any number of texts; memory grows by 24 bytes per translated text.
-        translators: Translators, each with the journal of what is done.
+        translators: Translators with their journals.
         total: Number of texts, for the progress bar.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The actor, which chooses among translations, and its reward (eqs. 6 to 8)."""
+"""The actor, which chooses a translation, and its reward (eqs. 6 to 8)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from xalign_models.configuration import NonNegative, configuration_class
 from xalign_models.training.lira.ranks import exact
 
 SCALE = 0.1
-"""Brings critic scores (1 to 10) to the range of a cosine."""
+"""Scales critic scores (1 to 10) to the range of a cosine."""
 
 
 @configuration_class
 class RewardWeights:
-    """Eq. 7's alpha, beta, gamma, delta; the paper's table 10.
+    """The weights alpha, beta, gamma and delta of eq. 7, from the paper's table 10.
 
     Attributes:
         semantic: Weight of the critic's semantic fidelity.
@@ -30,9 +30,9 @@ class RewardWeights:
 
 
 class Actor(nn.Module):
-    """Scores each candidate with the same weights: any number of them, in any order.
+    """Scores each candidate with the same network, for any number of candidates in any order.
 
-    4 -> 64 -> 64 -> 1, each Linear, LayerNorm, ReLU; the paper only names ReLU and LayerNorm.
+    The layers are 4 -> 64 -> 64 -> 1 with LayerNorm and ReLU between; the paper states only ReLU and LayerNorm.
 
     Args:
         width: Width of the hidden layers.
@@ -53,7 +53,7 @@ class Actor(nn.Module):
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         """Log probabilities (b, K) of candidates (b, K, 4), over the candidates that ``mask`` (b, K) keeps.
 
-        A row whose candidates are all masked gets equal probabilities; it must not be learned from.
+        A row with all candidates masked gets equal probabilities; a loss must skip it.
         """
         logits = exact(self.net(features)[..., 0])
         lowest = torch.finfo(logits.dtype).min
@@ -63,7 +63,7 @@ class Actor(nn.Module):
 def features(scores: Tensor, similarity: Tensor) -> Tensor:
     """Eq. 6: ``[s, e, p, sim]`` (b, K, 4) of scores (b, K, 3) and cosines (b, K), without a gradient.
 
-    With a gradient the encoder would be trained through the actor's inputs instead of through the anchor.
+    A gradient would train the encoder through the actor's inputs instead of through the anchor loss.
     """
     return torch.cat([exact(scores) * SCALE, exact(similarity)[..., None]], dim=-1).detach()
 
@@ -85,8 +85,8 @@ def policy_loss(
 ) -> Tensor:
     r"""Eq. 8: ``-log pi(a) (R_a - b)``, the mean over rows with a candidate; 0 if there are none.
 
-    The baseline ``b = sum_k pi_k R_k`` keeps the expected gradient and removes most of its variance; the paper has
-    none. A single candidate teaches nothing: its log probability is constant.
+    The baseline ``b = sum_k pi_k R_k`` keeps the expected gradient and removes most of its variance; it is not in the
+    paper. A single candidate teaches nothing, as its log probability is constant.
 
     Args:
         log_probabilities: (b, K).

@@ -1,4 +1,4 @@
-"""The adaptor, which maps both token streams into one space, and the anchoring loss there (eqs. 4 and 5)."""
+"""The adaptor, which maps both token streams into one space, and the anchor loss there (eqs. 4 and 5)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from xalign_models.training.lira.ranks import exact
 
 
 class AlignedStreams(StrEnum):
-    """Which streams the adaptor is applied to."""
+    """Streams that the adaptor is applied to."""
 
     ONE_SIDED = "one_sided"
     """The multilingual stream, into the space of the frozen English stream (the paper's appendix D.1)."""
     SHARED = "shared"
-    """Both streams (the paper's eq. 4): the loss is least when they collapse to one point."""
+    """Both streams (the paper's eq. 4); the loss is minimal when they collapse to one point."""
 
 
 class Sentence(StrEnum):
-    """How a stream's bins become one vector."""
+    """Pooling of a stream's bins to one vector."""
 
     FLATTEN = "flatten"
-    """Concatenated bins: their order counts (the paper's appendix D.1)."""
+    """Concatenation, which keeps the order of the bins (the paper's appendix D.1)."""
     MEAN = "mean"
     """The mean of the bins (the paper's eq. 4)."""
 
@@ -32,14 +32,14 @@ class Sentence(StrEnum):
 class Adaptor(nn.Module):
     """Linear, GELU, Linear on each bin; in shared mode after a projection to the English stream's width.
 
-    A cosine ignores the length of vectors: unconstrained, the trained side's vectors grow, and with them the distance
-    to the other side. In one-sided mode the outputs therefore get the length ``gain``, once it is set.
+    The cosine ignores the length of vectors: without a constraint the trained side's vectors would grow, and with them
+    the distance to the other side. In one-sided mode the outputs therefore get the length ``gain``, once it is set.
 
     Args:
         multilingual: Width of the multilingual stream.
-        english: Width of the English stream, which is the width of the common space.
-        sides: Which streams are adapted.
-        sentence: How bins become a vector.
+        english: Width of the English stream and of the common space.
+        sides: Streams that are adapted.
+        sentence: Pooling of bins to a vector.
     """
 
     def __init__(
@@ -71,12 +71,12 @@ class Adaptor(nn.Module):
         return self.net(bins) if self.sides is AlignedStreams.SHARED else bins
 
     def pool(self, bins: Tensor) -> Tensor:
-        """(..., S, d_h) -> (..., d_h), or (..., S d_h) flattened: eq. 4."""
+        """Eq. 4: (..., S, d_h) -> (..., d_h), or (..., S d_h) if flattened."""
         return bins.flatten(-2) if self.sentence is Sentence.FLATTEN else bins.mean(dim=-2)
 
 
 def cosines(a: Tensor, b: Tensor) -> Tensor:
-    """Cosine of the last axis in float32 at least; 0, with finite gradients, for zero vectors."""
+    """Cosine along the last axis in float32 at least; 0, with finite gradients, for zero vectors."""
     return cosine_similarity(exact(a), exact(b), dim=-1, eps=1e-6)
 
 
@@ -87,10 +87,10 @@ def anchor_loss(multilingual: Tensor, english: Tensor) -> Tensor:
 
 
 class CollapseMonitor:
-    """Tells contraction from collapse: the cosine of texts with the translations of *other* texts must stay low.
+    """Detects collapse: the cosine of texts with the translations of *other* texts must stay low.
 
     Args:
-        limit: Mean mismatched cosine above which it reports a collapse.
+        limit: Mean mismatched cosine above which the streams count as collapsed.
     """
 
     def __init__(self, limit: float = 0.9) -> None:
@@ -98,13 +98,13 @@ class CollapseMonitor:
         self.reset()
 
     def reset(self) -> None:
-        """Start again from zero, e.g. at an epoch."""
+        """Start from zero, e.g. at a new epoch."""
         self._matched = self._mismatched = 0.0
         self._pairs = self._others = 0
 
     @torch.no_grad()
     def update(self, multilingual: Tensor, english: Tensor) -> None:
-        """Add (n, d) vectors of texts and (n, d) vectors of their translations."""
+        """Add the vectors (n, d) of texts and the vectors (n, d) of their translations."""
         table = cosines(multilingual[:, None], english[None])
         matched = float(table.diagonal().sum())
         self._matched += matched
@@ -119,7 +119,7 @@ class CollapseMonitor:
 
     @property
     def mismatched(self) -> float:
-        """Mean cosine of a text with another text's translation; NaN as long as every batch was a single text."""
+        """Mean cosine of a text with another text's translation; NaN if every batch had a single text."""
         return self._mismatched / self._others if self._others else float("nan")
 
     @property

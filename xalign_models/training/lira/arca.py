@@ -1,4 +1,4 @@
-"""Stage 1: the multilingual path is anchored to the English one while the actor learns to choose translations."""
+"""Stage 1: the multilingual path is anchored to the English path while the actor learns to choose translations."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from xalign_models.training.objective import Objective, TrainingOutcome
 from xalign_models.training.processes import gathered, own_rows
 
 CENTRED = 2048
-"""About how many translations, at most, the mean token is computed over."""
+"""Maximum number of translations for the mean token, approximately."""
 STEP = ("loss", "policy_loss", "anchor_loss", "reward")
-"""The measures of a step that the history keeps."""
+"""Measurements of a step that the history keeps."""
 
 
 class Examples(NamedTuple):
-    """Texts with their candidates, computed in advance."""
+    """Texts with their candidates, which are computed in advance."""
 
     texts: list[str]
     languages: list[str]
@@ -43,19 +43,19 @@ class Examples(NamedTuple):
         return cls(words, languages, source(words, languages))
 
     def rows(self, chosen: Sequence[int]) -> Examples:
-        """The examples with the given numbers."""
+        """The examples at the given positions."""
         return Examples(
             [self.texts[i] for i in chosen], [self.languages[i] for i in chosen], self.candidates.rows(chosen)
         )
 
 
 class Arca(Objective):
-    """The objective of stage 1; a row is the number of an example.
+    """The objective of stage 1; a row of the training set is the position of an example.
 
     Args:
         module: The model, on its device; its encoder, adaptor and actor are trained in place.
         examples: Examples to train on.
-        held_out: Examples to measure on; their texts are in no training example.
+        held_out: Examples to measure on; their texts occur in no training example.
         config: Hyperparameters.
 
     Raises:
@@ -106,13 +106,14 @@ class Arca(Objective):
         self.module.network.fit_centre(placed(batch, device) for batch in tokenized)
 
     def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Texts and candidates of examples, tokenised."""
-        return self._features(self.examples.rows([row["row"] for row in rows]))
+        """Tokenise texts and candidates of examples."""
+        batch = self.examples.rows([row["row"] for row in rows])
+        return self.module.features_of(batch.texts, batch.candidates)
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Eq. 9: ``L = L_RL + eta L_anchor``, with the anchor on the drawn candidate.
 
-        The texts of all processes are one batch: every process makes the same draws for all of them.
+        The texts of all processes form one batch, and every process makes the same draws for all of them.
         """
         text, candidates, scores, mask = unpack(features)
         choice = self.module.network.choose(text, candidates, scores, mask)
@@ -135,31 +136,18 @@ class Arca(Objective):
         return {**features, "loss": policy + self.config.eta * anchor}
 
     def step(self) -> dict[str, Any]:
-        """The two losses, and the mean reward where there was a choice."""
+        """Both losses, and the mean reward of the texts with more than one candidate."""
         return self._measured
 
-    def _features(self, batch: Examples) -> dict[str, Any]:
-        """Texts and candidates as :func:`~xalign_models.training.lira.module.unpack` takes them."""
-        features = self.module.tokenize_candidates(batch.candidates)
-        texts = self.module.tokenize_texts(batch.texts)
-        return features | {f"text.{name}": value for name, value in texts.items() if torch.is_tensor(value)}
-
-    def _choose(self, batch: Examples) -> tuple[ArcaOutput, Tensor, Tensor]:
-        """Both paths of a batch, the mask and the scores of its candidates."""
-        network = self.module.network
-        features = placed(self._features(batch), network.device)
-        text, candidates, scores, mask = unpack(features)
-        return network.choose(text, candidates, scores, mask), mask, scores
-
     def _sentences(self, choice: ArcaOutput, action: Tensor) -> tuple[Tensor, Tensor]:
-        """Eq. 4 of both paths, (n, D) each, of the chosen candidates."""
+        """Eq. 4 of both paths, (n, D) each, for the chosen candidates."""
         rows = torch.arange(len(action), device=action.device)
         pool = self.module.network.adaptor.pool
         return pool(choice.multilingual), pool(choice.english[rows, action])
 
     @torch.no_grad()
     def _translated_meanings(self) -> tuple[Tensor, Tensor]:
-        """Eq. 27 for the held-out texts (n, d) and their candidates (n, K, d), constant in training."""
+        """Eq. 27 for the held-out texts (n, d) and their candidates (n, K, d); constant during training."""
         size, network = self.config.batch_size, self.module.network
         network.eval()
         originals, translations = list[Tensor](), list[Tensor]()
@@ -176,7 +164,7 @@ class Arca(Objective):
 
     @torch.no_grad()
     def measure(self) -> dict[str, Any]:
-        """Similarity, mismatched similarity, eps1 (eq. 25), eps2 (eq. 28), reward and choice on the held-out texts."""
+        """Similarity, mismatched similarity, eps1 (eq. 25), eps2 (eq. 28), reward and choices on the held-out texts."""
         self.module.network.eval()
         trained = {"train_similarity": self.monitor.matched, "train_mismatched": self.monitor.mismatched}
         collapsed = self.monitor.collapsed
@@ -187,7 +175,10 @@ class Arca(Objective):
         distances, drifts, rewards, chosen = [], [], [], []
         for start in range(0, len(self.held_out.texts), size):
             rows = list(range(start, min(start + size, len(self.held_out.texts))))
-            choice, mask, scores = self._choose(self.held_out.rows(rows))
+            batch = self.held_out.rows(rows)
+            features = placed(self.module.features_of(batch.texts, batch.candidates), self.module.network.device)
+            text, candidates, scores, mask = unpack(features)
+            choice = self.module.network.choose(text, candidates, scores, mask)
             usable = mask.any(dim=1)
             best = choice.log_probabilities.argmax(dim=1)
             multilingual, english = self._sentences(choice, best)
@@ -215,7 +206,7 @@ class Arca(Objective):
         }
 
     def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> TrainingOutcome | None:
-        """Compare how much nearer a text is to its own translation than to another's, before and after."""
+        """Compare how much nearer a text is to its own translation than to another's, before and after training."""
         if "similarity" not in last:
             return None
         before, after = (entry["similarity"] - entry["mismatched"] for entry in (first, last))
@@ -234,7 +225,7 @@ class Arca(Objective):
 
 
 def _encoder_weights(encoder: nn.Module, config: ArcaConfig) -> list[tuple[str, nn.Parameter]]:
-    """The trained weights of the encoder: all, or all but the token embeddings."""
+    """The trained weights of the encoder: all weights, or all except the token embeddings."""
     table = encoder.model.get_input_embeddings().weight  # type: ignore[operator,union-attr]
     return [
         (name, weight) for name, weight in encoder.named_parameters() if config.train_embeddings or weight is not table
@@ -242,7 +233,7 @@ def _encoder_weights(encoder: nn.Module, config: ArcaConfig) -> list[tuple[str, 
 
 
 def history(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Measurements before the first and after each epoch, with the means of the measures of the epoch's steps."""
+    """Measurements before the first and after each epoch, with the means of the epoch's steps."""
     epochs: list[dict[str, Any]] = []
     steps: list[Mapping[str, Any]] = []
     for entry in log:

@@ -21,8 +21,8 @@ class Candidates:
 
     Attributes:
         texts: n lists of K translations.
-        mask: (n, K), whether the candidate is a valid translation that the critic could judge.
-        scores: (n, K, 3) of the critic; zeros without a critic.
+        mask: (n, K), whether the candidate is a valid translation with readable scores.
+        scores: (n, K, 3), scores of the critic; zeros without a critic.
     """
 
     texts: list[list[str]]
@@ -33,18 +33,18 @@ class Candidates:
         return len(self.texts)
 
     def rows(self, chosen: Sequence[int]) -> Candidates:
-        """The candidates of the texts with the given numbers."""
+        """The candidates of the texts at the given positions."""
         index = torch.as_tensor(chosen, dtype=torch.long)
         return Candidates([self.texts[i] for i in chosen], self.mask[index], self.scores[index])
 
 
 def at_k(translators: Sequence[TranslatorSpec], slots: int | None, k: int | None) -> tuple[TranslatorSpec, ...]:
-    """The translators of pass@k: the first ``k`` language models, then others, in order, up to ``slots``.
+    """The translators of pass@k: the first ``k`` language models, then other translators in order, up to ``slots``.
 
     Args:
         translators: All translators, the best of each sort first.
         slots: Candidates per text; None is one per translator.
-        k: How many candidates are by language models; None takes the translators in order.
+        k: Number of candidates from language models; None takes the translators in order.
 
     Raises:
         ModelError: ``k`` exceeds the number of language models or of slots.
@@ -61,10 +61,10 @@ def at_k(translators: Sequence[TranslatorSpec], slots: int | None, k: int | None
 
 
 def judge_all(texts: Iterable[tuple[str, str | None]], translations: Sequence[Translations], scores: Scores) -> None:
-    """Score the existing translations of a stream of texts, wherever there is more than one to choose from.
+    """Score the existing translations of a stream of texts; texts with a single translation are skipped.
 
     Raises:
-        DataError: A text has not been translated.
+        DataError: A translation is missing.
     """
     source = CandidateSource(translations, scores, online=False)
     for chunk in distinct(texts):
@@ -72,14 +72,14 @@ def judge_all(texts: Iterable[tuple[str, str | None]], translations: Sequence[Tr
 
 
 class CandidateSource:
-    """Gives every text its candidates.
+    """Looks up or makes the candidates of texts.
 
     An English text is its own translation. A candidate is masked if it is empty, endless, untranslated or not English,
-    or if its scores cannot be read. A text without a candidate gets itself as the first candidate, masked.
+    or if its scores are unreadable. A text without a candidate gets itself as the first candidate, which is masked.
 
     Args:
         translations: Translators with their journals.
-        scores: The critic with its journal; None for no critic.
+        scores: The critic with its journal; None without a critic.
         online: Whether to translate texts that the journals lack.
     """
 

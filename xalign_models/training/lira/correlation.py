@@ -1,4 +1,4 @@
-"""The loss of similarity data: one minus Pearson's and soft Spearman's correlation (eqs. 29 to 34)."""
+"""The loss on similarity data: one minus Pearson's and soft Spearman's correlation (eqs. 29 to 34)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from xalign_models.training.lira.ranks import Tau, average_ranks, exact, soft_ra
 
 @configuration_class
 class CorrelationConfig:
-    """How predicted similarities are compared with gold scores.
+    """Hyperparameters of the correlation loss.
 
     Attributes:
-        alpha: Share of Pearson's term; the rest is soft Spearman's (eq. 34). The paper does not say.
+        alpha: Share of Pearson's term; the rest is soft Spearman's (eq. 34). The paper does not state it.
         tau: Temperature of the soft ranks, in the unit of cosines.
-        epsilon: Added to both variances (eq. 31): keeps the gradient finite where predictions are constant.
-        max_len: Longest history of (prediction, score) pairs; 0 is no queue.
-        n_min: Minimum number of pairs to learn from, batch and history together; fewer are only enqueued.
+        epsilon: Added to both variances (eq. 31), which keeps the gradient finite if all predictions are equal.
+        max_len: Maximum number of (prediction, score) pairs in the history; 0 is no history.
+        n_min: Minimum number of pairs for a loss, batch and history together; fewer are only added to the history.
     """
 
     alpha: Annotated[float, Field(ge=0, le=1)] = 0.5

@@ -1,21 +1,20 @@
-"""Random edits of a text, the edit distance, and corruptions of a translation."""
+"""Random edits of a text, and the edit distance."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Hashable, Sequence
-from enum import StrEnum
 from typing import TypeVar
 
 Unit = TypeVar("Unit", bound=Hashable)
 
 
 def perturb(units: Sequence[Unit], most: int, alphabet: Sequence[Unit], draw: random.Random) -> list[Unit]:
-    """Tokens or characters after one to ``most`` insertions, deletions and substitutions, equally likely.
+    """Apply one to ``most`` insertions, deletions and substitutions, equally likely, to tokens or characters.
 
     Args:
-        units: Tokens or characters; at least one stays.
-        most: Maximum number of edits; their number is drawn.
+        units: Tokens or characters; at least one is kept.
+        most: Maximum number of edits; the number is drawn.
         alphabet: Units to insert or substitute.
         draw: The random generator.
     """
@@ -34,8 +33,8 @@ def perturb(units: Sequence[Unit], most: int, alphabet: Sequence[Unit], draw: ra
 def levenshtein(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
     """Fewest insertions, deletions and substitutions that turn the first sequence into the second.
 
-    Ukkonen's algorithm: a band of width t suffices if the distance is at most t, and is doubled until it is. The cost
-    is the length times the distance.
+    Ukkonen's algorithm: a band of width t suffices if the distance is at most t, so the band is doubled until then. The
+    cost is the length times the distance.
     """
     band = max(1, abs(len(first) - len(second)))
     while (distance := _banded(first, second, band)) > band:
@@ -55,37 +54,3 @@ def _banded(first: Sequence[Hashable], second: Sequence[Hashable], band: int) ->
             substituted = above.get(j - 1, far) + (unit != second[j - 1])
             row[j] = min(above.get(j, far) + 1, row.get(j - 1, far) + 1, substituted)
     return row.get(len(second), far)
-
-
-class Corruption(StrEnum):
-    """What may be wrong with a translation."""
-
-    DROP = "words dropped"
-    """A random third of the words is missing."""
-    SHUFFLE = "words shuffled"
-    OTHER = "another sentence"
-    WRAPPER = "meta text"
-    """An assistant's words before and after it."""
-
-
-def corrupt(translation: str, how: Corruption, other: str, draw: random.Random) -> str:
-    """A worse translation.
-
-    Args:
-        translation: A good translation.
-        how: The corruption.
-        other: Another sentence of the same text.
-        draw: The random generator.
-    """
-    if how is Corruption.OTHER:
-        return other
-    if how is Corruption.WRAPPER:
-        return (
-            f"Sure, here is the translated sentence: {translation} If you need any other help, I am glad to help you."
-        )
-    words = translation.split()
-    if how is Corruption.DROP:
-        dropped = set(draw.sample(range(len(words)), k=-(-len(words) // 3))) if len(words) > 1 else set()
-        return " ".join(word for i, word in enumerate(words) if i not in dropped)
-    draw.shuffle(words)
-    return " ".join(words)

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 class Fusion(nn.Module):
     """A projection into a transformer's inputs and a type vector per stream; the caller passes the transformer.
 
-    The streams are concatenated, so that the transformer attends across them. A causal transformer is read at its last
-    position, which has seen everything, any other by the mean. If the widths are equal, the projection starts as the
-    identity, scaled to the transformer's own input embeddings: the untrained fusion reads the streams like words.
+    The streams are concatenated, so that the transformer attends across them. The output is the last position of a
+    causal transformer, which has seen everything, and the mean of any other. If the widths are equal, the projection
+    starts as the identity, scaled to the transformer's input embeddings: the untrained fusion reads streams like words.
 
     Args:
         width: Width of the streams.

@@ -1,4 +1,4 @@
-"""Stage 2: the fusion learns similarity and retrieval; histories compensate for small batches."""
+"""Stage 2: the fusion learns similarity and retrieval; histories of earlier batches compensate for small ones."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from xalign_models.training.objective import Objective, TrainingOutcome
 from xalign_models.training.processes import gathered, process_count, shared
 
 RECENT, QUANTILE, ENOUGH = 1024, 0.95, 32
-"""The absolute threshold of near negatives: a quantile of the scores of recent positives, once there are enough."""
+"""The threshold of near negatives: a quantile of the scores of recent positives, once there are enough of them."""
 DECAY = 0.999
-"""Maximum decay of the moving average; early steps use ``(1 + t) / (10 + t)``, to forget the initial weights."""
+"""Maximum decay of the moving average; early steps use ``(1 + t) / (10 + t)`` to forget the initial weights."""
 
 
 class Streams:
-    """Both streams of every text, computed once: Arca does not change in this stage.
+    """Both streams of every text, computed once, as this stage does not change them.
 
     Args:
         module: The model after stage 1.
-        texts: All texts that the stage needs.
+        texts: All texts of the stage.
         batch_size: Texts per batch.
     """
 
@@ -61,9 +61,9 @@ class Streams:
 
 
 class Lasr(Objective):
-    """The objective of stage 2; a row is the number of a pair, or the number of pairs plus that of a query.
+    """The objective of stage 2; a row is the position of a pair, or the number of pairs plus the position of a query.
 
-    The rows of all processes are one batch, and the histories of all processes are equal.
+    The rows of all processes form one batch, and all processes keep the same histories.
 
     Args:
         module: The model after stage 1, on its device; its fusion is trained in place.
@@ -109,7 +109,7 @@ class Lasr(Objective):
         self._steps = 0
 
     def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Only the row numbers; the streams are computed already."""
+        """Only the row numbers, as the streams are computed in advance."""
         return {"rows": torch.tensor([row["row"] for row in rows])}
 
     def embed(self, texts: Sequence[TaggedText]) -> Tensor:
@@ -118,7 +118,7 @@ class Lasr(Objective):
         return network.fuse(*self.streams(texts, network.device))
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """The sum of the loss of a batch of pairs (eq. 34) and that of a batch of queries (eq. 44)."""
+        """The sum of the losses of a batch of pairs (eq. 34) and of a batch of queries (eq. 44)."""
         rows, count = features["rows"], len(self.ranking.train)
         pairs, queries = rows[rows < count], rows[rows >= count] - count
         self._measured = {}
@@ -130,7 +130,7 @@ class Lasr(Objective):
         return {**features, "loss": loss}
 
     def step(self) -> dict[str, Any]:
-        """Average the weights, refresh the queue when it is due, and report the parts of the loss."""
+        """Average the weights, refresh the queue if it is due, and return the parts of the loss."""
         for average in self.average:
             average.update_parameters(self.weights)
         self._steps += 1
@@ -139,7 +139,7 @@ class Lasr(Objective):
         return {name: float(value) for name, value in self._measured.items()}
 
     def _both(self, split: Split, rows: Tensor) -> tuple[list[Any], Tensor, Tensor]:
-        """The rows of all processes, and the vectors of both their texts; each process encodes its own rows."""
+        """The rows of all processes and the vectors of both texts of each; a process encodes only its own rows."""
         rows_here = [split.train[i] for i in rows.tolist()]
         first, second = self.embed([row[0] for row in rows_here] + [row[1] for row in rows_here]).chunk(2)
         return [split.train[i] for i in gathered(rows).tolist()], gathered(first), gathered(second)
@@ -178,14 +178,14 @@ class Lasr(Objective):
         return terms.loss
 
     def _threshold(self) -> float:
-        """The score above which a negative counts as near; infinite until enough positives were seen."""
+        """The score from which on a negative counts as near; infinite until there are enough positives."""
         if len(self.recent) < ENOUGH:
             return float("inf")
         return float(torch.tensor(list(self.recent)).quantile(QUANTILE))
 
     @torch.no_grad()
     def _refresh(self) -> None:
-        """Update the vectors of the queued documents, in their order."""
+        """Update the vectors of the queued documents and keep their order."""
         for language, queue in self.documents.state_dict().items():
             ids = list(queue)
             for start in range(0, len(ids), self.config.retrieval_batch):
@@ -194,7 +194,7 @@ class Lasr(Objective):
 
     @torch.no_grad()
     def measure(self) -> dict[str, Any]:
-        """Pearson and Spearman on held-out pairs, top-1 accuracy on held-out queries, with the averaged weights."""
+        """Pearson and Spearman on held-out pairs and top-1 accuracy on held-out queries, with the averaged weights."""
         self.module.network.eval()
         measured: dict[str, Any] = {}
         with self._averages():
@@ -220,7 +220,7 @@ class Lasr(Objective):
         return torch.cat([self.embed(texts[start : start + size]).cpu() for start in range(0, len(texts), size)])
 
     def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> TrainingOutcome | None:
-        """Compare accuracy and correlation on held-out rows, where there are any, with those before training."""
+        """Compare accuracy and correlation on held-out rows with their values before training."""
         scores = {name: (first[name], last[name]) for name in ("accuracy", "spearman") if name in last}
         if not scores:
             return None
@@ -230,7 +230,7 @@ class Lasr(Objective):
 
     @contextmanager
     def _averages(self) -> Iterator[None]:
-        """Use the averaged weights within the context, and restore the model's own afterwards."""
+        """Use the averaged weights within the context, and restore the current weights afterwards."""
         saved = [weight.detach().clone() for weight in self.weights]
         self.finish()
         try:
@@ -239,12 +239,12 @@ class Lasr(Objective):
             _put(self.weights, saved)
 
     def finish(self) -> None:
-        """Replace the model's weights by the averaged ones."""
+        """Replace the model's weights by their averages."""
         for average in self.average:
             _put(self.weights, average.parameters())
 
     def state(self) -> dict[str, Any]:
-        """The weights' average, and all histories."""
+        """The averaged weights, and all histories."""
         return {
             "pairs": self.pairs.state_dict(),
             "documents": self.documents.state_dict(),

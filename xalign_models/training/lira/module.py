@@ -37,26 +37,26 @@ _LANGUAGE = re.compile(r"([a-z]{3}-[A-Z][a-z]{3}): \[TEXT\]")
 
 
 def language_prompts() -> tuple[tuple[str, str], ...]:
-    """Prompts that tell the model a text's language; they are not part of the text it reads."""
+    """Prompts that name a text's language to the model; they do not become part of the text."""
     return (*((code, _TAG.format(code)) for code in (*FLORES_200, *BEYOND_FLORES)), ("default", ""))
 
 
 class LiRA(InputModule):
-    """Embeds a text with its language: translations are looked up or made, one is chosen, both paths are fused.
+    """Embeds a text: looks up or makes translations, chooses one, and fuses both paths.
 
-    An input is a text or ``{"text": ..., "lang": "deu-Latn"}``. An English text is its own translation. Where nothing
-    translates a text, the English path reads it as it is.
+    An input is a text or ``{"text": ..., "lang": "deu-Latn"}``. An English text is its own translation. Without a
+    translation, the English path reads the text itself.
 
     The import path is part of the file format: do not move the class. A saved module has the trained weights and the
-    identity of the two checkpoints they belong to.
+    identity of the two checkpoints that they belong to.
 
     Args:
         network: The trained parts.
         backbones: Specs of the two checkpoints, ``multilingual`` and ``english``.
-        pass_at: Number of candidates by language models; None takes all translators.
-        online: Whether to translate what the journals lack; otherwise a missing translation is an error.
-        history: Measurements of each epoch of Arca.
-        identities: Identities of the translators and the critic of the training, by name.
+        pass_at: Number of candidates from language models; None takes all translators.
+        online: Whether to translate texts that the journals lack; otherwise a missing translation is an error.
+        history: Measurements of each epoch of stage 1.
+        identities: Identities of the training's translators and critic, by name.
     """
 
     config_file_name = "lira_config.json"
@@ -89,7 +89,7 @@ class LiRA(InputModule):
         names = {"multilingual": design.multilingual, "english": design.english}
         specs = {part: models.find_spec(name) for part, name in names.items()}
         if aligned := [part for part, spec in specs.items() if spec.alignment]:
-            raise ModelError(f"{aligned[0]} {names[aligned[0]]}: it is aligned; name its backbone.")
+            raise ModelError(f"{aligned[0]} {names[aligned[0]]} is an aligned model; name its backbone.")
         backbones = {part: spec.backbone for part, spec in specs.items()}
         english = backbones["english"]
         backbones["english"] = dataclasses.replace(english, dtype=design.dtype or english.dtype)
@@ -103,7 +103,7 @@ class LiRA(InputModule):
 
     @property
     def name(self) -> str:
-        """The backbones' part of a model's name."""
+        """Names of the two backbones, as part of the model's name."""
         return "__".join(spec.name for spec in self.backbones.values())
 
     @property
@@ -134,8 +134,8 @@ class LiRA(InputModule):
     def _check(self, name: str, identity: str) -> None:
         if self.identities.setdefault(name, identity) != identity:
             raise ModelError(
-                f"{name} is not what this model was trained with: its weights or its text have changed since. "
-                "Bring back the old ones, or train anew."
+                f"{name} has changed since this model was trained: its weights or its text differ. Restore them, or "
+                "train the model again."
             )
 
     def get_embedding_dimension(self) -> int:
@@ -143,7 +143,7 @@ class LiRA(InputModule):
         return int(self.network.english.get_embedding_dimension())
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Look up or make the candidates, and tokenise texts and candidates.
+        """Look up or make the candidates of texts, and tokenise both.
 
         Raises:
             DataError: A translation is missing, and the model is not online.
@@ -152,26 +152,28 @@ class LiRA(InputModule):
         texts = [item["text"] if isinstance(item, dict) else item for item in inputs]
         named = [item.get("lang") if isinstance(item, dict) else None for item in inputs]
         languages = [canonical(code) if code else tag and tag[1] for code in named]
-        features = self.tokenize_candidates(self.source(texts, languages))
-        features |= _prefixed("text", self.tokenize_texts(texts))
+        features = self.features_of(texts, self.source(texts, languages))
         return {**features, "lang": languages} if any(languages) else features
-
-    def tokenize_texts(self, texts: Sequence[str]) -> Features:
-        """Features of the multilingual encoder."""
-        prompt = dict(self.backbones["multilingual"].prompts).get("default")
-        features: Features = self.network.encoder.preprocess(list(texts), prompt=prompt)
-        return features
 
     def tokenize_english(self, texts: Sequence[str]) -> Features:
         """Features of the English path."""
         features: Features = self.network.english.preprocess(list(texts))
         return features
 
-    def tokenize_candidates(self, candidates: Candidates) -> Features:
-        """Features of all candidates of all texts, with their mask and scores."""
-        flat = [text for row in candidates.texts for text in row]
-        features = _prefixed("candidates", self.tokenize_english(flat))
-        return {**features, "scores": candidates.scores, "candidate_mask": candidates.mask}
+    def features_of(self, texts: Sequence[str], candidates: Candidates) -> Features:
+        """Features of texts for the encoder and of all their candidates for the English path, with mask and scores."""
+        prompt = dict(self.backbones["multilingual"].prompts).get("default")
+        parts = {
+            "candidates": self.tokenize_english([text for row in candidates.texts for text in row]),
+            "text": self.network.encoder.preprocess(list(texts), prompt=prompt),
+        }
+        tensors = {
+            f"{part}.{name}": value
+            for part, features in parts.items()
+            for name, value in features.items()
+            if torch.is_tensor(value)
+        }
+        return {**tensors, "scores": candidates.scores, "candidate_mask": candidates.mask}
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """``features["sentence_embedding"]``, (n, d_m) of unit length."""
@@ -180,18 +182,17 @@ class LiRA(InputModule):
 
     @torch.inference_mode()
     def actor_choice(self, texts: Sequence[str], candidates: Candidates, batch_size: int = 32) -> ArcaOutput:
-        """The actor's log probability of each candidate; the streams are left empty.
+        """The actor's log probability of each candidate; the streams in the output are empty.
 
         Args:
             texts: n texts.
-            candidates: K for each.
+            candidates: K candidates for each.
             batch_size: Texts per batch.
         """
         choices = []
         for start in range(0, len(texts), batch_size):
             rows = range(start, min(start + batch_size, len(texts)))
-            features = self.tokenize_candidates(candidates.rows(rows))
-            features |= _prefixed("text", self.tokenize_texts([texts[i] for i in rows]))
+            features = self.features_of([texts[i] for i in rows], candidates.rows(rows))
             choice = self.network.choose(*unpack(placed(features, self.network.device)))
             choices.append((choice.similarity.cpu(), choice.log_probabilities.cpu()))
         nothing = torch.zeros(0)
@@ -211,7 +212,7 @@ class LiRA(InputModule):
         }
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
-        """Write the trained weights, the configuration and the epochs of Arca."""
+        """Write the trained weights, the configuration and the measurements of stage 1."""
         root = Path(output_path)
         self.save_config(output_path)
         save_file(saved_weights(self.network), root / WEIGHTS)
@@ -220,16 +221,16 @@ class LiRA(InputModule):
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Self:
-        """Read what ``save`` wrote, and load the two checkpoints.
+        """Load a saved module and its two checkpoints.
 
         Raises:
             AssetError: A checkpoint is unavailable.
-            ModelError: There is no such directory, or a checkpoint has changed since.
+            ModelError: The directory is missing, or a checkpoint has changed since the training.
         """
         root = Path(model_name_or_path, subfolder)
         config = cls.load_config(str(root)) if root.is_dir() else {}
         if not config:
-            raise ModelError(f"{root} is no directory of a LiRA model; download it first.")
+            raise ModelError(f"{root} is not the directory of a LiRA model; download the model first.")
         saved = config["backbones"]
         backbones = {part: ModelSpec.from_dict({"backbone": fields}).backbone for part, fields in saved.items()}
         encoder, english = (_open(part, spec, config["bases"][part]) for part, spec in backbones.items())
@@ -247,7 +248,7 @@ class LiRA(InputModule):
 
 
 def unpack(features: dict[str, Any]) -> tuple[Features, Features, torch.Tensor, torch.Tensor]:
-    """The network's arguments in a tokenised batch."""
+    """The network's arguments, from a tokenised batch."""
     parts = [
         {name.partition(".")[2]: value for name, value in features.items() if name.startswith(f"{part}.")}
         for part in ("text", "candidates")
@@ -274,9 +275,9 @@ def restore(network: Network, weights: Mapping[str, torch.Tensor], lora: Mapping
         grow(network, **lora)
     known = network.state_dict()
     if unknown := [name for name in weights if name not in known or known[name].shape != weights[name].shape]:
-        raise ModelError(f"The weights of {unknown[0]} do not belong to such a LiRA.")
+        raise ModelError(f"The weights of {unknown[0]} do not fit this LiRA.")
     if missing := [name for name in known if name.startswith(_NEW) and name not in weights]:
-        raise ModelError(f"The weights of a LiRA model are not whole: {missing[0]} is missing.")
+        raise ModelError(f"The weights of this LiRA are incomplete: {missing[0]} is missing.")
     network.load_state_dict(dict(weights), strict=False)
     network.tuned = {name for name in weights if name.startswith(("encoder.", "english."))}
 
@@ -291,12 +292,8 @@ def grow(network: Network, *, rank: int, alpha: int, seed: int = 0) -> None:
 def _open(part: str, spec: BackboneSpec, base: Mapping[str, Any] | None = None) -> LanguageTransformer:
     first = loading.load_modules(spec, "cpu")[0]
     if not isinstance(first, LanguageTransformer) or not hasattr(first.model, "get_input_embeddings"):
-        raise ModelError(f"{part} {spec.name}: it is no transformer, and has no stream of tokens.")
+        raise ModelError(f"{part} {spec.name} is not a transformer, so it has no stream of tokens.")
     if base is not None and (first.base or {}).get("fingerprint") != base["fingerprint"]:
-        raise ModelError(f"This model was trained on another {spec.model} than the one installed here.")
+        raise ModelError(f"This model was trained on another version of {spec.model} than the installed one.")
     first.prompts = {}
     return first
-
-
-def _prefixed(part: str, features: Features) -> Features:
-    return {f"{part}.{name}": value for name, value in features.items() if torch.is_tensor(value)}

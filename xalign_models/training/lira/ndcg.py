@@ -1,4 +1,4 @@
-"""The loss of retrieval data: soft nDCG@k with safe negatives, a top-1 hinge, and control of mean and variance."""
+"""The loss on retrieval data: soft nDCG@k with safe negatives, a top-1 hinge, and control of mean and variance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xalign_models.training.lira.ranks import Tau, check_tau, exact, soft_ranks
 
 @configuration_class
 class RetrievalConfig:
-    """Hyperparameters of the retrieval loss; the paper's text lacks its constants, these are ours.
+    """Hyperparameters of the retrieval loss; the paper does not state its constants, these are ours.
 
     Attributes:
         k: Depth of nDCG.
@@ -24,11 +24,12 @@ class RetrievalConfig:
         hinge_weight: Weight of eq. 42 in eq. 44.
         moments_weight: Weight of eq. 43 in eq. 44.
         variance: Target variance of the scores of a query's candidates.
-        gap: A negative within it of the best positive may be an unlabelled positive (eq. 40) ...
-        threshold: ... if it also scores at least this much. None is the 95th percentile of recent positives.
-        temperature: How fast the weight of such a negative falls.
+        gap: A negative counts as near, and may be an unlabelled positive, if it scores within this gap of the best
+            positive (eq. 40)
+        threshold: and at least this much. None is the 95th percentile of recent positives.
+        temperature: Decay of the weight of near negatives with their score.
         floor: The smallest weight.
-        drop: Give such negatives no weight at all, the paper's other variant.
+        drop: Whether near negatives get no weight at all, the paper's other variant.
         mined: Maximum number of negatives per query from the queue.
         max_len: Documents per language in the queue; 0 is no queue.
     """
@@ -49,7 +50,7 @@ class RetrievalConfig:
     max_len: Count = 256
 
     def __post_init__(self) -> None:
-        """Check what the types of the fields do not.
+        """Check the softness of the cut.
 
         Raises:
             ModelError: The cut is too sharp.
@@ -85,9 +86,9 @@ def soft_ndcg(
 ) -> Tensor:
     r"""Eqs. 36 to 38: ``DCG = sum G D(r) M(r)``, divided by that of the ideal order; 0 without a positive.
 
-    ``G = 2^rel - 1``, ``D(r) = 1 / log2(1 + r)``, ``M(r) = sigma((k + 1/2 - r) / tau_k)``. The ideal list meets the
-    same soft cut, so that a perfect ranking scores 1 at any ``tau_k``. With more than k tied positives it may be
-    above 1.
+    ``G = 2^rel - 1``, ``D(r) = 1 / log2(1 + r)``, ``M(r) = sigma((k + 1/2 - r) / tau_k)``. The ideal list has the same
+    soft cut, so that a perfect ranking scores 1 at any ``tau_k``. With more than k tied positives the result may exceed
+    1.
 
     Args:
         scores: (b, n) of b queries' candidates.
@@ -119,15 +120,15 @@ def safe_weights(
 ) -> tuple[Tensor, Tensor]:
     """Eqs. 40 and 41: weights (b, n) without a gradient, and which negatives are near (b, n).
 
-    With a gradient the weights would pull near duplicates up instead of pushing them down. Without the absolute
-    threshold a query whose positive comes last would have nothing but near negatives, and no loss.
+    A gradient of the weights would pull near duplicates up instead of pushing them down. Without the absolute threshold
+    a query whose positive ranks last would have only near negatives, and no loss.
 
     Args:
         scores: (b, n).
         relevance: (b, n).
         mask: (b, n).
         config: Gap, temperature, floor.
-        threshold: The score from which on a negative may be an unlabelled positive.
+        threshold: Minimum score of a near negative.
     """
     with torch.no_grad():
         scores, positive = exact(scores), (relevance > 0) & mask
@@ -149,7 +150,7 @@ def retrieval_loss(
         relevance: (b, n), 0 is not relevant.
         mask: (b, n), false at padding; padded scores may be anything finite.
         config: Hyperparameters.
-        threshold: See :func:`safe_weights`; ``config.threshold`` overrides it. Infinite for no near negatives.
+        threshold: Minimum score of a near negative unless ``config.threshold`` is set; infinite for no near negatives.
     """
     scores, mask = exact(scores), mask.bool()
     threshold = threshold if config.threshold is None else config.threshold

@@ -24,14 +24,14 @@ Features = dict[str, Any]
 
 
 class ArcaOutput(NamedTuple):
-    """Arca's outputs for n texts with K candidates each."""
+    """Outputs of both paths and the actor for n texts with K candidates each."""
 
     multilingual: Tensor
     """(n, S, d_h): the multilingual stream after the adaptor."""
     english: Tensor
     """(n, K, S, d_h): the candidates' streams."""
     similarity: Tensor
-    """(n, K): cosine of the two paths."""
+    """(n, K): cosines of the two paths."""
     log_probabilities: Tensor
     """(n, K): log probabilities of the actor."""
 
@@ -42,7 +42,7 @@ class Network(nn.Module):
     Args:
         encoder: The multilingual path g.
         english: The English path h, whose transformer also fuses.
-        design: How they are joined.
+        design: Architecture.
         seed: Seed of the new weights.
     """
 
@@ -71,7 +71,7 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def _scale(self) -> float:
-        """Mean norm of the English transformer's input embeddings, so that its inputs have the usual length."""
+        """Mean norm of the English transformer's input embeddings, the scale of the fusion's projection."""
         embedding = self.english.model.get_input_embeddings()
         sample = torch.arange(0, embedding.weight.shape[0], max(1, embedding.weight.shape[0] // 1000))
         return float(exact(embedding(sample.to(embedding.weight.device))).norm(dim=-1).mean())
@@ -90,10 +90,10 @@ class Network(nn.Module):
         return self
 
     def fit_centre(self, batches: Iterable[Features]) -> None:
-        """Set the centre to the mean English token, and the adaptor's gain to the usual length of a centred bin.
+        """Set the centre to the mean English token, and the adaptor's gain to the typical length of a centred bin.
 
-        Token vectors of all texts share a large mean, which makes the cosine to any English text high: the mean alone
-        would satisfy the anchor loss, whatever the text says. In shared mode the gain stays unset.
+        The token vectors of all texts share a large mean, which makes the cosine to any English text high: the mean
+        alone would satisfy the anchor loss, whatever the text says. In shared mode the gain stays unset.
 
         Args:
             batches: Tokenised English texts.
@@ -117,13 +117,13 @@ class Network(nn.Module):
         return self._bins(self.encoder.embed_tokens(dict(features))[self.encoder.module_output_name], features)
 
     def english_bins(self, features: Features) -> Tensor:
-        """(n, S, d_h): eq. 3 of the English path, which is frozen; zeros for a text without tokens."""
+        """(n, S, d_h): eq. 3 of the frozen English path; zeros for a text without tokens."""
         tokens, mask = self._english_tokens(features)
         return temporal_pool(tokens - self.centre, mask, self.design.bins)
 
     @torch.no_grad()
     def _english_tokens(self, features: Features) -> tuple[Tensor, Tensor]:
-        """The English stream (n, l, d_h), and the mask of its tokens (n, l)."""
+        """The English stream (n, l, d_h) and its mask (n, l)."""
         if self.design.stream is Stream.STATES:
             with self._untrained():
                 states = self.english.embed_tokens(dict(features))[self.english.module_output_name]
@@ -137,14 +137,14 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def english_sentence(self, features: Features) -> Tensor:
-        """Eq. 27: masked mean of the frozen English model's last hidden states, (n, d), to measure eps2."""
+        """Eq. 27: masked mean of the untrained English model's last hidden states, (n, d), to measure eps2."""
         with self._untrained():
             tokens = self.english.embed_tokens(dict(features))[self.english.module_output_name]
         return temporal_pool(tokens, features["attention_mask"], 1)[:, 0]
 
     @contextmanager
     def _untrained(self) -> Iterator[None]:
-        """The English transformer as it was before LoRA."""
+        """Use the English transformer without LoRA within the context."""
         if self.lora is None:
             yield
             return
@@ -173,7 +173,7 @@ class Network(nn.Module):
     def streams(self, text: Features, candidates: Features, scores: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
         """The streams of a text and of its most probable candidate, (n, S, d_h) each, of unit length.
 
-        With a residual also the English model's own vector (n, d_m) of that candidate, of unit length.
+        With a residual, also the English model's own vector (n, d_m) of that candidate, of unit length.
         """
         choice = self.choose(text, candidates, scores, mask)
         best = choice.log_probabilities.argmax(dim=1)
@@ -186,14 +186,14 @@ class Network(nn.Module):
         return *fused_streams, unit(self.english_sentence(chosen))
 
     def fuse(self, multilingual: Tensor, english: Tensor, residual: Tensor | None = None) -> Tensor:
-        """One embedding (n, d_m) of unit length from two streams (n, S, d_h) and perhaps the residual's vector."""
+        """Embeddings (n, d_m) of unit length from two streams (n, S, d_h) and, if given, the residual (n, d_m)."""
         parts = {Paths.MULTILINGUAL: multilingual, Paths.ENGLISH: english}
         streams = [(i, stream) for i, (path, stream) in enumerate(parts.items()) if self.design.paths in (path, "both")]
         fused = unit(self.fusion(self.english.model, streams))
         return fused if residual is None else unit(residual + self.gate * fused)
 
     def forward(self, text: Features, candidates: Features, scores: Tensor, mask: Tensor) -> Tensor:
-        """One embedding (n, d_m) of unit length of n texts."""
+        """Embeddings (n, d_m) of unit length of n texts."""
         return self.fuse(*self.streams(text, candidates, scores, mask))
 
 

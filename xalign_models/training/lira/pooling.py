@@ -1,4 +1,4 @@
-"""Token streams of any length as a fixed number of bins (eq. 3)."""
+"""Pooling of token streams of any length to a fixed number of bins (eq. 3)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from xalign_models.training.lira.ranks import exact
 
 
 def temporal_pool(tokens: Tensor, mask: Tensor, bins: int) -> Tensor:
-    r"""Adaptive average pooling over a text's own tokens; padding, on either side, never enters.
+    r"""Adaptive average pooling over a text's own tokens; padding on either side has no influence.
 
-    Bin s averages tokens ``floor(s L / S)`` to ``ceil((s + 1) L / S) - 1`` of the L that are not masked, as torch's
-    ``adaptive_avg_pool1d`` does; with fewer tokens than bins some tokens are in several. Without any token all bins are
-    zero.
+    Bin s averages tokens ``floor(s L / S)`` to ``ceil((s + 1) L / S) - 1`` of the L unmasked ones, as torch's
+    ``adaptive_avg_pool1d`` does; with fewer tokens than bins some tokens are in several bins. Without tokens
+    all bins are zero.
 
     Args:
         tokens: (b, l, d).

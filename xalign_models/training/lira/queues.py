@@ -1,4 +1,4 @@
-"""First-in first-out histories that compensate for small batches; nothing in them has a gradient."""
+"""First-in first-out histories, without gradients, that compensate for small batches."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class CorrQueue:
         return len(self._pairs)
 
     def join(self, predictions: Tensor, gold: Tensor) -> tuple[Tensor, Tensor]:
-        """The batch (n,) followed by the history: two vectors (n + m,), float32 at least."""
+        """Predictions and scores of the batch (n,) followed by the history, (n + m,) each, float32 at least."""
         predictions, gold = exact(predictions), exact(gold)
         history = predictions.new_tensor(list(self._pairs)).reshape(-1, 2)
         return torch.cat([predictions, history[:, 0]]), torch.cat([gold, history[:, 1].to(gold.dtype)])
 
     def push(self, predictions: Tensor, gold: Tensor) -> None:
-        """Append a batch; the oldest pairs leave."""
+        """Append a batch; the oldest pairs drop out."""
         self._pairs.extend(zip(predictions.detach().tolist(), gold.detach().tolist(), strict=True))
 
     def state_dict(self) -> dict[str, Any]:
@@ -46,19 +46,19 @@ class CorrQueue:
 
 
 class CorrStep(NamedTuple):
-    """The loss of a batch and why it may be zero."""
+    """The loss of a batch, and reasons for a loss of zero."""
 
     loss: Tensor
     waiting: bool
-    """Fewer than ``n_min`` pairs, or constant labels: nothing is learned from this batch."""
+    """There are fewer than ``n_min`` pairs, or all labels are equal: the loss is zero."""
     constant: bool
-    """The predictions are all equal; still learned from, as the gradient then points along the labels."""
+    """All predictions are equal; the loss still counts, as its gradient points along the labels."""
 
 
 def correlation_step(queue: CorrQueue, predictions: Tensor, gold: Tensor, config: CorrelationConfig) -> CorrStep:
-    """The loss of a batch with its history; the batch is enqueued.
+    """The loss of a batch with its history; the batch joins the history.
 
-    While too few pairs wait, the loss is a zero with zero gradients, so that a distributed step has its graph.
+    With too few pairs, the loss is a zero with zero gradients, so that a distributed step has its graph.
 
     Args:
         queue: The history, changed in place.
@@ -75,7 +75,7 @@ def correlation_step(queue: CorrQueue, predictions: Tensor, gold: Tensor, config
 
 
 class RankedDocuments(NamedTuple):
-    """The n documents that b queries are ranked against, (b, n) each; the batch's documents first, then mined ones."""
+    """The n documents that b queries rank, (b, n) each: the batch's documents first, then mined documents."""
 
     scores: Tensor
     relevance: Tensor
@@ -97,7 +97,7 @@ class DocQueue:
         return sum(map(len, self._by_language.values()))
 
     def push(self, ids: Sequence[str], languages: Sequence[str | None], vectors: Tensor) -> None:
-        """Append documents, vectors (n, d); a newer copy replaces an older. Those without a language are not kept."""
+        """Append documents with vectors (n, d); a newer copy replaces an older; unknown languages are skipped."""
         for name, language, vector in zip(ids, languages, exact(vectors.detach()).clone(), strict=True):
             if language is None or not self.max_len:
                 continue
@@ -108,9 +108,9 @@ class DocQueue:
                 queue.popitem(last=False)
 
     def mine(self, query: Tensor, language: str | None, excluded: set[str], most: int) -> Tensor:
-        """The best-scoring documents (m, d), m <= ``most``, of a language for a query (d,), without some ids."""
+        """The best-scoring documents (m, d), m <= ``most``, of a language for a query (d,), except excluded ids."""
         queue = self._by_language.get(language or "", OrderedDict[str, Tensor]())
-        # a checkpoint's are on the CPU, those that came since where the model is
+        # vectors from a checkpoint are on the CPU, later ones on the model's device
         vectors = [vector.to(query.device) for name, vector in queue.items() if name not in excluded]
         if not vectors or not most:
             return exact(query).new_zeros(0, query.shape[-1])
@@ -139,8 +139,8 @@ def candidates(
 ) -> RankedDocuments:
     """Each query's documents in the batch and the best-scoring queued documents of the same language.
 
-    A query's negatives are in the language of its positive. A repeated document counts once. If a language is unknown,
-    the query's negatives are the whole batch and nothing of the queue.
+    A query's negatives are in the language of its positive. A repeated document counts once. If the language is
+    unknown, the negatives are the whole batch and nothing from the queue.
 
     Args:
         queries: (b, d) unit vectors.

@@ -11,17 +11,17 @@ from torch import Tensor
 from xalign_models.errors import ModelError
 
 LEAST_TAU = 1e-4
-"""A smaller temperature overflows float32 at ties of denormal scores."""
+"""Smallest temperature: a smaller one overflows float32 at ties of denormal scores."""
 Tau = Annotated[float, Field(ge=LEAST_TAU)]
 
 
 def exact(x: Tensor) -> Tensor:
-    """``x`` in float32 at least, whatever half precision the model computes in."""
+    """``x`` in float32 at least, if the model computes in half precision."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def check_tau(tau: float, flag: str = "tau") -> None:
-    """Refuse a temperature that float32 cannot divide by.
+    """Refuse a temperature that is too small to divide by in float32.
 
     Raises:
         ModelError: ``tau`` is below :data:`LEAST_TAU`.
@@ -38,7 +38,7 @@ def soft_ranks(
     mask: Tensor | None = None,
     weights: Tensor | None = None,
 ) -> Tensor:
-    r"""Differentiable ranks from 1 on; ties share the average rank; the limit at ``tau`` -> 0 is the exact ranks.
+    r"""Differentiable ranks, starting from 1; ties share the average rank; ``tau`` -> 0 gives the exact ranks.
 
     Eq. 32, ascending: ``r_i = 1 + sum_{j != i} sigma((s_i - s_j) / tau)``. Eq. 36, descending:
     ``r_i = 1 + sum_{j != i} w_j sigma((s_j - s_i) / tau)``.
@@ -48,7 +48,7 @@ def soft_ranks(
         tau: Temperature, in the unit of the scores.
         descending: Whether rank 1 is the largest score.
         mask: (..., n), false at padding; the rank of padding is undefined.
-        weights: (..., n), how much each score pushes the others back.
+        weights: (..., n), weight of each score in the ranks of the others.
 
     Returns:
         (..., n), float32 at least.
@@ -68,7 +68,7 @@ def soft_ranks(
 
 
 def average_ranks(labels: Tensor) -> Tensor:
-    """Exact ascending ranks from 1 on, ties averaged: (n,) -> (n,), float32 at least, without a gradient."""
+    """Exact ascending ranks from 1, ties averaged: (n,) -> (n,), float32 at least, without a gradient."""
     labels = exact(labels.detach())
     below = (labels[:, None] > labels[None]).sum(dim=1)
     equal = (labels[:, None] == labels[None]).sum(dim=1)

@@ -1,14 +1,14 @@
-r"""A bound on the distance of a representation from the ideal one, as the paper prints it and as it holds.
+r"""Bounds on the distance of a representation from the ideal one: the paper's, and one that always holds.
 
-``z = [g(x), h(y)]`` is what the two paths give for a text x and its translation y, ``z* = [h(y*), h(y*)]`` what they
-would give for an ideal translation y*, which means the same: ``p(s|y*) = p(s|x)``. With ``||g(x) - h(y)|| <= eps1``
-(what can be observed), ``KL(p(s|x) || p(s|y)) <= eps2`` and ``h(y) = E[phi(s)]``, ``||phi(s)|| <= C``:
+``z = [g(x), h(y)]`` is the output of the two paths for a text x and its translation y, ``z* = [h(y*), h(y*)]`` the
+output for an ideal translation y* of the same meaning: ``p(s|y*) = p(s|x)``. With ``||g(x) - h(y)|| <= eps1``
+(observable), ``KL(p(s|x) || p(s|y)) <= eps2`` and ``h(y) = E[phi(s)]``, ``||phi(s)|| <= C``:
 
 - Pinsker: ``||h(y) - h(y*)|| <= t := C sqrt(2 eps2)``;
 - ``||g(x) - h(y*)|| <= eps1 + t``, and the blocks are orthogonal: ``||z - z*|| <= sqrt((eps1 + t)^2 + t^2)``;
 - which is at most ``eps1 + sqrt(2) t = eps1 + 2 C sqrt(eps2)``.
 
-The paper's ``eps1 + C sqrt(2 eps2)`` (eq. 10) holds only if eps1 bounds ``||g(x) - h(y*)||``, which cannot be observed.
+The paper's ``eps1 + C sqrt(2 eps2)`` (eq. 10) holds only if eps1 bounds ``||g(x) - h(y*)||``, which is not observable.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def _check(**values: float) -> None:
 
 
 def bound_printed(epsilon_1: float, epsilon_2: float, c: float, lipschitz: float = 1.0) -> float:
-    """Eq. 10 (eq. 15 with a Lipschitz constant): ``L (eps1 + C sqrt(2 eps2))``; for comparison, it can be violated.
+    """Eq. 10 (eq. 15 with a Lipschitz constant): ``L (eps1 + C sqrt(2 eps2))``, which can be violated.
 
     Args:
-        epsilon_1: Distance of the two paths, observed.
+        epsilon_1: Observed distance of the two paths.
         epsilon_2: Divergence of the translation's meaning, in nats.
         c: Largest norm of a feature.
         lipschitz: Lipschitz constant of the downstream head.
@@ -41,7 +41,7 @@ def bound_printed(epsilon_1: float, epsilon_2: float, c: float, lipschitz: float
 
 
 def bound_safe(epsilon_1: float, epsilon_2: float, c: float, lipschitz: float = 1.0) -> float:
-    """``L (eps1 + 2 C sqrt(eps2))``, which holds for what can be observed; arguments as of :func:`bound_printed`.
+    """``L (eps1 + 2 C sqrt(eps2))``, which holds for observable distances; arguments as in :func:`bound_printed`.
 
     Raises:
         ModelError: A value is negative.
@@ -51,7 +51,7 @@ def bound_safe(epsilon_1: float, epsilon_2: float, c: float, lipschitz: float = 
 
 
 def information_gain(signal: float, first: float, second: float) -> float:
-    """Eq. 24 for Gaussian channels: nats that a second path adds, ``I(S; G, H) - I(S; G)``, never negative.
+    """Eq. 24 for Gaussian channels: the nats that a second path adds, ``I(S; G, H) - I(S; G)``, at least 0.
 
     Args:
         signal: Variance of the meaning.
@@ -59,7 +59,7 @@ def information_gain(signal: float, first: float, second: float) -> float:
         second: Variance of the second path's noise.
 
     Raises:
-        ModelError: A variance is negative, or a noise zero.
+        ModelError: A variance is negative, or the variance of a noise is zero.
     """
     _check(signal=signal)
     if not (first > 0 and second > 0):

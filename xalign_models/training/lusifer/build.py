@@ -1,4 +1,4 @@
-"""From a configuration to a model in which exactly the parts that a stage trains have gradients."""
+"""Builds the model of a configuration, with gradients for exactly the parts that a stage trains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def bases_of(config: LusiferConfig) -> dict[str, Base]:
-    """Identities of the checkpoints ``encoder`` and ``llm``, as far as the configuration names them.
+    """Identities of the checkpoints ``encoder`` and ``llm`` that the configuration names.
 
     Raises:
         AssetError: A checkpoint is unavailable.
@@ -31,7 +31,7 @@ def bases_of(config: LusiferConfig) -> dict[str, Base]:
 
 
 def begin(config: LusiferConfig, device: str = "cpu") -> tuple[SentenceTransformer, PreTrainedModel | None]:
-    """The untrained model; with both an encoder and a language model, also the language model with its head.
+    """The untrained model, and the language model with its head if the model has both an encoder and a language model.
 
     Raises:
         AssetError: A checkpoint is unavailable.
@@ -64,7 +64,7 @@ def resume(config: LusiferConfig, start: Path) -> SentenceTransformer:
     """The model of an earlier stage, on the CPU.
 
     Raises:
-        ModelError: The directory has custom modules, or a checkpoint has changed since.
+        ModelError: The directory has custom modules, or a checkpoint has changed since the training.
         AssetError: The model cannot be loaded.
     """
     return loading.open_directory(start, "cpu", model_kwargs={"torch_dtype": str(config.dtype)})
@@ -84,20 +84,20 @@ def prepare(model: SentenceTransformer, config: LusiferConfig, stage: Stage) -> 
             add_lora(parts[name], rank=config.rank, alpha=config.alpha, dropout=config.dropout, seed=config.seed)
         else:
             parts[name].requires_grad_(True)
-    if stage.gradient_checkpointing:  # a frozen encoder keeps no activations, a language model does for those before it
+    if stage.gradient_checkpointing:  # a frozen encoder keeps no activations; a frozen language model does
         for part in {"encoder", "llm"} & {"llm", *stage.train} & parts.keys():
             parts[part].activation_checkpointing_enable({"use_reentrant": False})
     expected = {name: config.parameters[name] if name in stage.train else 0 for name in parts}
     trained = trainable(parts)
     if trained != expected or sum(trained.values()) != _count(model):
         raise ModelError(
-            f"Stage {stage.label!r} is to train {_listed(expected)} weights and would train {_listed(trained)}; "
-            "correct parameters in the configuration, or its encoder, llm and rank."
+            f"Stage {stage.label!r} is to train {_listed(expected)} weights, but would train {_listed(trained)}; "
+            "correct parameters, encoder, llm or rank in the configuration."
         )
 
 
 def parts_of(model: SentenceTransformer) -> dict[str, nn.Module]:
-    """The parts that a model has, by the names of ``xalign_models.training.lusifer.config.PARTS``."""
+    """The parts of a model, by the names of :data:`~xalign_models.training.lusifer.config.PARTS`."""
     from torch import nn
 
     from xalign_models.training.lusifer.decoder import Bidirectional
@@ -114,7 +114,7 @@ def parts_of(model: SentenceTransformer) -> dict[str, nn.Module]:
 
 
 def trainable(parts: Mapping[str, nn.Module]) -> dict[str, int]:
-    """Weights with gradients, by part."""
+    """Number of weights with gradients, by part."""
     return {name: _count(part) for name, part in parts.items()}
 
 

@@ -1,4 +1,4 @@
-"""Configuration of a LUSIFER training: fields, their limits, and the YAML files that hold them."""
+"""Configuration of a LUSIFER model and its two stages."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from xalign_models import configuration
 from xalign_models.configuration import AtLeastOne, NonNegative, Positive, Seed, Share, configuration_class
 from xalign_models.errors import ModelError
 from xalign_models.specs import BackboneSpec, Dtype
-from xalign_models.training.config import Scheduler
+from xalign_models.training.config import Scheduler, TrainingDtype
 from xalign_models.training.lusifer.data.mining import Miner
 
 PartName = Literal["encoder", "connector", "llm", "projection"]
-"""Trainable parts: LoRA on the first and third, all weights of the others."""
+"""Trainable parts: LoRA on the encoder and the language model, all weights of the others."""
 PARTS: tuple[PartName, ...] = get_args(PartName)
 Start = Literal["random", "least-squares"]
-"""How the connector is initialised."""
+"""Initialisation of the connector."""
 Task = Literal["reconstruction", "completion"]
 """Tasks of stage 1."""
 
 
 @configuration_class
 class DataConfig:
-    """A training set's part in a stage.
+    """A training set in a stage.
 
     Attributes:
         source: Name of the training set, one of ``xalign_models.training.lusifer.data.sources.SOURCES``.
         samples: Number of random rows; None for all.
-        task: In stage 1: ``reconstruction`` of all its texts, or ``completion``, from the query to the passage.
-        instruction: In stage 2: the instruction before each text, see
+        task: Stage 1: ``reconstruction`` of all texts, or ``completion`` of a query by its passage.
+        instruction: Stage 2: the instruction before each text, see
             :mod:`xalign_models.training.lusifer.instructions`.
     """
 
@@ -43,7 +43,7 @@ class DataConfig:
     instruction: str = ""
 
     def key(self, number: int) -> str:
-        """Name of its rows in a stage."""
+        """Name of the rows in a stage."""
         return f"{self.source}-{self.task}" if number == 1 else self.source
 
 
@@ -53,22 +53,22 @@ class Stage:
 
     Attributes:
         label: Name of the stage in the model's name.
-        train: The :data:`PARTS` to train; all others stay unchanged, to the bit.
+        train: The :data:`PARTS` to train; all others stay bit for bit the same.
         data: Training sets.
         start: Stage 2: label of the model to start from; None starts with an untrained connector.
-        teacher: Stage 2: directory of a model of the same width; its vectors of the queries are learnt instead of a
-            contrast of pairs (not in the paper).
+        teacher: Stage 2: directory of a model of the same width, whose vectors of the queries are the targets instead
+            of a contrast of pairs (not in the paper).
         decay_at_gain: Stage 1: keep the learning rate constant until soft tokens save this many nats on held-out text,
             then decay it linearly to the last step; None follows ``scheduler``.
-        batch_size: Rows of an optimisation step; in stage 2 the negatives of a row are the other rows' passages.
-        mini_batch: Rows encoded together. Fewer than the batch save memory: stage 1 accumulates gradients, stage 2
-            caches them, which encodes every text twice. None is the whole batch.
-        mining: Stage 2: hard negatives; None for none.
+        batch_size: Rows per optimisation step; in stage 2 the negatives of a row are the other rows' passages.
+        mini_batch: Rows encoded together. A smaller number than the batch saves memory: stage 1 accumulates gradients,
+            stage 2 caches them, which encodes every text twice. None is the whole batch.
+        mining: Stage 2: settings of hard negatives; None for no hard negatives.
         mask_ratio: Stage 1: share of the encoder's input tokens that are masked in reconstruction.
         tau: Stage 2: temperature of the loss.
         learning_rate: The peak learning rate.
-        learning_rates: Learning rates of single :data:`PARTS`: a connector's random weights may need a higher rate than
-            an encoder that must keep its languages.
+        learning_rates: Learning rates of individual :data:`PARTS`: a random connector may need a higher rate than an
+            encoder that must keep its languages.
         epochs: Passes over the data.
         max_steps: Optimisation steps, instead of epochs.
         scheduler: Learning-rate schedule.
@@ -76,9 +76,9 @@ class Stage:
         weight_decay: Weight decay of AdamW.
         max_grad_norm: Norm at which gradients are clipped.
         gradient_checkpointing: Recompute activations instead of keeping them.
-        checkpoint_steps: Optimisation steps from one checkpoint to the next.
+        checkpoint_steps: Optimisation steps between checkpoints.
         held_out: Share of the rows to hold out for measuring, at most 128 rows.
-        measure_steps: Optimisation steps from one measurement to the next.
+        measure_steps: Optimisation steps between measurements.
     """
 
     label: str
@@ -106,15 +106,15 @@ class Stage:
     measure_steps: AtLeastOne = 50
 
     def __post_init__(self) -> None:
-        """Check what the types of the fields do not.
+        """Check the batch and the names of the learning rates.
 
         Raises:
-            ModelError: A batch cannot be divided, or a rate names no part.
+            ModelError: A batch cannot be divided, or a learning rate names no part.
         """
         if self.mini_batch is not None and self.batch_size % self.mini_batch:
             raise ModelError(f"mini_batch {self.mini_batch}: it must divide batch_size {self.batch_size}.")
         if unknown := self.learning_rates.keys() - {*PARTS}:
-            raise ModelError(f"learning_rates: {', '.join(unknown)} is none of {', '.join(PARTS)}.")
+            raise ModelError(f"learning_rates: {', '.join(unknown)} is not one of {', '.join(PARTS)}.")
 
 
 @configuration_class
@@ -123,22 +123,22 @@ class LusiferConfig:
 
     Attributes:
         encoder: Asset, directory or hub id; None for the language model alone, as a baseline.
-        llm: Likewise, decoder-only; None for the encoder alone.
-        parameters: Number of trained weights of each part; a training of any other number is refused.
-        stages: By number; None where there is no such stage.
-        name: The backbone's part of the model's name; by default that of its checkpoints, ``encoder__llm``.
-        encoder_revision: Revision on the hub.
-        llm_revision: Revision on the hub.
+        llm: Asset, directory or hub id of a decoder-only model; None for the encoder alone.
+        parameters: Expected number of trained weights of each part; training is refused if the numbers differ.
+        stages: Stages by number; None for a stage that the configuration lacks.
+        name: The backbone's part of the model's name; by default the names of the checkpoints, ``encoder__llm``.
+        encoder_revision: Revision of the encoder on the hub.
+        llm_revision: Revision of the language model on the hub.
         max_tokens: Maximum length of texts and of stage 1's targets, in tokens.
         dtype: Type of the checkpoints' weights; trained weights are float32, multiplied in this type.
-        projection: Whether Linear, ReLU, Linear follows the mean; the paper has none.
+        projection: Whether Linear, ReLU, Linear follows the mean; not in the paper.
         prompts: Prefixes of texts when the model is used, by mteb task, task type, ``query``, ``document`` or
             ``default``.
         rank: Rank of the LoRA matrices.
         alpha: LoRA's scale is alpha / rank.
         dropout: Dropout on the input of the LoRA matrices.
-        connector: How a connector is initialised: at ``random`` (the paper), or by ``least-squares`` from the
-            encoder's states of the training's texts to the language model's embeddings of them.
+        connector: Initialisation of the connector: ``random`` (the paper), or ``least-squares``, which maps the
+            encoder's states of the training texts to the language model's embeddings of them.
         seed: Seed of initial weights, the choice and order of rows, masks and dropout.
     """
 
@@ -150,7 +150,7 @@ class LusiferConfig:
     encoder_revision: str | None = None
     llm_revision: str | None = None
     max_tokens: Annotated[int, Field(ge=4)] = 512
-    dtype: Dtype = Dtype.BFLOAT16
+    dtype: TrainingDtype = Dtype.BFLOAT16
     projection: bool = False
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     rank: AtLeastOne = 16
@@ -160,13 +160,11 @@ class LusiferConfig:
     seed: Seed = 0
 
     def __post_init__(self) -> None:
-        """Check what the types of the fields do not.
+        """Check that the parts to train exist.
 
         Raises:
-            ModelError: The type overflows, or a trained part is missing or has no entry in ``parameters``.
+            ModelError: A trained part is missing or has no entry in ``parameters``.
         """
-        if self.dtype is Dtype.FLOAT16:
-            raise ModelError("dtype float16: a model trained in it overflows; use float32 or bfloat16.")
         if self.encoder is None and self.llm is None:
             raise ModelError("encoder and llm: name at least one.")
         for number, stage in self.stages.items():
@@ -179,19 +177,19 @@ class LusiferConfig:
         absent |= {"connector"} if single else set()
         absent |= set() if self.projection else {"projection"}
         if number == 1 and (later := {"llm", "projection"} & {*stage.train}):
-            raise ModelError(f"stages.1.train: {min(later)} must stay as it is; it is trained in stage 2.")
+            raise ModelError(f"stages.1.train: {min(later)} is trained in stage 2 only.")
         if number == 1 and single:
-            raise ModelError("stages.1: it needs both an encoder and a llm; set stages.1 to null.")
+            raise ModelError("stages.1 needs both an encoder and an llm; set stages.1 to null.")
         for part in stage.train:
             if part in absent or part not in self.parameters:
-                reason = "there is none" if part in absent else "parameters does not say how many weights it has"
-                raise ModelError(f"stages.{number}.train: {part} cannot be trained, {reason}.")
+                reason = "the model has none" if part in absent else "parameters lacks its number of weights"
+                raise ModelError(f"stages.{number}.train: {part} cannot be trained: {reason}.")
         keys = [data.key(number) for data in stage.data]
         if repeated := {key for key in keys if keys.count(key) > 1}:
-            raise ModelError(f"stages.{number}.data: {min(repeated)} is there twice; name it once, with all samples.")
+            raise ModelError(f"stages.{number}.data names {min(repeated)} twice; name it once, with all samples.")
 
     def backbone(self, number: int, directory: Path) -> BackboneSpec:
-        """A stage's model in ``directory``."""
+        """The spec of a stage's model in ``directory``."""
         parts = [Path(name).name.lower().replace("__", "_") for name in (self.encoder, self.llm) if name]
         return BackboneSpec(
             self.name or "__".join(parts),
@@ -206,17 +204,17 @@ class LusiferConfig:
         """The configuration of a stage.
 
         Raises:
-            ModelError: The configuration has none of that number.
+            ModelError: The configuration has no stage of that number.
         """
         stage = self.stages.get(number)
         if stage is None:
-            raise ModelError(f"--stage {number}: this configuration has none.")
+            raise ModelError(f"--stage {number}: this configuration has no such stage.")
         return stage
 
     def to_dict(self, number: int) -> dict[str, Any]:
         """The fields that determine a stage's training, as plain data that JSON preserves.
 
-        The teacher goes by its directory's name: the path says where it lies on this machine, not what it is.
+        The teacher is identified by its directory's name, as its path differs between machines.
         """
         fields = configuration.to_mapping(self)
         stage = fields.pop("stages")[number]
@@ -226,13 +224,13 @@ class LusiferConfig:
 
 
 def load_config(names: Sequence[str], changes: Sequence[str] = ()) -> LusiferConfig:
-    """Read configurations, by name or by path; a later one overrides the fields of those before it.
+    """Read configurations by name or path; later ones override fields of earlier ones.
 
     Args:
         names: Names of shipped configurations, or YAML files.
         changes: ``FIELD=VALUE``, e.g. ``stages.2.max_steps=60``.
 
     Raises:
-        ModelError: There is no such file, or it is no configuration; the message names the field.
+        ModelError: There is no such configuration or field, or a value is invalid.
     """
     return configuration.read(LusiferConfig, __package__, names, changes)

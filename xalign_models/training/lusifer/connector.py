@@ -1,6 +1,6 @@
-r"""Maps the encoder's states to inputs of the language model, in place of its own token embeddings.
+r"""Maps the encoder's states to inputs of the language model, in place of token embeddings.
 
-``C(X) = ReLU(X W_1 + b_1) W_2 + b_2``, no norm and no residual, and one trainable token t behind it: with an encoder of
+``C(X) = ReLU(X W_1 + b_1) W_2 + b_2``, without norm and residual, followed by one trainable token t: with an encoder of
 width :math:`d_e` and a language model of width :math:`d_t` it has
 :math:`d_e^2 + d_e + d_e d_t + d_t + d_t` parameters.
 """
@@ -17,10 +17,10 @@ class Connector(nn.Module):
     """The two layers and the token.
 
     Args:
-        width: d_e of the encoder.
-        target: d_t of the language model.
-        std: Deviation of the token's initial values: that of the language model's embeddings.
-        tokens: Number of trainable tokens, 1 or 0. The paper has one, the model that its authors released has none.
+        width: Width d_e of the encoder.
+        target: Width d_t of the language model.
+        std: Standard deviation of the token's initial values, as in the language model's embeddings.
+        tokens: Number of trainable tokens, 1 or 0. The paper has one, the released model has none.
     """
 
     token: nn.Parameter
@@ -33,7 +33,7 @@ class Connector(nn.Module):
         self.register_parameter("token", nn.Parameter(torch.empty(target).normal_(std=std)) if tokens else None)
 
     def forward(self, states: Tensor) -> Tensor:
-        """(..., d_e) to (..., d_t), in the precision of the connector's weights unless autocast is on."""
+        """(..., d_e) -> (..., d_t), in the precision of the connector's weights unless autocast is on."""
         mapped: Tensor = self.outer(torch.relu(self.inner(states.to(self.inner.weight.dtype))))
         return mapped
 
@@ -42,8 +42,8 @@ def join(pieces: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     """Concatenate ragged rows without gaps, and pad at the end.
 
     Args:
-        pieces: (values, mask) each: the mask (b, s) says which of a row's s places are real, wherever they are; the
-            values (mask.sum(), d) are those of the real places, row by row.
+        pieces: (values, mask) each: the mask (b, s) marks the real places of each row, in any position; the values
+            (mask.sum(), d) are those of the real places, row by row.
 
     Returns:
         (b, w, d) and its mask (b, w), bool, w being the longest row's length.

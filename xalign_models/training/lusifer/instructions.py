@@ -55,7 +55,7 @@ _INSTRUCTIONS = {
     "Classify the sentiment of a given book review as either positive, negative, or neutral.": "FrenchBookReviews",
     "Classify the given text into one of the following categories: sarcasm or not sarcasm.": "KorSarcasmClassification",
 }
-"""The authors' instructions -> mteb's types of tasks and, where another instruction precedes the type's, tasks."""
+"""The authors' instructions -> mteb's task types, and tasks whose instruction differs from that of their type."""
 
 RELEASED = {
     "default": f"{_SIMILAR}.\n",
@@ -65,6 +65,6 @@ RELEASED = {
 }
 """Prompts of the authors' own evaluation, by task name, task type, ``query`` / ``document`` or ``default``.
 
-As in their training, a full stop follows an instruction that ends in one. Nine English retrieval and reranking tasks,
-such as FEVER, have another instruction there for both queries and documents; here they have that of questions.
+As in the authors' training, a full stop follows even an instruction that ends in one. Nine English retrieval and
+reranking tasks, such as FEVER, have an instruction of their own there; here they have the one for questions.
 """

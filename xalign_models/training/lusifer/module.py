@@ -17,8 +17,8 @@ from xalign_models.backbones.checkpoint import opened
 from xalign_models.backbones.grouping import similar_lengths
 from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.errors import ModelError
-from xalign_models.training.lusifer.attention import attention
 from xalign_models.training.lusifer.connector import Connector, join
+from xalign_models.training.lusifer.decoder import attention
 from xalign_models.training.lusifer.parts import Base, embeddings_of, load_encoder, load_llm
 
 _WEIGHTS = "connector.safetensors"
@@ -27,15 +27,15 @@ PARTS = ("encoder", "llm")
 
 
 class Lusifer(InputModule):
-    r"""A multilingual encoder whose last hidden states a decoder-only language model reads through a connector.
+    r"""A decoder-only language model that reads the last hidden states of a multilingual encoder through a connector.
 
     For a text of n tokens with encoder states X the language model's input is ``[C(X); t]``, n + 1 positions: the
     encoder's states mapped by the :class:`~xalign_models.training.lusifer.connector.Connector`, and its trainable
     token right after the last real one. Each position sees all others. The outputs are
     ``features["token_embeddings"]`` (b, n + 1, d_t) and their ``attention_mask``, for a mean over all real positions.
 
-    Padding is neither mapped nor counted: a text's vectors do not depend on its batch or on the tokenizer's padding
-    side. A part that is frozen stays in evaluation mode while the others train.
+    Padding is skipped: a text's vectors do not depend on its batch or on the tokenizer's padding side. Frozen parts
+    stay in evaluation mode while the others train.
 
     The import path is part of the file format: do not move the class. A saved module has the weights of connector and
     LoRA and the identity of the two checkpoints, whose own weights never change.
@@ -43,7 +43,7 @@ class Lusifer(InputModule):
     Args:
         encoder: The encoder; the model uses its tokenizer and its maximum length.
         llm: The language model, without its head.
-        llm_base: Identity of the language model's checkpoint; that of the encoder is ``encoder.base``.
+        llm_base: Identity of the language model's checkpoint; the encoder's is ``encoder.base``.
         seed: Seed of the connector's initial weights.
         tokens: Number of the connector's trainable tokens, 1 or 0.
     """
@@ -77,7 +77,7 @@ class Lusifer(InputModule):
 
     @property
     def max_seq_length(self) -> int | None:
-        """Maximum number of tokens of a text; the end token is kept."""
+        """Maximum number of tokens of a text, including the end token."""
         limit: int | None = self.encoder.max_seq_length
         return limit
 
@@ -90,7 +90,7 @@ class Lusifer(InputModule):
         return int(self.llm.config.hidden_size)
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Tokenise texts, or ``{"text": ..., "lang": ...}``, with the encoder's tokenizer."""
+        """Tokenise texts or ``{"text": ..., "lang": ...}`` with the encoder's tokenizer."""
         features: dict[str, Any] = self.encoder.preprocess(inputs, prompt=prompt, **kwargs)
         return features
 
@@ -107,7 +107,7 @@ class Lusifer(InputModule):
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """``features["token_embeddings"]`` (b, n + 1, d_t) and their mask.
 
-        A training batch holds texts of all lengths: texts of similar length go through the model together.
+        A training batch holds texts of all lengths; those of similar length go through the model together.
         """
         mask = features["attention_mask"]
         lengths = mask.sum(dim=1) + self.connector.tokens
@@ -129,7 +129,7 @@ class Lusifer(InputModule):
         return states
 
     def soft_tokens(self, features: dict[str, Any]) -> list[tuple[Tensor, Tensor]]:
-        """``C(X)`` of the real tokens, and t, as :func:`~xalign_models.training.lusifer.connector.join` takes them."""
+        """``C(X)`` of the real tokens, and t, as input of :func:`~xalign_models.training.lusifer.connector.join`."""
         mask = features["attention_mask"].bool()
         states = self.encoder(dict(features))["token_embeddings"]
         pieces = [(self.connector(states[mask]), mask)]
@@ -154,16 +154,16 @@ class Lusifer(InputModule):
     def load(
         cls, model_name_or_path: str, subfolder: str = "", model_kwargs: dict[str, Any] | None = None, **kwargs: Any
     ) -> Self:
-        """Read what ``save`` wrote, and load the two checkpoints.
+        """Load a saved module and its two checkpoints.
 
         Raises:
             AssetError: A checkpoint is unavailable.
-            ModelError: There is no such directory, or a checkpoint has changed since.
+            ModelError: The directory is missing, or a checkpoint has changed since the training.
         """
         root = Path(model_name_or_path, subfolder)
         config = cls.load_config(str(root)) if root.is_dir() else {}
         if not config:
-            raise ModelError(f"{root} is no directory of a LUSIFER model; download it first.")
+            raise ModelError(f"{root} is not the directory of a LUSIFER model; download the model first.")
         dtype = str((model_kwargs or {}).get("torch_dtype") or "").removeprefix("torch.")
         with opened(str(root / _WEIGHTS)):
             weights = load_file(root / _WEIGHTS)
@@ -185,8 +185,8 @@ def modules_of(first: Any, projection: bool = False) -> list[nn.Module]:
     """The model's modules: the first one, the mean over real positions and, if asked for, Linear, ReLU, Linear.
 
     Args:
-        first: A :class:`Lusifer`, or a language model or an encoder alone.
-        projection: Whether the projection follows, of the same width; the paper has none.
+        first: A :class:`Lusifer`, a language model or an encoder.
+        projection: Whether a projection of the same width follows; not in the paper.
     """
     from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 

@@ -1,4 +1,4 @@
-"""Loads the two checkpoints that LUSIFER joins, and checks that each is suitable."""
+"""Loads the two checkpoints of LUSIFER, and checks that each is suitable."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def load_encoder(base: Base) -> LanguageTransformer:
 
     Raises:
         AssetError: The checkpoint is unavailable.
-        ModelError: The checkpoint is a decoder-only language model, or not the one of the training.
+        ModelError: The checkpoint is a decoder-only language model, or has changed since the training.
     """
     from xalign_models.backbones.transformer import LanguageTransformer
 
     resolved = _find(base)
     if is_decoder_only(open_config(resolved)):
-        raise ModelError(f"encoder {base['model']} is a decoder-only language model; name an encoder, or none.")
+        raise ModelError(f"encoder {base['model']} is a decoder-only language model; name an encoder or null.")
     module = open_transformer(LanguageTransformer, resolved, str(base["dtype"]), base=base)
     module.tokenizer.padding_side = "right"  # some encoders count positions from the first column, padding or not
     return module
@@ -52,7 +52,7 @@ def load_bidirectional(base: Base) -> LanguageTransformer:
 
     Raises:
         AssetError: The checkpoint is unavailable.
-        ModelError: The checkpoint is no decoder-only language model, or not the one of the training.
+        ModelError: The checkpoint is not a decoder-only language model, or has changed since the training.
     """
     from xalign_models.training.lusifer.decoder import Bidirectional
 
@@ -66,7 +66,7 @@ def load_llm(base: Base, *, head: bool = False) -> PreTrainedModel:
 
     Raises:
         AssetError: The checkpoint is unavailable.
-        ModelError: The checkpoint is no decoder-only language model, or not the one of the training.
+        ModelError: The checkpoint is not a decoder-only language model, or has changed since the training.
     """
     from transformers import AutoModel, AutoModelForCausalLM
 
@@ -81,11 +81,11 @@ def load_llm(base: Base, *, head: bool = False) -> PreTrainedModel:
 def load_llm_tokenizer(base: Base) -> tuple[PreTrainedTokenizerBase, int, int]:
     """The language model's tokenizer, and the ids of its begin and end token.
 
-    Where the tokenizer has none, as Qwen's has no begin token, the model's configuration may name one.
+    If the tokenizer lacks one, as Qwen's lacks a begin token, the model's configuration may name it.
 
     Raises:
         AssetError: The checkpoint is unavailable.
-        ModelError: Neither tokenizer nor configuration names them.
+        ModelError: Neither tokenizer nor configuration names a token.
     """
     from transformers import AutoTokenizer
 
@@ -99,14 +99,14 @@ def load_llm_tokenizer(base: Base) -> tuple[PreTrainedTokenizerBase, int, int]:
         if id_ is None:
             raise ModelError(
                 f"llm {base['model']}: neither its tokenizer nor its configuration has a {name} token, which stage 1 "
-                f"writes; set {name}_token in its tokenizer_config.json."
+                f"needs; set {name}_token in its tokenizer_config.json."
             )
         ids.append(int(id_))
     return tokenizer, ids[0], ids[1]
 
 
 def embeddings_of(llm: PreTrainedModel, ids: Sequence[int] | Tensor) -> Tensor:
-    """Input embeddings of tokens (n, d_t), as the language model reads them: Gemma's are sqrt(d_t) times its table."""
+    """Input embeddings of tokens (n, d_t), with the model's own scaling: Gemma multiplies its table by sqrt(d_t)."""
     import torch
 
     embedding = llm.get_input_embeddings()
@@ -137,5 +137,5 @@ def _check_decoder(resolved: ResolvedModel, base: Base) -> None:
 def _find(base: Base) -> ResolvedModel:
     resolved = assets.resolve(str(base["model"]), base["revision"])
     if resolved.fingerprint != base["fingerprint"]:
-        raise ModelError(f"This model was trained on another {base['model']} than the one installed here.")
+        raise ModelError(f"This model was trained on another version of {base['model']} than the installed one.")
     return resolved

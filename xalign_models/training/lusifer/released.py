@@ -1,11 +1,11 @@
-"""``lusifer:Hieuman/LUSIFER``: the LUSIFER that its authors released, in their own files, as a backbone.
+"""``lusifer:Hieuman/LUSIFER``: the LUSIFER that its authors released, in their file format, as a backbone.
 
-Their directory has two files. ``config.json`` names the two base checkpoints and LoRA's settings, ``model.safetensors``
-has all weights: of both base models, of their LoRA matrices, of the connector and of the projection that follows the
-mean. So of a base checkpoint only configuration and tokenizer are read. LoRA is merged into the weights, in float32.
+A release has two files. ``config.json`` names the two base checkpoints and LoRA's settings. ``model.safetensors`` has
+all weights: both base models, their LoRA matrices, the connector, and the projection that follows the mean. Of a base
+checkpoint only configuration and tokenizer are read. LoRA is merged into the weights in float32.
 
-Two things differ from the authors' code: a text that is too long keeps its end token, and a trained token, which the
-release has not, stands right after the last real token instead of after the padding.
+Two details differ from the authors' code: a truncated text keeps its end token, and a trained token, which the release
+lacks, stands right after the last real token instead of after the padding.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from xalign_models import assets
 from xalign_models.backbones import policy
 from xalign_models.backbones.checkpoint import open_config, open_transformer, opened, quiet
 from xalign_models.backbones.sources import Source
-from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.backbones.weights import require_fit, require_types
 from xalign_models.errors import ModelError
 from xalign_models.files import TensorHeader, is_number, read_json, safetensors_header
 from xalign_models.specs import BackboneSpec, digest
+from xalign_models.training.borrowed import BareTransformer
 from xalign_models.training.lusifer.connector import Connector
 from xalign_models.training.lusifer.instructions import RELEASED
 from xalign_models.training.lusifer.module import Lusifer, modules_of
@@ -37,7 +37,7 @@ from xalign_models.training.lusifer.module import Lusifer, modules_of
 MAX_TOKENS = 512
 """Tokens of a text in the authors' training and evaluation."""
 _LEARNER, _ENCODER = "universal_learner", "encoder"
-"""What the authors call the encoder and the language model."""
+"""The authors' names of the encoder and the language model."""
 _KINDS = {_LEARNER: "xlm-roberta", _ENCODER: "mistral"}
 """Base checkpoint -> ``model_type`` of its configuration."""
 _LAYOUT: dict[str, tuple[Any, ...]] = {
@@ -47,13 +47,13 @@ _LAYOUT: dict[str, tuple[Any, ...]] = {
     "pooling_method": ("mean",),
     "universal_learner_backbone_type": ("xlm-r",),
 }
-"""Settings that say what the model is built of -> values that are known here."""
+"""Settings that describe the architecture -> supported values."""
 _UNREAD = re.compile(rf"{_ENCODER}\.(base_model\.model\.)?lm_head\.weight|{_LEARNER}\.(.*\.)?pooler\..*")
-"""Tensors of the file that no vector depends on: the language model's head and the encoder's pooler."""
+"""Tensors that do not affect the vectors: the language model's head and the encoder's pooler."""
 
 
 class ReleasedLusifer(Source):
-    """A directory or a repository of the hub with the authors' files; ``lusifer:org/name@revision`` pins the latter.
+    """A directory or hub repository in the authors' format; ``lusifer:org/name@revision`` pins a revision.
 
     Args:
         model: ``lusifer:DIRECTORY`` or ``lusifer:org/name``.
@@ -83,18 +83,18 @@ class ReleasedLusifer(Source):
         return Path(self._place).name if Path(self._place).is_absolute() else self._place
 
     def fingerprint(self) -> str:
-        """Content, or commits, of the release and of the two base checkpoints.
+        """Digest of the content or commits of the release and the two base checkpoints.
 
         Raises:
             AssetError: One of them is unavailable.
-            ModelError: There is no such configuration.
+            ModelError: The configuration is missing or unsupported.
         """
         release = assets.resolve(self._place, self._revision)
         settings = read_settings(release)
         return digest("lusifer", release.fingerprint, *[_base(settings, part).fingerprint for part in _KINDS])
 
     def prompts(self) -> Mapping[str, str]:
-        """Those of the authors' evaluation."""
+        """The prompts of the authors' evaluation."""
         return RELEASED
 
     def modules(self, spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
@@ -102,7 +102,7 @@ class ReleasedLusifer(Source):
 
         Raises:
             AssetError: The release, or configuration or tokenizer of a base checkpoint, cannot be loaded.
-            ModelError: The files are not such a release, or name code, or are pickled.
+            ModelError: The files are not such a release, name code, or are pickled.
         """
         with opened(self.model), quiet():
             release = assets.resolve(self._place, self._revision)
@@ -117,7 +117,7 @@ class ReleasedLusifer(Source):
             parts = _filled(file, configs, settings, getattr(torch, str(spec.dtype)), self.model)
             encoder.model = parts[_LEARNER]
             encoder.tokenizer.padding_side = "right"  # as in training
-            with torch.random.fork_rng(devices=[]):  # of initial weights that are replaced
+            with torch.random.fork_rng(devices=[]):  # the initial weights are replaced
                 first = Lusifer(encoder, parts[_ENCODER], {}, tokens=settings["num_added_tokens"])
                 modules: list[Any] = modules_of(first, projection=True)
             first.connector = parts["connector"]
@@ -126,10 +126,11 @@ class ReleasedLusifer(Source):
             return tuple(module.to(device).eval().requires_grad_(False) for module in modules)
 
 
-class _Unfilled(LanguageTransformer):
-    """An encoder's tokenizer and the shapes of its model, whose weights lie elsewhere."""
+class _Unfilled(BareTransformer):
+    """An encoder's tokenizer, and its model without weights, which come from the release."""
 
-    def _load_model(self, model_name_or_path: str, transformer_task: Any, config: Any, *_: Any, **__: Any) -> Any:
+    def make_model(self, config: Any) -> Any:
+        """The model with empty weights."""
         with torch.device("meta"), no_init_weights():
             return AutoModel.from_config(config, add_pooling_layer=False)
 
@@ -138,7 +139,7 @@ def read_settings(release: assets.ResolvedModel) -> dict[str, Any]:
     """The ``config.json`` of a release.
 
     Raises:
-        ModelError: There is none, it is of a model that is not known here, or the directory names code or has pickles.
+        ModelError: It is missing or unsupported, or the directory names code or has pickles.
         AssetError: It cannot be fetched.
     """
     policy.check(release)
@@ -148,27 +149,27 @@ def read_settings(release: assets.ResolvedModel) -> dict[str, Any]:
         value = settings.get(key)
         if type(value) is not type(choices[0]) or value not in choices:
             known = " or ".join(map(repr, choices))
-            raise ModelError(f"{where} has {value!r:.80} as {key}, not {known}; it is no LUSIFER that is known here.")
+            raise ModelError(f"{where} has {value!r:.80} as {key}, not {known}; this LUSIFER is not supported.")
     for part in _KINDS:
         if not isinstance(settings.get(f"{part}_name_or_path"), str):
-            raise ModelError(f"{where} has no {part}_name_or_path; it is no LUSIFER that is known here.")
+            raise ModelError(f"{where} has no {part}_name_or_path; this LUSIFER is not supported.")
         if not isinstance(settings.get(f"{part}_lora_name"), str | None):
-            raise ModelError(f"{where} has a {part}_lora_name that is no text.")
+            raise ModelError(f"{where} has a {part}_lora_name that is not a string.")
     rank, alpha = settings.get("loar_r"), settings.get("lora_alpha")  # the authors' spelling
     if type(rank) is not int or rank < 1 or not is_number(alpha):
-        raise ModelError(f"{where} has no rank (loar_r) and scale (lora_alpha) of LoRA.")
+        raise ModelError(f"{where} lacks the rank (loar_r) or the scale (lora_alpha) of LoRA.")
     return settings
 
 
 def empty_parts(
     configs: Mapping[str, PreTrainedConfig], tokens: int, dtype: torch.dtype, device: str
 ) -> dict[str, Any]:
-    """The modules that have weights, by name, their weights not set; on ``meta`` they take no memory.
+    """The modules with weights, by name, uninitialised; on ``meta`` they take no memory.
 
     Args:
         configs: Configurations of the two base models, by the authors' names.
-        tokens: Trained tokens of the connector.
-        dtype: Of all weights.
+        tokens: Number of trained tokens of the connector.
+        dtype: Type of all weights.
         device: cpu or meta.
     """
     with torch.random.fork_rng(devices=[]), torch.device(device), no_init_weights():
@@ -184,18 +185,18 @@ def empty_parts(
 def tensors_of(
     parts: Mapping[str, nn.Module], settings: Mapping[str, Any], present: Collection[str]
 ) -> dict[tuple[str, str], dict[str, tuple[int, ...]]]:
-    """The file's tensors that each weight is made of, with their shapes.
+    """The file's tensors that make up each weight, with their shapes.
 
-    A layer with LoRA has three for its weight: ``base_layer.weight`` W (m, n), ``lora_A`` A (r, n) and ``lora_B``
-    B (m, r), which make ``W + alpha / r B A``.
+    The weight of a layer with LoRA has three: ``base_layer.weight`` W (m, n), ``lora_A`` A (r, n) and ``lora_B`` B
+    (m, r), which make ``W + alpha / r B A``.
 
     Args:
         parts: The modules, by name.
         settings: The release's configuration.
-        present: Names of the file's tensors, which tell layers with LoRA from others.
+        present: Names of the file's tensors, which show the layers with LoRA.
 
     Returns:
-        By part and name of the weight in it; the order of the tensors is that of above.
+        Tensors by part and name of the weight, in the order above.
     """
     rank = settings["loar_r"]
     peft = {part: "base_model.model." if settings.get(f"{part}_lora_name") else "" for part in _KINDS}
@@ -229,10 +230,10 @@ def tensors_of(
 def require_release(
     tensors: Mapping[tuple[str, str], Mapping[str, tuple[int, ...]]], header: Mapping[str, TensorHeader], model: str
 ) -> None:
-    """Refuse a file that lacks tensors, has others that are not known to be unread, or has them in another shape.
+    """Refuse a file with missing tensors, unknown tensors, or tensors of another shape.
 
     Raises:
-        ModelError: It is so; the message names them.
+        ModelError: The file does not fit; the message names the tensors.
     """
     wanted = {name: shape for made in tensors.values() for name, shape in made.items()}
     others = [(name, header[name].shape, wanted[name]) for name in wanted.keys() & header.keys()]
@@ -250,7 +251,7 @@ def require_release(
 def _filled(
     file: Path, configs: Mapping[str, PreTrainedConfig], settings: Mapping[str, Any], dtype: torch.dtype, model: str
 ) -> dict[str, Any]:
-    """The modules with the file's weights; nothing of a size that the file has not is ever allocated."""
+    """The modules with the file's weights; sizes are checked against the file before memory is allocated."""
     header, tokens = safetensors_header(file), settings["num_added_tokens"]
     tensors = tensors_of(empty_parts(configs, tokens, dtype, "meta"), settings, header)
     require_release(tensors, header, model)

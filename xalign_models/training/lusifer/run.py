@@ -1,4 +1,4 @@
-"""A stage's training, from its configuration to the directory of the model."""
+"""LUSIFER, from a configuration to the directory of a trained model."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets, models
-from xalign_models.backbones import loading
-from xalign_models.errors import FileError, ModelError
-from xalign_models.files import read_json
+from xalign_models.errors import ModelError
 from xalign_models.specs import ModelSpec
 from xalign_models.training.lusifer import build
 from xalign_models.training.lusifer.config import LusiferConfig
 from xalign_models.training.lusifer.data.sources import source
-from xalign_models.training.processes import process_count
-from xalign_models.training.records import differing
-from xalign_models.training.session import train_once
+from xalign_models.training.processes import share_of
+from xalign_models.training.records import differing, training_record
+from xalign_models.training.session import train_once, training_device
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -35,12 +33,12 @@ def train(
     start: Path | None = None,
     device: str | None = None,
 ) -> tuple[ModelSpec, Path]:
-    """Train a stage and write its model; the same call resumes an interrupted training from its last checkpoint.
+    """Train a stage and write its model; the same call resumes an interrupted training.
 
     Args:
         config: The model and its stages.
         number: 1 or 2.
-        output: Directory; an existing one is replaced at the end. By default where the model's name finds it.
+        output: Directory; an existing one is replaced at the end. By default named after the model.
         start: For stage 2: directory of the model to start from; by default where stage 1 wrote it.
         device: cpu, cuda or mps; by default the best available.
 
@@ -55,20 +53,12 @@ def train(
     from xalign_models.training.lusifer import stages
 
     stage = config.stage(number)
-    device = loading.pick_device(device)
-    if ":" in device:
-        number_of = device.partition(":")[2]
-        raise ModelError(f"--device {device}: give cuda, and CUDA_VISIBLE_DEVICES={number_of} before it.")
-    rows_at_once = (stage.mini_batch or 1) if number == 1 else 1
-    if stage.batch_size % (process_count() * rows_at_once):
-        raise ModelError(
-            f"batch_size {stage.batch_size} cannot be shared by {process_count()} processes, {rows_at_once} rows at a "
-            "time; launch a number that divides it."
-        )
+    device = training_device(device)
+    share_of(stage.batch_size, "batch_size", (stage.mini_batch or 1) if number == 1 else 1)
     if stage.teacher and not Path(stage.teacher, "modules.json").is_file():
         raise ModelError(
-            f"stages.{number}.teacher {stage.teacher}: no model is there; train one first, e.g. with --config "
-            "llm-alone --stage 2, and name its directory."
+            f"stages.{number}.teacher {stage.teacher} is not a model; train one first, e.g. with --config llm-alone "
+            "--stage 2, and name its directory."
         )
     output = output or models.directory_of(ModelSpec(config.backbone(number, Path())).name)
     spec = ModelSpec(config.backbone(number, output))
@@ -100,7 +90,7 @@ def train(
         return stages.fit_two(model, data, config, folder, device)
 
     trained_on = {name for data in stage.data for name in source(data.source).trains}
-    trained_on |= set(_card(start_directory).get("datasets", ())) if start_directory else set()
+    trained_on |= set(training_record(start_directory).get("datasets", ())) if start_directory else set()
     train_once(spec, identity, output, trained_on, make, fit)
     return spec, output
 
@@ -109,8 +99,8 @@ def untrained(config: LusiferConfig, output: Path | None = None) -> tuple[ModelS
     """Write the untrained model, the baseline of both stages.
 
     Args:
-        config: The model; where its connector is fitted, also the text of its first stage.
-        output: Directory; by default where the model's name finds it.
+        config: The model and, for a connector fitted by least squares, the text of the first stage.
+        output: Directory; by default named after the model.
 
     Returns:
         The spec of the model, and its directory.
@@ -131,7 +121,7 @@ def untrained(config: LusiferConfig, output: Path | None = None) -> tuple[ModelS
 
 
 def _begin(config: LusiferConfig, data: StageData | None) -> tuple[SentenceTransformer, PreTrainedModel | None]:
-    """The untrained model and its writer, with the connector fitted to the text if the configuration says so."""
+    """The untrained model and its writer; the connector is fitted to the text if the configuration says so."""
     from xalign_models.training.lusifer.module import Lusifer
     from xalign_models.training.lusifer.parts import load_llm_tokenizer
     from xalign_models.training.lusifer.start import fit_connector
@@ -141,24 +131,24 @@ def _begin(config: LusiferConfig, data: StageData | None) -> tuple[SentenceTrans
     if config.connector == "least-squares" and data and isinstance(first, Lusifer):
         tokenizer, begin, end = load_llm_tokenizer(build.bases_of(config)["llm"])
         explained = fit_connector(first, tokenizer, (begin, end), data.texts())
-        logger.info("The connector explains %.0f%% of the variance of the words' embeddings.", 100 * explained)
+        logger.info("The connector explains %.0f%% of the variance of the word embeddings.", 100 * explained)
     return model, writer
 
 
 def _start(config: LusiferConfig, number: int, start: Path | None) -> Path | None:
-    """The checked directory of the model that a stage starts from; None for an untrained model."""
+    """The directory of the model that a stage starts from, checked; None for an untrained model."""
     stage = config.stage(number)
     if number == 1 or stage.start is None:
         if start:
-            raise ModelError(f"--start {start}: stage {stage.label!r} begins with an untrained connector.")
+            raise ModelError(f"--start {start}: stage {stage.label!r} starts with an untrained connector.")
         return None
     if start is None:
         start = models.directory_of(f"{stage.start}__{config.backbone(number, Path()).name}")
-    trained = _card(start).get("config")
+    trained = training_record(start).get("config")
     if trained is None:
         raise ModelError(
-            f"Stage 2 begins with {stage.start}, and {start} is no model of stage 1: train it with the same --config "
-            "and --stage 1, or name its directory with --start."
+            f"Stage 2 starts from {stage.start}, but {start} is not a model of stage 1: train it with the same "
+            "--config and --stage 1, or name its directory with --start."
         )
     shared = ("encoder", "llm", "max_tokens", "projection", "rank", "alpha", "dropout")
     before = {key: trained.get(key) for key in shared} | {"label": trained.get("stage", {}).get("label")}
@@ -166,12 +156,3 @@ def _start(config: LusiferConfig, number: int, start: Path | None) -> Path | Non
     if changed := differing(before, {key: fields[key] for key in shared} | {"label": stage.start}):
         raise ModelError(f"--start {start} was trained with another configuration: {', '.join(changed)}.")
     return start
-
-
-def _card(directory: Path) -> dict[str, Any]:
-    """The record of its training in a trained model's directory."""
-    try:
-        training = read_json(directory / assets.CARD)["training"]
-    except (FileError, KeyError):
-        return {}
-    return training if isinstance(training, dict) else {}

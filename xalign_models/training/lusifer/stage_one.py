@@ -1,8 +1,8 @@
-"""Stage 1: a frozen language model writes what the encoder read; connector and encoder learn to convey it.
+"""Stage 1: a frozen language model writes the text that the encoder read; connector and encoder learn to convey it.
 
-Two tasks with one loss: masked reconstruction (the encoder reads half of the tokens, the target is the whole text)
+Two tasks share one loss: masked reconstruction (the encoder reads half of the tokens, the target is the whole text)
 and completion (it reads a question, the target is an answer). The language model reads ``[BOS, C(X), t, Y]`` with
-its own causal mask, and the loss is the mean of ``-log p(y_j | BOS, C(X), t, y_1 ... y_{j-1})`` over all tokens of Y.
+its causal mask, and the loss is the mean of ``-log p(y_j | BOS, C(X), t, y_1 ... y_{j-1})`` over all tokens of Y.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from xalign_models.backbones.grouping import similar_lengths
 from xalign_models.errors import DataError, ModelError
 from xalign_models.training.instruments import placed
-from xalign_models.training.lusifer.attention import attention
 from xalign_models.training.lusifer.connector import join
+from xalign_models.training.lusifer.decoder import attention
 from xalign_models.training.lusifer.module import Lusifer
 from xalign_models.training.objective import Objective, TrainingOutcome
 
 LEAST_GAIN = 0.1
-"""Minimum nats per token that soft tokens must save to count as a transfer of the text."""
+"""Minimum nats per token that a text's soft tokens must save to count as a transfer of the text."""
 
 
 class StageOne(Objective):
-    """The objective of stage 1, of rows with ``source``, ``target`` and whether to ``reconstruct``.
+    """The objective of stage 1; a row has a ``source``, a ``target`` and whether to ``reconstruct``.
 
     Args:
-        lusifer: The model in training; its language model is ``writer``'s without the head.
+        lusifer: The model in training; its language model is ``writer`` without the head.
         writer: The language model with its head, frozen.
         tokenizer: The language model's tokenizer.
         ends: Ids of its begin and end tokens; a truncated target has no end token.
         limit: Maximum number of tokens of a target.
-        ratio: Share of the encoder's input tokens that are masked in rows of reconstruction.
+        ratio: Share of the encoder's input tokens that are masked in reconstruction.
         held_out: Rows to measure on.
-        every: Optimisation steps from one measurement to the next.
-        decay_at_gain: The gain at which the learning rate starts to decay; None follows the trainer's schedule.
+        every: Optimisation steps between measurements.
+        decay_at_gain: Gain at which the learning rate starts to decay; None follows the trainer's schedule.
 
     Raises:
         ModelError: The encoder's tokenizer has no mask token.
@@ -70,7 +70,7 @@ class StageOne(Objective):
         self.special = [token for token in reads.all_special_ids if token != reads.unk_token_id]
 
     def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Tokenise a batch: sources by the encoder's tokenizer, targets by the language model's."""
+        """Tokenise sources with the encoder's tokenizer and targets with the language model's."""
         features = self.lusifer.preprocess([row["source"] for row in rows])
         written = self.tokenizer([row["target"] for row in rows], add_special_tokens=False)["input_ids"]
         targets = [torch.tensor([*ids, self.eos][: self.limit]) for ids in written]
@@ -80,7 +80,7 @@ class StageOne(Objective):
         return features
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode for all but the frozen language model."""
+        """Training mode for all parts except the frozen language model."""
         super().train(mode)
         self.writer.eval()
         self.lusifer.train(mode)
@@ -99,14 +99,14 @@ class StageOne(Objective):
         """
         count = int(features["target_mask"].sum())
         if not count:
-            raise DataError("A batch of stage 1 has no token to write; leave empty texts out of the data.")
+            raise DataError("A batch of stage 1 has no target token; remove empty texts from the data.")
         if self.training:
             features = {**features, "input_ids": self.masked(features)}
         total = sum(self._loss(part) for part in self._parts(features))
         return {**features, "loss": total / count}
 
     def measure(self) -> dict[str, Any]:
-        """Nats per token of held-out texts after their own soft tokens, and how many fewer than after another text's.
+        """Nats per token of held-out texts after their own soft tokens, and the gain over another text's soft tokens.
 
         Nothing is masked. The other text is the next row's, so that both costs are of the same target tokens.
         """
@@ -149,7 +149,7 @@ class StageOne(Objective):
         return total / count
 
     def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> TrainingOutcome | None:
-        """Compare the nats that a text's own soft tokens save, before and after."""
+        """Compare the nats that a text's own soft tokens save, before and after training."""
         text = f"A held-out text's own soft tokens save {last['gain']:.2f} nats a token over another's"
         learnt = last["gain"] > max(LEAST_GAIN, first["gain"])
         return TrainingOutcome(
@@ -157,9 +157,9 @@ class StageOne(Objective):
         )
 
     def masked(self, features: dict[str, Any]) -> Tensor:
-        """The input ids, with each content token masked with probability ``ratio`` in rows of reconstruction.
+        """The input ids, with each content token masked with probability ``ratio`` in reconstruction.
 
-        Draws from torch's own generator, whose state a checkpoint keeps.
+        Draws from torch's global generator, whose state is part of a checkpoint.
         """
         ids: Tensor = features["input_ids"]
         content = ~torch.isin(ids, torch.tensor(self.special, device=ids.device))
@@ -167,7 +167,7 @@ class StageOne(Objective):
         return torch.where(chosen & content & features["reconstruct"][:, None], self.mask_id, ids)
 
     def logits(self, features: dict[str, Any]) -> Tensor:
-        """(tokens, vocabulary): predictions for each target token, row by row."""
+        """Predictions (tokens, vocabulary) for each target token, row by row."""
         ids, mask = features["target_ids"], features["target_mask"].bool()
         embedding = self.writer.get_input_embeddings()
         soft = self.lusifer.soft_tokens(features)
@@ -179,7 +179,7 @@ class StageOne(Objective):
         rows = mask.nonzero()[:, 0]
 
         def only_where_needed(_: nn.Module, states: tuple[Tensor]) -> Tensor:
-            return states[0][rows, columns][None]  # a vocabulary's width at every position would be most of the work
+            return states[0][rows, columns][None]  # logits at every position would be most of the work
 
         hook = self.writer.get_output_embeddings().register_forward_pre_hook(only_where_needed)
         try:
@@ -194,7 +194,7 @@ class StageOne(Objective):
         return cross_entropy(self.logits(features).float(), targets, reduction="sum")
 
     def _parts(self, features: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The batch in parts of similar length, as the language model sees them."""
+        """The batch in parts of rows whose lengths for the language model are similar."""
         masks = {False: features["attention_mask"], True: features["target_mask"]}
         lengths = {"attention_mask": torch.cat([*masks.values()], dim=1)}
         for rows, _ in similar_lengths(lengths, self.writer):

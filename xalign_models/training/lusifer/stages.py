@@ -1,4 +1,4 @@
-"""Text and training of the two stages, by sentence-transformers' trainer."""
+"""Data and training of the two stages."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from xalign_models.backbones.adapters import copy_lora
 from xalign_models.errors import ModelError
 from xalign_models.specs import Dtype, digest
 from xalign_models.training.instruments import MEASURED, Retrieval, set_aside
-from xalign_models.training.losses import contrastive_loss
+from xalign_models.training.losses import DistillationLoss, contrastive_loss
 from xalign_models.training.lusifer.build import bases_of, parts_of
 from xalign_models.training.lusifer.config import LusiferConfig
 from xalign_models.training.lusifer.data.base import TrainingRow
 from xalign_models.training.lusifer.data.contamination import evaluation_text
 from xalign_models.training.lusifer.data.mining import mine
 from xalign_models.training.lusifer.data.sources import rows_of, source
-from xalign_models.training.lusifer.distillation import DistillationLoss
 from xalign_models.training.lusifer.instructions import passage_prompt, query_prompt
 from xalign_models.training.lusifer.parts import load_llm_tokenizer
 from xalign_models.training.lusifer.stage_one import StageOne
@@ -42,7 +41,7 @@ class StageData:
     """The training data of a stage.
 
     Attributes:
-        rows: Rows by training set: (source, target, task) in stage 1, (query, passage, hard negatives ...) in stage 2.
+        rows: Rows by training set: (source, target, task) in stage 1, (query, passage, hard negative, ...) in stage 2.
         fingerprint: Digest of all rows.
     """
 
@@ -50,7 +49,7 @@ class StageData:
     fingerprint: str
 
     def texts(self) -> list[str]:
-        """Distinct queries or sources, taking turns between the sets."""
+        """Distinct queries or sources, one of each set in turn."""
         rows = [row for turn in zip_longest(*self.rows.values()) for row in turn if row]
         return list(dict.fromkeys(row[0] for row in rows))
 
@@ -71,7 +70,7 @@ def read(config: LusiferConfig, number: int, device: str) -> StageData:
             rows = [(text, text, data.task) for text in texts]
         else:
             if not source(data.source).pairs:
-                raise ModelError(f"data: {data.source} has texts and no pairs; it is for reconstruction, in stage 1.")
+                raise ModelError(f"data: {data.source} has no pairs; use it for reconstruction in stage 1.")
             if number == 1:
                 rows = [(row[0], row[1], data.task) for row in rows]
             elif stage.mining:
@@ -114,7 +113,6 @@ def fit_one(
         "target": [row[1] for row in rows],
         "reconstruct": [row[2] == "reconstruction" for row in rows],
     }
-    measured = [{name: column[i] for name, column in columns.items()} for i in held_out]
     objective = StageOne(
         lusifer,
         writer,
@@ -122,41 +120,25 @@ def fit_one(
         (begin, end),
         config.max_tokens,
         stage.mask_ratio,
-        measured,
+        [{name: column[i] for name, column in columns.items()} for i in held_out],
         stage.measure_steps,
         stage.decay_at_gain,
     )
-    size = stage.mini_batch or stage.batch_size // process_count()
-    trainer = Trainer.of(
-        objective,
-        model,
-        {name: [column[i] for i in train] for name, column in columns.items()},
-        folder=folder,
-        hint=HINT,
-        parts=_trained(model),
-        rates=stage.learning_rates,
-        args=arguments(
-            folder,
-            device,
-            **_options(config, 1, size),
-            batch_sampler=InOrder,
-            gradient_accumulation_steps=stage.batch_size // (size * process_count()),
-        ),
-    )
-    return trainer.run()
+    share = stage.batch_size // process_count()
+    size = stage.mini_batch or share
+    options = {"batch_sampler": InOrder, "gradient_accumulation_steps": share // size}
+    train_columns = {name: [column[i] for i in train] for name, column in columns.items()}
+    return Trainer.of(
+        objective, model, train_columns, **_trainer_options(model, config, 1, folder, device, size, **options)
+    ).run()
 
 
 def fit_two(
     model: SentenceTransformer, data: StageData, config: LusiferConfig, folder: Path, device: str
 ) -> list[dict[str, Any]]:
-    """Train stage 2 in place, and return the log. A batch is of one training set, without repeated texts.
+    """Train stage 2 in place, and return the log; each batch comes from one training set, without repeated texts.
 
-    Args:
-        model: A model whose trained parts have gradients.
-        data: The rows.
-        config: Hyperparameters.
-        folder: Folder of the checkpoints.
-        device: cpu, cuda or mps.
+    The arguments are those of :func:`fit_one`.
 
     Raises:
         ModelError: The loss is not finite, or a checkpoint cannot be written.
@@ -174,25 +156,18 @@ def fit_two(
         measured += [(query + rows[i][0], passage + rows[i][1]) for i in held_out]
     size = stage.batch_size // process_count()
     cached = stage.mini_batch if stage.mini_batch and stage.mini_batch < size else None
-    trainer = Trainer(
+    options = {
+        "prompts": prompts,
+        "batch_sampler": BatchSamplers.NO_DUPLICATES,
+        "multi_dataset_batch_sampler": MultiDatasetBatchSamplers.PROPORTIONAL,
+    }
+    return Trainer(
         model,
-        folder=folder,
-        hint=HINT,
-        args=arguments(
-            folder,
-            device,
-            **_options(config, 2, size),
-            prompts=prompts,
-            batch_sampler=BatchSamplers.NO_DUPLICATES,
-            multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
-        ),
-        parts=_trained(model),
-        rates=stage.learning_rates,
         instruments=Retrieval(model, measured, stage.tau, stage.measure_steps),
         train_dataset=tables,
         loss=partial(contrastive_loss, tau=stage.tau, mini_batch=cached, gather=True),
-    )
-    return trainer.run()
+        **_trainer_options(model, config, 2, folder, device, size, **options),
+    ).run()
 
 
 def distil(
@@ -200,15 +175,8 @@ def distil(
 ) -> list[dict[str, Any]]:
     """Train stage 2 in place on the vectors of ``stage.teacher`` for the queries, and return the log.
 
-    A model with the teacher's language model, which the stage does not train, reads with the teacher's LoRA of it: what
-    is left to learn is to write the text into the soft tokens.
-
-    Args:
-        model: A model whose trained parts have gradients.
-        data: The rows.
-        config: Hyperparameters.
-        folder: Folder of the checkpoints.
-        device: cpu, cuda or mps.
+    If the model has the teacher's language model and the stage does not train it, the model takes the teacher's LoRA of
+    it: the connector then only has to learn to convey the text. The arguments are those of :func:`fit_one`.
 
     Raises:
         ModelError: The teacher is missing or has vectors of another width, the loss is not finite, or a checkpoint
@@ -216,11 +184,9 @@ def distil(
     """
     stage = config.stage(2)
     teacher = loading.open_directory(Path(str(stage.teacher)), device)
-    if teacher.get_embedding_dimension() != model.get_embedding_dimension():
-        raise ModelError(
-            f"teacher {stage.teacher}: its vectors have {teacher.get_embedding_dimension()} dimensions, the model's "
-            f"{model.get_embedding_dimension()}."
-        )
+    width, own_width = teacher.get_embedding_dimension(), model.get_embedding_dimension()
+    if width != own_width:
+        raise ModelError(f"teacher {stage.teacher}: its vectors have {width} dimensions, the model's {own_width}.")
     (theirs, checkpoint), (ours, own) = map(_llm, (teacher, model))
     if own and own == checkpoint and getattr(theirs, "peft_config", None) and not getattr(ours, "peft_config", None):
         copy_lora(theirs, ours)
@@ -229,22 +195,17 @@ def distil(
     texts = list(dict.fromkeys(rows[i][0] for i in train))
     columns = {"text": texts, "label": teacher.encode(texts, batch_size=32).tolist()}
     size = stage.batch_size // process_count()
-    trainer = Trainer(
+    return Trainer(
         model,
-        folder=folder,
-        hint=HINT,
-        args=arguments(folder, device, **_options(config, 2, size), batch_sampler=InOrder),
-        parts=_trained(model),
-        rates=stage.learning_rates,
         instruments=Retrieval(model, [(rows[i][0], rows[i][1]) for i in held_out], stage.tau, stage.measure_steps),
         train_dataset=Dataset.from_dict(columns),
         loss=partial(DistillationLoss, tau=stage.tau),
-    )
-    return trainer.run()
+        **_trainer_options(model, config, 2, folder, device, size, batch_sampler=InOrder),
+    ).run()
 
 
 def _llm(model: SentenceTransformer) -> tuple[Any, str | None]:
-    """A model's language model and its checkpoint's fingerprint; None and None for a model without."""
+    """A model's language model and the fingerprint of its checkpoint; None and None if it has none."""
     first: Any = model[0]
     llm = parts_of(model).get("llm")
     base = None if llm is None else getattr(first, "llm_base", None) or first.base
@@ -259,18 +220,25 @@ def _trained(model: SentenceTransformer) -> dict[str, list[nn.Parameter]]:
     return {name: weights for name, weights in trained.items() if weights}
 
 
-def _options(config: LusiferConfig, number: int, size: int) -> dict[str, Any]:
+def _trainer_options(
+    model: SentenceTransformer, config: LusiferConfig, number: int, folder: Path, device: str, size: int, **options: Any
+) -> dict[str, Any]:
+    """The trainer's options that all trainings share; ``options`` are further arguments by the trainer's names."""
     stage = config.stage(number)
-    steps = {"max_steps": stage.max_steps} if stage.max_steps is not None else {"num_train_epochs": stage.epochs}
-    return {
-        "per_device_train_batch_size": size,
-        "learning_rate": stage.learning_rate,
-        "lr_scheduler_type": stage.scheduler,
-        "warmup_steps": stage.warmup,
-        "weight_decay": stage.weight_decay,
-        "max_grad_norm": stage.max_grad_norm,
-        "seed": config.seed,
-        "bf16": config.dtype is Dtype.BFLOAT16,  # trained weights stay float32, and are multiplied in bfloat16
-        "save_steps": stage.checkpoint_steps,
-        **steps,
-    }
+    args = arguments(
+        folder,
+        device,
+        epochs=stage.epochs,
+        max_steps=stage.max_steps,
+        per_device_train_batch_size=size,
+        learning_rate=stage.learning_rate,
+        lr_scheduler_type=stage.scheduler,
+        warmup_steps=stage.warmup,
+        weight_decay=stage.weight_decay,
+        max_grad_norm=stage.max_grad_norm,
+        seed=config.seed,
+        bf16=config.dtype is Dtype.BFLOAT16,  # trained weights stay float32, and are multiplied in bfloat16
+        save_steps=stage.checkpoint_steps,
+        **options,
+    )
+    return {"folder": folder, "hint": HINT, "args": args, "parts": _trained(model), "rates": stage.learning_rates}

@@ -1,4 +1,4 @@
-"""Closed-form start of the connector: maps the encoder's state of a word to the language model's embedding."""
+"""Closed-form initialisation of the connector: it maps the encoder's state of a word to the word's embedding."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from xalign_models.training.lusifer.module import Lusifer
 from xalign_models.training.lusifer.parts import embeddings_of
 
 TEXTS = 2048
-"""Maximum number of texts to fit to."""
+"""Maximum number of texts to fit on."""
 REACH = 3.0
-"""Standard deviations of a state that pass the ReLU: nearly all, so that the fit is nearly linear."""
+"""Standard deviations of a state that pass the ReLU: nearly all states pass, so that the fit is nearly linear."""
 RIDGE = 1e-3
 """Added to the hidden units' second moments, as a share of their mean."""
 MOST = 10.0
-"""Maximum factor of the deviations: barely explained ones stay small."""
+"""Maximum factor of the deviations, so that barely explained ones stay small."""
 
 
 @torch.no_grad()
@@ -30,27 +30,28 @@ def fit_connector(
     texts: Sequence[str],
     batch_size: int = 64,
 ) -> float:
-    r"""Set both layers of the connector, in place, without a step of training.
+    r"""Set both layers of the connector by least squares, in place, without training.
 
-    The inner layer passes the states on: :math:`W_1 = I`, :math:`b_1` is :data:`REACH` deviations. The outer layer is
-    the least-squares solution of ``ReLU(x + b_1) W_2 + b_2 = e``, over the tokens of the texts: x is the encoder's
-    state of a token and e the mean of the language model's embeddings of its own tokens for the same letters. A text's
-    first token, which has no letters, is mapped to the language model's begin token, other tokens without letters to
-    its end token: outside the fit they would be mapped anywhere. The connector's own token starts as the end token.
+    The inner layer passes the states on: :math:`W_1 = I`, :math:`b_1` is :data:`REACH` standard deviations. The outer
+    layer is the least-squares solution of ``ReLU(x + b_1) W_2 + b_2 = e`` over the tokens of the texts: x is the
+    encoder's state of a token and e the mean of the language model's embeddings of its tokens for the same letters. A
+    text's first token, which has no letters, is mapped to the language model's begin token, and other tokens without
+    letters to its end token; without a target, their output would be arbitrary. The connector's token starts as the end
+    token.
 
-    Least squares shrinks to the mean: the fitted words would have the share R^2 of the variance of the language model's
-    words, and look alike to it. A second fit is therefore to embeddings whose deviations from their mean are multiplied
-    by about 1 / R: its words vary as much as the language model's own.
+    Least squares shrinks to the mean: the fitted words would have only the share R^2 of the variance of the language
+    model's words. A second fit therefore multiplies the deviations of the embeddings from their mean by about 1 / R, so
+    that the fitted words vary as much as the language model's.
 
     Args:
         lusifer: The model; its encoder and language model stay unchanged.
         tokenizer: The language model's tokenizer.
         ends: Ids of its begin and end tokens.
         texts: Texts in the language model's language.
-        batch_size: Texts that are encoded together.
+        batch_size: Texts encoded together.
 
     Returns:
-        R^2 of the fit: the share of the variance of the words' embeddings that it explains.
+        R^2 of the first fit, the explained share of the variance of the word embeddings.
     """
     lusifer.encoder.eval()
     pairs = list(_pairs(lusifer, tokenizer, ends, texts[:TEXTS], batch_size))
@@ -108,7 +109,7 @@ def _pairs(
 
 
 def _overlaps(read: Iterable[tuple[int, int]], written: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
-    """Each read token with the written tokens that share letters with it, by letter positions; others are skipped."""
+    """Each token read with the written tokens that share letters with it; tokens without any are skipped."""
     for position, (start, end) in enumerate(read):
         overlapping = [i for i, (first, last) in enumerate(written) if max(start, first) < min(end, last)]
         if overlapping:

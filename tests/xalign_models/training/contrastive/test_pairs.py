@@ -55,7 +55,7 @@ def test_rows_with_an_empty_side_do_not_count():
 
 
 def test_more_rows_than_there_are():
-    with pytest.raises(DataError, match="--samples 6: corpus 'made-up' has 5 rows of arb-Arab with eng-Latn"):
+    with pytest.raises(DataError, match="samples 6: corpus 'made-up' has 5 rows of arb-Arab with eng-Latn"):
         pairs(6)
 
 

@@ -99,20 +99,23 @@ def test_later_ones_go_over_earlier_ones(write_config):
         ({"stages": {2: {"data": [{"samples": 3}]}}}, r"stages\.2\.data\.0\.source is missing"),
         ({"stages": {2: {"data": []}}}, r"stages\.2\.data \[\]: at least 1 item"),
         ({"stages": {2: {"train": ["decoder"]}}}, r"stages\.2\.train\.0 'decoder': one of 'encoder'"),
-        ({"stages": {1: {"train": ["llm"]}}}, r"stages\.1\.train: llm must stay"),
+        ({"stages": {1: {"train": ["llm"]}}}, r"stages\.1\.train: llm is trained in stage 2 only"),
         (
             {"projection": True, "parameters": {"projection": 1}, "stages": {1: {"train": ["projection"]}}},
-            r"stages\.1\.train: projection must stay",
+            r"stages\.1\.train: projection is trained in stage 2",
         ),
-        ({"stages": {2: {"train": ["projection"]}}}, r"stages\.2\.train: projection cannot be trained, there is none"),
-        ({"projection": True, "stages": {2: {"train": ["projection"]}}}, "parameters does not say"),
+        (
+            {"stages": {2: {"train": ["projection"]}}},
+            r"stages\.2\.train: projection cannot be trained: the model has none",
+        ),
+        ({"projection": True, "stages": {2: {"train": ["projection"]}}}, "parameters lacks its number"),
         ({"stages": {2: {"batch_size": 1}}}, "batch_size 1"),
         ({"stages": {2: {"mini_batch": 3}}}, "mini_batch 3: it must divide batch_size 8"),
         ({"stages": {1: {"mask_ratio": 1}}}, "mask_ratio 1"),
         ({"stages": {2: {"tau": 0}}}, "tau 0"),
         ({"stages": {2: {"learning_rate": "high"}}}, r"stages\.2\.learning_rate 'high': a valid number"),
         ({"stages": {2: {"learning_rates": {"encoder": 0}}}}, r"learning_rates\.encoder 0"),
-        ({"stages": {2: {"learning_rates": {"head": 1}}}}, "learning_rates: head is none of encoder"),
+        ({"stages": {2: {"learning_rates": {"head": 1}}}}, "learning_rates: head is not one of encoder"),
         (
             {"stages": {1: {"data": [{"source": "sick", "task": "x"}]}}},
             r"stages\.1\.data\.0\.task 'x': one of 'reconstruction'",
@@ -120,13 +123,13 @@ def test_later_ones_go_over_earlier_ones(write_config):
         ({"stages": {1: {"data": [{"source": "sick", "samples": 0}]}}}, r"stages\.1\.data\.0\.samples 0"),
         (
             {"stages": {1: {"data": [{"source": "sick", "samples": one} for one in (4, 8)]}}},
-            r"stages\.1\.data: sick-reconstruction is there twice",
+            r"stages\.1\.data names sick-reconstruction twice",
         ),
         (
             {"stages": {2: {"data": [{"source": "sick", "task": task} for task in ("reconstruction", "completion")]}}},
-            r"stages\.2\.data: sick is there twice",
+            r"stages\.2\.data names sick twice",
         ),
-        ({"encoder": None}, r"stages\.1: it needs both"),
+        ({"encoder": None}, r"stages\.1 needs both"),
         ({"encoder": None, "llm": None}, "name at least one"),
         ({"dtype": "float16"}, "dtype float16"),
         ({"dtype": "int4"}, "int4"),
@@ -153,7 +156,7 @@ def test_a_source_may_serve_both_tasks_of_stage_1(write_config):
 
 
 def test_a_stage_that_there_is_not():
-    with pytest.raises(ModelError, match="--stage 2: this configuration has none"):
+    with pytest.raises(ModelError, match="--stage 2: this configuration has no such stage"):
         load_config(["small", "alignment-only"]).stage(2)
 
 

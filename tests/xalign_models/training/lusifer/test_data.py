@@ -84,7 +84,7 @@ def test_what_evaluation_sets_hold_is_left_out(english, caplog):
     (english / "lareqa" / "xquad-r" / "en.json").write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
     with caplog.at_level(logging.INFO):
         assert set(rows_of(DataConfig("squad-nqg"), evaluation_text(), 0)) == set(rows[4:])
-    assert "4 of 40 rows left out" in caplog.text
+    assert "removed 4 of 40 rows" in caplog.text
 
 
 def test_pairs_that_are_compared_are_left_out_and_their_sentences_are_not(english):
@@ -105,7 +105,7 @@ def test_short_texts_within_a_passage_are_no_coincidence_of_note():
 
 def test_a_set_with_nothing_left_is_refused(english):
     (english / "squad_nqg" / "src-test.txt").write_text("\n" * 40)
-    with pytest.raises(DataError, match="'squad-nqg' has no row left: it has 40, of which 40 are empty"):
+    with pytest.raises(DataError, match="'squad-nqg' has no row left: of 40 rows, 40 are empty"):
         rows_of(DataConfig("squad-nqg"), NOTHING, 0)
 
 
@@ -116,7 +116,7 @@ def test_missing_or_malformed_sets_are_refused(english, monkeypatch):
     (english / "multi30k" / "task2" / "raw" / "train.1.en.gz").write_bytes(b"no gzip")
     with pytest.raises(DataError, match="multi30k cannot be read"):
         rows_of(DataConfig("multi30k"), NOTHING, 0)
-    with pytest.raises(ModelError, match="no training set 'snips'; there are wikitext-2"):
+    with pytest.raises(ModelError, match="no training set 'snips'; choose from wikitext-2"):
         rows_of(DataConfig("snips"), NOTHING, 0)
     monkeypatch.delenv("XALIGN_DATA")
     with pytest.raises(DataError, match="'squad_nqg' is missing: set XALIGN_DATA"):

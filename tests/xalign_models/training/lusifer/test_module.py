@@ -15,9 +15,8 @@ from tests.xalign_models.training.lusifer.conftest import FAMILIES
 from xalign_models.backbones.adapters import add_lora, lora_matrices
 from xalign_models.backbones.pipeline import can_pack
 from xalign_models.backbones.raw import RawEncoder
-from xalign_models.training.lusifer.attention import attention
 from xalign_models.training.lusifer.connector import Connector, join
-from xalign_models.training.lusifer.decoder import Bidirectional
+from xalign_models.training.lusifer.decoder import Bidirectional, attention
 from xalign_models.training.lusifer.module import Lusifer, modules_of
 from xalign_models.training.lusifer.parts import base_of, load_bidirectional, load_llm
 
@@ -257,7 +256,7 @@ def test_a_changed_checkpoint_is_refused(make_lusifer, workdir, checkpoints):
     config = json.loads(path.read_text())
     config["llm_base"]["fingerprint"] = "0"
     path.write_text(json.dumps(config))
-    with pytest.raises(ModelError, match=f"another {checkpoints['llama']}"):
+    with pytest.raises(ModelError, match=f"another version of {checkpoints['llama']}"):
         Lusifer.load(str(workdir / "saved"))
 
 

@@ -279,7 +279,7 @@ def test_a_full_disk_at_a_checkpoint(train, workdir, file_limit, monkeypatch):
         save(trainer, *arguments, **options)
 
     monkeypatch.setattr(Trainer, "save_model", full_at_4)
-    with pytest.raises(ModelError, match=r"Cannot write a checkpoint of step 4 .*resumes from .*checkpoint-2"):
+    with pytest.raises(ModelError, match=r"Cannot write the checkpoint of step 4 .*resumes from .*checkpoint-2"):
         train(1, "model")
     assert [one.name for one in (workdir / ".model.training").glob("checkpoint-*")] == ["checkpoint-2"]
     assert not (workdir / "model").exists()
@@ -320,7 +320,9 @@ def test_checkpoints_of_another_configuration_are_refused(train, workdir, monkey
 
 
 def test_a_start_of_another_configuration_is_refused(train, workdir, checkpoints):
-    with pytest.raises(ModelError, match=r"begins with tiny-one, and .* is no model of stage 1: train it .*--stage 1"):
+    with pytest.raises(
+        ModelError, match=r"starts from tiny-one, but .* is not a model of stage 1: train it .*--stage 1"
+    ):
         train(2)
     train(1, "one", stages={1: {"max_steps": 1}})
     with pytest.raises(ModelError) as error:
@@ -329,7 +331,7 @@ def test_a_start_of_another_configuration_is_refused(train, workdir, checkpoints
     assert f"llm ({checkpoints['llama']} then, {checkpoints['qwen3']} now), max_tokens (16 then, 12 now)" in message
     with pytest.raises(ModelError, match=r"label \(tiny-one then, other now\)"):
         train(2, start="one", stages={2: {"start": "other"}})
-    with pytest.raises(ModelError, match="begins with an untrained connector"):
+    with pytest.raises(ModelError, match="starts with an untrained connector"):
         train(2, start="one", stages={2: {"start": None}})
     with pytest.raises(ModelError, match="to train encoder 0, connector 1, llm 0 weights and would train"):
         train(2, start="one", parameters={"connector": 1}, stages={2: {"train": ["connector"]}})
@@ -395,7 +397,7 @@ def test_bfloat16_keeps_what_is_trained_in_float32(train, built, monkeypatch):
     ((model, _),) = built
     assert {one.dtype for one in model.parameters() if one.requires_grad} == {torch.float32}
     assert {one.dtype for one in model.parameters() if not one.requires_grad} == {torch.bfloat16}
-    assert ("bfloat16", "A training with dtype float32 takes less time.") in said
+    assert ("bfloat16", "Training with dtype float32 takes less time.") in said
 
 
 @pytest.mark.parametrize(
@@ -406,7 +408,7 @@ def test_bfloat16_keeps_what_is_trained_in_float32(train, built, monkeypatch):
         ({"encoder": "llama"}, ModelError, "is a decoder-only"),
         ({"llm": "no/such-model"}, AssetError, "no/such-model"),
         ({"stages": {1: {"data": [{"source": "fiqa"}]}}}, DataError, "mteb/fiqa"),
-        ({"stages": {1: {"data": [{"source": "wikitext-2", "task": "completion"}]}}}, ModelError, "texts and no pairs"),
+        ({"stages": {1: {"data": [{"source": "wikitext-2", "task": "completion"}]}}}, ModelError, "has no pairs"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(train, workdir, checkpoints, fields, error, message):
@@ -463,7 +465,7 @@ def test_distillation_draws_vectors_to_the_teachers(train, workdir):
     assert str(workdir) not in card
     losses = [entry["loss"] for entry in read_log(workdir / "student") if entry["kind"] == "step"]
     assert np.mean(losses[-3:]) < np.mean(losses[:3]) - 0.1
-    with pytest.raises(ModelError, match=r"stages\.2\.teacher nowhere: no model is there"):
+    with pytest.raises(ModelError, match=r"stages\.2\.teacher nowhere is not a model"):
         train(2, "other", stages={2: {**fields, "teacher": "nowhere"}})
     with pytest.raises(ModelError, match="its vectors have 24 dimensions, the model's 16"):
         train(2, "other", llm=None, parameters={"encoder": 896}, stages={1: None, 2: {**fields, "train": ["encoder"]}})

@@ -127,7 +127,7 @@ def test_targets_end_or_are_cut(make):
 
 def test_an_empty_batch_is_refused(make):
     model = make(limit=0)
-    with pytest.raises(DataError, match="no token to write"):
+    with pytest.raises(DataError, match="no target token"):
         model(model.collate(ROWS))
 
 

@@ -17,11 +17,10 @@ class TrainingSource:
 
     Attributes:
         name: Name in configurations.
-        pairs: Whether its rows are pairs, with or without hard negatives, rather than texts alone.
-        trains: mteb's names of the data sets that hold it: the ``training_datasets`` of models trained on it.
-        read: Reads a maximum number of rows (None for all), drawn with a seed, without test rows of evaluation sets as
-            far as the source itself can tell.
-        description: Origin and omissions.
+        pairs: Whether rows are pairs, with or without hard negatives, rather than single texts.
+        trains: mteb's names of the data sets with its text: the ``training_datasets`` of models trained on it.
+        read: Reads a maximum number of rows (None for all), drawn with a seed, without the set's own test rows.
+        description: Origin and layout.
     """
 
     name: str

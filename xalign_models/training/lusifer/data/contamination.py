@@ -1,4 +1,4 @@
-"""The texts of the available evaluation sets, so that none is trained on."""
+"""The texts of the available evaluation sets, which are excluded from training."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from xalign_models.training.lusifer.data.base import TrainingRow
 logger = logging.getLogger(__name__)
 
 SHORTEST = 30
-"""Minimum number of letters of a text whose occurrence within an evaluation passage is no coincidence."""
+"""Minimum number of letters of a text to count as contained in an evaluation passage."""
 _EVALUATED = ("flores", "ntrex", "tatoeba")
 
 
 def squeeze(text: str) -> str:
-    """Letters and digits alone, in lower case: texts that differ in spacing, case or punctuation are the same."""
+    """Letters and digits in lower case: texts that differ only in spacing, case or punctuation become equal."""
     text = re.sub(r"-[lr][rsc]b-", "", text.casefold())
     return "".join(letter for letter in unicodedata.normalize("NFKC", text) if letter.isalnum())
 
@@ -35,9 +35,8 @@ class EvaluationText:
 
     Attributes:
         whole: All texts.
-        passages: The longer passages in one string: a training text of at least :data:`SHORTEST` letters that occurs in
-            a passage counts as well.
-        pairs: Pairs of texts that are compared, of sets whose training rows pair the same sentences in other ways.
+        passages: The longer passages in one string, to search for training texts of at least :data:`SHORTEST` letters.
+        pairs: Pairs of evaluation sets whose training rows pair the same sentences differently.
     """
 
     whole: frozenset[str] = frozenset()
@@ -45,7 +44,7 @@ class EvaluationText:
     pairs: frozenset[frozenset[str]] = frozenset()
 
     def holds(self, text: str) -> bool:
-        """Whether an evaluation set has the text, or a passage with the text in it."""
+        """Whether an evaluation set has the text, or a passage that contains it."""
         squeezed = squeeze(text)
         return squeezed in self.whole or (len(squeezed) >= SHORTEST and squeezed in self.passages)
 

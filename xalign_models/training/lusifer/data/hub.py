@@ -1,12 +1,12 @@
 """The paper's training sets on the Hugging Face hub, training rows only.
 
-ArguAna is left out: the hub only has BEIR's test set, which the paper's 1,280 rows must come from. Natural Questions is
-the authors' own training set; the paper's 3,420 rows are about as many as BEIR's test set has.
+ArguAna is left out: the hub has only BEIR's test set, from which the paper's 1,280 rows must come. Natural Questions is
+the authors' training set; the paper's 3,420 rows are about as many as BEIR's test set has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -25,8 +25,8 @@ def _table(path: str, config: str | None, split: str, revision: str | None = Non
             return datasets.load_dataset(path, config, split=split, revision=revision)
     except (OSError, ValueError, datasets.exceptions.DatasetNotFoundError) as error:
         raise DataError(
-            f"Training set {path} is not available from the hub ({type(error).__name__}); log in to a machine that "
-            "reaches it, or take a configuration with local text, e.g. --config small."
+            f"Training set {path} is not available from the hub ({type(error).__name__}); use a machine that reaches "
+            "the hub, or a configuration with local text, e.g. --config small."
         ) from None
 
 
@@ -46,7 +46,7 @@ def _wikitext(limit: int | None, seed: int) -> list[TrainingRow]:
 
 
 def _snli(limit: int | None, seed: int) -> list[TrainingRow]:
-    """Entailments whose premise also has a contradiction, which is the hard negative."""
+    """Entailments whose premise also has a contradiction, which serves as hard negative."""
     table = _table("stanfordnlp/snli", None, "train")
     labels: dict[str, dict[int, str]] = {}
     for premise, hypothesis, label in zip(table["premise"], table["hypothesis"], table["label"], strict=True):
@@ -55,7 +55,7 @@ def _snli(limit: int | None, seed: int) -> list[TrainingRow]:
 
 
 def _beir(path: str, revision: str, test: str, limit: int | None, seed: int) -> list[TrainingRow]:
-    """Queries of the training part, each with a relevant passage, without queries of the test part."""
+    """Training queries, each with a relevant passage, without queries of the test split."""
     judged = _table(path, "default", "train", revision)
     ids = list(zip(judged["query-id"], judged["corpus-id"], judged["score"], strict=True))
     tested = set(_table(path, "default", test, revision)["query-id"])
@@ -67,16 +67,10 @@ def _beir(path: str, revision: str, test: str, limit: int | None, seed: int) -> 
 
 
 def _texts(table: Any, wanted_ids: Iterable[str]) -> dict[str, str]:
-    """Id -> title and text of the wanted rows."""
+    """Title and text of the wanted rows, by id."""
     ids = set(wanted_ids)
     rows = table.select([i for i, id_ in enumerate(table["_id"]) if id_ in ids])
     return {row["_id"]: f"{row.get('title') or ''} {row['text']}".strip() for row in rows}
-
-
-def _source(
-    name: str, trains: tuple[str, ...], read: Callable[[int | None, int], list[TrainingRow]], where: str
-) -> TrainingSource:
-    return TrainingSource(name, name != "wikitext-103", trains, read, where)
 
 
 _BEIR = {
@@ -85,18 +79,21 @@ _BEIR = {
     "hotpotqa": ("HotpotQA", "mteb/hotpotqa", "ab518f4d6fcca38d87c25209f94beba119d02014", "test"),
     "fiqa": ("FiQA2018", "mteb/fiqa", "27a168819829fe9bcd655c2df245fb19452e8e06", "test"),
 }
+_COLUMNS = {
+    "nq": ("NQ", "sentence-transformers/natural-questions", None, ("query", "answer")),
+    "paq": ("PAQ", "sentence-transformers/paq", "pair", ("query", "answer")),
+    "squad": ("SQuAD", "rajpurkar/squad", None, ("question", "context")),
+}
 HUB = (
-    _source("wikitext-103", ("WikiText",), _wikitext, "Salesforce/wikitext"),
+    TrainingSource("wikitext-103", False, ("WikiText",), _wikitext, "Salesforce/wikitext"),
     *(
-        _source(name, (task,), partial(_beir, path, revision, test), path)
+        TrainingSource(name, True, (task,), partial(_beir, path, revision, test), path)
         for name, (task, path, revision, test) in _BEIR.items()
     ),
-    _source("nq", ("NQ",), partial(_columns, "sentence-transformers/natural-questions", None, ("query", "answer")),
-            "sentence-transformers/natural-questions"),
-    _source("paq", ("PAQ",), partial(_columns, "sentence-transformers/paq", "pair", ("query", "answer")),
-            "sentence-transformers/paq"),
-    _source("squad", ("SQuAD",), partial(_columns, "rajpurkar/squad", None, ("question", "context")),
-            "rajpurkar/squad"),
-    _source("snli", ("SNLI",), _snli, "stanfordnlp/snli"),
-)  # fmt: skip
+    *(
+        TrainingSource(name, True, (task,), partial(_columns, path, config, names), path)
+        for name, (task, path, config, names) in _COLUMNS.items()
+    ),
+    TrainingSource("snli", True, ("SNLI",), _snli, "stanfordnlp/snli"),
+)
 """The training sets of the paper's two stages, by hub id."""

@@ -14,7 +14,7 @@ from xalign_models.paths import data_dir
 from xalign_models.training.lusifer.data.base import TrainingRow, TrainingSource, draw
 
 WORDS = range(6, 61)
-"""Number of words of a sentence of WikiText that is used."""
+"""Numbers of words of the WikiText sentences to use."""
 _TOKENS = (
     (r" @(.)@ ", r"\1"),
     (r" ([.,;:!?%)\]}])", r"\1"),
@@ -27,7 +27,7 @@ _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "``": '"', 
 
 
 def detokenise(text: str) -> str:
-    """A tokenised sentence in usual spelling; undoes most of WikiText's and the Penn Treebank's tokenisation."""
+    """Undo most of the tokenisation of WikiText and the Penn Treebank."""
     words = (_BRACKETS.get(word, word) for word in text.split())
     text = " ".join(words)
     for pattern, replacement in _TOKENS:
@@ -36,7 +36,7 @@ def detokenise(text: str) -> str:
 
 
 def _wikitext2(root: Path) -> list[TrainingRow]:
-    """Whole sentences of the running text; those with unknown words, and very short or long ones, are left out."""
+    """Sentences of the running text, without those that have unknown words or are very short or long."""
     lines = [line.strip() for name in ("valid", "test") for line in read_lines(root / f"{name}.txt")]
     paragraphs = [line for line in lines if line and not line.startswith("=")]
     sentences = (sentence.strip() for line in paragraphs for sentence in re.split(r"(?<= [.!?]) ", line))
@@ -44,7 +44,7 @@ def _wikitext2(root: Path) -> list[TrainingRow]:
 
 
 def _squad(root: Path) -> list[TrainingRow]:
-    # The other part, dev, is SQuAD's development set, whose questions XQuAD took over: evaluation text.
+    # dev-*.txt is SQuAD's development set, whose questions are part of XQuAD: evaluation text
     questions, sentences = (read_lines(root / f"{side}-test.txt") for side in ("tgt", "src"))
     if len(questions) != len(sentences):
         raise DataError(f"{root}: tgt-test.txt and src-test.txt differ in their number of lines.")
@@ -52,7 +52,7 @@ def _squad(root: Path) -> list[TrainingRow]:
 
 
 def _captions(root: Path) -> list[TrainingRow]:
-    """Two of an image's five captions; the two rotate from image to image."""
+    """Two of an image's five captions, in rotation from image to image."""
     files = [root / "task2" / "raw" / f"train.{number}.en.gz" for number in range(1, 6)]
     columns = [gzip.decompress(file.read_bytes()).decode("utf-8").splitlines() for file in files]
     images = list(zip(*columns, strict=True))
@@ -60,13 +60,13 @@ def _captions(root: Path) -> list[TrainingRow]:
 
 
 def _sts_benchmark(root: Path) -> list[TrainingRow]:
-    """Pairs of the training part with the same or nearly the same meaning: a score of 4 or 5."""
+    """Training pairs of the same or nearly the same meaning, with a score of 4 or 5."""
     rows = [line.split("\t") for line in read_lines(root / "sts-train.csv")]
     return [(row[5], row[6]) for row in rows if float(row[4]) >= 4]
 
 
 def _sick(root: Path) -> list[TrainingRow]:
-    """Pairs of the training part whose first text entails the second, or with a relatedness of at least 4.5."""
+    """Training pairs whose first text entails the second, or with a relatedness of at least 4.5."""
     rows = [line.split("\t") for line in read_lines(root / "SICK_train.txt")[1:]]
     return [(row[1], row[2]) for row in rows if row[4].strip() == "ENTAILMENT" or float(row[3]) >= 4.5]
 

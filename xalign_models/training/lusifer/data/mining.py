@@ -1,4 +1,4 @@
-"""Hard negatives by any model that xalign knows: passages near a query that do not answer it."""
+"""Hard negatives, mined by any model that xalign loads: passages near a query that do not answer it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ logger = logging.getLogger(__name__)
 
 @configuration_class
 class Miner:
-    """How to find hard negatives.
+    """Settings of the search for hard negatives.
 
     Attributes:
         model: Registered name, directory or hub id of the encoder that ranks the passages.
         negatives: Hard negatives per row.
-        margin: Share that a negative's similarity must be below the answer's; nearer passages may be answers too.
-        skip: Number of nearest passages to leave out, beside the answer.
+        margin: Share by which a negative's similarity must be below the answer's; nearer passages may be answers.
+        skip: Number of nearest passages to skip, in addition to the answer.
     """
 
     model: str
@@ -43,7 +43,7 @@ class Miner:
 
 
 class _Encoder:
-    """Adapts an encoder to sentence-transformers' miner: queries and documents with their prompts.
+    """Adapts an encoder to sentence-transformers' miner, with the prompts of queries and documents.
 
     The vectors have length 1, so that inner products are cosines.
     """
@@ -67,12 +67,12 @@ class _Encoder:
 
 
 def mine(rows: Sequence[TrainingRow], miner: Miner, device: str | None = None) -> list[TrainingRow]:
-    """Add hard negatives from all rows' passages to (query, passage) rows; rows with too few are left out.
+    """Add hard negatives, from the passages of all rows, to (query, passage) rows; rows with too few are dropped.
 
     Uses sentence-transformers' ``mine_hard_negatives``; the result is cached.
 
     Args:
-        rows: Pairs; the passages of equal queries are all answers.
+        rows: Pairs; all passages of equal queries are answers.
         miner: The model and its settings.
         device: cpu, cuda or mps.
 

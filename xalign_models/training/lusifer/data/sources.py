@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 SOURCES = {source.name: source for source in (*LOCAL, *HUB)}
 """Training sets by name."""
 SPARE = 1.1
-"""Ratio of rows to read, so that enough are left once those of evaluation sets are taken out."""
+"""Ratio of rows to read to rows wanted, as rows of evaluation sets are removed."""
 
 
 def source(name: str) -> TrainingSource:
@@ -29,16 +29,16 @@ def source(name: str) -> TrainingSource:
         ModelError: The name is unknown.
     """
     if name not in SOURCES:
-        raise ModelError(f"data: there is no training set {name!r}; there are {', '.join(SOURCES)}.")
+        raise ModelError(f"data: there is no training set {name!r}; choose from {', '.join(SOURCES)}.")
     return SOURCES[name]
 
 
 def rows_of(data: DataConfig, evaluated: EvaluationText, seed: int) -> list[TrainingRow]:
-    """Random rows to train on, not empty and without any that an evaluation set holds.
+    """Random rows to train on, without empty rows and without rows of evaluation sets.
 
     Args:
         data: The training set and its number of rows.
-        evaluated: Text that must not be trained on.
+        evaluated: Text of evaluation sets.
         seed: Seed of the draw.
 
     Raises:
@@ -49,12 +49,12 @@ def rows_of(data: DataConfig, evaluated: EvaluationText, seed: int) -> list[Trai
     full = [row for row in read if all(text.strip() for text in row)]
     clean = evaluated.without(full)
     if dropped := len(full) - len(clean):
-        logger.info("%s: %d of %d rows left out because evaluation sets hold them.", data.source, dropped, len(full))
+        logger.info("%s: removed %d of %d rows that evaluation sets contain.", data.source, dropped, len(full))
     if not clean:
         raise DataError(
-            f"Training set {data.source!r} has no row left: it has {len(read)}, of which {len(read) - len(full)} are "
-            f"empty and {dropped} held by evaluation sets. Leave it out of the configuration."
+            f"Training set {data.source!r} has no row left: of {len(read)} rows, {len(read) - len(full)} are empty and "
+            f"{dropped} are in evaluation sets. Remove it from the configuration."
         )
     if samples is not None and len(clean) < samples:
-        logger.warning("%s has %d rows, %d were asked for.", data.source, len(clean), samples)
+        logger.warning("%s has only %d of the %d rows asked for.", data.source, len(clean), samples)
     return draw(clean, samples, seed)

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from xalign_models.training.lusifer.distillation import DistillationLoss
+from xalign_models.training.losses import DistillationLoss
 
 
 class Given(torch.nn.Module):

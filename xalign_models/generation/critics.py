@@ -1,0 +1,230 @@
+"""Critics: language models that judge translations, with a journal of their scores."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from xalign_models.errors import ModelError
+from xalign_models.generation.journal import Journal, batched, default_folder
+from xalign_models.generation.language_model import LanguageModel
+from xalign_models.languages import display_name
+from xalign_models.specs import Dtype, digest
+
+KEYS = ("semantic", "emotional", "pragmatic")
+FIELDS = ("lang", "text", "translation")
+LEAST, MOST = 1.0, 10.0
+REQUEST = """Judge an English translation. Give three whole numbers from 1 (worst) to 10 (best):
+"semantic": does it say what the original says, no more and no less?
+"emotional": does it carry the feeling of the original?
+"pragmatic": would its tone and style suit the situation of the original?
+Answer with one JSON object with exactly these three keys and nothing else.
+
+Original ({language}): {text}
+Translation (English): {translation}
+"""
+ANSWER = "JSON:"
+"""Prefix of the answer for a model without a chat template."""
+MOST_TOKENS = 48
+DIGITS = tuple("123456789")
+
+
+class Judged(NamedTuple):
+    """A translation to judge."""
+
+    language: str | None
+    text: str
+    translation: str
+
+
+class How(StrEnum):
+    """How a language model gives its scores."""
+
+    GENERATE = "generate"
+    """It writes JSON."""
+    EXPECTED_SCORE = "expected_score"
+    """The mean of the digits 1 to 9 by their probability at each key, for models too small to write JSON reliably.
+
+    A 10 starts with a 1 and counts as 1: a single token cannot tell them apart.
+    """
+
+
+@dataclass(frozen=True)
+class CriticSpec:
+    """A critic as data, written ``generate:MODEL`` or ``expected_score:MODEL``.
+
+    Attributes:
+        how: How the model gives its scores.
+        model: Asset, directory or hub id of a causal language model.
+    """
+
+    how: How
+    model: str
+
+    @classmethod
+    def parse(cls, text: str) -> CriticSpec:
+        """The inverse of ``str``.
+
+        Raises:
+            ModelError: The text has another form.
+        """
+        how, separator, model = text.partition(":")
+        if not separator or not model or how not in tuple(How):
+            raise ModelError(f"critic {text!r}: write {' or '.join(f'{how}:MODEL' for how in How)}.")
+        return cls(How(how), model)
+
+    def __str__(self) -> str:
+        return f"{self.how}:{self.model}"
+
+
+class Critic(ABC):
+    """Scores translations from 1 to 10 for meaning, mood and style; it is never trained.
+
+    Attributes:
+        label: Name in file names.
+    """
+
+    label: str
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """Hex digits that identify everything that determines the scores."""
+
+    @abstractmethod
+    def judge(self, items: Sequence[Judged]) -> list[tuple[float, float, float] | None]:
+        """Semantic, emotional and pragmatic score of each translation; None where the answer is unreadable."""
+
+
+class _LanguageModelCritic(Critic):
+    def __init__(self, spec: CriticSpec, device: str | None = None, dtype: Dtype | None = None) -> None:
+        self.spec = spec
+        self.label = f"{spec.how}-{spec.model.rstrip('/').rsplit('/', 1)[-1]}"
+        self.model = LanguageModel(spec.model, device=device, dtype=dtype)
+
+    @cached_property
+    def identity(self) -> str:
+        """Digest of weights and prompt."""
+        return digest("critic", self.spec.how, self.model.resolved.fingerprint, REQUEST, ANSWER)[:16]
+
+    def prompt(self, item: Judged) -> str:
+        """The prompt, up to the start of the JSON."""
+        name = "unknown language" if item.language is None else display_name(item.language)
+        request = REQUEST.format(language=name, text=item.text, translation=item.translation)
+        return self.model.chat(request) if self.model.tokenizer.chat_template else request + ANSWER
+
+
+class GeneratingCritic(_LanguageModelCritic):
+    """Reads the JSON that the model writes."""
+
+    def judge(self, items: Sequence[Judged]) -> list[tuple[float, float, float] | None]:
+        """Scores from one completion per translation."""
+        written = self.model.write([self.prompt(item) for item in items], max_new_tokens=MOST_TOKENS, stop=("}",))
+        return [parse_scores(answer.text + ("}" if answer.finished else "")) for answer in written]
+
+
+class ExpectingCritic(_LanguageModelCritic):
+    """Averages the digits that the model expects at each key, in one short forward pass per key."""
+
+    def judge(self, items: Sequence[Judged]) -> list[tuple[float, float, float] | None]:
+        """Means between 1 and 9; None where the probabilities are not finite."""
+        endings = [f' {{"{key}": ' for key in KEYS]
+        probabilities = self.model.next_after([self.prompt(item) for item in items], endings, DIGITS)
+        scores = torch.stack([row @ torch.arange(1.0, 10.0) for row in probabilities], dim=1)
+        return [tuple(row.tolist()) if bool(row.isfinite().all()) else None for row in scores]
+
+
+def make_critic(spec: CriticSpec | str, device: str | None = None, dtype: Dtype | None = None) -> Critic:
+    """The critic of a spec; its weights are loaded when it first judges.
+
+    Raises:
+        ModelError: The spec cannot be read.
+    """
+    spec = CriticSpec.parse(spec) if isinstance(spec, str) else spec
+    return (GeneratingCritic if spec.how is How.GENERATE else ExpectingCritic)(spec, device, dtype)
+
+
+class Scores:
+    """A critic with the journal of its scores; each translation is judged once.
+
+    Args:
+        critic: Judges translations that are not in the journal.
+        folder: Folder of journals; by default in the cache.
+        batch_size: Translations judged together; a crash loses at most one batch.
+    """
+
+    def __init__(self, critic: Critic, folder: Path | None = None, batch_size: int = 16) -> None:
+        self.critic, self.batch_size = critic, batch_size
+        self._folder = folder or default_folder()
+
+    @cached_property
+    def _journal(self) -> Journal:
+        return Journal(self._folder / f"{self.critic.label}-{self.critic.identity}.jsonl", FIELDS)
+
+    def get(self, items: Sequence[Judged]) -> tuple[Tensor, Tensor]:
+        """Scores (n, 3), float32, zeros where the critic's answer is unreadable; and (n,), where it is readable."""
+        journal = self._journal
+        journal.refresh()
+        missing = [item for item in dict.fromkeys(items) if tuple(item) not in journal]
+        missing.sort(key=lambda item: -len(item.text) - len(item.translation))
+        for batch in batched(missing, self.batch_size):
+            journal.append(
+                [
+                    {**dict(zip(FIELDS, item, strict=True)), "scores": scores and dict(zip(KEYS, scores, strict=True))}
+                    for item, scores in zip(batch, self.critic.judge(batch), strict=True)
+                ]
+            )
+        records = [(journal.get(*item) or {}).get("scores") for item in items]
+        rows = [[float(scores[key]) for key in KEYS] if scores else [0.0] * len(KEYS) for scores in records]
+        readable = torch.tensor([scores is not None for scores in records]).bool()
+        return torch.tensor(rows).reshape(-1, len(KEYS)), readable
+
+
+def parse_scores(written: str) -> tuple[float, float, float] | None:
+    """Semantic, emotional and pragmatic scores from 1 to 10; None if any is missing or not a number.
+
+    The first balanced JSON object counts, wherever it is. Numbers may be strings, or fractions such as "8/10"; values
+    out of range are clipped; keys may be longer ("Semantic Fidelity").
+    """
+    fields = _object(written)
+    scores = []
+    for key in KEYS:
+        value = next((value for name, value in fields.items() if str(name).strip().lower().startswith(key)), None)
+        number = _number(value)
+        if number is None:
+            return None
+        scores.append(min(MOST, max(LEAST, number)))
+    return scores[0], scores[1], scores[2]
+
+
+def _object(written: str) -> dict[str, Any]:
+    """The first JSON object in a text; empty if there is none."""
+    decoder = json.JSONDecoder()
+    for opening in re.finditer(r"\{", written):
+        try:
+            value, _ = decoder.raw_decode(written, opening.start())
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            return value
+    return {}
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, str):
+        match = re.match(r"\s*([+-]?\d+(?:[.,]\d+)?)\s*(?:/\s*10\s*)?$", value)
+        value = match and float(match[1].replace(",", "."))
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
