@@ -118,7 +118,7 @@ class Event:
 
 
 def board(languages: list[str], pairs: int, rows: int) -> list[Event]:
-    """The four tasks: ``languages`` of Flores and NTREX, English with the first ``pairs`` of Tatoeba, the six tracks.
+    """The four tasks: ``languages`` of FLORES and NTREX, the first ``pairs`` of Tatoeba, the six tracks of STS17.
 
     Raises:
         DataError: A corpus is missing.

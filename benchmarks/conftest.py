@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
-import platform
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +18,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_limits
 
-from benchmarks.devices import synchronise
+from benchmarks.devices import gpu_clocks, processor, revision, synchronise
 from benchmarks.roofline import peak_flops
 
 collect_ignore = [] if find_spec("mteb") else ["test_harness.py"]  # it measures mteb's tasks
@@ -158,37 +155,6 @@ def note(benchmark, threads, request, findings) -> Iterator[Callable[..., None]]
     entry = {"fullname": request.node.nodeid, "name": request.node.name, "extra_info": benchmark.extra_info}
     with findings.open("a") as file:
         file.write(json.dumps(entry, default=str) + "\n")
-
-
-def gpu_clocks() -> str:
-    """The GPU's clocks and their maxima, from nvidia-smi."""
-    query = "--query-gpu=clocks.sm,clocks.mem,clocks.max.sm,clocks.max.mem"
-    return _output("nvidia-smi", query, "--format=csv,noheader") or "unknown"
-
-
-@cache
-def processor() -> str:
-    """The processor's name and the vector instructions that it has."""
-    path = Path("/proc/cpuinfo")
-    lines = (
-        dict(line.split("\t", 1) for line in path.read_text().splitlines() if "\t" in line) if path.is_file() else {}
-    )
-    facts = {name.strip(): value.lstrip("\t: ") for name, value in lines.items()}
-    flags = sorted({"avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8"} & {*facts.get("flags", "").split()})
-    return ", ".join([facts.get("model name") or platform.processor() or platform.machine(), *flags])
-
-
-@cache
-def revision() -> str:
-    """Git's name of the measured revision."""
-    return _output("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty") or "unknown"
-
-
-def _output(*command: str) -> str:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ class Shape:
 
     @property
     def causal(self) -> bool:
-        """Whether it is a decoder."""
+        """Whether the model is a decoder."""
         return self.kind not in (BertConfig, XLMRobertaConfig)
 
     def config(self, **changes: Any) -> PretrainedConfig:
