@@ -1,12 +1,11 @@
-"""``xalign apply`` against numpy on one file: rows a second, memory, and a kill in the middle of it.
+"""``xalign apply`` against numpy: rows a second, memory, and recovery from a kill.
 
     python -m benchmarks.apply_vectors --rows 10000000 --folder /somewhere/with/space
 
-A directory of parquet files is made: links to one file of a million rows, in one row group, with distinct ids and three
-languages in random order. A loop of numpy reads two of the files, computes ``X @ W + b`` and writes them, with the same
-reader and writer. Then ``xalign apply`` maps all files, is killed after two parts, and resumes. Processor time is
-compared, since other processes share the machine. The output is compared with the input row by row: ids, and some of
-the vectors with numpy's.
+The input is a directory of parquet files, all links to one file of a million rows with distinct ids and three languages
+in random order. A numpy loop reads two of the files, computes ``X @ W + b`` and writes them with the same reader and
+writer. Then ``xalign apply`` maps all files, is killed after two parts, and resumes. Times are processor times, since
+other processes share the machine. The output's ids are compared with the input's, and some of its vectors with numpy's.
 """
 
 from __future__ import annotations
@@ -33,11 +32,12 @@ from xalign_models.vectors.parquet import batches, column_of, matrix_of, writer
 DIM = 384
 FILE = 1_000_000
 GROUP = 1 << 20
-"""Rows of a row group: pyarrow's default."""
+"""Rows of a row group, as many as pyarrow's default."""
 LANGUAGES = ("deu-Latn", "eng-Latn", "fra-Latn")
 
 
 def make_input(folder: Path, rows: int) -> None:
+    """Write one file of a million rows, and link the others to it."""
     rng = np.random.default_rng(0)
     folder.mkdir(parents=True)
     first = folder / f"{0:04d}.parquet"
@@ -57,7 +57,7 @@ def make_input(folder: Path, rows: int) -> None:
 
 
 def make_map(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """A map for each language; the first language's for numpy."""
+    """Save a map for each language; returns the first language's weight and shift, for numpy."""
     rng = np.random.default_rng(1)
     rows = {language: rng.standard_normal((1000, DIM)) for language in LANGUAGES}
     alignment = alignments.make("affine", pivot=LANGUAGES[1]).fit(rows)
@@ -69,7 +69,7 @@ def make_map(folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def plain(source: Path, output: Path, weight: np.ndarray, shift: np.ndarray) -> float:
-    """Processor seconds of numpy for a file, reading and writing included."""
+    """Processor seconds that numpy takes for a file, including reading and writing."""
     start = time.process_time()
     output.mkdir()
     files = sorted(source.glob("*.parquet"))[:2]
@@ -84,17 +84,17 @@ def plain(source: Path, output: Path, weight: np.ndarray, shift: np.ndarray) -> 
 
 
 def children() -> float:
-    """Processor seconds of the processes that ended."""
+    """Processor seconds of all child processes that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def applied(command: list[str], kill_after: Path | None) -> float:
-    """Run, and kill when a file is there; the most memory that was resident, in MB."""
+    """Run a command, kill it once a file exists, and return its peak resident memory in MB."""
     process = subprocess.Popen(command)
     most = 0
     while process.poll() is None:
-        with suppress(OSError, IndexError):  # not ru_maxrss, which counts the memory of the process that forked
+        with suppress(OSError, IndexError):  # ru_maxrss would include the memory of the process that forked
             most = int(Path(f"/proc/{process.pid}/status").read_text().split("VmHWM:")[1].split()[0])
         if kill_after is not None and kill_after.is_file():
             process.send_signal(signal.SIGKILL)
@@ -105,13 +105,13 @@ def applied(command: list[str], kill_after: Path | None) -> float:
 
 
 def same(source: Path, output: Path, weight: np.ndarray, shift: np.ndarray) -> tuple[int, float]:
-    """Rows whose ids come in the input's order, and the largest difference of mapped rows from numpy's."""
+    """Check that all ids come in the input's order; returns their number, and the largest difference from numpy."""
     ids = {"in": [], "out": []}
     for key, folder in (("in", source), ("out", output)):
         for file in sorted(folder.glob("*.parquet")):
             ids[key].append(pq.read_table(file, columns=["id"]).column(0).to_numpy())
     known, found = (np.concatenate(parts) for parts in ids.values())
-    assert np.array_equal(known, found), "rows are lost, doubled or in another order"
+    assert np.array_equal(known, found), "rows are lost, repeated or in another order"
     worst = 0.0
     pairs = zip((min(source.glob("*.parquet")),), (min(output.glob("*.parquet")),), strict=True)
     for before, after in pairs:
@@ -134,20 +134,20 @@ def main() -> None:
     weight, shift = make_map(folder / "map")
     source, output = folder / "in", folder / "out.parquet"
     make_input(source, given.rows)
-    print("input is made", flush=True)
+    print("wrote the input", flush=True)
     numpy_seconds = plain(source, folder / "plain", weight, shift) * given.rows / FILE
     shutil.rmtree(folder / "plain")
-    print(f"numpy: {numpy_seconds:.0f} s of processor for all rows", flush=True)
+    print(f"numpy: {numpy_seconds:.0f} s of processor time for all rows", flush=True)
     command = [sys.executable, "-m", "xalign_models.cli", "apply", str(folder / "map"), "--in", str(source)]
     command += ["--lang-column", "lang", "-o", str(output)]
     before = children()
     megabytes = applied(command, folder / f".{output.name}.parts" / "part-00000001.parquet")
     left = sorted(path.name for path in (folder / f".{output.name}.parts").iterdir())
-    print("killed; left", left, flush=True)
+    print("killed; these parts remain:", left, flush=True)
     assert not output.exists()
     megabytes = max(megabytes, applied(command, None))
     after = children()
-    print("resumed and done", flush=True)
+    print("resumed and finished", flush=True)
     rows, worst = same(source, output, weight, shift)
     report = {
         "rows": rows,

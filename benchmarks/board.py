@@ -1,4 +1,4 @@
-"""A leaderboard's tasks, cut to a size, ours and mteb's on the same rows: Flores, NTREX, Tatoeba-36, STS17."""
+"""The tasks of a small leaderboard, ours and mteb's on the same rows: FLORES, NTREX, Tatoeba-36 and STS17."""
 
 from __future__ import annotations
 
@@ -25,26 +25,31 @@ Columns = Mapping[str, list[str]]
 
 
 def without_ties(columns: Columns) -> dict[str, list[str]]:
-    """Rows whose text no other row has, in any language and up to what a tokenizer sees.
+    """Rows whose text is unique in every language, after the normalisation that tokenizers apply.
 
-    Two candidates with equal vectors are told apart by their position in mteb and not at all in ours, so that scores
-    could differ where they should.
+    mteb orders candidates with equal vectors by position, and ours counts them against the model, so their scores would
+    rightly differ.
     """
     seen: set[tuple[str, str]] = set()
     kept = []
     for row in zip(*columns.values(), strict=True):
         forms = {
-            (one, " ".join(unicodedata.normalize("NFKC", text).split())) for one, text in zip(columns, row, strict=True)
+            (language, " ".join(unicodedata.normalize("NFKC", text).split()))
+            for language, text in zip(columns, row, strict=True)
         }
         if not forms & seen:
             kept.append(row)
             seen |= forms
-    return {one: list(texts) for one, texts in zip(columns, zip(*kept, strict=True), strict=True)}
+    return {language: list(texts) for language, texts in zip(columns, zip(*kept, strict=True), strict=True)}
 
 
 def metadata(name: str, columns: Columns) -> Any:
     return precision_metadata(
-        name, columns, "For the benchmark.", dataset={"path": "local/bench", "revision": "bench"}, eval_splits=["test"]
+        name,
+        columns,
+        "A benchmark's task.",
+        dataset={"path": "local/bench", "revision": "bench"},
+        eval_splits=["test"],
     )
 
 
@@ -55,7 +60,7 @@ def our_task(columns: Columns, name: str = "OurBench") -> PrecisionTask:
         corpus_name = "bench"
 
         _corpus = Corpus(
-            "bench", "parallel", (), tuple(columns), columns.__getitem__, lambda one: str(len(columns[one]))
+            "bench", "parallel", (), tuple(columns), columns.__getitem__, lambda code: str(len(columns[code]))
         )
 
         def local_corpus(self) -> Corpus:
@@ -72,7 +77,7 @@ def plain_task(columns: Columns, name: str = "PlainBench") -> AbsTaskBitextMinin
         parallel_subsets = True
 
         def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
-            rows = {one.replace("-", "_"): texts for one, texts in columns.items()}
+            rows = {code.replace("-", "_"): texts for code, texts in columns.items()}
             self.dataset = DatasetDict(test=Dataset.from_dict(rows))
             self.data_loaded = True
 
@@ -81,7 +86,7 @@ def plain_task(columns: Columns, name: str = "PlainBench") -> AbsTaskBitextMinin
 
 
 class PlainEncoder(AbsEncoder):
-    """A SentenceTransformer under mteb, told the language of a text or of its column: no more than it needs."""
+    """A SentenceTransformer under mteb that passes on the language of a text or of its column."""
 
     def __init__(self, model: SentenceTransformer, meta: Any) -> None:
         self.model, self.mteb_model_meta = model, meta
@@ -102,9 +107,9 @@ class Event:
     """A task of the board.
 
     Attributes:
-        ours: Ours.
-        plain: mteb's on the same rows; several where each pair of languages is a data set of its own.
-        metrics: Of ours, and of mteb's.
+        ours: Our task.
+        plain: mteb's tasks on the same rows, one for each pair of languages if those are separate data sets.
+        metrics: Names of the metric in ours and in mteb's.
     """
 
     ours: Any
@@ -113,44 +118,45 @@ class Event:
 
 
 def board(languages: list[str], pairs: int, rows: int) -> list[Event]:
-    """The four tasks: ``languages`` of Flores and NTREX, English with the first ``pairs`` of Tatoeba, the six tracks.
+    """The four tasks: ``languages`` of FLORES and NTREX, the first ``pairs`` of Tatoeba, the six tracks of STS17.
 
     Raises:
-        DataError: A corpus is not at hand.
+        DataError: A corpus is missing.
     """
     return [
         *(_all_pairs(name, languages, rows) for name in ("flores", "ntrex")),
-        _tatoeba([one for one in TATOEBA if one in languages][:pairs], rows),
+        _tatoeba([code for code in TATOEBA if code in languages][:pairs], rows),
         _sts17(rows),
     ]
 
 
 def _all_pairs(name: str, languages: list[str], rows: int) -> Event:
     found = corpora.load(name, local=True).parallel(languages)
-    columns = without_ties({one: texts[:rows] for one, texts in found.items()})
+    columns = without_ties({code: texts[:rows] for code, texts in found.items()})
     return Event(our_task(columns, f"Our{name.title()}"), [plain_task(columns, f"Plain{name.title()}")])
 
 
 def _tatoeba(languages: list[str], rows: int) -> Event:
     whole = corpora.load("tatoeba", local=True)
     columns = {}
-    for one in languages:
-        sides = (side[:rows] for side in whole.pair(one))
-        columns[one] = without_ties(dict(zip((one, ENGLISH), sides, strict=True)))
+    for code in languages:
+        sides = (side[:rows] for side in whole.pair(code))
+        columns[code] = without_ties(dict(zip((code, ENGLISH), sides, strict=True)))
 
     class OurTatoeba(Tatoeba36):
-        _corpus = Corpus("tatoeba", "pairs", (), tuple(columns), lambda one: tuple(columns[one].values()), str)
+        _corpus = Corpus("tatoeba", "pairs", (), tuple(columns), lambda code: tuple(columns[code].values()), str)
 
         def local_corpus(self) -> Corpus:
             return self._corpus
 
     subsets = {key: value for key, value in Tatoeba36.metadata.eval_langs.items() if {*value} - {ENGLISH} <= {*columns}}
     OurTatoeba.metadata = Tatoeba36.metadata.model_copy(update={"name": "OurTatoeba", "eval_langs": subsets})
-    return Event(OurTatoeba(), [plain_task(one, f"PlainTatoeba{to_flores(code)[:3]}") for code, one in columns.items()])
+    plain = [plain_task(sides, f"PlainTatoeba{to_flores(code)[:3]}") for code, sides in columns.items()]
+    return Event(OurTatoeba(), plain)
 
 
 def _sts17(rows: int) -> Event:
-    """One class for both sides: it is mteb's own protocol, with the language of each side beside the text."""
+    """The same class for ours and mteb's, since our task is mteb's protocol with the language of each side."""
 
     class Cut(STS17CrossLingual):
         def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:

@@ -1,16 +1,14 @@
-"""What the benchmarks share: fixed threads, devices, interleaved A/B pairs, and one printed line per finding."""
+"""Fixtures of the benchmarks: fixed threads, devices, interleaved comparisons, and numbers to note and print."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
-import platform
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,45 +18,54 @@ import pytest
 import torch
 from threadpoolctl import threadpool_limits
 
-collect_ignore = [] if find_spec("mteb") else ["test_harness.py"]  # they measure its tasks
+from benchmarks.devices import gpu_clocks, processor, revision, synchronise
+from benchmarks.roofline import peak_flops
+
+collect_ignore = [] if find_spec("mteb") else ["test_harness.py"]  # it measures mteb's tasks
 QUICK = {
     "bench_rows": 16,
     "bench_texts": 12,
     "bench_dims": "384",
     "bench_all_languages": 4,
 }
-"""What --quick makes of options that are not given."""
+"""Values under --quick of options that are not given."""
 PACKAGES = ("torch", "transformers", "sentence-transformers", "peft", "numpy", "scipy")
 
 
 def pytest_addoption(parser):
     group = parser.getgroup("xalign benchmarks")
-    group.addoption("--quick", action="store_true", help="the benchmarks marked quick, small, in three rounds at most")
+    group.addoption(
+        "--quick",
+        action="store_true",
+        help="run the benchmarks marked quick, on small data and in three rounds at most",
+    )
     group.addoption(
         "--bench-findings",
         type=Path,
         default=Path(".benchmarks/findings.jsonl"),
-        help="where each benchmark's numbers are written as soon as it ends; xalign gate --throughput reads it",
+        help="file for each benchmark's numbers, written as it ends; xalign gate --throughput reads it",
     )
     group.addoption("--bench-threads", type=int, default=1, help="CPU threads of everything that is timed")
-    group.addoption("--bench-corpus", default="gettext:test", help="corpus of test_harness, e.g. flores")
-    group.addoption("--bench-languages", default="de en fr ru", help="its languages; gettext must have them too")
-    group.addoption("--bench-rows", type=int, default=100, help="its rows per language, from the top")
+    group.addoption("--bench-corpus", default="gettext:test", help="corpus of test_harness, such as flores")
     group.addoption(
-        "--bench-all-languages", type=int, default=24, help="languages of test_mining's all pairs; Flores: 204"
+        "--bench-languages", default="de en fr ru", help="languages of that corpus; gettext must have them too"
     )
-    group.addoption("--bench-board-languages", default="ar de en es ru zh", help="of the whole leaderboard")
-    group.addoption("--bench-board-pairs", type=int, default=4, help="its languages of Tatoeba")
-    group.addoption("--bench-board-rows", type=int, default=12, help="its rows per language and track")
-    group.addoption("--bench-texts", type=int, default=400, help="texts of the real corpus that test_encode encodes")
-    group.addoption("--bench-dims", default="384 768 1024", help="dimensions of test_align, e.g. '384 1024 4096'")
+    group.addoption("--bench-rows", type=int, default=100, help="rows of each of its languages, from the top")
     group.addoption(
-        "--bench-profile", type=Path, help="write the longest GPU kernels of each GPU benchmark to this JSON"
+        "--bench-all-languages", type=int, default=24, help="languages of test_mining's all pairs; FLORES has 204"
+    )
+    group.addoption("--bench-board-languages", default="ar de en es ru zh", help="languages of the whole leaderboard")
+    group.addoption("--bench-board-pairs", type=int, default=4, help="number of its languages in Tatoeba")
+    group.addoption("--bench-board-rows", type=int, default=12, help="its rows for each language and track")
+    group.addoption("--bench-texts", type=int, default=400, help="texts of test_encode's real corpus")
+    group.addoption("--bench-dims", default="384 768 1024", help="dimensions of test_align, such as '384 1024 4096'")
+    group.addoption(
+        "--bench-profile", type=Path, help="file for the longest GPU kernels of each GPU benchmark, as JSON"
     )
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "quick: a benchmark of --quick")
+    config.addinivalue_line("markers", "quick: a benchmark that --quick runs")
     if config.getoption("--quick"):
         for name, value in QUICK.items():
             if getattr(config.option, name) == config._parser.optparser.get_default(name):
@@ -66,7 +73,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """With --quick, leave out what is not marked, what has no device here, and dimensions above 384."""
+    """Leave out, under --quick, benchmarks that are not marked, that need a GPU, or with dimensions above 384."""
     if config.getoption("--quick"):
         config.hook.pytest_deselected(items=[item for item in items if not _is_quick(item)])
         items[:] = filter(_is_quick, items)
@@ -80,12 +87,12 @@ def _is_quick(item):
 
 def pytest_generate_tests(metafunc):
     if "d" in metafunc.fixturenames and metafunc.module.__name__.endswith("test_align"):
-        metafunc.parametrize("d", [int(one) for one in metafunc.config.getoption("--bench-dims").split()])
+        metafunc.parametrize("d", [int(d) for d in metafunc.config.getoption("--bench-dims").split()])
 
 
 @pytest.fixture(scope="session", autouse=True)
 def threads(pytestconfig) -> Iterator[int]:
-    """The same number of threads for torch, numpy and scipy, whatever the environment says."""
+    """Give torch, numpy and scipy the same number of threads, whatever the environment says."""
     count = pytestconfig.getoption("--bench-threads")
     before = torch.get_num_threads()
     torch.set_num_threads(count)
@@ -95,16 +102,15 @@ def threads(pytestconfig) -> Iterator[int]:
     torch.set_num_threads(before)
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.fixture
 def device(request) -> str:
-    if request.param == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
-    return request.param
+    """The CPU, or the devices of :data:`benchmarks.devices.every_device`."""
+    return request.getfixturevalue("cuda") if getattr(request, "param", "cpu") == "cuda" else "cpu"
 
 
 @pytest.fixture
 def cuda() -> str:
-    """For what only a GPU can do in a reasonable time."""
+    """A GPU, for benchmarks that would take too long without."""
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
     return "cuda"
@@ -112,7 +118,7 @@ def cuda() -> str:
 
 @pytest.fixture
 def say(pytestconfig) -> Callable[[str], None]:
-    """Print a line, at once."""
+    """Print a line at once."""
     plugins = pytestconfig.pluginmanager
 
     def write(line: str) -> None:
@@ -124,7 +130,7 @@ def say(pytestconfig) -> Callable[[str], None]:
 
 @pytest.fixture(scope="session")
 def findings(pytestconfig) -> Path:
-    """The file of this run's numbers, empty at first."""
+    """The file for this run's numbers, emptied first."""
     path = pytestconfig.rootpath / pytestconfig.getoption("--bench-findings")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("")
@@ -133,12 +139,12 @@ def findings(pytestconfig) -> Path:
 
 @pytest.fixture
 def note(benchmark, threads, request, findings) -> Iterator[Callable[..., None]]:
-    """Put numbers beside a benchmark's times; where and with what it ran goes there by itself."""
+    """Put numbers beside a benchmark's times, after the device, threads, versions and revision that it ran with."""
     where = request.getfixturevalue("device") if "device" in request.fixturenames else "cpu"
-    gpu = where == "cuda" or "cuda" in request.fixturenames
+    on_gpu = where == "cuda" or "cuda" in request.fixturenames
     benchmark.extra_info.update(
-        device=torch.cuda.get_device_name() if gpu else "cpu",
-        clocks=gpu_clocks() if gpu else None,
+        device=torch.cuda.get_device_name() if on_gpu else "cpu",
+        clocks=gpu_clocks() if on_gpu else None,
         threads=threads,
         dtype="float32",
         versions={package: version(package) for package in PACKAGES},
@@ -151,40 +157,9 @@ def note(benchmark, threads, request, findings) -> Iterator[Callable[..., None]]
         file.write(json.dumps(entry, default=str) + "\n")
 
 
-def gpu_clocks() -> str:
-    """The GPU's clocks now and at most, as nvidia-smi says."""
-    query = "--query-gpu=clocks.sm,clocks.mem,clocks.max.sm,clocks.max.mem"
-    return _output("nvidia-smi", query, "--format=csv,noheader") or "unknown"
-
-
-@cache
-def processor() -> str:
-    """The processor's name, and which of the instructions it has that matter here."""
-    path = Path("/proc/cpuinfo")
-    lines = (
-        dict(line.split("\t", 1) for line in path.read_text().splitlines() if "\t" in line) if path.is_file() else {}
-    )
-    facts = {name.strip(): value.lstrip("\t: ") for name, value in lines.items()}
-    flags = sorted({"avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8"} & {*facts.get("flags", "").split()})
-    return ", ".join([facts.get("model name") or platform.processor() or platform.machine(), *flags])
-
-
-@cache
-def revision() -> str:
-    """Git's name of what is measured."""
-    return _output("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty") or "unknown"
-
-
-def _output(*command: str) -> str:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-
-
 @pytest.fixture
 def profile(pytestconfig, request) -> Callable[[Callable[[], Any]], None]:
-    """With ``--bench-profile``: add the GPU kernels on which a function spends most time to the file."""
+    """Add a function's longest GPU kernels to the file of ``--bench-profile``, if that is given."""
 
     def run(function: Callable[[], Any], top: int = 20) -> None:
         path = pytestconfig.getoption("--bench-profile")
@@ -195,16 +170,16 @@ def profile(pytestconfig, request) -> Callable[[Callable[[], Any]], None]:
         with torch.profiler.profile(activities=[ProfilerActivity.CUDA]) as recorded:
             function()
             torch.cuda.synchronize()
-        kernels = sorted(recorded.key_averages(), key=lambda one: -one.self_device_time_total)
-        total = sum(one.self_device_time_total for one in kernels)
+        kernels = sorted(recorded.key_averages(), key=lambda kernel: -kernel.self_device_time_total)
+        total = sum(kernel.self_device_time_total for kernel in kernels)
         rows = [
             {
-                "kernel": one.key[:120],
-                "calls": one.count,
-                "ms": one.self_device_time_total / 1e3,
-                "share": one.self_device_time_total / total,
+                "kernel": kernel.key[:120],
+                "calls": kernel.count,
+                "ms": kernel.self_device_time_total / 1e3,
+                "share": kernel.self_device_time_total / total,
             }
-            for one in kernels[:top]
+            for kernel in kernels[:top]
         ]
         known = json.loads(path.read_text()) if path.is_file() else {}
         path.write_text(json.dumps({**known, request.node.name: rows}, indent=1) + "\n")
@@ -214,14 +189,14 @@ def profile(pytestconfig, request) -> Callable[[Callable[[], Any]], None]:
 
 @dataclass(frozen=True)
 class Pair:
-    """What the two sides of a comparison returned, and how long they took.
+    """Results and times of the two sides of a comparison.
 
     Attributes:
         ours: Result of our side.
         theirs: Result of the alternative.
-        seconds: Median of ours; nan under ``--benchmark-disable``.
-        ratio: Median over the pairs of the alternative's time over ours: above 1, ours is faster.
-        work: The same of processor time, of all threads: what other processes do hardly tells there.
+        seconds: Median time of ours; nan under ``--benchmark-disable``.
+        ratio: Median over the rounds of the alternative's time divided by ours; above 1, ours is faster.
+        work: The same ratio of processor time over all threads, which other processes hardly disturb.
     """
 
     ours: Any
@@ -233,15 +208,14 @@ class Pair:
 
 @pytest.fixture
 def compare(device, benchmark, note, say, pytestconfig) -> Callable[..., Pair]:
-    """Time two functions in turns in one process: A and B meet the same noise, and the median of B/A is reported."""
+    """Time two functions in turns in one process, so that both meet the same noise, and report the median ratio."""
 
     quick = pytestconfig.getoption("--quick")
 
     def clock(function: Callable[[], Any]) -> tuple[Any, float, float]:
         start, work = time.perf_counter(), time.process_time()
         result = function()
-        if device == "cuda":
-            torch.cuda.synchronize()
+        synchronise(device)
         return result, time.perf_counter() - start, time.process_time() - work
 
     def run(
@@ -271,5 +245,29 @@ def compare(device, benchmark, note, say, pytestconfig) -> Callable[..., Pair]:
             f"({ratios[0]:.2f} to {ratios[-1]:.2f}, {rounds} pairs; {pair.work:.2f}x by processor time)"
         )
         return pair
+
+    return run
+
+
+@pytest.fixture
+def report(note, say) -> Callable[..., None]:
+    """Note and print a model's speed and the share of the device's measured peak that it reaches."""
+
+    def run(
+        label: str, device: str, seconds: float, *, tokens: int, flops: int, pairs: int = 0,
+        dtype: torch.dtype = torch.float32, **info: Any,
+    ) -> None:  # fmt: skip
+        peak = peak_flops(device, dtype)
+        fraction = flops / seconds / peak
+        note(dtype=str(dtype).removeprefix("torch."), tokens=tokens, tokens_per_s=tokens / seconds, flops=flops,
+             peak=peak, fraction_of_roofline=fraction, **info)  # fmt: skip
+        if pairs:
+            note(pairs_per_s=pairs / seconds)
+        if not math.isnan(seconds):
+            rows = f"{pairs / seconds:.1f} pairs/s, " if pairs else ""
+            say(
+                f"  {label}: {rows}{tokens / seconds:,.0f} real tokens/s; {fraction:.0%} of the "
+                f"{peak / 1e12:.2g} TFLOP/s measured"
+            )
 
     return run

@@ -1,4 +1,4 @@
-"""Real texts of mixed lengths: single sentences, news sentences and paragraphs, in ten languages."""
+"""Installed models and real texts; a benchmark skips where they are missing."""
 
 from __future__ import annotations
 
@@ -9,12 +9,45 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch import nn
 
 LANGUAGES = "de el en es hi ru th tr vi zh".split()
 
 
+def require(*names: str) -> None:
+    """Skip unless these assets are installed."""
+    try:
+        from xalign_models import assets
+    except ImportError as error:
+        pytest.skip(f"{error.name} is not installed")
+    for name in names:
+        if assets.where(name) is None:
+            pytest.skip(f"the asset {name} is not installed; run: xalign assets install {name}")
+
+
+def embedded_model(asset: str, device: str, backbone: str = "") -> list[nn.Module]:
+    """The modules of an installed model, as the backbone of that name or of the asset's own name."""
+    require(asset)
+    from xalign_models.backbones.loading import load_modules
+    from xalign_models.models.catalogue import BACKBONES
+
+    return list(load_modules(BACKBONES[backbone or asset], device))
+
+
+def interface_texts() -> list[str]:
+    """Distinct interface strings, eight in each of twelve languages."""
+    require("gettext")
+    from xalign_models import corpora
+
+    columns = corpora.load("gettext:test")
+    return list(dict.fromkeys(text for language in columns.languages for text in columns.texts(language)[:8]))
+
+
 def real_texts(n: int) -> list[str]:
-    """n distinct texts in random order, a third each from Tatoeba, Flores and XQuAD-R's paragraphs; skips without."""
+    """n distinct texts in random order: single sentences, news and paragraphs in ten languages.
+
+    A third each comes from Tatoeba, FLORES and XQuAD-R, in the folder that ``XALIGN_DATA`` names.
+    """
     root = os.environ.get("XALIGN_DATA")
     if root is None or not (paragraphs := Path(root) / "lareqa" / "xquad-r").is_dir():
         pytest.skip("$XALIGN_DATA does not point at the corpora")
@@ -27,7 +60,7 @@ def real_texts(n: int) -> list[str]:
             columns.append(corpora.load("tatoeba").pair(canonical(code))[0])
         columns.append(corpora.load("flores").texts(canonical(code)))
         articles = json.loads((paragraphs / f"{code}.json").read_text(encoding="utf-8"))["data"]
-        columns.append([one["context"] for article in articles for one in article["paragraphs"]])
+        columns.append([paragraph["context"] for article in articles for paragraph in article["paragraphs"]])
     take = -(-n // len(columns))
     texts = list(dict.fromkeys(text for column in columns for text in islice(column, take)))
     return [texts[i] for i in np.random.default_rng(0).permutation(len(texts))[:n]]

@@ -1,6 +1,6 @@
-"""Backbones of real shapes with random weights, made on the device: throughput does not depend on the weights' values.
+"""Backbones of published shapes with random weights, since throughput does not depend on the weights' values.
 
-A word is a token, so that texts of any number of tokens can be made; the tokenizer's own time is measured apart.
+Each word is one token, so that texts can have any number of tokens. The tokenizer's own time is measured separately.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Shape:
     """A published model's shape.
 
     Attributes:
-        kind: Its configuration's class.
+        kind: Class of its configuration.
         sizes: Width, layers, heads, heads of keys and values, width of the feed-forward layers, vocabulary.
-        options: What else the configuration says.
+        options: Other fields of the configuration.
     """
 
     kind: Callable[..., PretrainedConfig]
@@ -52,10 +52,11 @@ class Shape:
 
     @property
     def causal(self) -> bool:
+        """Whether the model is a decoder."""
         return self.kind not in (BertConfig, XLMRobertaConfig)
 
     def config(self, **changes: Any) -> PretrainedConfig:
-        """The configuration, changed where a smaller one will do."""
+        """The configuration, with some fields changed."""
         width, layers, heads, groups, inner, vocabulary = self.sizes
         fields: dict[str, Any] = {
             "hidden_size": width,
@@ -77,27 +78,23 @@ SHAPES = {
     "multilingual-e5-small-q4": Shape(BertConfig, (384, 12, 12, 12, 1536, 250_037)),
     "XLM-R-base": Shape(XLMRobertaConfig, (768, 12, 12, 12, 3072, 250_002)),
     "XLM-R-large": Shape(XLMRobertaConfig, (1024, 24, 16, 16, 4096, 250_002)),
+    "SmolLM2-135M": Shape(LlamaConfig, (576, 30, 9, 3, 1536, 49_152)),
     "Qwen3-Embedding-0.6B": Shape(Qwen3Config, (1024, 28, 16, 8, 3072, 151_669), (("head_dim", 128),)),
     "Qwen3-Embedding-4B": Shape(Qwen3Config, (2560, 36, 32, 8, 9728, 151_665), (("head_dim", 128),)),
     "Qwen3-Embedding-8B": Shape(Qwen3Config, (4096, 36, 32, 8, 12_288, 151_665), (("head_dim", 128),)),
     "Mistral-7B": Shape(MistralConfig, (4096, 32, 32, 8, 14_336, 32_000), (("sliding_window", 4096),)),
     "LLaMA-2-7B": Shape(LlamaConfig, (4096, 32, 32, 32, 11_008, 32_000)),
 }
-"""By name; numbers from the published configurations."""
+"""Shapes of published configurations, by name."""
 SMALL = {
-    "MiniLM-L3, random weights": BertConfig(
-        vocab_size=len(VOCABULARY), hidden_size=384, num_hidden_layers=3, num_attention_heads=12, intermediate_size=1536
-    ),
-    "Llama-like L3, random weights": LlamaConfig(
-        vocab_size=len(VOCABULARY), hidden_size=384, num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2,
-        intermediate_size=1024, pad_token_id=0, bos_token_id=2, eos_token_id=3,
-    ),
-}  # fmt: skip
+    "MiniLM-L3, random weights": Shape(BertConfig, (384, 3, 12, 12, 1536, len(VOCABULARY))),
+    "Llama-like L3, random weights": Shape(LlamaConfig, (384, 3, 6, 2, 1024, len(VOCABULARY))),
+}
 """Shapes that a CPU encodes in a second."""
 
 
 def write_checkpoint(config: PretrainedConfig, directory: Path, end: str = " [SEP]") -> None:
-    """A checkpoint of this shape with random weights and a tokenizer for which a word is a token."""
+    """Write a checkpoint of this shape, with random weights and a tokenizer whose tokens are words."""
     tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(VOCABULARY)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = WhitespaceSplit()
     tokenizer.post_processor = TemplateProcessing(single=f"[CLS] $A{end}", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
@@ -114,16 +111,15 @@ def write_checkpoint(config: PretrainedConfig, directory: Path, end: str = " [SE
         AutoModel.from_config(config).save_pretrained(directory)
 
 
-def backbone(config: PretrainedConfig, directory: Path) -> list[nn.Module]:
-    """Such a checkpoint's modules, with mean pooling."""
-    write_checkpoint(config, directory)
-    return [LanguageTransformer(str(directory)), Pooling(config.hidden_size, pooling_mode="mean")]
+def backbone(shape: Shape, directory: Path) -> list[nn.Module]:
+    """The modules of a checkpoint of this shape, with mean pooling."""
+    write_checkpoint(shape.config(), directory)
+    first = LanguageTransformer(str(directory))
+    return [first, Pooling(first.get_embedding_dimension(), pooling_mode="mean")]
 
 
-def build(
-    shape: Shape, directory: Path, device: str, dtype: torch.dtype, pooling: str = "", **changes: Any
-) -> list[nn.Module]:
-    """The modules of a backbone of this shape, its weights drawn on the device; last-token pooling if causal."""
+def build(shape: Shape, directory: Path, device: str, dtype: torch.dtype, **changes: Any) -> list[nn.Module]:
+    """The modules of a backbone of this shape, with weights drawn on the device; a decoder pools its last token."""
     small = {"hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 64, "vocab_size": len(VOCABULARY)}
     heads = {"num_attention_heads": 4, **({"num_key_value_heads": 2} if shape.causal else {})}
     write_checkpoint(shape.config(**small, **heads), directory, end="" if shape.causal else " [SEP]")
@@ -131,13 +127,13 @@ def build(
     with torch.random.fork_rng(devices=[]), torch.device(device):
         torch.manual_seed(0)
         first.model = AutoModel.from_config(shape.config(**changes), dtype=dtype)
-    pooling = pooling or ("lasttoken" if shape.causal else "mean")
+    pooling = "lasttoken" if shape.causal else "mean"
     modules = [first, Pooling(first.get_embedding_dimension(), pooling_mode=pooling)]
     return [module.to(device).eval() for module in modules]
 
 
 def texts_of(lengths: Sequence[int], seed: int = 0) -> list[str]:
-    """Distinct texts of so many words, whose first words differ."""
+    """Distinct texts of these numbers of words; their first words differ."""
     rng = np.random.default_rng(seed)
     words = np.array([f"w{i}" for i in range(1000)])
     numbers = [f"{i:07d}"[::-1][:length] for i, length in enumerate(lengths)]

@@ -1,4 +1,4 @@
-"""Fitting and applying alignments: each solver against its naive alternative on the same data, with equal results."""
+"""Fitting and applying alignments: each solver against a naive alternative that gives equal results."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 import scipy.linalg
 import torch
 
+from benchmarks.devices import every_device
 from xalign_models.alignments import make
 from xalign_models.alignments.module import Aligned
 from xalign_models.linalg.solvers import affine_lsq, lir_directions, lsar_subspace, procrustes
@@ -25,13 +26,8 @@ METHODS = {
 }
 
 
-@pytest.fixture
-def device() -> str:
-    return "cpu"  # the solvers are numpy; test_apply has its own
-
-
 def rows(n: int, d: int, seed: int = 0) -> np.ndarray:
-    """Rows (n, d), float32, with an offset and a falling spectrum, as embeddings have."""
+    """Rows (n, d) in float32, with an offset and a falling spectrum like those of embeddings."""
     rng = np.random.default_rng(seed)
     scales = np.arange(1, d + 1) ** -0.5
     basis = np.linalg.qr(rng.standard_normal((d, d))).Q
@@ -40,7 +36,7 @@ def rows(n: int, d: int, seed: int = 0) -> np.ndarray:
 
 @pytest.mark.quick
 def test_lir(compare, d):
-    """The Gram matrix' eigenvectors against the data's singular ones."""
+    """Eigenvectors of the Gram matrix against singular vectors of the data."""
     x = rows(ROWS, d)
     pair = compare(
         f"LIR k=15, n={ROWS} d={d}",
@@ -56,8 +52,7 @@ def test_lir(compare, d):
 def test_procrustes_with_fewer_rows_than_dimensions(compare, d, part):
     """Few-shot Procrustes in the span of the rows against scipy's SVD of a singular d x d matrix.
 
-    Outside the rows' spans scipy's map is arbitrary and ours the nearest to the identity, so what is equal is where the
-    rows go.
+    Outside the span, scipy's map is arbitrary and ours is the nearest to the identity. The mapped rows are equal.
     """
     n = d * int(part[0]) // 4
     x, y = rows(n, d).astype(np.float64), rows(n, d, seed=1).astype(np.float64)
@@ -75,7 +70,7 @@ def test_procrustes_with_fewer_rows_than_dimensions(compare, d, part):
 @pytest.mark.quick
 @pytest.mark.parametrize("precision", [np.float64, np.float32])
 def test_procrustes_with_more_rows_than_dimensions(compare, d, precision):
-    """The same algorithm as scipy's, on rows of the same precision: its time is that of one SVD."""
+    """Scipy's algorithm on rows of the same precision; both take the time of one SVD."""
     x = rows(ROWS, d).astype(precision)
     y = (x @ np.linalg.qr(rows(d, d, seed=1)).Q + 0.3 * rows(ROWS, d, seed=2)).astype(precision)
     pair = compare(
@@ -130,9 +125,9 @@ def test_lsar(compare, d):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_fit(benchmark, note, say, method, d):
-    """Fitting each alignment on three languages, from float32 rows to a map per language."""
+    """Each alignment fitted on three languages, from float32 rows to a map for each language."""
     name, params = METHODS[method]
-    data = {one: rows(ROWS, d, seed) for seed, one in enumerate(LANGUAGES)}
+    data = {language: rows(ROWS, d, seed) for seed, language in enumerate(LANGUAGES)}
     alignment = benchmark.pedantic(lambda: make(name, **params).fit(data), rounds=2, warmup_rounds=1)
     assert alignment.transform(data["deu-Latn"][:2], "deu-Latn").shape == (2, d)
     if not benchmark.disabled:
@@ -141,44 +136,37 @@ def test_fit(benchmark, note, say, method, d):
         say(f"fit {method}, 3 languages of {ROWS} rows, d={d}: {1e3 * seconds:.3g} ms")
 
 
-class TestApply:
-    """`Aligned`, factors and all, on rows of mixed languages, against a dense map per language."""
+@pytest.mark.parametrize("method", METHODS)
+@every_device
+def test_apply(compare, note, device, method, d):
+    """`Aligned` on rows of mixed languages, against a dense map for each language."""
+    name, params = METHODS[method]
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # few pairs for an affine map
+        alignment = make(name, **params).fit({code: rows(64, d, seed) for seed, code in enumerate(LANGUAGES)})
+    module = Aligned.of(alignment).to(device)
+    x = torch.from_numpy(rows(ROWS, d)).to(device)
+    lang = [LANGUAGES[i % 3] for i in range(ROWS)]
+    where = {code: torch.arange(i, ROWS, 3, device=device) for i, code in enumerate(LANGUAGES)}
+    identity = np.eye(d)
+    dense = {}
+    for code in LANGUAGES:
+        shift = alignment.transform(np.zeros((1, d)), code)
+        dense[code] = [
+            torch.from_numpy(part.astype(np.float32)).to(device)
+            for part in (alignment.transform(identity, code) - shift, shift)
+        ]
 
-    @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-    def device(self, request) -> str:
-        if request.param == "cuda" and not torch.cuda.is_available():
-            pytest.skip("no CUDA device")
-        return request.param
+    def theirs():
+        out = torch.empty_like(x)
+        for code, index in where.items():
+            matrix, shift = dense[code]
+            out[index] = x[index] @ matrix + shift
+        return out
 
-    @pytest.mark.parametrize("method", METHODS)
-    def test_apply(self, compare, note, device, method, d):
-        name, params = METHODS[method]
-        with warnings.catch_warnings(action="ignore", category=UserWarning):  # few pairs for an affine map
-            alignment = make(name, **params).fit({one: rows(64, d, seed) for seed, one in enumerate(LANGUAGES)})
-        module = Aligned.of(alignment).to(device)
-        x = torch.from_numpy(rows(ROWS, d)).to(device)
-        lang = [LANGUAGES[i % 3] for i in range(ROWS)]
-        where = {one: torch.arange(i, ROWS, 3, device=device) for i, one in enumerate(LANGUAGES)}
-        identity = np.eye(d)
-        dense = {}
-        for one in LANGUAGES:
-            shift = alignment.transform(np.zeros((1, d)), one)
-            dense[one] = [
-                torch.from_numpy(part.astype(np.float32)).to(device)
-                for part in (alignment.transform(identity, one) - shift, shift)
-            ]
+    @torch.inference_mode()
+    def ours():
+        return module({"sentence_embedding": x, "lang": lang})["sentence_embedding"]
 
-        def theirs():
-            out = torch.empty_like(x)
-            for one, index in where.items():
-                matrix, shift = dense[one]
-                out[index] = x[index] @ matrix + shift
-            return out
-
-        @torch.inference_mode()
-        def ours():
-            return module({"sentence_embedding": x, "lang": lang})["sentence_embedding"]
-
-        pair = compare(f"apply {method}, n={ROWS} d={d}", ours, theirs, "dense maps", rounds=9)
-        torch.testing.assert_close(pair.ours, pair.theirs, atol=2e-4, rtol=1e-4)
-        note(rows_per_s=ROWS / pair.seconds)
+    pair = compare(f"apply {method}, n={ROWS} d={d}", ours, theirs, "dense maps", rounds=9)
+    torch.testing.assert_close(pair.ours, pair.theirs, atol=2e-4, rtol=1e-4)
+    note(rows_per_s=ROWS / pair.seconds)

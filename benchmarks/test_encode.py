@@ -1,7 +1,6 @@
 """Encoding texts of mixed lengths: packed under a token budget, against sentence-transformers' own encode.
 
-Throughput does not depend on the weights' values, so shapes are built from their configurations with random weights and
-labelled so; the embedded model is used where it is installed.
+Shapes have random weights and are labelled so. The embedded model is used where it is installed.
 """
 
 from __future__ import annotations
@@ -17,16 +16,19 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from benchmarks import shapes
-from benchmarks.corpus import real_texts
-from benchmarks.roofline import model_flops, peak_flops
+from benchmarks.corpus import embedded_model, interface_texts, real_texts
+from benchmarks.devices import every_device
+from benchmarks.roofline import model_flops
 from benchmarks.shapes import SMALL, backbone, mixed_texts
 from xalign_models.backbones import pipeline
 from xalign_models.backbones.raw import RawEncoder
 
+E5 = "multilingual-e5-small-q4"
+
 
 @dataclass
 class Meter:
-    """Counts what really goes through a backbone's first module."""
+    """Counts the batches and tokens that go through a backbone's first module."""
 
     batches: int = 0
     real_tokens: int = 0
@@ -45,7 +47,7 @@ class Meter:
 
 
 class Sides:
-    """The same modules under our encoder and under sentence-transformers' own."""
+    """The same modules in our encoder and in sentence-transformers'."""
 
     def __init__(self, modules: Sequence[nn.Module], device: str, texts: list[str], prompt: str = "") -> None:
         self.modules = [module.to(device).eval() for module in modules]
@@ -62,15 +64,15 @@ class Sides:
         return self.model.encode(self.texts, prompt=self.prompt or None, show_progress_bar=False)
 
     def counted(self, encode) -> Meter:
-        """What one run puts through the backbone; outside the clock."""
+        """Count one run, which is not timed."""
         meter = Meter()
         handle = self.modules[0].register_forward_pre_hook(meter)
         encode()
         handle.remove()
         return meter
 
-    def compare(self, compare, note, say, label: str) -> None:
-        """Time both, check that they agree, and count."""
+    def compare(self, compare, report, say, label: str) -> None:
+        """Time both sides, check that they agree, and count."""
         pair = compare(f"encode {label}, {len(self.texts)} texts", self.ours, self.theirs, "sentence-transformers", 3)
         largest = np.abs(pair.theirs).max()
         np.testing.assert_allclose(pair.ours / largest, pair.theirs / largest, rtol=0, atol=1e-5)
@@ -87,78 +89,54 @@ class Sides:
             counts.computed_tokens,
         )
         assert ours.real_tokens == ours.computed_tokens == sum(lengths)
-        flops = model_flops(lengths, self.modules[0])
-        peak = peak_flops(self.device)
-        note(
-            model=label,
-            ours=asdict(ours),
-            theirs=asdict(theirs),
-            useful_share=ours.share,
-            flops=flops,
-            peak=peak,
-            tokens_per_s=ours.real_tokens / pair.seconds,
-            fraction_of_roofline=flops / pair.seconds / peak,
-        )
         say(
             f"  {len(distinct)} distinct texts, {ours.real_tokens} tokens; useful share {ours.share:.3f} in "
             f"{ours.batches} calls, theirs {theirs.share:.3f} in {theirs.batches}"
-            + ("" if np.isnan(pair.seconds) else f"; {flops / pair.seconds / peak:.0%} of the matmul peak")
         )
+        report(
+            label, self.device, pair.seconds, tokens=ours.real_tokens, flops=model_flops(lengths, self.modules[0]),
+            model=label, ours=asdict(ours), theirs=asdict(theirs), useful_share=ours.share,
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize("shape", SMALL)
-def test_mixed_lengths(device, compare, note, say, tmp_path, shape):
-    Sides(backbone(SMALL[shape], tmp_path), device, mixed_texts(256)).compare(compare, note, say, shape)
+@every_device
+def test_mixed_lengths(device, compare, report, say, tmp_path, shape):
+    Sides(backbone(SMALL[shape], tmp_path), device, mixed_texts(256)).compare(compare, report, say, shape)
 
 
-def test_repeated_texts(device, compare, note, say, tmp_path):
-    """Text that occurs three times, as in pools and pairs, is encoded once."""
+@every_device
+def test_repeated_texts(device, compare, report, say, tmp_path):
+    """Texts that occur three times, as in pools and pairs, are encoded once."""
     shape = "MiniLM-L3, random weights"
     texts = [text for text in mixed_texts(96) for _ in range(3)]
     order = np.random.default_rng(0).permutation(len(texts))
     sides = Sides(backbone(SMALL[shape], tmp_path), device, [texts[i] for i in order])
-    sides.compare(compare, note, say, f"{shape}, every text three times")
-
-
-def embedded_model(device: str) -> list[nn.Module]:
-    """multilingual-e5-small-q4, where it is installed."""
-    try:
-        from xalign_models import assets
-        from xalign_models.backbones.loading import load_modules
-        from xalign_models.models.catalogue import BACKBONES
-    except ImportError as error:
-        pytest.skip(f"{error.name} is not installed")
-    if assets.where("multilingual-e5-small-q4") is None:
-        pytest.skip("the asset is not installed; run: xalign assets install multilingual-e5-small-q4")
-    return list(load_modules(BACKBONES["multilingual-e5-small-q4"], device))
+    sides.compare(compare, report, say, f"{shape}, every text three times")
 
 
 @pytest.mark.quick
-def test_embedded_model(device, compare, note, say):
+@every_device
+def test_embedded_model(device, compare, report, say):
     """The real multilingual-e5-small-q4 on interface strings in twelve languages."""
-    modules = embedded_model(device)
-    from xalign_models import assets, corpora
-
-    if assets.where("gettext") is None:
-        pytest.skip("the asset is not installed; run: xalign assets install gettext")
-    columns = corpora.load("gettext:test")
-    texts = list(dict.fromkeys(text for one in columns.languages for text in columns.texts(one)[:8]))
-    Sides(modules, device, texts, "query: ").compare(compare, note, say, "multilingual-e5-small-q4")
+    sides = Sides(embedded_model(E5, device), device, interface_texts(), "query: ")
+    sides.compare(compare, report, say, E5)
 
 
 @pytest.mark.quick
-def test_real_corpus(device, compare, note, say, pytestconfig):
-    """The real multilingual-e5-small-q4 on single sentences, news sentences and paragraphs in ten languages."""
+@every_device
+def test_real_corpus(device, compare, report, say, pytestconfig):
+    """The real multilingual-e5-small-q4 on sentences, news and paragraphs in ten languages."""
     texts = real_texts(pytestconfig.getoption("--bench-texts"))
-    sides = Sides(embedded_model(device), device, texts, "query: ")
-    sides.compare(compare, note, say, "multilingual-e5-small-q4, real corpus")
+    sides = Sides(embedded_model(E5, device), device, texts, "query: ")
+    sides.compare(compare, report, say, f"{E5}, real corpus")
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("layers", ["eager", "compiled"])
 @pytest.mark.parametrize("length", [128, 256, 512, "mixed"])
 @pytest.mark.parametrize("name", shapes.SHAPES)
-def test_shape(cuda, benchmark, note, say, profile, tmp_path, name, length, layers):
+def test_shape(cuda, benchmark, report, say, profile, tmp_path, name, length, layers):
     """A published shape in bfloat16: the device alone, the tokenizer alone, and both together."""
     shape = shapes.SHAPES[name]
     modules = shapes.build(shape, tmp_path, cuda, torch.bfloat16)
@@ -169,7 +147,7 @@ def test_shape(cuda, benchmark, note, say, profile, tmp_path, name, length, laye
     n = 8 * budget // mean
     rng = np.random.default_rng(0)
     lengths = np.clip(rng.lognormal(np.log(64), 0.9, n), 8, 512).astype(int) if length == "mixed" else [length] * n
-    texts = shapes.texts_of([max(1, one - 1 - (not shape.causal)) for one in lengths])  # special tokens come on top
+    texts = shapes.texts_of([max(1, n - 1 - (not shape.causal)) for n in lengths])  # without the special tokens
     raw = RawEncoder("", lambda: modules, cuda)
 
     start = time.perf_counter()
@@ -178,7 +156,7 @@ def test_shape(cuda, benchmark, note, say, profile, tmp_path, name, length, laye
 
     def device() -> list[np.ndarray]:
         fetch = [raw._launch(batch.features) for batch in made]
-        return [one() for one in fetch]
+        return [vectors() for vectors in fetch]
 
     torch.cuda.reset_peak_memory_stats()
     vectors = benchmark.pedantic(device, rounds=3, warmup_rounds=2)
@@ -198,23 +176,23 @@ def test_shape(cuda, benchmark, note, say, profile, tmp_path, name, length, laye
     start = time.perf_counter()
     raw.encode(texts)
     whole = time.perf_counter() - start
-    flops, peak = model_flops([int(one) for one in lengths], first), peak_flops(cuda, torch.bfloat16)
-    note(
-        model=f"{name}, random weights", dtype="bfloat16", length=length, layers=layers, texts=n, tokens=tokens,
-        tokens_per_s=tokens / seconds, tokens_per_s_with_tokenizer=tokens / whole,
-        tokenizer_tokens_per_s=tokens / tokenizing, useful_share=1.0, flops=flops, peak=peak,
-        fraction_of_roofline=flops / seconds / peak, peak_bytes=memory, cosine=float(cosines.min()),
+    label = f"{name}, random weights"
+    report(
+        f"{label}, bfloat16, {length} tokens, {layers}", cuda, seconds, tokens=tokens,
+        flops=model_flops([int(n) for n in lengths], first), dtype=torch.bfloat16,
+        model=label, length=length, layers=layers, texts=n, useful_share=1.0,
+        tokens_per_s_with_tokenizer=tokens / whole, tokenizer_tokens_per_s=tokens / tokenizing, peak_bytes=memory,
+        cosine=float(cosines.min()),
     )  # fmt: skip
     say(
-        f"{name}, random weights, bfloat16, {length} tokens, {layers}: {tokens / seconds:,.0f} real tokens/s, "
-        f"{flops / seconds / peak:.0%} of the {peak / 1e12:.0f} TFLOP/s measured; peak {memory / 2**30:.1f} GiB\n"
-        f"  tokenizer alone {tokens / tokenizing:,.0f} tokens/s; both {tokens / whole:,.0f} tokens/s"
+        f"  peak {memory / 2**30:.1f} GiB; tokenizer alone {tokens / tokenizing:,.0f} tokens/s, "
+        f"both {tokens / whole:,.0f} tokens/s"
     )
 
 
 def test_tokenizer(benchmark, note, say, pytestconfig):
-    """What the host does for the real multilingual-e5-small-q4: tokenise, sort and pack."""
-    first = embedded_model("cpu")[0]
+    """The host's work for the real multilingual-e5-small-q4: tokenise, sort and pack."""
+    first = embedded_model(E5, "cpu")[0]
     texts = real_texts(pytestconfig.getoption("--bench-texts"))
     made = benchmark.pedantic(
         lambda: list(pipeline.batches(first, texts, "query: ", 2**26 // 384, "cpu")), rounds=3, warmup_rounds=1

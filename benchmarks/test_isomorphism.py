@@ -1,14 +1,13 @@
-"""IsomorphismStudy: decompositions, products and memory of a language pair, its time against a fit per direction."""
+"""IsomorphismStudy: decompositions, products, memory and time of a language pair."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.linalg import orthogonal_procrustes
 
-from xalign_models.alignments import solvers
+from benchmarks.devices import memory_growth
+from xalign_models.linalg import solvers
 from xalign_models.ranking import rotation
 from xalign_models.ranking.ranks import normalise
 from xalign_models.ranking.rotation import rotated_ranks
@@ -17,13 +16,8 @@ NTREX, FLORES = 1997, 1012
 """Sentences of a language to fit on and to rank."""
 
 
-@pytest.fixture
-def device() -> str:
-    return "cpu"  # the fit and the scorer are numpy
-
-
 def two_languages(n: int, m: int, d: int, noise: float = 0.5) -> tuple[np.ndarray, ...]:
-    """Unit rows of two made-up languages, (n, d) to fit on and (m, d) to rank; the second has its coordinates moved."""
+    """Unit rows of two made-up languages, (n, d) to fit on and (m, d) to rank; the second rotates the coordinates."""
     rng = np.random.default_rng(0)
     content = rng.standard_normal((n + m, d), dtype=np.float32)
     sides = (content, np.roll(content, d // 2, axis=1))
@@ -32,7 +26,7 @@ def two_languages(n: int, m: int, d: int, noise: float = 0.5) -> tuple[np.ndarra
 
 
 def test_against_one_fit_and_one_sort_per_direction(compare):
-    """Scipy's Procrustes and a sort of all scores for each ordered pair; the same ranks from one fit and no sort."""
+    """One fit and no sort, against scipy's Procrustes and a sort of all scores for each direction."""
     sides = two_languages(NTREX, FLORES, 384, noise=1.5)
 
     def theirs():
@@ -40,7 +34,7 @@ def test_against_one_fit_and_one_sort_per_direction(compare):
         for fit_a, fit_b, a, b in (sides, [sides[i] for i in (1, 0, 3, 2)]):
             weight = orthogonal_procrustes(fit_a, fit_b)[0]
             scores = (a @ b.T, normalise(a @ weight) @ b.T)
-            found.append([np.argmax(np.argsort(-one, axis=1) == own, axis=1) + 1 for one in scores])
+            found.append([np.argmax(np.argsort(-side, axis=1) == own, axis=1) + 1 for side in scores])
         return np.array(found)
 
     pair = compare(
@@ -61,7 +55,7 @@ def test_against_one_fit_and_one_sort_per_direction(compare):
     ids=["n >= d", "n < d", "2n < d"],
 )
 def test_decompositions_and_products_of_a_pair(benchmark, note, monkeypatch, n, d, sizes):
-    """Both directions: one SVD of d x d, or, when n < d, two of at most n x n: in the rows' span and out of it."""
+    """Both directions take one SVD of d x d or, when n < d, two of at most n x n: inside the rows' span and outside."""
     sides = two_languages(n, 100, d)
     svd, gold_ranks, found, products = solvers.svd, rotation.gold_ranks, [], []
     monkeypatch.setattr(solvers, "svd", lambda x, **options: (found.append(len(x)), svd(x, **options))[1])
@@ -73,25 +67,19 @@ def test_decompositions_and_products_of_a_pair(benchmark, note, monkeypatch, n, 
 
 
 @pytest.mark.parametrize("d", [1024, 4096])
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="reads peak memory as Linux reports it")
 def test_peak_memory_of_a_pair(benchmark, note, say, d):
-    """At a language model's size, and where rows are more than dimensions."""
+    """At a language model's size, and with more rows than dimensions."""
     sides = two_languages(NTREX, FLORES, d)
 
-    def resident(what: str) -> int:
-        line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(what))
-        return 1024 * int(line.split()[1])
-
     def peak() -> int:
-        Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-        before = resident("VmRSS")
+        growth = memory_growth()
         forward, _ = rotated_ranks(*sides)
         assert np.mean(forward[0] == 1) < 0.01
         assert np.mean(forward[1] == 1) > 0.99
-        return resident("VmHWM") - before
+        return growth()
 
     used = benchmark.pedantic(peak, rounds=1)
     bound = 12 * 8 * max(d, NTREX) ** 2
     note(peak_bytes=used, bound_bytes=bound)
-    say(f"memory of a language pair, n={NTREX} d={d}: {used / 2**20:.0f} MiB; stated at most {bound / 2**20:.0f} MiB")
+    say(f"memory of a language pair, n={NTREX} d={d}: {used / 2**20:.0f} MiB; the bound is {bound / 2**20:.0f} MiB")
     assert used < bound

@@ -1,38 +1,32 @@
-"""Ranks of the counterparts: blocks and counting against mteb's evaluator and against sorting; both directions."""
+"""Ranks of translations in both directions: counting in blocks, against mteb's evaluator and against sorting."""
 
 from __future__ import annotations
 
 import time
 from functools import partial
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import rankdata
 
+from benchmarks.devices import every_device, memory_growth, synchronise
 from benchmarks.roofline import mining_flops
-from xalign_models.ranking import pairs as mining
 from xalign_models.ranking.neighbours import measured_ranks
-from xalign_models.ranking.pairs import Sides, all_pairs
+from xalign_models.ranking.pairs import Sides, all_pairs, pair_ranks
 from xalign_models.ranking.ranks import TILE, gold_ranks, normalise, precision_at
 from xalign_models.ranking.rotation import polar_by_products, polar_by_svd
 
 FLORES = 1012
-"""Sentences of a language of FLORES-200's devtest."""
-
-
-@pytest.fixture
-def device() -> str:
-    return "cpu"  # the scorer is numpy
+"""Sentences of a language in FLORES-200's devtest."""
 
 
 def embeddings(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two sides of a made-up parallel corpus, unit rows, about half of which find their counterpart."""
+    """Unit rows of two sides of a made-up parallel corpus; about half of them find their translation."""
     rng = np.random.default_rng(0)
     shared = rng.standard_normal((n, d))
-    noise = np.sqrt(np.sqrt(d) / 3.5 - 1)  # a counterpart's cosine lies 3.5 deviations above the others'
+    noise = np.sqrt(np.sqrt(d) / 3.5 - 1)  # a translation's cosine is 3.5 deviations above the others'
     return tuple(normalise(shared + noise * rng.standard_normal((n, d))) for _ in range(2))
 
 
@@ -45,7 +39,7 @@ def throughput(n: int, d: int, seconds: float) -> dict[str, float]:
 
 
 def by_mteb(a: np.ndarray, b: np.ndarray, metrics: bool = True) -> list[float]:
-    """What mteb does for a pair of languages, both directions: its search, and its metrics or the accuracy alone."""
+    """Accuracy by mteb in both directions of a language pair: its search, then all its metrics or accuracy alone."""
     from mteb._evaluators import BitextMiningEvaluator
     from mteb.abstasks import AbsTaskBitextMining
     from mteb.similarity_functions import cos_sim
@@ -57,7 +51,7 @@ def by_mteb(a: np.ndarray, b: np.ndarray, metrics: bool = True) -> list[float]:
     found = [BitextMiningEvaluator._similarity_search(None, x, y, Cosine()) for x, y in ((a, b), (b, a))]
     if metrics:
         return [AbsTaskBitextMining._compute_metrics(None, side, gold)["accuracy"] for side in found]
-    return [np.mean([one["corpus_id"] == i for i, one in enumerate(side)]) for side in found]
+    return [np.mean([hit["corpus_id"] == i for i, hit in enumerate(side)]) for side in found]
 
 
 @pytest.mark.quick
@@ -65,7 +59,7 @@ def by_mteb(a: np.ndarray, b: np.ndarray, metrics: bool = True) -> list[float]:
 @pytest.mark.parametrize("part", ["search", "search and metrics"])
 @pytest.mark.parametrize("d", [384, 1024])
 def test_against_mteb(compare, note, d, part):
-    """mteb's own search, then what its bitext task computes of it (F1 and the like); P@1, 5, 10 on our side."""
+    """P@1, P@5 and P@10, against mteb's own search and then its bitext metrics such as F1."""
     pytest.importorskip("mteb", reason="mteb is not installed")
     a, b = embeddings(FLORES, d)
     theirs = partial(by_mteb, a, b, metrics=part != "search")
@@ -97,7 +91,7 @@ def test_against_sorting(compare, note, n, d):
 
 @pytest.mark.parametrize(("n", "d"), [(FLORES, 384), (FLORES, 768), (FLORES, 1024)])
 def test_neighbourhoods_beside_ranks(compare, n, d):
-    """What CSLS, margin, MEXA and hubness cost on top of the ranks: the ratio is plain ranks' time over both's."""
+    """The cost of CSLS, margin, MEXA and hubness beside the ranks; the ratio is the time of plain ranks over both."""
     a, b = embeddings(n, d)
     label = f"ranks with neighbourhoods, n={n} d={d}"
     pair = compare(label, lambda: measured_ranks(a, b), lambda: gold_ranks(a, b), "ranks alone", rounds=15)
@@ -108,7 +102,7 @@ def test_neighbourhoods_beside_ranks(compare, n, d):
 @pytest.mark.quick
 @pytest.mark.parametrize("tile", [70, TILE])
 def test_ranks_are_exact_with_ties(benchmark, note, tile):
-    """Products of small integers are exact in float32, so that equal scores are equal: ties count against the model."""
+    """Products of small integers are exact in float32, so scores tie; ties count against the model."""
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-2, 3, (FLORES, 16)).astype(np.float32) for _ in range(2))
     ranks = benchmark.pedantic(gold_ranks, (a, b, tile), rounds=1)
@@ -120,35 +114,25 @@ def test_ranks_are_exact_with_ties(benchmark, note, tile):
     note(tied_scores=ties)
 
 
-def resident(what: str) -> int:
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(what))
-    return 1024 * int(line.split()[1])
-
-
-needs_proc = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="reads peak memory as Linux does")
-
-
-@needs_proc
 def test_memory_is_a_tile(benchmark, note, say):
     """The peak does not grow with n."""
     n, d = 16_384, 64
     a, b = embeddings(n, d)
 
     def peak() -> int:
-        Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-        before = resident("VmRSS")
+        growth = memory_growth()
         gold_ranks(a, b)
-        return resident("VmHWM") - before
+        return growth()
 
     used = benchmark.pedantic(peak, rounds=1)
     matrix = 4 * n * n
     note(peak_bytes=used, score_matrix_bytes=matrix)
     say(f"memory of ranks, n={n}: {used / 2**20:.0f} MiB; the score matrix alone is {matrix / 2**20:.0f} MiB")
-    assert used < 32 << 20  # the tile takes 2.5 MB; the rest is what a first product leaves behind
+    assert used < 32 << 20  # the tile takes 2.5 MB; a first product leaves the rest behind
 
 
 def many_languages(count: int, d: int, n: int = FLORES, fit: int = 0) -> dict[str, Sides]:
-    """Made-up languages: noisy copies of one content, in float32 from the start."""
+    """Made-up languages: noisy copies of the same content, in float32."""
     rng = np.random.default_rng(0)
     shape = (n + fit, d)
     spectrum = np.geomspace(1, 1e-2, d, dtype=np.float32) if fit else 1
@@ -160,14 +144,12 @@ def many_languages(count: int, d: int, n: int = FLORES, fit: int = 0) -> dict[st
     return found
 
 
-@needs_proc
 @pytest.mark.filterwarnings("ignore:To copy construct from a tensor")
 def test_all_of_flores(benchmark, note, say, pytestconfig, threads):
-    """All pairs at d = 384 in one go; in between, at 40 places, the same pair by mteb, both directions."""
+    """All pairs at d = 384, and at 40 places in between the same pair by mteb, in both directions."""
     pytest.importorskip("mteb", reason="mteb is not installed")
     count = pytestconfig.getoption("--bench-all-languages")
-    Path("/proc/self/clear_refs").write_text("5")
-    held = resident("VmRSS")  # other benchmarks' weights may be there
+    growth = memory_growth()
     found = many_languages(count, 384)
     pairs = list(combinations(found, 2))
     sampled = set(np.linspace(0, len(pairs) - 1, min(40, len(pairs))).astype(int).tolist())
@@ -179,7 +161,7 @@ def test_all_of_flores(benchmark, note, say, pytestconfig, threads):
         for i in range(len(pairs)):
             start = time.perf_counter()
             (a, b), forward, backward, _ = next(ranked)
-            ours = [precision_at(one[0]) for one in (forward, backward)]
+            ours = [precision_at(direction[0]) for direction in (forward, backward)]
             seconds = time.perf_counter() - start
             total += seconds
             if i in sampled:
@@ -192,7 +174,7 @@ def test_all_of_flores(benchmark, note, say, pytestconfig, threads):
 
     seconds = benchmark.pedantic(run, rounds=1)
     ratios = sorted(b / a for a, b in zip(own, theirs, strict=True))
-    ratio, peak = float(np.median(ratios)), resident("VmHWM") - held
+    ratio, peak = float(np.median(ratios)), growth()
     different, largest = sum(gap > 1e-6 for gap in gaps), max(gaps)
     note(languages=count, directions=2 * len(pairs), ratio=ratio, ratios=ratios, peak_bytes=peak, seconds=seconds,
          ms_per_direction=500 * np.median(own), mteb_ms_per_direction=500 * np.median(theirs), largest_gap=largest,
@@ -202,47 +184,31 @@ def test_all_of_flores(benchmark, note, say, pytestconfig, threads):
         f"all pairs, {count} languages x {FLORES}, d=384, {threads} thread(s): {2 * len(pairs)} directions in "
         f"{seconds:.1f} s; {500 * np.median(own):.2f} ms a direction, mteb {500 * np.median(theirs):.1f} ms: "
         f"{ratio:.1f}x ({ratios[0]:.1f} to {ratios[-1]:.1f}, {len(ratios)} places); "
-        f"peak {peak / 2**20:.0f} MiB beside what was there; "
+        f"peak {peak / 2**20:.0f} MiB more than before; "
         f"{different} of {len(gaps)} P@1 differ, by at most {largest:.0e}"
     )
     assert different <= 2 and largest <= 1.2 / FLORES  # two products may round a near tie differently: one sentence
     assert peak < 1 << 30
 
 
-ON_CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
-
-
-def synchronise(where: str) -> None:
-    if where == "cuda":
-        torch.cuda.synchronize()
-
-
-@pytest.fixture
-def where(request) -> str:
-    """The device of the batches; a CPU runs the same code at a small size."""
-    if request.param == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
-    return request.param
-
-
-@pytest.mark.parametrize("where", ["cpu", ON_CUDA], indirect=True)
+@every_device
 @pytest.mark.parametrize(("d", "fit"), [(384, 0), (1024, 0), (2048, 0), (4096, 0), (384, 1997), (1024, 1997)])
-def test_all_pairs_in_batches(benchmark, note, say, monkeypatch, pytestconfig, where, d, fit):
-    """The accelerator's path, with a rotation of each pair where there are rows to fit on; a few against the CPU's."""
-    cuda = where == "cuda"
+def test_all_pairs_in_batches(benchmark, note, say, device, d, fit):
+    """The batched path, which rotates each pair if there are rows to fit on; a few pairs are checked one by one.
+
+    A CPU runs the same code on small data.
+    """
+    cuda = device == "cuda"
     count = (204 if d == 384 or not fit else 40) if cuda else 4
     n, fit = (FLORES, fit) if cuda else (60, fit // 4)
     found = many_languages(count, d if cuda else min(d, 512), n, fit)
     pairs = list(combinations(found, 2))
-    if not cuda:
-        place = mining.place
-        monkeypatch.setattr(mining, "place", lambda sides, _: place(sides, "cpu"))
-        monkeypatch.setattr(mining, "free_bytes", lambda _: 1 << 30)
+    where = {"device": "cuda"} if cuda else {"device": "cpu:0", "budget": 1 << 29}  # "cpu" would take pairs one by one
     chosen = {pairs[i] for i in np.linspace(0, len(pairs) - 1, 4).astype(int)}
     kept = {}
 
     def run() -> None:
-        for pair, *both, _ in all_pairs(found.__getitem__, pairs, device="cuda" if cuda else "batched"):
+        for pair, *both, _ in all_pairs(found.__getitem__, pairs, **where):
             if pair in chosen:
                 kept[pair] = both
 
@@ -256,34 +222,34 @@ def test_all_pairs_in_batches(benchmark, note, say, monkeypatch, pytestconfig, w
     gaps = [
         np.abs(x - y).max()
         for (a, b), both in kept.items()
-        for x, y in zip(both, mining.pair_ranks(found[a], found[b])[:2], strict=True)
+        for x, y in zip(both, pair_ranks(found[a], found[b])[:2], strict=True)
     ]
     note(gpu=torch.cuda.get_device_name() if cuda else "none", languages=count, d=d, fit_rows=fit, seconds=seconds,
          peak_device_bytes=peak, largest_rank_gap=int(max(gaps)), torch=torch.__version__,
          **throughput(n, found["l000"].rows.shape[1], seconds / len(pairs)))  # fmt: skip
     say(
-        f"all pairs in batches on {where}, {count} languages x {n}, d={d}, fit on {fit} rows: {len(pairs)} pairs in "
+        f"all pairs in batches on {device}, {count} languages x {n}, d={d}, fit on {fit} rows: {len(pairs)} pairs in "
         f"{seconds:.2f} s, {len(pairs) / seconds:.0f} pairs/s; peak {peak / 2**30:.1f} GiB; "
         f"ranks differ from the CPU's by at most {max(gaps)}"
     )
     assert max(gaps) <= (1 if not fit else 3)  # products in another order round a near tie differently
 
 
-@pytest.mark.parametrize("where", ["cpu", ON_CUDA], indirect=True)
+@every_device
 @pytest.mark.parametrize("d", [384, 1024, 4096])
 @pytest.mark.parametrize("how", ["products", "default", "gesvd", "gesvdj", "gesvda"])
-def test_polar_factors(benchmark, note, say, where, d, how):
-    """Procrustes' step: the orthogonal factor of a batch of d x d matrices, by products and by SVD drivers."""
-    cuda = where == "cuda"
+def test_polar_factors(benchmark, note, say, device, d, how):
+    """The orthogonal factors of a batch of d x d matrices, by products and by SVD drivers, as Procrustes needs them."""
+    cuda = device == "cuda"
     if not cuda and how.startswith("gesvd"):
-        pytest.skip("a driver of cuSOLVER's")
+        pytest.skip("a driver of cuSOLVER")
     if cuda and d == 4096 and how in {"gesvdj", "gesvda"}:
         pytest.skip("takes minutes")
     size = (max(1, 4096 // d) if how == "products" else max(1, 1024 // d)) if cuda else 2
     d_used = d if cuda else d // 16
-    rng = torch.Generator(where).manual_seed(0)
-    x, y = (torch.randn(size, 2 * d_used, d_used, generator=rng, device=where) for _ in range(2))
-    spectrum = torch.logspace(0, -2, d_used, device=where)
+    rng = torch.Generator(device).manual_seed(0)
+    x, y = (torch.randn(size, 2 * d_used, d_used, generator=rng, device=device) for _ in range(2))
+    spectrum = torch.logspace(0, -2, d_used, device=device)
     cross = ((x * spectrum).mT @ ((x + y) * spectrum)).double()
 
     def run() -> torch.Tensor:
@@ -292,19 +258,19 @@ def test_polar_factors(benchmark, note, say, where, d, how):
             assert bool(good.all())
         else:
             found = polar_by_svd(cross, None if how == "default" else how)
-        synchronise(where)
+        synchronise(device)
         return found
 
     run()
     start = time.perf_counter()
     found = benchmark.pedantic(run, rounds=1)
     seconds = (time.perf_counter() - start) / size
-    eye = torch.eye(d_used, dtype=torch.float64, device=where)
+    eye = torch.eye(d_used, dtype=torch.float64, device=device)
     error = float((found.mT @ found - eye).abs().max())
     symmetric = float(((s := found.mT @ cross) - s.mT).abs().max() / s.abs().max())  # W^T M is, and positive, if polar
     note(seconds_per_matrix=seconds, batch=size, d=d_used, orthogonality_error=error, asymmetry=symmetric)
     say(
-        f"polar factor on {where}, d={d_used}, {how}, batch of {size}: {1e3 * seconds:.2f} ms a matrix; "
+        f"polar factor on {device}, d={d_used}, {how}, batch of {size}: {1e3 * seconds:.2f} ms a matrix; "
         f"|W^T W - 1| {error:.0e}, W^T M asymmetric by {symmetric:.0e}"
     )
     assert max(error, symmetric) < 1e-6

@@ -1,4 +1,4 @@
-"""LAReQA's scoring: average precision against one pool of all languages, in blocks; time, memory, scikit-learn."""
+"""LAReQA's scoring: time and memory of average precision against one pool of all languages."""
 
 from __future__ import annotations
 
@@ -13,16 +13,11 @@ from benchmarks.roofline import mining_flops
 from xalign_models.ranking.ranks import POOL_BLOCK, average_precision, normalise, one_target_precision, target_counts
 
 QUESTIONS, CANDIDATES, LANGUAGES = 13_090, 13_014, 11
-"""Of XQuAD-R."""
-
-
-@pytest.fixture
-def device() -> str:
-    return "cpu"  # the scorer is numpy
+"""Sizes of XQuAD-R."""
 
 
 def pool_of(questions: int, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Made-up unit rows; a question lies nearer to its eleven answers than to most others."""
+    """Made-up unit rows; a question is nearer to its eleven answers than to most other candidates."""
     rng = np.random.default_rng(0)
     pool = normalise(rng.standard_normal((CANDIDATES, d), dtype=np.float32))
     targets = np.stack([rng.choice(CANDIDATES, LANGUAGES, replace=False) for _ in range(questions)])

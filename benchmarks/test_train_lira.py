@@ -1,7 +1,7 @@
 """A step of LiRA's two stages: texts of mixed lengths, shapes with random weights.
 
-Stage 1 with oneDNN's linear layers against torch's own, stage 2 with both streams of every text made once against
-making those of a batch anew. Throughput does not depend on the weights' values.
+Stage 1 compares oneDNN's linear layers with torch's own. Stage 2 compares streams of text vectors that are computed
+once with streams that each step computes again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 import pytest
 import torch
 
+from benchmarks.devices import every_device
 from benchmarks.shapes import SMALL, mixed_texts, write_checkpoint
 from xalign_models.languages import TaggedText
 from xalign_models.linalg import onednn
@@ -26,15 +27,15 @@ ENCODER, BATCH, CANDIDATES = "MiniLM-L3, random weights", 32, 3
 
 @pytest.fixture(params=SMALL)
 def shape(request) -> str:
-    """Of the English path."""
+    """Shape of the English path."""
     return request.param
 
 
 @pytest.fixture
 def module(shape, device, tmp_path):
-    """A LiRA of a small encoder and, as its English path, an encoder or a language model."""
-    for part, one in (("multilingual", ENCODER), ("english", shape)):
-        write_checkpoint(SMALL[one], tmp_path / part)
+    """A LiRA with a small encoder, and an encoder or a language model as its English path."""
+    for part, name in (("multilingual", ENCODER), ("english", shape)):
+        write_checkpoint(SMALL[name].config(), tmp_path / part)
     design = Design(multilingual=str(tmp_path / "multilingual"), english=str(tmp_path / "english"))
     return LiRA.begin(design).to(device)
 
@@ -44,7 +45,7 @@ def tokens_of(texts) -> int:
 
 
 def step_of(stage, rows: int):
-    """A step of a stage as the trainer does it, with rows of its training set; gives the loss."""
+    """A step of a stage as the trainer runs it, on rows of its training set; it returns the loss."""
     weights = [weight for weight in stage.parameters() if weight.requires_grad]
     optimizer = torch.optim.Adam(weights, lr=1e-5)
 
@@ -59,13 +60,14 @@ def step_of(stage, rows: int):
     return step
 
 
-def report(pair, note, say, rows, tokens):
+def report_rows(pair, note, say, rows, tokens):
     note(rows_per_s=rows / pair.seconds, tokens_per_s=tokens / pair.seconds)
     if not math.isnan(pair.seconds):
         say(f"  {rows / pair.seconds:.1f} rows/s, {tokens / pair.seconds:.0f} real tokens/s")
 
 
 @pytest.mark.quick
+@every_device
 def test_arca(shape, module, compare, note, say):
     texts = mixed_texts(BATCH * (1 + CANDIDATES))
     made = [texts[BATCH + i :: BATCH] for i in range(BATCH)]
@@ -81,12 +83,13 @@ def test_arca(shape, module, compare, note, say):
     label = f"LiRA stage 1, English path {shape}, {BATCH} texts of {CANDIDATES} candidates"
     pair = compare(label, ours, step, "torch's linear layers", 3)
     assert math.isfinite(pair.ours)
-    report(pair, note, say, BATCH, tokens_of(texts))
+    report_rows(pair, note, say, BATCH, tokens_of(texts))
 
 
 @pytest.mark.quick
+@every_device
 def test_lasr(shape, module, compare, note, say):
-    texts = [TaggedText(one, "deu-Latn") for one in mixed_texts(4 * BATCH)]
+    texts = [TaggedText(text, "deu-Latn") for text in mixed_texts(4 * BATCH)]
     rated = [Rated(a, b, i % 6) for i, (a, b) in enumerate(zip(texts[:BATCH], texts[BATCH : 2 * BATCH], strict=True))]
     asked = [Search(a, b) for a, b in zip(texts[2 * BATCH : 3 * BATCH], texts[3 * BATCH :], strict=True)]
     ranking, retrieval = (Split(rows) for rows in (rated, asked))
@@ -104,6 +107,6 @@ def test_lasr(shape, module, compare, note, say):
             return step()
 
     label = f"LiRA stage 2, English path {shape}, {BATCH} pairs and {BATCH} queries"
-    pair = compare(label, ours, theirs, "both paths anew in each step", 3)
+    pair = compare(label, ours, theirs, "both paths in each step", 3)
     assert math.isfinite(pair.ours)
-    report(pair, note, say, 2 * BATCH, tokens_of(one.text for one in texts))
+    report_rows(pair, note, say, 2 * BATCH, tokens_of(tagged.text for tagged in texts))

@@ -1,17 +1,14 @@
 """A training step of LUSIFER: forward, loss and backward of texts of mixed lengths, in both stages.
 
-Stage 1 against transformers' own loss over padded batches, stage 2 plain against cached gradients and float32 against
-bfloat16. Throughput does not depend on the weights' values, so shapes are built from configurations with random weights
-and labelled so: on CUDA the small model's and the paper's, which takes some 100 GB, on the CPU still smaller ones.
-Memory is that of the activations which the backward pass waits for: counted, the same everywhere; on CUDA also the
-device's peak.
+Stage 1 is compared with transformers' own loss over padded batches, stage 2 with cached gradients, and bfloat16 with
+float32. Shapes have random weights and are labelled so: on CUDA the small model's and the paper's, which takes about
+100 GB; on the CPU smaller ones. Memory is the size of the activations that wait for the backward pass, which no machine
+changes. On CUDA the device's peak is noted too.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -19,10 +16,11 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import nn
-from transformers import AutoModelForCausalLM, BertConfig, LlamaConfig, MistralConfig, XLMRobertaConfig
+from transformers import AutoModelForCausalLM
 
-from benchmarks.roofline import encode_flops, linear_weights, peak_flops
-from benchmarks.shapes import VOCABULARY, mixed_texts, write_checkpoint
+from benchmarks.roofline import encode_flops, linear_weights
+from benchmarks.shapes import SHAPES, SMALL, VOCABULARY, mixed_texts, write_checkpoint
+from benchmarks.training import Step, lengths_of, pairs_of_texts, remove_dropout
 from xalign_models.backbones.adapters import add_lora
 from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.training.losses import contrastive_loss
@@ -31,38 +29,35 @@ from xalign_models.training.lusifer.module import Lusifer, modules_of
 from xalign_models.training.lusifer.stage_one import StageOne
 
 N = len(VOCABULARY)
-SHAPES = {
+TRAINED = {
     "tiny": (
         "BERT-like L3 d384 + Llama-like L3 d384, random weights",
-        BertConfig(vocab_size=N, hidden_size=384, num_hidden_layers=3, num_attention_heads=12, intermediate_size=1536),
-        LlamaConfig(vocab_size=32000, hidden_size=384, num_hidden_layers=3, num_attention_heads=6,
-                    num_key_value_heads=2, intermediate_size=1024, pad_token_id=0, bos_token_id=2, eos_token_id=3),
+        SMALL["MiniLM-L3, random weights"].config(),
+        SMALL["Llama-like L3, random weights"].config(vocab_size=32_000),
     ),
     "small": (
         "multilingual-e5-small-q4 + SmolLM2-135M, random weights",
-        BertConfig(vocab_size=N, hidden_size=384, num_hidden_layers=12, num_attention_heads=12, intermediate_size=1536),
-        LlamaConfig(vocab_size=49152, hidden_size=576, num_hidden_layers=30, num_attention_heads=9,
-                    num_key_value_heads=3, intermediate_size=1536, pad_token_id=0, bos_token_id=2, eos_token_id=3),
+        SHAPES["multilingual-e5-small-q4"].config(vocab_size=N),
+        SHAPES["SmolLM2-135M"].config(),
     ),
     "paper": (
         "XLM-R-large + Mistral-7B, random weights",
-        XLMRobertaConfig(vocab_size=N, hidden_size=1024, num_hidden_layers=24, num_attention_heads=16,
-                         intermediate_size=4096, max_position_embeddings=514, pad_token_id=0),
-        MistralConfig(vocab_size=32000, hidden_size=4096, num_hidden_layers=32, num_attention_heads=32,
-                      num_key_value_heads=8, intermediate_size=14336, pad_token_id=0),
+        SHAPES["XLM-R-large"].config(vocab_size=N),
+        SHAPES["Mistral-7B"].config(),
     ),
-}  # fmt: skip
+}
+"""Names and configurations of an encoder and a language model."""
 PAIRS = {"tiny": 16, "small": 128, "paper": 64}
-"""Of a step; cached gradients are those of a quarter of them at a time."""
+"""Pairs of a step; cached gradients take a quarter of them at a time."""
 ROOM = 100 * 2**30
-"""Bytes of an accelerator that the paper's shape takes in float32."""
+"""Bytes that the paper's shape takes on a device in float32."""
 
 
 @pytest.fixture(
-    params=["tiny-cpu", *(pytest.param(f"{one}-cuda", marks=pytest.mark.gpu) for one in ("small", "paper"))]
+    params=["tiny-cpu", *(pytest.param(f"{shape}-cuda", marks=pytest.mark.gpu) for shape in ("small", "paper"))]
 )
 def case(request) -> list[str]:
-    """A shape and where it is trained."""
+    """A shape and the device that trains it."""
     shape, device = request.param.split("-")
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no CUDA device")
@@ -73,22 +68,22 @@ def case(request) -> list[str]:
 
 @pytest.fixture
 def shape(case) -> str:
-    """Name of the models' shapes, of :data:`SHAPES`."""
+    """A name of :data:`TRAINED`."""
     return case[0]
 
 
 @pytest.fixture
 def device(case) -> str:
-    """Where it is trained."""
+    """The device that trains the shape."""
     return case[1]
 
 
 @pytest.fixture
 def make(shape, device, tmp_path):
-    """A LUSIFER with its language model's head; connector and LoRA of the parts that are named have gradients."""
+    """Builds a LUSIFER and its language model's head; the connector and LoRA in the named parts have gradients."""
 
     def build(*parts: str, dtype: torch.dtype = torch.float32) -> tuple[Lusifer, Any]:
-        _, encoder, llm = SHAPES[shape]
+        _, encoder, llm = TRAINED[shape]
         write_checkpoint(encoder, tmp_path)
         read = LanguageTransformer(str(tmp_path), model_kwargs={"torch_dtype": dtype})
         with torch.random.fork_rng(), torch.device(device):
@@ -100,24 +95,22 @@ def make(shape, device, tmp_path):
         for part in parts:
             model = {"encoder": read.model, "llm": lusifer.llm}[part]
             add_lora(model, rank=16, alpha=32, dropout=0.0, seed=0)
-        for module in lusifer.modules():  # so that both sides compute the same
-            if isinstance(module, nn.Dropout):
-                module.p = 0.0
+        remove_dropout(lusifer)
         return lusifer, writer
 
     return build
 
 
 class Waiting:
-    """Bytes of activations that a backward pass waits for: now, and at most."""
+    """Bytes of activations that wait for a backward pass: the current number and the peak."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
+        self.weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
         self.held: dict[int, int] = {}
         self.now = self.most = 0
 
     def __enter__(self) -> Waiting:
-        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda one: one.tensor)
+        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda held: held.tensor)
         self._hooks.__enter__()
         return self
 
@@ -148,45 +141,29 @@ class _Held:
         self.waiting.release(self.key, self.tensor.untyped_storage().nbytes())
 
 
-class Step:
-    """What one step costs a model: calling it gives the loss."""
-
-    def __init__(self, model: nn.Module, loss: Callable[[], torch.Tensor], dtype: torch.dtype, device: str) -> None:
-        self.model, self.loss, self.device = model.train(), loss, device
-        half = dtype == torch.bfloat16
-        self.autocast = (lambda: torch.autocast(device, torch.bfloat16)) if half else nullcontext
-
-    def __call__(self) -> float:
-        self.model.zero_grad()
-        with self.autocast():
-            loss = self.loss()
-        loss.backward()
-        return float(loss.detach())
-
-    def memory(self) -> dict[str, int]:
-        """Bytes of activations that wait at most; on CUDA also the most that the device holds, weights and all."""
-        if self.device != "cpu":
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
-        with Waiting(self.model) as waiting:
-            self()
-        most = {"activations": waiting.most}
-        return most if self.device == "cpu" else {**most, "peak_memory": torch.cuda.max_memory_allocated()}
-
-    def gradient(self) -> torch.Tensor:
-        return torch.cat([one.grad.flatten() for one in self.model.parameters() if one.grad is not None]).float().cpu()
+def step_of(model: nn.Module, loss: Callable[[], torch.Tensor], dtype: torch.dtype, device: str) -> Step:
+    """A step, in mixed precision where the type is bfloat16."""
+    if dtype == torch.bfloat16:
+        return Step(model, loss, lambda: torch.autocast(device, torch.bfloat16))
+    return Step(model, loss)
 
 
-def columns_of(model: SentenceTransformer, pairs: int, device: str) -> list[dict[str, Any]]:
-    texts = mixed_texts(2 * pairs)
-    return [
-        {name: one.to(device) if torch.is_tensor(one) else one for name, one in model.preprocess(side).items()}
-        for side in (texts[::2], texts[1::2])
-    ]
+def memory_of(step: Step, device: str) -> dict[str, int]:
+    """Peak bytes of activations that wait; on CUDA also the device's peak, weights included."""
+    if device != "cpu":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    with Waiting(step.model) as waiting:
+        step()
+    most = {"activations": waiting.most}
+    return most if device == "cpu" else {**most, "peak_memory": torch.cuda.max_memory_allocated()}
 
 
 def flops_of(lusifer: Lusifer, lengths: list[int], passes: int) -> int:
-    """Forward, and as much for the gradient of activations; frozen weights need none, and LoRA's own work is small."""
+    """FLOPs of some passes over texts: forward, and as much for the activations' gradient.
+
+    Frozen weights need no gradient, and LoRA's own work is small.
+    """
     encoder, llm = lusifer.encoder.model.config, lusifer.llm.config
     read = encode_flops(lengths, linear_weights(lusifer.encoder), encoder.num_hidden_layers, encoder.hidden_size)
     mapped = encode_flops(lengths, linear_weights(lusifer.connector), 0, 0)
@@ -197,32 +174,27 @@ def flops_of(lusifer: Lusifer, lengths: list[int], passes: int) -> int:
 
 
 @pytest.fixture
-def report(note, say, shape, device):
-    """Note and say what a step achieves; ``flops`` are counted once, also where a text is encoded twice."""
+def report_step(report, say, shape, device):
+    """Report a step's speed and memory; ``flops`` are counted once, also where a text is encoded twice."""
 
-    def go(seconds: float, dtype: torch.dtype, rows: int, tokens: int, flops: int, **memory: dict[str, int]) -> None:
-        peak = peak_flops(device, dtype)
-        held = {f"{key}_{side}": value for side, one in memory.items() for key, value in one.items()}
-        note(model=SHAPES[shape][0], dtype=str(dtype), pairs_per_s=rows / seconds, flops=flops, peak=peak,
-             tokens_per_s=tokens / seconds, mfu=flops / seconds / peak, **held)  # fmt: skip
-        speed = (
-            f"{rows / seconds:.1f} rows/s, {tokens / seconds:.0f} real tokens/s, {flops / seconds / peak:.1%} of peak; "
-        )
-        sizes = ", ".join(f"{key.replace('_', ' ')} {value / 2**20:.0f} MiB" for key, value in held.items())
-        say(f"  {shape}: {'' if math.isnan(seconds) else speed}{sizes}")
+    def run(seconds: float, dtype: torch.dtype, pairs: int, tokens: int, flops: int, **memory: dict[str, int]) -> None:
+        held = {f"{key}_{side}": value for side, bytes_of in memory.items() for key, value in bytes_of.items()}
+        model = TRAINED[shape][0]
+        report(shape, device, seconds, tokens=tokens, flops=flops, pairs=pairs, dtype=dtype, model=model, **held)
+        say("  " + ", ".join(f"{key.replace('_', ' ')} {value / 2**20:.0f} MiB" for key, value in held.items()))
 
-    return go
+    return run
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-def test_stage_two_plain_and_cached(shape, device, compare, report, make, dtype):
-    """Cached gradients encode twice and keep a mini-batch's activations."""
+def test_stage_two_plain_and_cached(shape, device, compare, report_step, make, dtype):
+    """Cached gradients encode twice and keep only one mini-batch's activations."""
     lusifer, _ = make("encoder", "llm", dtype=dtype)
     model = SentenceTransformer(modules=[*modules_of(lusifer), Normalize()], device=device)
     pairs = PAIRS[shape]
-    columns = columns_of(model, pairs, device)
+    columns = pairs_of_texts(model, pairs, device)
     losses = [contrastive_loss(model, 0.05, mini) for mini in (None, pairs // 4)]
-    plain, cached = (Step(model, lambda loss=loss: loss(columns, None), dtype, device) for loss in losses)
+    plain, cached = (step_of(model, lambda loss=loss: loss(columns, None), dtype, device) for loss in losses)
     label = f"LUSIFER {shape}, stage 2, {pairs} pairs, {str(dtype).removeprefix('torch.')}"
     pair = compare(label, plain, cached, f"cached gradients, {pairs // 4} at a time", 3)
     assert pair.ours == pytest.approx(pair.theirs, abs=1e-4 if dtype == torch.float32 else 0.1)
@@ -231,31 +203,31 @@ def test_stage_two_plain_and_cached(shape, device, compare, report, make, dtype)
         expected = plain.gradient()
         cached()
         torch.testing.assert_close(cached.gradient(), expected, rtol=1e-3, atol=float(1e-4 * expected.abs().max()))
-    lengths = [int(one) for side in columns for one in side["attention_mask"].sum(dim=1)]
-    memory = {"plain": plain.memory(), "cached": cached.memory()}
+    lengths = lengths_of(columns)
+    memory = {"plain": memory_of(plain, device), "cached": memory_of(cached, device)}
     assert memory["cached"]["activations"] < memory["plain"]["activations"] / 2
-    report(pair.seconds, dtype, pairs, sum(lengths), flops_of(lusifer, lengths, 2), **memory)
+    report_step(pair.seconds, dtype, pairs, sum(lengths), flops_of(lusifer, lengths, 2), **memory)
 
 
-def test_stage_two_in_bfloat16(shape, device, compare, report, make):
-    """What is trained stays float32; the products of both sides are in their type."""
+def test_stage_two_in_bfloat16(shape, device, compare, report_step, make):
+    """Trained weights stay in float32; products are in bfloat16 on one side and float32 on the other."""
     steps, pairs = [], PAIRS[shape]
     for dtype in (torch.bfloat16, torch.float32):
         lusifer, _ = make("encoder", "llm", dtype=dtype)
         model = SentenceTransformer(modules=[*modules_of(lusifer), Normalize()], device=device)
-        columns = columns_of(model, pairs, device)
+        columns = pairs_of_texts(model, pairs, device)
         loss = contrastive_loss(model, 0.05)
-        steps.append(Step(model, lambda loss=loss, columns=columns: loss(columns, None), dtype, device))
+        steps.append(step_of(model, lambda loss=loss, columns=columns: loss(columns, None), dtype, device))
     pair = compare(f"LUSIFER {shape}, stage 2, {pairs} pairs, bfloat16", *steps, "float32", 3)
     assert pair.ours == pytest.approx(pair.theirs, abs=0.3)
-    lengths = [int(one) for side in columns for one in side["attention_mask"].sum(dim=1)]
+    lengths = lengths_of(columns)
     flops = flops_of(lusifer, lengths, 2)
-    report(pair.seconds, torch.bfloat16, pairs, sum(lengths), flops, both=steps[0].memory())
+    report_step(pair.seconds, torch.bfloat16, pairs, sum(lengths), flops, both=memory_of(steps[0], device))
 
 
 @pytest.mark.quick
-def test_stage_one(shape, device, compare, report, make):
-    """Logits where a token is predicted and batches of similar length, against transformers' own labels and padding."""
+def test_stage_one(shape, device, compare, report_step, make):
+    """Logits only for predicted tokens, against transformers' own labels and padding."""
     lusifer, writer = make("encoder")
     lusifer.tokenizer.mask_token = "w0"
     model = StageOne(lusifer, writer, lusifer.tokenizer, (2, 3), lusifer.encoder.max_seq_length).to(device)
@@ -268,7 +240,7 @@ def test_stage_one(shape, device, compare, report, make):
         "target_ids": targets["input_ids"],
         "target_mask": targets["attention_mask"],
     }
-    features = {name: one.to(device) for name, one in features.items() if torch.is_tensor(one)}
+    features = {name: value.to(device) for name, value in features.items() if torch.is_tensor(value)}
 
     def padded() -> torch.Tensor:
         ids, mask = features["target_ids"], features["target_mask"].bool()
@@ -276,22 +248,21 @@ def test_stage_one(shape, device, compare, report, make):
         begin = (embed(torch.full((rows,), 2, device=device)), mask.new_ones(rows, 1))
         pieces = [begin, *lusifer.soft_tokens(features)]
         embeds, real = join([*pieces, (embed(ids[mask]), mask)])
-        before = [(torch.full((int(one.sum()), 1), -100, device=device), one) for _, one in pieces]
+        before = [(torch.full((int(real.sum()), 1), -100, device=device), real) for _, real in pieces]
         labels = torch.where(real, join([*before, (ids[mask][:, None], mask)])[0][..., 0], -100)
         return writer(inputs_embeds=embeds, attention_mask=real, labels=labels).loss
 
-    ours = Step(model, lambda: model(features)["loss"], torch.float32, device)
-    theirs = Step(model, padded, torch.float32, device)
+    ours, theirs = Step(model, lambda: model(features)["loss"]), Step(model, padded)
     pair = compare(f"LUSIFER {shape}, stage 1, {rows} rows", ours, theirs, "transformers' loss on padded rows", 3)
     assert pair.ours == pytest.approx(pair.theirs, abs=1e-4)
-    read = [int(one) for one in features["attention_mask"].sum(dim=1)]
-    written = [int(one) for one in features["target_mask"].sum(dim=1)]
+    read, written = (features[mask].sum(dim=1).tolist() for mask in ("attention_mask", "target_mask"))
     llm = lusifer.llm.config
-    whole = [one + other + 2 for one, other in zip(read, written, strict=True)]
+    whole = [source + target + 2 for source, target in zip(read, written, strict=True)]
     flops = flops_of(lusifer, read, 2) - 2 * encode_flops(
-        [one + 1 for one in read], linear_weights(lusifer.llm), llm.num_hidden_layers, llm.hidden_size
+        [length + 1 for length in read], linear_weights(lusifer.llm), llm.num_hidden_layers, llm.hidden_size
     )
     flops += 2 * encode_flops(whole, linear_weights(lusifer.llm), llm.num_hidden_layers, llm.hidden_size, causal=True)
     flops += 4 * sum(written) * llm.hidden_size * llm.vocab_size  # the head, where it is needed
     tokens = sum(read) + sum(written)
-    report(pair.seconds, torch.float32, rows, tokens, flops, ours=ours.memory(), theirs=theirs.memory())
+    memory = {"ours": memory_of(ours, device), "theirs": memory_of(theirs, device)}
+    report_step(pair.seconds, torch.float32, rows, tokens, flops, **memory)

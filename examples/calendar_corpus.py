@@ -3,9 +3,9 @@
     xalign corpora --plugin calendar_corpus.py
     xalign fit centered --plugin calendar_corpus.py --backbone all-MiniLM-L6-v2 --corpus calendar -o centred
 
-Files on your disk need no plug-in: ``--corpus own:DIR``. A plug-in is for text that is read in a way of its own. The
-function is called when the text is needed, never for a list. ``trains`` names the tasks that hold the same text: a
-model that was fitted on it is marked with a dagger there.
+Files on your disk need no plug-in: use ``--corpus own:DIR``. A plug-in is for text that has to be read in another way.
+xalign calls the function when it needs the text, and not to list corpora. ``trains`` names the tasks with the same
+text; there, a dagger marks the models that were fitted on it.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def calendar(part: str = "", *, path: Path | None = None, local: bool = False) -
     """All rows, or ``calendar:months``.
 
     Args:
-        part: What stands behind the colon.
-        path: For corpora that lie somewhere; this one does not.
-        local: Whether a download is forbidden; this one needs none.
+        part: The text after the colon.
+        path: Folder of a corpus that is stored on disk; not used here.
+        local: Whether downloads are forbidden; this corpus needs none.
 
     Raises:
-        DataError: No such part.
+        DataError: The part is unknown.
     """
     if part not in {"", "months"}:
-        raise DataError(f"Unknown part {part!r} of the corpus 'calendar'; there is `months`.")
+        raise DataError(f"Unknown part {part!r} of the corpus 'calendar'; its only part is `months`.")
     columns = {language: words.split()[: 12 if part else None] for language, words in ROWS.items()}
     identity = hashlib.sha256(json.dumps(columns, sort_keys=True).encode()).hexdigest()
     return from_columns("calendar", ("Calendar",), columns, identity)

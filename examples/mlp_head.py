@@ -1,14 +1,14 @@
 """A method that is not affine, in one file: a small network behind the encoder.
 
-It learns, on translations, to move every language's vectors to those of the English translations, and to leave English
-where it is. Try it where this file lies:
+It learns from translations to move every language's vectors to those of the English translations, and to leave English
+where it is. Try it in this file's folder:
 
     xalign fit mlp --plugin mlp_head.py --backbone multilingual-e5-small-q4 --corpus gettext:fit -o with-head
     xalign run --plugin mlp_head.py -m with-head
 
 There are two classes. ``MLP`` fits: its ``factors`` are the weights, and ``apply`` is the map in numpy. ``MLPHead`` is
-the map in torch, which becomes a part of the saved model; it is registered too, as saved models may name no other
-code. The weights are saved as safetensors, so a saved model runs wherever this file is plugged in:
+the map in torch, which becomes part of the saved model. It is registered too, because a saved model may only name
+registered code. The weights are saved as safetensors, so a saved model runs wherever this file is plugged in:
 
     export XALIGN_PLUGINS=/path/to/mlp_head.py
     python -c "import xalign_models; print(xalign_models.load('with-head').encode(['Good morning']))"
@@ -31,12 +31,12 @@ from xalign_models.errors import AlignmentError
 
 @register.module
 class MLPHead(Aligned):
-    """``y = x + relu(x A + b) B``: what :class:`MLP` learned, as a module of a SentenceTransformer."""
+    """``y = x + relu(x A + b) B``: the map of :class:`MLP` as a module of a SentenceTransformer."""
 
     tensors = ("inner", "bias", "outer")
 
     def map_rows(self, x: torch.Tensor, index: int) -> torch.Tensor:
-        """Map rows (n, d); ``index`` is 0, as one network serves all languages."""
+        """Map rows (n, d); ``index`` is always 0, since one network serves all languages."""
         inner, bias, outer = (getattr(self, name)[index].to(x.dtype) for name in self.tensors)
         return x + torch.relu(x @ inner + bias) @ outer
 
@@ -55,7 +55,7 @@ class MLP(Alignment):
     method = "mlp"
     arrays = ("inner_", "bias_", "outer_")
     parallel = True  # the fit text must be translations
-    language_dependent = False  # a text's language need not be known
+    language_dependent = False  # texts need no language
 
     hidden: int = 64
     """Width h of the hidden layer."""
@@ -64,7 +64,7 @@ class MLP(Alignment):
     lr: float = 1e-3
     """Learning rate."""
     seed: int = 0
-    """Of the first weights."""
+    """Seed of the initial weights."""
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -75,10 +75,10 @@ class MLP(Alignment):
         """Fit on translations.
 
         Args:
-            data: Language to (its embeddings (n, d), those of the English translations (n, d)).
+            data: For each language, its embeddings (n, d) and those of the English translations (n, d).
 
         Raises:
-            AlignmentError: Rows are not aligned, or there are none.
+            AlignmentError: There are no rows, or they do not match their translations.
         """
         texts = {language: as_matrix(pair[0], language) for language, pair in data.items()}
         english = {language: as_matrix(pair[1], f"{language}'s English") for language, pair in data.items()}
@@ -103,7 +103,7 @@ class MLP(Alignment):
         return self
 
     def factors(self) -> dict[str, Array]:
-        """The weights, one network for all languages; the names are those of :meth:`apply` and of the module."""
+        """The weights of the one network, under the names that :meth:`apply` and the module use."""
         return {"inner": self.inner_[None], "bias": self.bias_[None], "outer": self.outer_[None]}
 
     @staticmethod

@@ -4,13 +4,13 @@
     xalign run --plugin numbers_task.py -t NumberWords -m all-MiniLM-L6-v2
     xalign leaderboard --plugin numbers_task.py --benchmark "Example(numbers)"
 
-Any mteb task will do. Those of :mod:`tasks` take care of languages, encode every text once, and keep each item's
-outcome for the significance tests: ``PrecisionTask`` looks for translations among all sentences of the other language.
-The class needs a text and its metadata.
+Any mteb task will do. The base classes in :mod:`xalign_tasks` handle languages, encode every text once, and keep each
+item's outcome for the significance tests: ``PrecisionTask`` looks for translations among all sentences of the other
+language. Its subclasses need a text and metadata.
 
-A class that is registered itself is imported for a list too, and mteb with it. Where lists should stay fast, name its
-place and what lists show instead: ``register.task("my_package.numbers:NumberWords", "NumberWords", score=...,
-languages=4, subsets=12, description=...)``.
+To list a task that is registered as a class, xalign has to import it, and mteb with it. To keep lists fast, register
+its place and the facts that lists show instead: ``register.task("my_package.numbers:NumberWords", "NumberWords",
+score=..., languages=4, subsets=12, description=...)``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class NumberWords(PrecisionTask):
     """P@1, P@5 and P@10 of finding a number word among the 14 of another language."""
 
     corpus_name = "number-words"
-    narrows = False  # --languages does not leave out subsets of it
+    narrows = False  # --languages does not filter its subsets
     metadata = precision_metadata(
         "NumberWords",
         WORDS,
@@ -45,7 +45,7 @@ class NumberWords(PrecisionTask):
     )
 
     def local_corpus(self) -> Corpus:
-        """The text; a task on a registered corpus leaves this out and names the corpus in ``corpus_name``."""
+        """The text. A task on a registered corpus names it in ``corpus_name`` and needs no such method."""
         identity = hashlib.sha256(repr(WORDS).encode()).hexdigest()
         self._corpus = from_columns(self.corpus_name, ("NumberWords",), WORDS, identity)
         return self._corpus

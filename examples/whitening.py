@@ -1,16 +1,16 @@
 """A method of your own, in one file: whitening.
 
-Every language is moved to the origin, and what is left is stretched until it varies alike in all directions (Su et al.,
-2021, "Whitening Sentence Representations for Better Semantics and Faster Retrieval", here with a mean per language).
-Try it where this file lies:
+It moves every language's mean to the origin and scales the vectors to the same variance in all directions (Su et al.,
+2021, "Whitening Sentence Representations for Better Semantics and Faster Retrieval", here with one mean a language).
+Try it in this file's folder:
 
     xalign fit whitening --plugin whitening.py --backbone multilingual-e5-small-q4 --corpus gettext:fit -o whitened
     xalign run --plugin whitening.py -m whitened -m whitening__multilingual-e5-small-q4__gettext
 
 A subclass of ``UnpairedAlignment`` needs a name, its hyperparameters as dataclass fields, ``_fit``, and ``factors``,
-its affine maps. It is then fitted, saved, loaded, listed and scored like the built-in methods, and a saved model of it
-needs this file no more, since affine maps are all applied by the same module. Wanted: rows that mean the same in every
-language? Then derive from ``PivotAlignment`` instead. Not affine? See ``mlp_head.py``.
+which returns its affine maps. xalign then fits, saves, loads, lists and scores it like a built-in method. A saved model
+does not need this file, because one module applies all affine maps. A method that is fitted on translations derives
+from ``PivotAlignment`` instead. For a method that is not affine, see ``mlp_head.py``.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Whitening(UnpairedAlignment):
     """
 
     method = "whitening"
-    arrays = ("means_", "weight_")  # what is saved, and what the fit's fingerprint is taken of
+    arrays = ("means_", "weight_")  # saved with the model, and hashed for the fit's fingerprint
 
     shrinkage: float = 0.1
-    """Share of the mean variance in S, between 0 and 1: it steadies W where there are few rows."""
+    """Share of the mean variance in S, between 0 and 1; it makes W more stable when there are few rows."""
 
     def __post_init__(self) -> None:
         """Check the field."""
@@ -54,7 +54,7 @@ class Whitening(UnpairedAlignment):
         covariance = (1 - self.shrinkage) * covariance + self.shrinkage * mean_variance * np.eye(len(covariance))
         variances, directions = np.linalg.eigh(covariance)
         if variances[0] <= 0:
-            raise AlignmentError("whitening: the rows do not vary in some direction; use more, or more shrinkage.")
+            raise AlignmentError("whitening: the rows do not vary in some direction; use more rows or more shrinkage.")
         self.weight_ = directions / np.sqrt(variances) @ directions.T
 
     def factors(self) -> dict[str, Array]:

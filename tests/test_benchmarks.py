@@ -1,4 +1,4 @@
-"""The benchmarks: they run where there is no mteb, and their findings become tables."""
+"""The benchmarks run without mteb, and their findings become tables."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from benchmarks import shapes
 whole = shapes.mixed_texts
 shapes.mixed_texts = lambda n, seed=0: whole(n // 8, seed)
 """
-"""As if neither package were installed, and on few texts; what is collected is written beside it."""
+"""A plug-in that hides both packages, shortens the texts, and writes the collected modules to a file."""
 
 
 def run(*arguments: str, path: Path = ROOT) -> str:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(path), str(ROOT)])}
-    environment.pop("PYTEST_XDIST_WORKER", None)  # within which nothing is timed
+    environment.pop("PYTEST_XDIST_WORKER", None)  # pytest-benchmark times nothing in a worker
     done = subprocess.run(
         [sys.executable, "-m", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
@@ -45,7 +45,7 @@ def run(*arguments: str, path: Path = ROOT) -> str:
 
 
 @pytest.mark.slow
-def test_all_but_those_of_tasks_need_neither_mteb_nor_datasets(tmp_path: Path) -> None:
+def test_only_benchmarks_of_tasks_need_mteb_and_datasets(tmp_path: Path) -> None:
     (tmp_path / "without_mteb.py").write_text(WITHOUT)
     findings = tmp_path / "findings.json"
     options = ["pytest", "-p", "without_mteb", "-p", "no:cacheprovider", "-n0", "-q", f"--benchmark-json={findings}"]
@@ -53,9 +53,9 @@ def test_all_but_those_of_tasks_need_neither_mteb_nor_datasets(tmp_path: Path) -
     modules = {path.name for path in ROOT.glob("benchmarks/test_*.py")}
     assert modules - {*(tmp_path / "collected").read_text().split()} == {
         "test_harness.py"
-    }  # of tasks, which are mteb's
+    }  # it measures tasks, which are mteb's
     info = {one["name"]: one["extra_info"] for one in json.loads(findings.read_text())["benchmarks"]}
-    assert set(info) == {"test_repeated_texts[cpu]", "test_shared_prefix[cpu]"}  # those for a GPU have skipped
+    assert set(info) == {"test_repeated_texts[cpu]", "test_shared_prefix[cpu]"}  # GPU benchmarks are skipped
     assert all({"versions", "revision", "threads", "dtype", "device", "ratio"} <= set(one) for one in info.values())
 
     printed = run("docs.tools.throughput", str(findings))

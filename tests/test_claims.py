@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -152,6 +153,11 @@ def test_logs_and_measured_tables_are_read(tmp_path, monkeypatch):
     assert sources.measured("cpu.md", "a", "ms") == 1250.5
     with pytest.raises(LookupError, match="no row b"):
         sources.measured("cpu.md", "b", "ms")
+
+
+def test_each_table_stands_in_a_page():
+    pages = "".join(page.read_text("utf-8") for page in (claims.ROOT / "docs").glob("*.md"))
+    assert set(re.findall(r"<!-- table: ([\w-]+) -->", pages)) == tables.TABLES.keys()
 
 
 @pytest.mark.parametrize("page", ["results.md", "scale.md"])

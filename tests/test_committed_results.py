@@ -116,7 +116,7 @@ def test_the_leaderboard_in_the_folder_is_current():
 @pytest.mark.slow
 @pytest.mark.skipif("XALIGN_DATA" not in os.environ, reason="XALIGN_DATA is not set: a revision has its fit text in it")
 def test_revisions_are_those_of_the_models_at_hand(monkeypatch):
-    """What would be run now is what is here, so that nothing is scored twice, on a processor like the results'."""
+    """Current revisions equal those of the results, on a like processor, so that no run scores a model again."""
     monkeypatch.setattr(
         "xalign_models.linalg.onednn.is_slow", lambda *_: False
     )  # else bfloat16 is computed with in float32

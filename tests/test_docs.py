@@ -63,7 +63,7 @@ def application():
 
 @pytest.mark.parametrize(("page", "line"), commands())
 def test_command_lines_parse(application, page, line):
-    """Every option that a page shows is one of the command's."""
+    """Every option that a page shows exists."""
     command = application
     arguments = shlex.split(line, comments=True)[1:]
     context = command.make_context("xalign", list(arguments))
@@ -98,7 +98,7 @@ def test_readmes_lines_run_as_written(asset, workdir, few_rows, monkeypatch):
                 pytest.skip(f"the asset {name} is not installed: xalign assets install {name}")
     (source,) = blocks(ROOT / "README.md", "python")
     names: dict = {}
-    exec(compile(source, "README.md", "exec"), names)  # what a reader would paste
+    exec(compile(source, "README.md", "exec"), names)  # as a reader would paste it
     assert names["vectors"].shape == (2, 384)
     assert set(names["scores"]["model"]) >= {"xalign/plain__multilingual-e5-small-q4"}
     assert names["scores"]["score"].between(0, 1).all()

@@ -1,4 +1,4 @@
-"""The examples as a stranger runs them: a file in a folder of one's own, and processes that know nothing else."""
+"""The examples as a stranger runs them: copied into a new folder, each command in a process of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ for arguments in json.loads(sys.stdin.read()):
 
 @pytest.fixture
 def stranger(workdir, tiny_model, write_text, python):
-    """Runs Python code in a process of its own, in a folder that has the examples: (exit status, output, errors)."""
+    """Runs Python code in a new process, in a folder with the examples; returns (exit status, output, errors)."""
     for file in EXAMPLES.glob("*.py"):
         shutil.copy(file, workdir)
     write_text(workdir / "text", 60)
@@ -46,7 +46,7 @@ def stranger(workdir, tiny_model, write_text, python):
 
 @pytest.fixture
 def commands(stranger):
-    """Runs commands one after the other in one process; returns what each printed."""
+    """Runs commands one after the other in one process; returns the output of each."""
 
     def run(*commands, plugins=""):
         lines = json.dumps([[str(part) for part in command] for command in commands])

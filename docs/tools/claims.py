@@ -27,7 +27,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from docs.tools.sources import ROOT, evaluate
+from docs.tools.expressions import evaluate
+from docs.tools.sources import ROOT
 from docs.tools.tables import TABLES, table
 
 _CLAIM = re.compile(

@@ -2,7 +2,7 @@
 
 ``python -m docs.tools.claims --write`` puts them into the pages. A table of that file has these keys, all optional but
 ``about``, ``columns`` and one of ``for`` and ``rows``. A cell, a label and a value of ``let`` are expressions in the
-language of :func:`docs.tools.sources.evaluate`. They see what ``[names]`` defines and the variables of their row.
+language of :func:`docs.tools.expressions.evaluate`. They see what ``[names]`` defines and the variables of their row.
 
     about        What the table shows.
     for          A row for each combination of these variables' values; several sets of variables in a list. The values
@@ -25,7 +25,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from docs.tools.sources import evaluate
+from docs.tools.expressions import evaluate
 
 _FILE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 NAMES: Mapping[str, Any] = _FILE["names"]
