@@ -19,7 +19,7 @@ from xalign_models.errors import DataError
 from xalign_models.languages import display_name
 from xalign_models.training.lira.candidates import Candidates, CandidateSource
 from xalign_models.training.lira.edits import Corruption, corrupt
-from xalign_tasks.analyses.base import labelled
+from xalign_tasks.analyses.base import Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,36 +42,30 @@ def analyse(request: Request) -> Findings:
     corpus = corpora.load(CORPUS)
     languages = request.languages or tuple(language for language in LANGUAGES if language in corpus.languages)
     rows = request.rows or ROWS
-    picked, graded, notes = [], [], []
+    study = Study()
     for name in request.named():
         module, title = open_lira(Path(name)), Path(name).resolve().name
         if request.device:
             module.to(request.device)
-        for language in languages:
-            texts, english = (side[:rows] for side in corpus.pair(language))
-            picked.append(labelled(against_corruptions(module, texts, english), model=title, language=language))
+        pairs = {code: corpus.pair(code) for code in languages}
+        sides = {code: (texts[:rows], english[:rows]) for code, (texts, english) in pairs.items()}
+        for code, (texts, english) in sides.items():
+            study.add("corrupted", against_corruptions(module, texts, english), model=title, language=code)
         try:
-            frames = []
-            for language in languages:
-                texts, english = (side[:rows] for side in corpus.pair(language))
-                frames.append(against_each_other(module, texts, english, language))
+            graded = {code: against_each_other(module, *side, code) for code, side in sides.items()}
         except DataError as error:
-            notes.append(f"{title}: its translators are not compared. {error}")
+            study.notes.append(f"{title}: its translators are not compared. {error}")
             continue
-        graded += [
-            labelled(frame, model=title, language=code)
-            for frame, code in zip(frames, languages, strict=True)
-            if len(frame)
-        ]
-    table = pd.concat(picked, ignore_index=True)
-    notes += [
+        for code, frame in graded.items():
+            if len(frame):
+                study.add("graded", frame, model=title, language=code)
+    study.figures["corrupted"] = draw(pd.concat(study.tables["corrupted"], ignore_index=True))
+    study.data[CORPUS] = f"local-{corpus.fingerprint([*languages, ENGLISH])[:12]}"
+    return study.findings(
         "Corrupted references: a third of the words dropped, words shuffled, another sentence, an assistant's words "
         "around it. `all` is all of them at once (chance: 20 %), any other row that one alone (chance: 50 %).",
         "The critic is left out: the actor sees the cosine of the two paths alone.",
-    ]
-    tables = {"corrupted": table} | ({"graded": pd.concat(graded, ignore_index=True)} if graded else {})
-    prints = {CORPUS: f"local-{corpus.fingerprint([*languages, ENGLISH])[:12]}"}
-    return Findings(tables, {"corrupted": draw(table)}, tuple(notes), prints)
+    )
 
 
 def against_corruptions(module: LiRA, texts: list[str], english: list[str]) -> pd.DataFrame:
@@ -87,10 +81,7 @@ def against_corruptions(module: LiRA, texts: list[str], english: list[str]) -> p
     shares = {"all": (odds[:, 0] > odds[:, 1:].amax(dim=1)).double().mean()}
     shares |= {str(how): (odds[:, 0] > odds[:, 1 + i]).double().mean() for i, how in enumerate(Corruption)}
     return pd.DataFrame(
-        [
-            {"against": name, "reference picked": 100 * float(share), "texts": len(rows)}
-            for name, share in shares.items()
-        ]
+        {"against": name, "reference picked": 100 * float(share), "texts": len(rows)} for name, share in shares.items()
     )
 
 

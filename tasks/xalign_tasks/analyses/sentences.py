@@ -10,6 +10,7 @@ import mteb
 from xalign_models.analysis import Request
 from xalign_models.errors import DataError
 from xalign_models.languages import canonical
+from xalign_tasks.analyses.base import Study
 from xalign_tasks.sts17 import STS17CrossLingual
 
 PUBLISHED = "STS22 sentence1"
@@ -33,6 +34,13 @@ class Sentences:
     languages: list[str]
     revision: str
     note: str = ""
+
+    def study(self) -> Study:
+        """A study with the text's revision and the note."""
+        study = Study()
+        study.data[self.name] = self.revision
+        study.notes += [self.note] if self.note else []
+        return study
 
 
 def load_sentences(request: Request, rows: int) -> Sentences:

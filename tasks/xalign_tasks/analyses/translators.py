@@ -16,7 +16,7 @@ from xalign_models.errors import DataError
 from xalign_models.evaluation.run import make_task
 from xalign_models.languages import LanguageText, display_name
 from xalign_models.training.lira.candidates import CandidateSource
-from xalign_tasks.analyses.base import labelled
+from xalign_tasks.analyses.base import Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,10 +37,10 @@ def analyse(request: Request) -> Findings:
     from xalign_models.training.lira.recording import task_texts
     from xalign_models.training.lira.run import open_lira
 
-    frames, revisions = [], {}
+    study = Study()
     for task in request.tasks or TASKS:
         texts = [(text, code) for text, code in task_texts(task, request.languages) if code not in (ENGLISH, None)]
-        revisions[task] = str(make_task(task, request.languages).metadata.dataset["revision"])
+        study.data[task] = str(make_task(task, request.languages).metadata.dataset["revision"])
         for name in request.named():
             module = open_lira(Path(name))
             if request.device:
@@ -48,13 +48,12 @@ def analyse(request: Request) -> Findings:
             rows = pd.DataFrame(choices(module, texts))
             if rows.empty:
                 raise DataError(f"{name}: no text of {task} has two candidates; translate it by two translators.")
-            frames.append(labelled(shares(rows), model=Path(name).resolve().name, task=task))
-    table = pd.concat(frames, ignore_index=True)
-    notes = (
+            study.add("shares", shares(rows), model=Path(name).resolve().name, task=task)
+    study.figures["shares"] = draw(pd.concat(study.tables["shares"], ignore_index=True))
+    return study.findings(
         "Texts with fewer than two different translations are left out: the actor has no choice there.",
-        "Of equal translations the first translator is the one that is taken.",
+        "Among equal translations, the first translator's counts.",
     )
-    return Findings({"shares": table}, {"shares": draw(table)}, notes, revisions)
 
 
 def choices(module: LiRA, texts: Sequence[LanguageText]) -> Iterator[dict[str, object]]:
