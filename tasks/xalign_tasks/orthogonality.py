@@ -158,7 +158,7 @@ def map_shape(weight: npt.NDArray[np.float64]) -> dict[str, float]:
 def map_gains(
     x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], mapped: npt.NDArray[np.float64]
 ) -> tuple[dict[str, float], Items]:
-    """What mapping x to ``mapped`` gains in closeness to y; all (n, d).
+    """Gains in closeness to y from mapping x to ``mapped``; all (n, d).
 
     Returns:
         dD, dC, fD, fC; and (n, 4) per pair: distance before and after, cosine before and after.

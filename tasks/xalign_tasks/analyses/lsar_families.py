@@ -1,4 +1,4 @@
-"""What LSAR removes, by language family: the removed components along its leading directions (the paper's Figure 4)."""
+"""Components that LSAR removes along its leading directions, by language family (the paper's Figure 4)."""
 
 from __future__ import annotations
 

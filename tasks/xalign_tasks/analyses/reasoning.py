@@ -11,6 +11,7 @@ from tqdm.auto import tqdm
 
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
+from xalign_models.corpora import file_digest
 from xalign_models.errors import LanguageError
 from xalign_models.languages import display_name
 from xalign_models.published import published_table
@@ -68,7 +69,7 @@ def _analyse(
         {"accuracy": scored, "beside the paper": wide},
         {"accuracy": draw(scored, task)},
         notes,
-        {f"{task} {language}": data.revision(path) for language, path in chosen.items()},
+        {f"{task} {language}": f"local-{file_digest(path)[:12]}" for language, path in chosen.items()},
     )
 
 

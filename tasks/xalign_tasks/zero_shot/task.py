@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -68,7 +69,11 @@ class ZeroShotTask(FilesTask):
     label_column: ClassVar[str] = "label"
 
     def read(self, files: tuple[Path, ...]) -> ReadPart:
-        """A function that reads a part of a language's files.
+        """A function that reads a part of a language's files."""
+        return partial(self.read_part, files)
+
+    def read_part(self, files: tuple[Path, ...], part: str) -> Labelled:
+        """The labelled texts of a part of a language's files.
 
         Raises:
             DataError: A file is malformed.
