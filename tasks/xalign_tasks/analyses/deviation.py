@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.errors import ModelError
 from xalign_models.published import published_table
+from xalign_models.training.lira.run import open_lira
 from xalign_models.training.lira.theory import bound_printed, bound_safe
 from xalign_tasks.analyses.rkhs import sentence_norms
 from xalign_tasks.analyses.sentences import load_sentences
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ROWS = 1000
 COLUMNS = ("epoch", "similarity", "mismatched", "english_mismatched", "loss", "anchor_loss", "policy_loss", "reward",
@@ -30,8 +28,6 @@ def analyse(request: Request) -> Findings:
         ModelError: No model is named, or a model is no trained LiRA.
         DataError: There is no text to estimate C on.
     """
-    from xalign_models.training.lira.run import open_lira
-
     sentences = load_sentences(request, ROWS)
     study = sentences.study()
     for name in request.named():

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from matplotlib.figure import Figure
 
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
@@ -13,9 +12,6 @@ from xalign_models.evaluation.run import make_task
 from xalign_models.linalg.arrays import Float64
 from xalign_models.published import published_table
 from xalign_tasks.analyses.base import Study
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TASKS = ("ProductSearchStandIn",)
 BINS = 40

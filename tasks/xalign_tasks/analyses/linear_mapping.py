@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,13 +23,11 @@ from xalign_models.errors import DataError
 from xalign_models.languages import canonical, display_name
 from xalign_models.linalg.arrays import Float64
 from xalign_models.linalg.solvers import affine_distance, affine_lsq
+from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.published import published_table
 from xalign_tasks.analyses import mapping_figures
 from xalign_tasks.analyses.mapping_texts import MappingText, open_texts
 from xalign_tasks.orthogonality import RIDGE, map_gains, unit
-
-if TYPE_CHECKING:
-    from xalign_models.models.encoder import XAlignEncoder
 
 Fit = Callable[[Float64, Float64], tuple[Float64, Float64]]
 

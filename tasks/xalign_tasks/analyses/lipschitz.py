@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.models.building import load_encoder
+from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.training.lira.edits import levenshtein, perturb
 from xalign_tasks.analyses.rkhs import statistics
 from xalign_tasks.analyses.sentences import Sentences, load_sentences
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from xalign_models.models.encoder import XAlignEncoder
 
 ROWS = 200
 DELTAS = (1, 2, 3, 5, 8, 10)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from xalign_models import figures
@@ -17,9 +17,6 @@ from xalign_models.languages import display_name
 from xalign_models.typology import family
 from xalign_tasks.analyses import spaces
 from xalign_tasks.analyses.base import Study
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DIRECTIONS = 2
 BINS = 48

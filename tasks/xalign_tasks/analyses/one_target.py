@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
@@ -14,9 +14,6 @@ from xalign_models.languages import display_name
 from xalign_models.published import published_table
 from xalign_models.results.reading import TaskScores
 from xalign_tasks.analyses.base import Study, scored
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TASK = "XQuAD-R"
 MEANS = {

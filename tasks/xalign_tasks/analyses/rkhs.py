@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from xalign_models import figures
@@ -17,9 +18,6 @@ from xalign_models.linalg.arrays import Float64
 from xalign_models.models.names import find_spec
 from xalign_models.published import published_table
 from xalign_tasks.analyses.sentences import PUBLISHED, load_sentences
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ROWS = 4000
 MOST_TOKENS = 8192

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 from sklearn.metrics import silhouette_score
@@ -17,16 +18,11 @@ from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import canonical, display_name, is_canonical
 from xalign_models.linalg.arrays import Float32, Float64, Mask
 from xalign_models.models.catalogue import ALIGNMENTS
+from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.names import find_spec
 from xalign_models.ranking.ranks import normalise
 from xalign_models.specs import ModelSpec
 from xalign_tasks.analyses.base import Study
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from xalign_models.models.encoder import XAlignEncoder
 
 LANGUAGES = tuple(canonical(code) for code in "en th zh".split())
 """The languages of LSAR's Figure 2."""

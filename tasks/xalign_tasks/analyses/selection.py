@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from xalign_models import corpora, figures
@@ -19,12 +19,9 @@ from xalign_models.errors import DataError
 from xalign_models.languages import display_name
 from xalign_models.training.lira.candidates import Candidates, CandidateSource
 from xalign_models.training.lira.edits import Corruption, corrupt
+from xalign_models.training.lira.module import LiRA
+from xalign_models.training.lira.run import open_lira
 from xalign_tasks.analyses.base import Study
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from xalign_models.training.lira.module import LiRA
 
 CORPUS, ROWS, SEED = "flores", 100, 0
 LANGUAGES = ("deu-Latn", "spa-Latn", "arb-Arab", "tha-Thai", "ind-Latn", "tur-Latn")
@@ -37,8 +34,6 @@ def analyse(request: Request) -> Findings:
         ModelError: No model is named, or a model is no LiRA.
         DataError: There is no text.
     """
-    from xalign_models.training.lira.run import open_lira
-
     corpus = corpora.load(CORPUS)
     languages = request.languages or tuple(language for language in LANGUAGES if language in corpus.languages)
     rows = request.rows or ROWS

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
@@ -15,13 +16,9 @@ from xalign_models.corpora import ENGLISH
 from xalign_models.errors import XAlignError
 from xalign_models.languages import canonical
 from xalign_models.models.building import load_encoder
+from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.ranking.ranks import gold_ranks, normalise
 from xalign_tasks.analyses.base import Study, flores
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from xalign_models.models.encoder import XAlignEncoder
 
 LANGUAGES = tuple(canonical(code) for code in "de es ru ar zh hi tr sw".split())
 ROWS = 400

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
@@ -16,12 +16,10 @@ from xalign_models.errors import DataError
 from xalign_models.evaluation.run import make_task
 from xalign_models.languages import LanguageText, display_name
 from xalign_models.training.lira.candidates import CandidateSource
+from xalign_models.training.lira.module import LiRA
+from xalign_models.training.lira.recording import task_texts
+from xalign_models.training.lira.run import open_lira
 from xalign_tasks.analyses.base import Study
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from xalign_models.training.lira.module import LiRA
 
 TASKS = ("STS17CrossLingual",)
 BATCH = 512
@@ -34,9 +32,6 @@ def analyse(request: Request) -> Findings:
         ModelError: No model is named, or a model is no LiRA.
         DataError: A task's data or translations are missing, or no text has two candidates.
     """
-    from xalign_models.training.lira.recording import task_texts
-    from xalign_models.training.lira.run import open_lira
-
     study = Study()
     for task in request.tasks or TASKS:
         texts = [(text, code) for text, code in task_texts(task, request.languages) if code not in (ENGLISH, None)]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from mteb.abstasks.task_metadata import TaskMetadata
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -18,9 +19,6 @@ from xalign_models.corpora import ENGLISH, Corpus
 from xalign_models.errors import DataError
 from xalign_tasks.base import Scored, Scoring, fill_scores, task_metadata
 from xalign_tasks.files import FilesTask
-
-if TYPE_CHECKING:
-    from mteb.abstasks.task_metadata import TaskMetadata
 
 Labelled = tuple[list[str], list[str]]
 """Texts and their labels."""

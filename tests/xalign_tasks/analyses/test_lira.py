@@ -196,7 +196,7 @@ def test_shares_of_translators_are_the_actors_choices(trained: Path, monkeypatch
     Path("c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in longer))
     run.variant(trained, Path("two"), "two", translators=["file:a.jsonl", "file:c.jsonl"])
     texts = [(row["text"], "deu-Latn") for row in rows] + [("an English text", "eng-Latn"), ("?", None)]
-    monkeypatch.setattr("xalign_models.training.lira.recording.task_texts", lambda *_: texts)
+    monkeypatch.setattr("xalign_tasks.analyses.translators.task_texts", lambda *_: texts)
     task = SimpleNamespace(metadata=SimpleNamespace(dataset={"revision": "1"}))
     monkeypatch.setattr(translators, "make_task", lambda *_: task)
 
@@ -221,7 +221,7 @@ def test_shares_of_translators_are_the_actors_choices(trained: Path, monkeypatch
 def test_translators_need_two_candidates(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = SimpleNamespace(metadata=SimpleNamespace(dataset={"revision": "1"}))
     monkeypatch.setattr(translators, "make_task", lambda *_: task)
-    monkeypatch.setattr("xalign_models.training.lira.recording.task_texts", lambda *_: [("only", "eng-Latn")])
+    monkeypatch.setattr("xalign_tasks.analyses.translators.task_texts", lambda *_: [("only", "eng-Latn")])
     with pytest.raises(DataError, match="no text of Made-up has two candidates"):
         ANALYSES["translators"](Request((str(trained),), tasks=("Made-up",)))
 
