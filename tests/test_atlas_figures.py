@@ -14,7 +14,8 @@ from xalign_models.atlas import load_atlas
 @pytest.fixture
 def families(monkeypatch):
     codes = {language[:3] for column in load_atlas().columns for language in column.languages}
-    monkeypatch.setattr(typology, "_uriel", lambda: {"families": {code: [f"F{ord(code[0]) % 5}"] for code in codes}})
+    content = {"families": {code: [f"F{ord(code[0]) % 5}"] for code in codes}}
+    monkeypatch.setattr(typology, "load_uriel", lambda: content)
 
 
 def test_findings_are_those_of_the_table():

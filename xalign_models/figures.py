@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 import numpy as np
@@ -105,7 +105,7 @@ def draw_heat_map(
     number: str = ".0f",
     *,
     dark: float | None = None,
-    aspect: str = "equal",
+    aspect: Literal["equal", "auto"] = "equal",
     **ticks: Any,
 ) -> AxesImage:
     """A coloured cell with its number for each value; NaN leaves a cell without a number.
@@ -122,7 +122,7 @@ def draw_heat_map(
         **ticks: Options of the names, such as ``fontsize``.
     """
     image = axes.imshow(values, vmin=limits[0], vmax=limits[1], cmap=SEQUENTIAL, aspect=aspect)
-    tilt = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if "rotation" not in ticks else {}
+    tilt: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if "rotation" not in ticks else {}
     axes.set_xticks(range(len(columns)), columns, **tilt, **ticks)
     axes.set_yticks(range(len(rows)), rows, **{key: value for key, value in ticks.items() if key == "fontsize"})
     axes.grid(visible=False)

@@ -23,7 +23,12 @@ _COMMON_NAMES = {
 
 
 @cache
-def _uriel() -> dict[str, Any]:
+def load_uriel() -> dict[str, Any]:
+    """URIEL's families and syntactic features, each by ISO 639-3 code.
+
+    Raises:
+        AssetError: URIEL is unavailable.
+    """
     path = assets.install("uriel") / "uriel.json"
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return content
@@ -55,6 +60,6 @@ def syntax(languages: Sequence[str]) -> npt.NDArray[np.float64]:
 
 def _entry(table: str, language: str) -> Any:
     try:
-        return _uriel()[table][language.split("-", maxsplit=1)[0]]
+        return load_uriel()[table][language.split("-", maxsplit=1)[0]]
     except KeyError:
         raise LanguageError(f"URIEL has no {language}; leave it out with --languages.") from None

@@ -7,13 +7,16 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import datasets
 import numpy as np
 import numpy.typing as npt
 from mteb.abstasks import AbsTask, AbsTaskBitextMining
 from mteb.abstasks.task_metadata import TaskMetadata
+from mteb.models import EncoderProtocol
+from mteb.timing import TimingStack
+from mteb.types import EncodeKwargs, PromptType
 from torch.utils.data import DataLoader
 
 from xalign_models import assets, corpora
@@ -21,11 +24,6 @@ from xalign_models.corpora import Corpus
 from xalign_models.errors import DataError, ModelError, XAlignError
 from xalign_models.results.items import save_items
 from xalign_tasks.facts import FACTS
-
-if TYPE_CHECKING:
-    from mteb.models import EncoderProtocol
-    from mteb.timing import TimingStack
-    from mteb.types import EncodeKwargs, PromptType
 
 logger = logging.getLogger(__name__)
 

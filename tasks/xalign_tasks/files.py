@@ -7,7 +7,31 @@ from typing import Any
 
 from xalign_models.corpora import Corpus, file_digest
 from xalign_models.errors import DataError
+from xalign_models.paths import data_dir
 from xalign_tasks.base import JointTask
+
+
+def data_folder(name: str, missing: str) -> Path:
+    """A folder under XALIGN_DATA.
+
+    Raises:
+        DataError: There is no such folder; the message is ``missing``.
+    """
+    root = data_dir()
+    if root is None or not (root / name).is_dir():
+        raise DataError(missing)
+    return root / name
+
+
+def present(files: dict[str, tuple[Path, ...]], publisher: str) -> dict[str, tuple[Path, ...]]:
+    """The files of each language, of which none may be missing.
+
+    Raises:
+        DataError: A file is missing; the message says where it is published.
+    """
+    if absent := [str(path) for paths in files.values() for path in paths if not path.is_file()]:
+        raise DataError(f"{absent[0]} is missing; take it from {publisher}.")
+    return files
 
 
 class FilesTask(JointTask):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from mteb.models import EncoderProtocol
+from mteb.types import EncodeKwargs
 
 from xalign_models.alignments import dilation, orthogonality
 from xalign_models.alignments.rotation import determined_map, explained
@@ -17,10 +19,6 @@ from xalign_models.errors import DataError
 from xalign_models.languages import from_tatoeba, to_flores
 from xalign_models.linalg.solvers import affine_lsq
 from xalign_tasks.base import Scoring, SubsetTask, task_metadata
-
-if TYPE_CHECKING:
-    from mteb.models import EncoderProtocol
-    from mteb.types import EncodeKwargs
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +156,7 @@ def map_shape(weight: npt.NDArray[np.float64]) -> dict[str, float]:
 def map_gains(
     x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], mapped: npt.NDArray[np.float64]
 ) -> tuple[dict[str, float], Items]:
-    """What mapping x to ``mapped`` gains in closeness to y; all (n, d).
+    """Gains in closeness to y from mapping x to ``mapped``; all (n, d).
 
     Returns:
         dD, dC, fD, fC; and (n, 4) per pair: distance before and after, cosine before and after.

@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from mteb.abstasks.task_metadata import TaskMetadata
 
 from xalign_models.languages import canonical, to_flores
 from xalign_models.ranking.neighbours import NAMES
@@ -15,9 +16,6 @@ from xalign_models.ranking.pairs import Sides
 from xalign_models.ranking.ranks import AnyRanks, normalise, precision_at
 from xalign_tasks.base import JointTask, Scored, Scoring, fill_scores, task_metadata
 from xalign_tasks.pairs import RankedSubset, log_path, scored_pairs
-
-if TYPE_CHECKING:
-    from mteb.abstasks.task_metadata import TaskMetadata
 
 MAIN = "precision_at_1"
 

@@ -80,37 +80,33 @@ register.benchmark(
     "xalign_tasks.lusifer_benchmark:overview",
 )
 
-for _name, _description, _place in (
-    ("isomorphism", "P@k of every pair before and after a rotation, by `xalign run`.", "isomorphism:analyse"),
-    ("one-target", "LAReQA's limit-to-one-target heat maps of XQuAD-R, by `xalign run`.", "one_target:analyse"),
-    ("measures", "All measures of tasks that `xalign run` has scored, by direction.", "measures:analyse"),
-    (
-        "linear-mapping",
-        "What linear maps from and to English gain, and their orthogonality.",
-        "linear_mapping:analyse",
-    ),
-    ("lsar-families", "What LSAR removes, by language family: histograms.", "lsar_families:analyse"),
-    ("lsar-syntax", "Whether what LSAR removes is syntax: correlation with URIEL.", "lsar_syntax:analyse"),
-    ("lsar-ranks", "Tatoeba accuracy by the number of directions that LSAR or LIR removes.", "lsar_ranks:analyse"),
-    ("lsar-layers", "Tatoeba accuracy by layer, before and after each alignment.", "lsar_layers:analyse"),
-    ("pivot-layers", "MEXA, P@1, linear CKA and RSA with English, by layer, on FLORES-200.", "pivot_layers:analyse"),
-    (
-        "discrimination",
-        "Whether a translation beats a sentence of another meaning.",
-        "discrimination:analyse",
-    ),
-    ("sensitivity", "What prompt, truncation and precision change, and whose order.", "sensitivity:analyse"),
-    ("rkhs", "Norms of mean input embeddings: the surrogate of the constant C of LiRA's bound.", "rkhs:analyse"),
-    ("lipschitz", "How far an embedding moves when its text is edited a little.", "lipschitz:analyse"),
-    ("deviation", "LiRA's similarity, loss, errors and bounds over the epochs of stage 1.", "deviation:analyse"),
-    ("selection", "Whether LiRA's actor picks a reference among corruptions of it.", "selection:analyse"),
-    ("translators", "How often LiRA's actor takes which translator.", "translators:analyse"),
-    ("lengths", "Lengths of the texts of tasks, by side.", "lengths:analyse"),
-    ("mgsm", "Accuracy of models that write on MGSM.", "reasoning:analyse_mgsm"),
-    ("x-csqa", "Accuracy of models that write on X-CSQA.", "reasoning:analyse_xcsqa"),
-    ("migration", "What a new model's queries keep when an old model's index stays.", "migration:analyse"),
-    ("choices", "What `xalign recommend` chooses by five divisions of the text into folds.", "choices:analyse"),
-    ("atlas", "How even the languages of published models are, by mteb's public results.", "atlas:analyse"),
-    ("scatter", "A multilingual pool in the plane (PCA, t-SNE), before and after.", "scatter:analyse"),
-):
+_ANALYSES = {
+    "isomorphism": "P@k of every pair of languages before and after a rotation, from results of `xalign run`.",
+    "one-target": "LAReQA's limit-to-one-target heat maps of XQuAD-R, from results of `xalign run`.",
+    "measures": "All measures of the tasks that `xalign run` has scored, by direction.",
+    "linear-mapping": "Gains of linear maps from and to English, and their distance from rotations.",
+    "lsar-families": "Histograms of the components that LSAR removes, by language family.",
+    "lsar-syntax": "Correlation of the components that LSAR removes with URIEL's syntactic features.",
+    "lsar-ranks": "Tatoeba accuracy by the number of directions that LSAR or LIR removes.",
+    "lsar-layers": "Tatoeba accuracy by layer, before and after each alignment.",
+    "pivot-layers": "MEXA, P@1, linear CKA and RSA with English by layer, on FLORES-200.",
+    "discrimination": "How often a translation beats a sentence of another meaning.",
+    "sensitivity": "Change of a score with the prompt, truncation and number format, and of the models' order.",
+    "rkhs": "Norms of mean input embeddings: the surrogate of the constant C of LiRA's bound.",
+    "lipschitz": "Distance that an embedding moves when its text is edited slightly.",
+    "deviation": "LiRA's similarity, loss, errors and bounds over the epochs of stage 1.",
+    "selection": "How often LiRA's actor picks a reference among corruptions of it.",
+    "translators": "How often LiRA's actor takes each translator.",
+    "lengths": "Lengths of the texts of tasks, by side.",
+    "mgsm": "Accuracy of generative models on MGSM.",
+    "x-csqa": "Accuracy of generative models on X-CSQA.",
+    "migration": "Retrieval that a new model's queries keep on an old model's index.",
+    "choices": "Alignments that `xalign recommend` chooses under five divisions of the text into folds.",
+    "atlas": "How even published models are across languages, from mteb's public results.",
+    "scatter": "A multilingual pool in the plane (PCA, t-SNE), before and after alignment.",
+}
+_SHARED_FILE = {"mgsm": "reasoning:analyse_mgsm", "x-csqa": "reasoning:analyse_xcsqa"}
+
+for _name, _description in _ANALYSES.items():
+    _place = _SHARED_FILE.get(_name, f"{_name.replace('-', '_')}:analyse")
     register.analysis(_name, _description, f"xalign_tasks.analyses.{_place}")

@@ -13,9 +13,9 @@ from mteb.abstasks import AbsTaskSTS
 from xalign_models.corpora import Corpus, file_digest, read_lines
 from xalign_models.errors import DataError
 from xalign_models.languages import from_sts17
-from xalign_models.paths import data_dir
 from xalign_models.ranking.correlation import spearman_shares
 from xalign_tasks.base import CorpusTask, save_items, task_metadata
+from xalign_tasks.files import data_folder, present
 
 # subset (mteb's name: languages of sentence1 and 2) -> track; in all of them the file's first column is sentence1
 _TRACKS = {
@@ -90,20 +90,17 @@ class STS17CrossLingual(CorpusTask, AbsTaskSTS):
 
 
 def _root() -> Path:
-    base = data_dir()
-    if base is None or not (base / "sts17").is_dir():
-        raise DataError(
-            "STS17 is missing: set XALIGN_DATA to a folder with sts17/ in the layout of SemEval-2017 task 1 "
-            "(STS2017.eval.v1.1/ and STS2017.gs/)."
-        )
-    return base / "sts17"
+    return data_folder(
+        "sts17",
+        "STS17 is missing: set XALIGN_DATA to a folder with sts17/ in the layout of SemEval-2017 task 1 "
+        "(STS2017.eval.v1.1/ and STS2017.gs/).",
+    )
 
 
 def _files(root: Path, track: str) -> tuple[Path, Path]:
     name = _TRACKS[track]
     paths = root / "STS2017.eval.v1.1" / f"STS.input.{name}.txt", root / "STS2017.gs" / f"STS.gs.{name}.txt"
-    if absent := [str(path) for path in paths if not path.is_file()]:
-        raise DataError(f"STS17: {absent[0]} is missing; take it from SemEval-2017 task 1.")
+    present({track: paths}, "SemEval-2017 task 1")
     return paths
 
 
@@ -112,7 +109,7 @@ def _read(root: Path, track: str) -> Dataset:
     scores = [float(line) for line in read_lines(gold) if line.strip()]
     rows = [line.split("\t") for line in read_lines(inputs)][: len(scores)]
     if len(rows) < len(scores) or min(map(len, rows)) < 2:
-        raise DataError(f"{inputs} has not two tab-separated sentences for each of {len(scores)} scores.")
+        raise DataError(f"{inputs} lacks two tab-separated sentences for some of the {len(scores)} scores.")
     return _with_languages(track, [row[0] for row in rows], [row[1] for row in rows], scores)
 
 

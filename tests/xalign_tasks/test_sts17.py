@@ -78,7 +78,7 @@ def test_the_revision_follows_the_files(tracks):
 
 def test_refusals(tracks, workdir, monkeypatch):
     (tracks / "STS2017.eval.v1.1" / "STS.input.track3.es-es.txt").write_text("only one\n" * 30)
-    with pytest.raises(DataError, match=r"track3.es-es.txt has not two tab-separated sentences for each of 20"):
+    with pytest.raises(DataError, match=r"track3.es-es.txt lacks two tab-separated sentences for some of the 20"):
         STS17CrossLingual().load_data()
     (tracks / "STS2017.gs" / "STS.gs.track3.es-es.txt").unlink()
     with pytest.raises(DataError, match=r"gs.track3.es-es.txt is missing"):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
@@ -25,9 +25,6 @@ from xalign_models.atlas.statistics import (
     with_intervals,
 )
 from xalign_models.typology import family
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NTREX, IN22, BELEBELE = "NTREXBitextMining", "IN22GenBitextMining", "BelebeleRetrieval"
 TASKS = (NTREX, IN22, BELEBELE, "MLQARetrieval", "STS17", "SIB200ClusteringS2S")

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from xalign_models import corpora
-from xalign_models.analysis import Findings
+from xalign_models.analysis import Findings, Request
 from xalign_models.boards.leaderboard import choose_models
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import LanguageError, ResultsError
 from xalign_models.languages import canonical
-from xalign_models.results.reading import read_results
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from xalign_models.analysis import Request
-    from xalign_models.results.reading import TaskScores
+from xalign_models.results.reading import TaskScores, read_results
 
 LANGUAGES = tuple(canonical(code) for code in "de fr es ru ar zh ja hi tr vi sw te".split())
 """Default languages of analyses on FLORES-200: nine of the largest, and three that models read less well."""

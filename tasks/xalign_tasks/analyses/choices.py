@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
 from xalign_models import corpora
 from xalign_models.analysis import Findings, Request
 from xalign_models.models.api import recommend
 from xalign_models.models.names import find_spec
+from xalign_tasks.analyses.base import Study
 
 CORPORA = ("ntrex", "tatoeba_pairs")
 SEEDS, ROWS = 5, 500
@@ -25,9 +24,8 @@ def analyse(request: Request) -> Findings:
         ModelError: A model is aligned already.
     """
     languages = request.languages or LANGUAGES
-    rows = []
+    study = Study()
     for model in request.named():
-        name = find_spec(model).name
         for seed in range(SEEDS):
             recommendation = recommend(
                 backbone=model,
@@ -37,10 +35,8 @@ def analyse(request: Request) -> Findings:
                 device=request.device,
                 seed=seed,
             )
-            rows += [
+            rows = [
                 {
-                    "model": name,
-                    "seed": seed,
                     "alignment": verdict.candidate.label,
                     "chosen": verdict.candidate == recommendation.chosen,
                     "score": round(verdict.score, 6),
@@ -52,11 +48,9 @@ def analyse(request: Request) -> Findings:
                 }
                 for verdict in recommendation.verdicts
             ]
-    return Findings(
-        tables={"choices": pd.DataFrame(rows)},
-        notes=(
-            "`score` is the mean reciprocal rank of held-out translations in both directions, the mean over languages. "
-            "`losses` counts languages in which the alignment is worse than the plain backbone beyond chance.",
-        ),
-        data={name: corpora.load(name).fingerprint(languages) for name in CORPORA},
+            study.add("choices", rows, model=find_spec(model).name, seed=seed)
+    study.data |= {name: corpora.load(name).fingerprint(languages) for name in CORPORA}
+    return study.findings(
+        "`score` is the mean reciprocal rank of held-out translations in both directions, the mean over languages. "
+        "`losses` counts languages in which the alignment is worse than the plain backbone beyond chance."
     )

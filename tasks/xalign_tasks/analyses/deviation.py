@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.errors import ModelError
 from xalign_models.published import published_table
+from xalign_models.training.lira.run import open_lira
 from xalign_models.training.lira.theory import bound_printed, bound_safe
-from xalign_tasks.analyses.base import labelled
 from xalign_tasks.analyses.rkhs import sentence_norms
 from xalign_tasks.analyses.sentences import load_sentences
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ROWS = 1000
 COLUMNS = ("epoch", "similarity", "mismatched", "english_mismatched", "loss", "anchor_loss", "policy_loss", "reward",
@@ -31,34 +28,26 @@ def analyse(request: Request) -> Findings:
         ModelError: No model is named, or a model is no trained LiRA.
         DataError: There is no text to estimate C on.
     """
-    from xalign_models.training.lira.run import open_lira
-
     sentences = load_sentences(request, ROWS)
-    tables, drawn = [], {}
+    study = sentences.study()
     for name in request.named():
-        module = open_lira(Path(name))
+        module, title = open_lira(Path(name)), Path(name).resolve().name
         if not module.history:
-            raise ModelError(f"--model {name}: its stage 1 was not trained, so that there are no epochs to show.")
+            raise ModelError(f"--model {name}: its stage 1 was not trained, so there are no epochs to show.")
         norms = sentence_norms(module.backbones["english"].model, sentences.texts)["without special tokens"]["norm"]
-        frame = bounded(pd.DataFrame(module.history), float(norms.max()))
-        title = Path(name).resolve().name
-        tables.append(labelled(frame, model=title))
-        drawn[f"epochs-{title}"] = draw(frame, title)
+        frame = study.add("epochs", bounded(pd.DataFrame(module.history), float(norms.max())), model=title)
+        study.figures[f"epochs-{title}"] = draw(frame, title)
     published = published_table("lira-table-11.csv")
     wide = published.assign(epoch=published["subset"].str.removeprefix("epoch ").astype(int))
     wide = wide.pivot_table(index="epoch", columns="metric", values="value").reset_index()
-    tables.append(labelled(wide, model="LiRA, Table 11 [paper]"))
-    notes = [
+    study.add("epochs", wide, model="LiRA, Table 11 [paper]")
+    return study.findings(
         "Similarity, epsilon_1 (distance of the two paths, eq. 25) and epsilon_2 (1 - cosine of frozen states, eq. 28) "
         "are of held-out texts with the translation that the actor chooses.",
         "mismatched: cosine of texts with translations of others; english_mismatched: of translations with each other, "
         "which no training changes. A collapse would lift the first far above the second.",
         "The bounds are indicative: epsilon_2 is a cosine distance and no divergence in nats, and C is the largest "
         "mean norm of the text, a lower bound. bound_printed can be violated (see xalign_models.training.lira.theory).",
-        *filter(None, [sentences.note]),
-    ]
-    return Findings(
-        {"epochs": pd.concat(tables, ignore_index=True)}, drawn, tuple(notes), {sentences.name: sentences.revision}
     )
 
 
@@ -83,8 +72,8 @@ def draw(frame: pd.DataFrame, title: str) -> Figure:
         ("bounds on the deviation (indicative)", "distance", ("bound_printed", "bound_safe")),
     )
     for axis, (heading, unit, columns) in zip(axes, panels, strict=True):
-        for index, column in enumerate(column for column in columns if column in frame):
-            axis.plot(frame["epoch"], frame[column], label=column, **figures.look(index))
+        lines = {column: (frame["epoch"], frame[column]) for column in columns if column in frame}
+        figures.draw_lines(axis, lines)
         figures.from_zero(axis)
         axis.legend()
         figures.describe(axis, heading, "epoch", unit)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
+from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.ranking.ranks import TIE, normalise
 from xalign_tasks.analyses.base import LANGUAGES, Study, flores
 from xalign_tasks.perturbations import KINDS, perturbed
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from xalign_models.models.encoder import XAlignEncoder
 
 ROWS = 400
 ALL = "all"

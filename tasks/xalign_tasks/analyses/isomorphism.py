@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
@@ -19,9 +20,6 @@ from xalign_models.models.names import name_of
 from xalign_models.published import published_table
 from xalign_models.results.reading import TaskScores, read_results
 from xalign_tasks.isomorphism import STAGES
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TASK, RAW = "IsomorphismStudy", "IsomorphismStudyRaw"
 SEVEN = tuple(canonical(code) for code in "en ar zh ja ru de es".split())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from xalign_models import assets
+from xalign_models.analysis import Request
 from xalign_models.backbones import loading
 from xalign_models.backbones.checkpoint import open_config
 from xalign_models.backbones.raw import RawEncoder, key
@@ -19,9 +20,6 @@ from xalign_models.models.building import raw_encoder
 from xalign_models.specs import BackboneSpec
 from xalign_models.store import EmbeddingStore
 from xalign_tasks.analyses.spaces import Vectors
-
-if TYPE_CHECKING:
-    from xalign_models.analysis import Request
 
 BATCH = 2048
 """Number of texts whose vectors are stored at a time."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,13 +23,11 @@ from xalign_models.errors import DataError
 from xalign_models.languages import canonical, display_name
 from xalign_models.linalg.arrays import Float64
 from xalign_models.linalg.solvers import affine_distance, affine_lsq
+from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.published import published_table
 from xalign_tasks.analyses import mapping_figures
 from xalign_tasks.analyses.mapping_texts import MappingText, open_texts
 from xalign_tasks.orthogonality import RIDGE, map_gains, unit
-
-if TYPE_CHECKING:
-    from xalign_models.models.encoder import XAlignEncoder
 
 Fit = Callable[[Float64, Float64], tuple[Float64, Float64]]
 
@@ -63,26 +61,25 @@ def analyse(request: Request) -> Findings:
         "lsq": partial(affine_lsq, ridge=RIDGE),
         "distance": partial(affine_distance, device=on if on.startswith("cuda") else "cpu"),
     }
-    gains: list[dict[str, Any]] = []
-    shapes: list[dict[str, Any]] = []
+    rows_of: dict[str, list[dict[str, Any]]] = {"gains": [], "shapes": []}
     for name in request.named():
         encoder = request.load(name)
         model, sparse = str(encoder.mteb_model_meta.name), set()
         for text in (text for text in texts if text.fitted_on):
             for language in _languages(encoder, text, request, rows):
                 full = language in (request.languages or GAINED)
-                rows_found = study(encoder, language, text, texts, rows, fits if full else {})
-                if not rows_found[1]:
+                studied = study(encoder, language, text, texts, rows, fits if full else {})
+                if not studied[1]:
                     sparse.add(f"{display_name(language)} ({text.name})")
-                for into, part in zip((gains, shapes), rows_found, strict=True):
-                    into += [{"model": model, **row} for row in part]
+                for table, part in zip(rows_of, studied, strict=True):
+                    rows_of[table] += [{"model": model, **row} for row in part]
         if sparse:
             notes.append(f"{model}: too few pairs for its dimension, left out: {', '.join(sorted(sparse))}.")
-    if not shapes:
+    if not rows_of["shapes"]:
         raise DataError(
             f"No language has enough of its first {rows} pairs for a map; raise --rows or choose other --languages."
         )
-    tables = {"gains": pd.DataFrame(gains), "shapes": pd.DataFrame(shapes)}
+    tables = {table: pd.DataFrame(rows) for table, rows in rows_of.items()}
     tables["directions"] = directions(tables["gains"], tables["shapes"])
     tables["published"] = published_table("linear-mapping-table-01.csv")
     notes += [

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
+from xalign_models.models.building import load_encoder
+from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.training.lira.edits import levenshtein, perturb
-from xalign_tasks.analyses.base import labelled
 from xalign_tasks.analyses.rkhs import statistics
 from xalign_tasks.analyses.sentences import Sentences, load_sentences
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from xalign_models.models.encoder import XAlignEncoder
 
 ROWS = 200
 DELTAS = (1, 2, 3, 5, 8, 10)
@@ -36,27 +33,21 @@ def analyse(request: Request) -> Findings:
         DataError: There is no text.
     """
     sentences = load_sentences(request, ROWS)
-    tables, drawn = [], {}
+    study = sentences.study()
     for name in request.named():
-        from xalign_models.models.building import load_encoder
-
         encoder = load_encoder(name, device=request.device)  # without the store: these texts are not needed again
         model = str(encoder.mteb_model_meta.name).removeprefix("xalign/").removeprefix("plain__")
-        frame = ratios(encoder, sentences)
         rows = [
             {"edits": kind, "delta": delta, **statistics(part["ratio"].to_numpy())}
-            for (kind, delta), part in frame.groupby(["edits", "delta"], sort=False)
+            for (kind, delta), part in ratios(encoder, sentences).groupby(["edits", "delta"], sort=False)
         ]
-        tables.append(labelled(pd.DataFrame(rows), model=model, text=sentences.name))
-        drawn[f"ratios-{model.replace('/', '_')}"] = draw(tables[-1], model)
-    notes = [
+        frame = study.add("ratios", rows, model=model, text=sentences.name)
+        study.figures[f"ratios-{model.replace('/', '_')}"] = draw(frame, model)
+    return study.findings(
         "One random edit per text and delta: a lower estimate of the largest ratio in a neighbourhood.",
-        "Delta is the most edits; the ratio is divided by the distance that there is. Unchanged texts do not count.",
-        "Vectors have unit length, so that no ratio is above 2 / d: much of the decline with delta is that.",
-        *filter(None, [sentences.note]),
-    ]
-    return Findings(
-        {"ratios": pd.concat(tables, ignore_index=True)}, drawn, tuple(notes), {sentences.name: sentences.revision}
+        "Delta is the largest number of edits; the ratio is divided by the actual distance. Unchanged texts do not "
+        "count.",
+        "Vectors have unit length, so no ratio is above 2 / d: much of the decline with delta is due to that.",
     )
 
 

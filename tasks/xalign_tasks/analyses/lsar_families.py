@@ -1,13 +1,13 @@
-"""What LSAR removes, by language family: the removed components along its leading directions (the paper's Figure 4)."""
+"""Components that LSAR removes along its leading directions, by language family (the paper's Figure 4)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from xalign_models import figures
@@ -17,9 +17,6 @@ from xalign_models.languages import display_name
 from xalign_models.typology import family
 from xalign_tasks.analyses import spaces
 from xalign_tasks.analyses.base import Study
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DIRECTIONS = 2
 BINS = 48

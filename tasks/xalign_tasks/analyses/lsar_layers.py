@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from xalign_models import corpora, figures
 from xalign_models.analysis import Findings, Request
@@ -17,9 +17,6 @@ from xalign_tasks.analyses import spaces
 from xalign_tasks.analyses.base import Study, labelled
 from xalign_tasks.analyses.layers import vectors_by_layer
 from xalign_tasks.analyses.spaces import Tatoeba
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 METHODS = {"original": "Original", "centered": "Centered", "lir-1": "LIR(k=1)", "lsar": "LSAR"}
 
@@ -104,10 +101,5 @@ def draw(frame: pd.DataFrame, backbone: str, text: str) -> Figure:
     figures.draw_lines(axis, {label: (part["layer"], part["accuracy"]) for label, part in parts.items()})
     axis.legend()
     axis.xaxis.get_major_locator().set_params(integer=True)
-    figures.describe(
-        axis,
-        f"{backbone}\n{text}",
-        "layer (0: the embeddings)",
-        "accuracy in %, English query",
-    )
+    figures.describe(axis, f"{backbone}\n{text}", "layer (0: the embeddings)", "accuracy in %, English query")
     return figure

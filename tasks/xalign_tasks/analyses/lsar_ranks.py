@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from xalign_models import figures
 from xalign_models.alignments import LIR
@@ -18,9 +18,6 @@ from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_tasks.analyses import spaces
 from xalign_tasks.analyses.base import Study, labelled
 from xalign_tasks.analyses.spaces import Space, Tatoeba
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MOST_LIR = 20
 """Largest k of LIR; the paper's best are 14 to 17."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from matplotlib.figure import Figure
 from scipy.stats import pearsonr, spearmanr
 
 from xalign_models import figures
@@ -19,9 +19,6 @@ from xalign_models.published import published_table
 from xalign_models.typology import family, syntax
 from xalign_tasks.analyses import spaces
 from xalign_tasks.analyses.base import Study
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PARTS = {"removed": "removed by LSAR", "kept": "kept by LSAR"}
 

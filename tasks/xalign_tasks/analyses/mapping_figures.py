@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from xalign_models import figures
 from xalign_models.languages import display_name
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _MEASURES = {
     "dD": ("dD, relative fall of the mean distance", 0.0),

@@ -1,10 +1,8 @@
-"""All measures of results side by side, of which a board shows the main one alone."""
+"""All measures of results side by side; a board shows only the main one."""
 
 from __future__ import annotations
 
 from statistics import fmean
-
-import pandas as pd
 
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
@@ -13,7 +11,7 @@ from xalign_models.languages import to_flores
 from xalign_models.results.languages import language_pairs
 from xalign_models.results.possible import MAIN
 from xalign_models.results.reading import TaskScores
-from xalign_tasks.analyses.base import scored
+from xalign_tasks.analyses.base import Study, scored
 
 ALL = "all"
 
@@ -27,18 +25,13 @@ def analyse(request: Request) -> Findings:
     """
     if not request.tasks:
         raise ModelError("--task: name at least one task that `xalign run` has scored, e.g. FloresPrecision.")
-    tables, data = dict[str, pd.DataFrame](), dict[str, str]()
+    study = Study()
     for task in request.tasks:
-        results = scored(request, task)
-        rows = [row for name, table in results.items() for row in measured(name.removeprefix("xalign/"), table)]
-        tables[task] = pd.DataFrame(rows)
-        data |= {f"{task} {name}": str(table.dataset_revision) for name, table in results.items()}
-    return Findings(
-        tables,
-        notes=(
-            "Means over subsets, in the measure's own unit: shares are from 0 to 1. An empty cell was not measured.",
-        ),
-        data=data,
+        for name, table in scored(request, task).items():
+            study.add(task, measured(name.removeprefix("xalign/"), table))
+            study.data[f"{task} {name}"] = str(table.dataset_revision)
+    return study.findings(
+        "Means over subsets, in the measure's own unit: shares are from 0 to 1. An empty cell was not measured."
     )
 
 

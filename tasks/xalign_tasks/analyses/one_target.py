@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.languages import display_name
 from xalign_models.published import published_table
 from xalign_models.results.reading import TaskScores
-from xalign_tasks.analyses.base import scored
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from xalign_tasks.analyses.base import Study, scored
 
 TASK = "XQuAD-R"
 MEANS = {
@@ -32,22 +29,18 @@ def analyse(request: Request) -> Findings:
     Raises:
         ResultsError: A model has no such result; the message has the command that makes it.
     """
-    tables = scored(request, TASK)
-    maps = {name.removeprefix("xalign/"): heat_map(table) for name, table in tables.items()}
-    summary = [
-        {"model": name.removeprefix("xalign/")}
-        | {label: 100 * fmean(table.values(metric).values()) for metric, label in MEANS.items()}
-        for name, table in tables.items()
-    ]
-    rows = [frame.rename_axis("question language").reset_index().assign(model=name) for name, frame in maps.items()]
-    return Findings(
-        tables={"summary": pd.DataFrame([*summary, *_published()]), "heat-map": pd.concat(rows)},
-        figures={name.replace("/", "__"): draw(frame, name) for name, frame in maps.items()},
-        notes=(
-            "In percent. The pool has the sentences of all languages, less a question's answers in all but the one "
-            "language of the column; a row is the language of the questions.",
-        ),
-        data={f"{TASK} {name}": str(table.dataset_revision) for name, table in tables.items()},
+    study = Study()
+    for full_name, table in scored(request, TASK).items():
+        name, frame = full_name.removeprefix("xalign/"), heat_map(table)
+        means = {label: 100 * fmean(table.values(metric).values()) for metric, label in MEANS.items()}
+        study.add("summary", [{"model": name, **means}])
+        study.add("heat-map", frame.rename_axis("question language").reset_index().assign(model=name))
+        study.figures[name.replace("/", "__")] = draw(frame, name)
+        study.data[f"{TASK} {full_name}"] = str(table.dataset_revision)
+    study.add("summary", _published())
+    return study.findings(
+        "In percent. The pool has the sentences of all languages, less a question's answers in all but the one "
+        "language of the column; a row is the language of the questions."
     )
 
 

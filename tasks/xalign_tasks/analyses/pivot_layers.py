@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
+from matplotlib.figure import Figure
 
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
@@ -14,14 +14,9 @@ from xalign_models.models.names import find_spec
 from xalign_models.ranking.neighbours import NAMES, measured_ranks
 from xalign_models.ranking.ranks import normalise
 from xalign_models.ranking.similarity import linear_cka, rsa
+from xalign_models.specs import BackboneSpec
 from xalign_tasks.analyses.base import LANGUAGES, flores
 from xalign_tasks.analyses.layers import vectors_by_layer
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    from matplotlib.figure import Figure
-
-    from xalign_models.specs import BackboneSpec
 
 ROWS = 400
 MEASURES = {

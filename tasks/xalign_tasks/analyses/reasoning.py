@@ -11,6 +11,7 @@ from tqdm.auto import tqdm
 
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
+from xalign_models.corpora import file_digest
 from xalign_models.errors import LanguageError
 from xalign_models.languages import display_name
 from xalign_models.published import published_table
@@ -42,24 +43,17 @@ def _analyse(
     request: Request, task: str, data: Any, answer: Callable[[Solver, list[Any], str], list[bool]], published: str
 ) -> Findings:
     files: dict[str, Path] = data.languages()
-    chosen = {
-        language: path for language, path in files.items() if request.languages is None or language in request.languages
-    }
+    wanted = files if request.languages is None else request.languages
+    chosen = {language: path for language, path in files.items() if language in wanted}
     if not chosen:
-        raise LanguageError(f"{task} has {', '.join(files)}; choose of these with --languages.")
+        raise LanguageError(f"{task} has {', '.join(files)}; choose among these with --languages.")
     rows = []
     for name in request.named():
         solver = Solver(name, request.device)
         for language, path in tqdm(chosen.items(), desc=task, unit=" languages", disable=None):
             right = answer(solver, data.read(path)[: request.rows], language)
-            rows.append(
-                {
-                    "model": solver.name,
-                    "language": language,
-                    "accuracy": 100 * sum(right) / len(right),
-                    "questions": len(right),
-                }
-            )
+            score = {"accuracy": 100 * sum(right) / len(right), "questions": len(right)}
+            rows.append({"model": solver.name, "language": language, **score})
     scored = pd.DataFrame(rows)
     means = scored.groupby("model", sort=False).agg(accuracy=("accuracy", "mean"), questions=("questions", "sum"))
     scored = pd.concat([scored, means.reset_index().assign(language="average")], ignore_index=True)
@@ -75,7 +69,7 @@ def _analyse(
         {"accuracy": scored, "beside the paper": wide},
         {"accuracy": draw(scored, task)},
         notes,
-        {f"{task} {language}": data.revision(path) for language, path in chosen.items()},
+        {f"{task} {language}": f"local-{file_digest(path)[:12]}" for language, path in chosen.items()},
     )
 
 
@@ -84,13 +78,11 @@ def draw(table: pd.DataFrame, task: str) -> Any:
     """A line of dots per model over the languages."""
     codes = [code for code in dict.fromkeys(table["language"]) if code != "average"]
     figure, ((axis,),) = figures.canvas(width=max(6.0, 0.8 * len(codes) + 2))
-    for index, (model, part) in enumerate(table[table["language"] != "average"].groupby("model", sort=False)):
-        axis.plot(
-            [display_name(code) for code in part["language"]],
-            part["accuracy"],
-            label=model,
-            **{**figures.look(index), "linestyle": ""},
-        )
+    points = {
+        model: ([display_name(code) for code in part["language"]], part["accuracy"])
+        for model, part in table[table["language"] != "average"].groupby("model", sort=False)
+    }
+    figures.draw_lines(axis, points, linestyle="")
     axis.set_ylim(bottom=0)
     axis.tick_params(axis="x", rotation=45)
     axis.legend()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from xalign_models import figures
@@ -16,11 +17,7 @@ from xalign_models.errors import ModelError
 from xalign_models.linalg.arrays import Float64
 from xalign_models.models.names import find_spec
 from xalign_models.published import published_table
-from xalign_tasks.analyses.base import labelled
 from xalign_tasks.analyses.sentences import PUBLISHED, load_sentences
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ROWS = 4000
 MOST_TOKENS = 8192
@@ -36,35 +33,24 @@ def analyse(request: Request) -> Findings:
         DataError: There is no text.
     """
     sentences = load_sentences(request, ROWS)
-    tables, lengths, drawn = [], [], {}
+    study = sentences.study()
     for name in request.named():
         spec = find_spec(name)
+        model = spec.name.removeprefix("xalign/").removeprefix("plain__")
         norms_by_policy = sentence_norms(name, sentences.texts)
         for policy, frame in norms_by_policy.items():
-            norms = frame["norm"].to_numpy()
-            labels = {
-                "model": spec.name.removeprefix("xalign/").removeprefix("plain__"),
-                "tokens": policy,
-                "text": sentences.name,
-            }
-            tables.append(labelled(pd.DataFrame([statistics(norms)]), **labels))
-            lengths.append(labelled(by_length(frame), **labels))
-        drawn[f"norms-{spec.backbone.name}"] = draw(norms_by_policy, spec.backbone.name, sentences.name)
+            labels = {"model": model, "tokens": policy, "text": sentences.name}
+            study.add("statistics", [statistics(frame["norm"].to_numpy())], **labels)
+            study.add("lengths", by_length(frame), **labels)
+        study.figures[f"norms-{spec.backbone.name}"] = draw(norms_by_policy, spec.backbone.name, sentences.name)
     wide = published_table("lira-table-06.csv").pivot_table(index="model", columns="metric", values="value")
     wide = wide.reset_index().rename(columns=lambda column: column.removeprefix("norm_"))
     names = wide.pop("model") + " [paper]"
-    tables.append(labelled(wide, model=names, tokens="", text=PUBLISHED))
-    notes = [
-        "A norm of means is a lower bound of the largest norm of a feature: what is computed with it is optimistic.",
+    study.add("statistics", wide, model=names, tokens="", text=PUBLISHED)
+    return study.findings(
+        "A norm of means is a lower bound of the largest norm of a feature: values computed from it are optimistic.",
         "The mean of many tokens tends to be short and single tokens to be long: read a maximum with the lengths.",
-        "A vector of unit length asks for C of at least 1: these norms say nothing of normalised embeddings.",
-        *filter(None, [sentences.note]),
-    ]
-    return Findings(
-        {"statistics": pd.concat(tables, ignore_index=True), "lengths": pd.concat(lengths, ignore_index=True)},
-        drawn,
-        tuple(notes),
-        {sentences.name: sentences.revision},
+        "A vector of unit length needs C of at least 1: these norms do not apply to normalised embeddings.",
     )
 
 
@@ -132,9 +118,9 @@ def draw(norms_by_policy: dict[str, pd.DataFrame], backbone: str, text: str) -> 
     figure, ((left, right),) = figures.canvas(1, 2, width=10.0)
     for index, (policy, frame) in enumerate(norms_by_policy.items()):
         colour = figures.look(index)["color"]
-        left.hist(frame["norm"], bins=40, histtype="step", linewidth=1.8, color=colour, label=policy,
-                  linestyle="-" if index == 0 else "--")  # fmt: skip
-        right.scatter(frame["length"], frame["norm"], s=8, alpha=0.5, color=colour, label=policy, linewidths=0)
+        style = "-" if index == 0 else "--"
+        figures.draw_histogram(left, frame["norm"], index, policy, bins=40, linestyle=style)
+        figures.draw_points(right, frame["length"], frame["norm"], s=8, alpha=0.5, color=colour, linewidths=0)
     left.legend()
     right.set_xscale("log")
     right.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

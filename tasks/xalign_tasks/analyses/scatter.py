@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 from sklearn.metrics import silhouette_score
@@ -17,15 +18,11 @@ from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import canonical, display_name, is_canonical
 from xalign_models.linalg.arrays import Float32, Float64, Mask
 from xalign_models.models.catalogue import ALIGNMENTS
+from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.names import find_spec
 from xalign_models.ranking.ranks import normalise
 from xalign_models.specs import ModelSpec
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from xalign_models.models.encoder import XAlignEncoder
+from xalign_tasks.analyses.base import Study
 
 LANGUAGES = tuple(canonical(code) for code in "en th zh".split())
 """The languages of LSAR's Figure 2."""
@@ -52,27 +49,25 @@ def analyse(request: Request) -> Findings:
     texts = {language: side[: request.rows or ROWS] for language, side in corpus.parallel(languages).items()}
     labels = [language for language, side in texts.items() for _ in side]
     meanings = [row for side in texts.values() for row in range(len(side))]
-    panels, rows, points = {}, [], []
+    panels, study = {}, Study()
     for model in before_and_after(request.named()):
         encoder = request.load(model)
         name = str(encoder.mteb_model_meta.name)
         vectors = _pool(encoder, texts)
         panels[name] = project(vectors)
-        rows.append({"model": name, **mixing(vectors, labels, meanings)})
-        points += [
-            pd.DataFrame({"model": name, "projection": how, "language": labels, "row": meanings, "x": x, "y": y})
-            for how, (x, y) in ((how, plane.T) for how, plane in panels[name].items())
-        ]
-    notes = (
+        study.add("mixing", [mixing(vectors, labels, meanings)], model=name)
+        for how, plane in panels[name].items():
+            points = {"language": labels, "row": meanings, "x": plane[:, 0], "y": plane[:, 1]}
+            study.add("points", pd.DataFrame(points), model=name, projection=how)
+    study.figures["pool"] = draw(panels, labels, meanings)
+    study.data["flores"] = corpus.fingerprint(languages)
+    return study.findings(
         f"{len(next(iter(texts.values())))} sentences of FLORES-200's devtest in each of "
         f"{', '.join(display_name(language) for language in languages)}; unit vectors.",
         "silhouette: of the languages, by cosine; 1 is apart, 0 is mixed. neighbour_*: percent of texts whose nearest "
         "neighbour in the pool is in the same language, or is a translation.",
         f"t-SNE: perplexity {PERPLEXITY:g} or fewer, from PCA, seed {SEED}; its axes and distances have no unit.",
     )
-    data = {"flores": corpus.fingerprint(languages)}
-    tables = {"mixing": pd.DataFrame(rows), "points": pd.concat(points)}
-    return Findings(tables, {"pool": draw(panels, labels, meanings)}, notes, data)
 
 
 def before_and_after(models: Sequence[str]) -> list[str | ModelSpec]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from xalign_models import corpora, figures
@@ -19,12 +19,9 @@ from xalign_models.errors import DataError
 from xalign_models.generation.translators.lookup import Corruption, corrupt
 from xalign_models.languages import display_name
 from xalign_models.training.lira.candidates import Candidates, CandidateSource
-from xalign_tasks.analyses.base import labelled
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from xalign_models.training.lira.module import LiRA
+from xalign_models.training.lira.module import LiRA
+from xalign_models.training.lira.run import open_lira
+from xalign_tasks.analyses.base import Study
 
 CORPUS, ROWS, SEED = "flores", 100, 0
 LANGUAGES = ("deu-Latn", "spa-Latn", "arb-Arab", "tha-Thai", "ind-Latn", "tur-Latn")
@@ -37,41 +34,33 @@ def analyse(request: Request) -> Findings:
         ModelError: No model is named, or a model is no LiRA.
         DataError: There is no text.
     """
-    from xalign_models.training.lira.run import open_lira
-
     corpus = corpora.load(CORPUS)
     languages = request.languages or tuple(language for language in LANGUAGES if language in corpus.languages)
     rows = request.rows or ROWS
-    picked, graded, notes = [], [], []
+    study = Study()
     for name in request.named():
         module, title = open_lira(Path(name)), Path(name).resolve().name
         if request.device:
             module.to(request.device)
-        for language in languages:
-            texts, english = (side[:rows] for side in corpus.pair(language))
-            picked.append(labelled(against_corruptions(module, texts, english), model=title, language=language))
+        pairs = {code: corpus.pair(code) for code in languages}
+        sides = {code: (texts[:rows], english[:rows]) for code, (texts, english) in pairs.items()}
+        for code, (texts, english) in sides.items():
+            study.add("corrupted", against_corruptions(module, texts, english), model=title, language=code)
         try:
-            frames = []
-            for language in languages:
-                texts, english = (side[:rows] for side in corpus.pair(language))
-                frames.append(against_each_other(module, texts, english, language))
+            graded = {code: against_each_other(module, *side, code) for code, side in sides.items()}
         except DataError as error:
-            notes.append(f"{title}: its translators are not compared. {error}")
+            study.notes.append(f"{title}: its translators are not compared. {error}")
             continue
-        graded += [
-            labelled(frame, model=title, language=code)
-            for frame, code in zip(frames, languages, strict=True)
-            if len(frame)
-        ]
-    table = pd.concat(picked, ignore_index=True)
-    notes += [
+        for code, frame in graded.items():
+            if len(frame):
+                study.add("graded", frame, model=title, language=code)
+    study.figures["corrupted"] = draw(pd.concat(study.tables["corrupted"], ignore_index=True))
+    study.data[CORPUS] = f"local-{corpus.fingerprint([*languages, ENGLISH])[:12]}"
+    return study.findings(
         "Corrupted references: a third of the words dropped, words shuffled, another sentence, an assistant's words "
         "around it. `all` is all of them at once (chance: 20 %), any other row that one alone (chance: 50 %).",
         "The critic is left out: the actor sees the cosine of the two paths alone.",
-    ]
-    tables = {"corrupted": table} | ({"graded": pd.concat(graded, ignore_index=True)} if graded else {})
-    prints = {CORPUS: f"local-{corpus.fingerprint([*languages, ENGLISH])[:12]}"}
-    return Findings(tables, {"corrupted": draw(table)}, tuple(notes), prints)
+    )
 
 
 def against_corruptions(module: LiRA, texts: list[str], english: list[str]) -> pd.DataFrame:
@@ -87,10 +76,7 @@ def against_corruptions(module: LiRA, texts: list[str], english: list[str]) -> p
     shares = {"all": (odds[:, 0] > odds[:, 1:].amax(dim=1)).double().mean()}
     shares |= {str(how): (odds[:, 0] > odds[:, 1 + i]).double().mean() for i, how in enumerate(Corruption)}
     return pd.DataFrame(
-        [
-            {"against": name, "reference picked": 100 * float(share), "texts": len(rows)}
-            for name, share in shares.items()
-        ]
+        {"against": name, "reference picked": 100 * float(share), "texts": len(rows)} for name, share in shares.items()
     )
 
 

@@ -1,27 +1,24 @@
-"""What a score owes to how the text was read: prompt, truncation, precision, one text at a time or many."""
+"""How far a score depends on how the text is read: prompt, truncation, precision, one text at a time or many."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
-from xalign_models import corpora, figures
+from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import XAlignError
 from xalign_models.languages import canonical
 from xalign_models.models.building import load_encoder
+from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.ranking.ranks import gold_ranks, normalise
-from xalign_tasks.analyses.base import labelled
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from xalign_models.models.encoder import XAlignEncoder
+from xalign_tasks.analyses.base import Study, flores
 
 LANGUAGES = tuple(canonical(code) for code in "de es ru ar zh hi tr sw".split())
 ROWS = 400
@@ -35,39 +32,38 @@ VARIATIONS: Mapping[str, Mapping[str, Any]] = {
     "int8": {"precision": "int8"},
     "binary vectors": {"vectors": "binary"},
 }
-"""Fields of the backbone that are changed; an alignment is fitted anew to the changed backbone."""
+"""Changed fields of the backbone; an alignment is fitted again to the changed backbone."""
 
 
 def analyse(request: Request) -> Findings:
-    """P@1 on FLORES-200 with English as each model is registered and under each variation, and whose order changes.
+    """P@1 on FLORES-200 with English, as each model is registered and under each variation; which models change places.
 
     Raises:
         XAlignError: A model or the text is unavailable.
     """
-    languages = tuple(code for code in request.languages or LANGUAGES if code != ENGLISH)
-    corpus = corpora.load("flores")
-    rows = corpus.parallel((ENGLISH, *languages))
-    texts = {language: sentences[: request.rows or ROWS] for language, sentences in rows.items()}
-    frames, notes = [], []
+    texts, data = flores(request, LANGUAGES, ROWS)
+    study = Study()
+    study.data |= data
     for name in request.named():
         encoder = request.load(name)
-        unkept = load_encoder(name, device=request.device)  # the store would give what was encoded with others
-        precisions = {REGISTERED: precision(encoder, texts), SINGLE: precision(unkept, texts, batch_size=1)}
+        without_store = load_encoder(name, device=request.device)  # the store has vectors from larger batches
+        precisions = {REGISTERED: precision(encoder, texts), SINGLE: precision(without_store, texts, batch_size=1)}
         for variation, fields in VARIATIONS.items():
             try:
                 changed = load_encoder(name, device=request.device, store=request.store, **fields)
                 precisions[variation] = precision(changed, texts)
             except XAlignError as error:
-                notes.append(f"{name}, {variation}: not measured. {error}")
-        frames.append(labelled(changes(precisions), model=str(encoder.mteb_model_meta.name)))
-    table = pd.concat(frames, ignore_index=True)
-    notes += [
-        "P@1 in %, the mean of both directions with English. `change` is to the model as it is registered, `largest` "
-        "that of the language which changes most.",
-        "`order` counts the pairs of models of which another is the better one under the variation.",
-    ]
-    tables = {"changes": table} | ({"order": order(table)} if table["model"].nunique() > 1 else {})
-    return Findings(tables, {"changes": draw(table)}, tuple(notes), {"flores": corpus.fingerprint(tuple(texts))})
+                study.notes.append(f"{name}, {variation}: not measured. {error}")
+        study.add("changes", changes(precisions), model=str(encoder.mteb_model_meta.name))
+    table = pd.concat(study.tables["changes"], ignore_index=True)
+    if table["model"].nunique() > 1:
+        study.add("order", order(table))
+    study.figures["changes"] = draw(table)
+    return study.findings(
+        "P@1 in %, the mean of both directions with English. `change` is the difference from the model as registered, "
+        "`largest` that of the language which changes most.",
+        "`order` counts the pairs of models that change places under the variation.",
+    )
 
 
 def precision(encoder: XAlignEncoder, texts: Mapping[str, list[str]], batch_size: int | None = None) -> pd.Series:
@@ -76,7 +72,7 @@ def precision(encoder: XAlignEncoder, texts: Mapping[str, list[str]], batch_size
     Args:
         encoder: The model.
         texts: Language to sentences, row by row, English among them.
-        batch_size: Texts that are encoded together; None is as many as the model takes.
+        batch_size: Number of texts encoded together; None for all of a language.
     """
 
     def vectors(language: str) -> np.ndarray:
@@ -95,25 +91,18 @@ def precision(encoder: XAlignEncoder, texts: Mapping[str, list[str]], batch_size
 
 
 def changes(precisions: Mapping[str, pd.Series]) -> pd.DataFrame:
-    """Each variation's mean and its change to :data:`REGISTERED`, in the mean and in the language that changes most."""
+    """Each variation's mean, its mean change from :data:`REGISTERED`, and that of the language which changes most."""
     rows = []
     for variation, scores in precisions.items():
         by_language = scores - precisions[REGISTERED]
         most = by_language.abs().idxmax()
-        rows.append(
-            {
-                "variation": variation,
-                "P@1": scores.mean(),
-                "change": by_language.mean(),
-                "largest": by_language[most],
-                "language": most,
-            }
-        )
+        change = {"change": by_language.mean(), "largest": by_language[most], "language": most}
+        rows.append({"variation": variation, "P@1": scores.mean(), **change})
     return pd.DataFrame(rows)
 
 
 def order(table: pd.DataFrame) -> pd.DataFrame:
-    """How many pairs of models change places under each variation, of those that were measured under it."""
+    """Number of pairs of models that change places under each variation, among those measured under it."""
     means = table.pivot(index="variation", columns="model", values="P@1")
     rows = []
     for variation in table["variation"].unique():
@@ -124,14 +113,8 @@ def order(table: pd.DataFrame) -> pd.DataFrame:
             [np.sign(means.loc[name, a] - means.loc[name, b]) for a, b in pairs] for name in (REGISTERED, variation)
         )
         turned = [pair for pair, sign, other in zip(pairs, before, after, strict=True) if sign * other < 0]
-        rows.append(
-            {
-                "variation": variation,
-                "pairs": len(pairs),
-                "changed places": len(turned),
-                "which": "; ".join(" and ".join(pair) for pair in turned),
-            }
-        )
+        which = "; ".join(" and ".join(pair) for pair in turned)
+        rows.append({"variation": variation, "pairs": len(pairs), "changed places": len(turned), "which": which})
     return pd.DataFrame(rows)
 
 
@@ -141,9 +124,11 @@ def draw(table: pd.DataFrame) -> Figure:
     shown = table[table["variation"] != REGISTERED]
     names = list(dict.fromkeys(shown["variation"]))
     figure, ((axis,),) = figures.canvas(height=1.5 + 0.4 * len(names))
-    for index, (model, rows) in enumerate(shown.groupby("model", sort=False)):
-        places = [names.index(name) for name in rows["variation"]]
-        axis.plot(rows["change"], places, label=model, **{**figures.look(index), "linestyle": "none"})
+    points = {
+        str(model): (rows["change"], [names.index(name) for name in rows["variation"]])
+        for model, rows in shown.groupby("model", sort=False)
+    }
+    figures.draw_lines(axis, points, linestyle="none")
     axis.axvline(0, linestyle=":", color="grey")
     axis.set_yticks(range(len(names)), names)
     axis.invert_yaxis()

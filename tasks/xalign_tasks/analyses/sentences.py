@@ -10,6 +10,7 @@ import mteb
 from xalign_models.analysis import Request
 from xalign_models.errors import DataError
 from xalign_models.languages import canonical
+from xalign_tasks.analyses.base import Study
 from xalign_tasks.sts17 import STS17CrossLingual
 
 PUBLISHED = "STS22 sentence1"
@@ -34,6 +35,13 @@ class Sentences:
     revision: str
     note: str = ""
 
+    def study(self) -> Study:
+        """A study with the text's revision and the note."""
+        study = Study()
+        study.data[self.name] = self.revision
+        study.notes += [self.note] if self.note else []
+        return study
+
 
 def load_sentences(request: Request, rows: int) -> Sentences:
     """STS22's first sentences, as in the paper, if the hub is available, else STS17's.
@@ -47,10 +55,10 @@ def load_sentences(request: Request, rows: int) -> Sentences:
     """
     note = ""
     try:
-        sentences = _sts22()
+        sentences = sts22_sentences()
     except (OSError, ValueError, DataError):
-        sentences = _sts17()
-        note = f"{PUBLISHED}, the paper's text, cannot be had here; {sentences.name} is used, so that norms differ."
+        sentences = sts17_sentences()
+        note = f"{PUBLISHED}, the paper's text, is unavailable here; {sentences.name} replaces it, so norms differ."
     pairs = [
         (text, language)
         for text, language in dict.fromkeys(zip(sentences.texts, sentences.languages, strict=True))
@@ -64,11 +72,17 @@ def load_sentences(request: Request, rows: int) -> Sentences:
     return Sentences(sentences.name, list(texts), list(languages), sentences.revision, note)
 
 
-def _sts22() -> Sentences:
+def sts22_sentences() -> Sentences:
+    """The first sentences of STS22, from the hub."""
     return _first_sentences(PUBLISHED, mteb.get_task("STS22"))
 
 
-def _sts17() -> Sentences:
+def sts17_sentences() -> Sentences:
+    """The first sentences of STS17, from XALIGN_DATA.
+
+    Raises:
+        DataError: The text is missing.
+    """
     task = STS17CrossLingual()
     task.local_corpus()
     return _first_sentences("STS17 sentence1", task)

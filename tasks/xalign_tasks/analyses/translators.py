@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
@@ -17,12 +17,10 @@ from xalign_models.evaluation.recording import task_texts
 from xalign_models.evaluation.run import make_task
 from xalign_models.languages import LanguageText, display_name
 from xalign_models.training.lira.candidates import CandidateSource
-from xalign_tasks.analyses.base import labelled
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from xalign_models.training.lira.module import LiRA
+from xalign_models.training.lira.module import LiRA
+from xalign_models.training.lira.run import open_lira
+from xalign_models.training.lira.texts import with_prompts
+from xalign_tasks.analyses.base import Study
 
 TASKS = ("STS17CrossLingual",)
 BATCH = 512
@@ -35,14 +33,11 @@ def analyse(request: Request) -> Findings:
         ModelError: No model is named, or a model is no LiRA.
         DataError: A task's data or translations are missing, or no text has two candidates.
     """
-    from xalign_models.training.lira.run import open_lira
-    from xalign_models.training.lira.texts import with_prompts
-
-    frames, revisions = [], {}
+    study = Study()
     for task in request.tasks or TASKS:
         texts = with_prompts(task_texts(task, request.languages))
         texts = [(text, code) for text, code in texts if code not in (ENGLISH, None)]
-        revisions[task] = str(make_task(task, request.languages).metadata.dataset["revision"])
+        study.data[task] = str(make_task(task, request.languages).metadata.dataset["revision"])
         for name in request.named():
             module = open_lira(Path(name))
             if request.device:
@@ -50,13 +45,12 @@ def analyse(request: Request) -> Findings:
             rows = pd.DataFrame(choices(module, texts))
             if rows.empty:
                 raise DataError(f"{name}: no text of {task} has two candidates; translate it by two translators.")
-            frames.append(labelled(shares(rows), model=Path(name).resolve().name, task=task))
-    table = pd.concat(frames, ignore_index=True)
-    notes = (
+            study.add("shares", shares(rows), model=Path(name).resolve().name, task=task)
+    study.figures["shares"] = draw(pd.concat(study.tables["shares"], ignore_index=True))
+    return study.findings(
         "Texts with fewer than two different translations are left out: the actor has no choice there.",
-        "Of equal translations the first translator is the one that is taken.",
+        "Among equal translations, the first translator's counts.",
     )
-    return Findings({"shares": table}, {"shares": draw(table)}, notes, revisions)
 
 
 def choices(module: LiRA, texts: Sequence[LanguageText]) -> Iterator[dict[str, object]]:

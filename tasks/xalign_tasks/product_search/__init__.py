@@ -5,12 +5,4 @@ from __future__ import annotations
 from xalign_tasks.product_search.layout import LOCALES, Locale, fingerprint, load
 from xalign_tasks.product_search.task import LazRetrieval, ProductSearch, ProductSearchStandIn
 
-__all__ = [
-    "LOCALES",
-    "LazRetrieval",
-    "Locale",
-    "ProductSearch",
-    "ProductSearchStandIn",
-    "fingerprint",
-    "load",
-]
+__all__ = ["LOCALES", "LazRetrieval", "Locale", "ProductSearch", "ProductSearchStandIn", "fingerprint", "load"]

@@ -6,7 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
-from xalign_models.corpora import file_digest, read_lines
+from xalign_models.corpora import read_lines
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import from_iso639_1
 from xalign_models.paths import data_dir
@@ -57,8 +57,3 @@ def read(path: Path) -> list[Problem]:
             raise DataError(f"{path}, line {number}: question, tab, number was expected.")
         problems.append(Problem(question.strip().strip('"'), value))
     return problems
-
-
-def revision(path: Path) -> str:
-    """Revision of a file by its content."""
-    return f"local-{file_digest(path)[:12]}"

@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from xalign_models.corpora import file_digest, read_lines
+from xalign_models.corpora import read_lines
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import from_iso639_1
 from xalign_models.paths import data_dir
@@ -65,8 +65,3 @@ def read(path: Path) -> list[Question]:
             raise DataError(f"{path}, line {number}: the answer {question.answer!r} is none of {', '.join(choices)}.")
         questions.append(question)
     return questions
-
-
-def revision(path: Path) -> str:
-    """Revision of a file by its content."""
-    return f"local-{file_digest(path)[:12]}"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from typing import ClassVar
 from xml.etree import ElementTree
 
 from xalign_models.errors import DataError
 from xalign_models.languages import from_iso639_1
-from xalign_models.paths import data_dir
-from xalign_tasks.zero_shot.task import TEST, TRAIN, Labelled, ReadPart, ZeroShotTask, zero_shot_metadata
+from xalign_tasks.files import data_folder, present
+from xalign_tasks.zero_shot.task import TEST, TRAIN, Labelled, ZeroShotTask, zero_shot_metadata
 
 FOLDERS = {"eng-Latn": "en", "deu-Latn": "de", "fra-Latn": "fr", "jpn-Jpan": "jp"}
 CATEGORIES = ("books", "dvd", "music")
@@ -34,27 +33,37 @@ class AmazonReviewsZeroShot(ZeroShotTask):
     )
 
     def files(self) -> dict[str, tuple[Path, ...]]:
-        """Of every language: the categories' training reviews, then their test reviews.
+        """The categories' training reviews, then their test reviews, in every language.
 
         Raises:
             DataError: A file is missing.
         """
-        root = data_dir()
-        base = None if root is None else root / "cls-acl10-unprocessed"
-        if base is None or not base.is_dir():
-            raise DataError(
-                "The Amazon reviews are missing: set XALIGN_DATA to a folder that has cls-acl10-unprocessed/ of "
-                "Webis-CLS-10 (webis.de/data/webis-cls-10.html)."
-            )
+        base = data_folder(
+            "cls-acl10-unprocessed",
+            "The Amazon reviews are missing: set XALIGN_DATA to a folder that has cls-acl10-unprocessed/ of "
+            "Webis-CLS-10 (webis.de/data/webis-cls-10.html).",
+        )
         names = [f"{category}/{part}.review" for part in (TRAIN, TEST) for category in CATEGORIES]
         files = {code: tuple(base / folder / name for name in names) for code, folder in FOLDERS.items()}
-        if absent := [str(path) for paths in files.values() for path in paths if not path.is_file()]:
-            raise DataError(f"{absent[0]} is missing; take it from Webis-CLS-10.")
-        return files
+        return present(files, "Webis-CLS-10")
 
-    def read(self, files: tuple[Path, ...]) -> ReadPart:
-        """A function that reads the labelled reviews of a part."""
-        return partial(_read, files)
+    def read_part(self, files: tuple[Path, ...], part: str) -> Labelled:
+        """The labelled reviews of a part.
+
+        Raises:
+            DataError: A file is malformed.
+        """
+        texts, labels = [], []
+        for path in files[: len(CATEGORIES)] if part == TRAIN else files[len(CATEGORIES) :]:
+            try:
+                for item in ElementTree.parse(path).iter("item"):
+                    rating = float(item.findtext("rating", ""))
+                    if rating != 3:  # neither good nor bad; the publisher left these out
+                        texts.append(" ".join(filter(None, (item.findtext("summary"), item.findtext("text")))))
+                        labels.append("good" if rating > 3 else "bad")
+            except (ElementTree.ParseError, ValueError) as error:
+                raise DataError(f"{path} is not in the layout of Webis-CLS-10 ({error}).") from None
+        return texts, labels
 
 
 class AmazonStarsZeroShot(ZeroShotTask):
@@ -78,7 +87,7 @@ class AmazonStarsZeroShot(ZeroShotTask):
         Raises:
             DataError: Always.
         """
-        raise DataError("AmazonStarsZeroShot has its reviews from the hub (mteb/AmazonReviewsClassification).")
+        raise DataError("AmazonStarsZeroShot takes its reviews from the hub (mteb/AmazonReviewsClassification).")
 
     def hub_part(self, language: str, part: str, missing: DataError) -> Labelled:
         """The labelled reviews of a part; the first ones of each label of the training part.
@@ -96,17 +105,3 @@ class AmazonStarsZeroShot(ZeroShotTask):
             if counts[label] <= PER_STAR:
                 chosen.append(index)
         return [texts[index] for index in chosen], [labels[index] for index in chosen]
-
-
-def _read(files: tuple[Path, ...], part: str) -> Labelled:
-    texts, labels = [], []
-    for path in files[: len(CATEGORIES)] if part == TRAIN else files[len(CATEGORIES) :]:
-        try:
-            for item in ElementTree.parse(path).iter("item"):
-                rating = float(item.findtext("rating", ""))
-                if rating != 3:  # neither good nor bad; the publisher left these out
-                    texts.append(" ".join(filter(None, (item.findtext("summary"), item.findtext("text")))))
-                    labels.append("good" if rating > 3 else "bad")
-        except (ElementTree.ParseError, ValueError) as error:
-            raise DataError(f"{path} is not in the layout of Webis-CLS-10 ({error}).") from None
-    return texts, labels

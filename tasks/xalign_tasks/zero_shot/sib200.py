@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,7 +9,7 @@ from xalign_models.corpora import read_lines
 from xalign_models.errors import DataError
 from xalign_models.languages import FLORES_200, from_flores, to_flores
 from xalign_models.paths import data_dir
-from xalign_tasks.zero_shot.task import Labelled, ReadPart, ZeroShotTask, zero_shot_metadata
+from xalign_tasks.zero_shot.task import Labelled, ZeroShotTask, zero_shot_metadata
 
 DEVTEST = 997
 """``index_id`` of the first sentence of FLORES-200's devtest; lower ones belong to its dev part."""
@@ -36,7 +35,7 @@ class SIB200ZeroShot(ZeroShotTask):
     )
 
     def files(self) -> dict[str, tuple[Path, ...]]:
-        """Of every language that has both parts: SIB-200's dev rows, FLORES-200's devtest, the labels.
+        """SIB-200's dev rows, FLORES-200's devtest and the labels, in every language that has both parts.
 
         Raises:
             DataError: There are no files.
@@ -55,21 +54,17 @@ class SIB200ZeroShot(ZeroShotTask):
             )
         return files
 
-    def read(self, files: tuple[Path, ...]) -> ReadPart:
+    def read_part(self, files: tuple[Path, ...], part: str) -> Labelled:
         """The labelled sentences of a part.
 
         Raises:
             DataError: A sentence is missing.
         """
-        return partial(_read, files)
-
-
-def _read(files: tuple[Path, ...], part: str) -> Labelled:
-    dev, devtest, labels = files
-    sentences = dict(enumerate(read_lines(devtest), DEVTEST))
-    sentences |= {int(index): text for index, text in (line.split("\t", 1) for line in read_lines(dev))}
-    rows = [line.split("\t") for line in read_lines(labels)[1:]]
-    chosen = [(int(index), category) for index, split, category in rows if split == part]
-    if lost := [index for index, _ in chosen if index not in sentences]:
-        raise DataError(f"SIB-200: sentence {lost[0]} of {labels} is neither in {dev} nor in {devtest}.")
-    return [sentences[index] for index, _ in chosen], [category for _, category in chosen]
+        dev, devtest, labels = files
+        sentences = dict(enumerate(read_lines(devtest), DEVTEST))
+        sentences |= {int(index): text for index, text in (line.split("\t", 1) for line in read_lines(dev))}
+        rows = [line.split("\t") for line in read_lines(labels)[1:]]
+        chosen = [(int(index), category) for index, split, category in rows if split == part]
+        if lost := [index for index, _ in chosen if index not in sentences]:
+            raise DataError(f"SIB-200: sentence {lost[0]} of {labels} is neither in {dev} nor in {devtest}.")
+        return [sentences[index] for index, _ in chosen], [category for _, category in chosen]

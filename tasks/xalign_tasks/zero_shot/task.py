@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from mteb.abstasks.task_metadata import TaskMetadata
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -17,9 +19,6 @@ from xalign_models.corpora import ENGLISH, Corpus
 from xalign_models.errors import DataError
 from xalign_tasks.base import Scored, Scoring, fill_scores, task_metadata
 from xalign_tasks.files import FilesTask
-
-if TYPE_CHECKING:
-    from mteb.abstasks.task_metadata import TaskMetadata
 
 Labelled = tuple[list[str], list[str]]
 """Texts and their labels."""
@@ -68,7 +67,11 @@ class ZeroShotTask(FilesTask):
     label_column: ClassVar[str] = "label"
 
     def read(self, files: tuple[Path, ...]) -> ReadPart:
-        """A function that reads a part of a language's files.
+        """A function that reads a part of a language's files."""
+        return partial(self.read_part, files)
+
+    def read_part(self, files: tuple[Path, ...], part: str) -> Labelled:
+        """The labelled texts of a part of a language's files.
 
         Raises:
             DataError: A file is malformed.

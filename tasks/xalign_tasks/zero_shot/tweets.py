@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 from xalign_models.corpora import read_lines
 from xalign_models.errors import DataError
-from xalign_models.paths import data_dir
-from xalign_tasks.zero_shot.task import TEST, TRAIN, Labelled, ReadPart, ZeroShotTask, zero_shot_metadata
+from xalign_tasks.files import data_folder, present
+from xalign_tasks.zero_shot.task import TEST, TRAIN, Labelled, ZeroShotTask, zero_shot_metadata
 
 LANGUAGES = {
     "arb-Arab": "arabic",
@@ -36,36 +35,28 @@ class TweetSentimentZeroShot(ZeroShotTask):
     )
 
     def files(self) -> dict[str, tuple[Path, ...]]:
-        """Of every language: texts and labels of the training part, then of the test part.
+        """Texts and labels of the training part, then of the test part, in every language.
 
         Raises:
             DataError: A file is missing.
         """
-        root = data_dir()
-        base = None if root is None else root / "xlmt_sentiment" / "sentiment"
-        if base is None or not base.is_dir():
-            raise DataError(
-                "The tweets are missing: set XALIGN_DATA to a folder that has xlmt_sentiment/sentiment/ in the layout "
-                "of data/sentiment in github.com/cardiffnlp/xlm-t."
-            )
+        base = data_folder(
+            "xlmt_sentiment/sentiment",
+            "The tweets are missing: set XALIGN_DATA to a folder that has xlmt_sentiment/sentiment/ in the layout "
+            "of data/sentiment in github.com/cardiffnlp/xlm-t.",
+        )
         names = [f"{part}_{kind}.txt" for part in (TRAIN, TEST) for kind in ("text", "labels")]
         files = {code: tuple(base / language / name for name in names) for code, language in LANGUAGES.items()}
-        if absent := [str(path) for paths in files.values() for path in paths if not path.is_file()]:
-            raise DataError(f"{absent[0]} is missing; take it from github.com/cardiffnlp/xlm-t.")
-        return files
+        return present(files, "github.com/cardiffnlp/xlm-t")
 
-    def read(self, files: tuple[Path, ...]) -> ReadPart:
+    def read_part(self, files: tuple[Path, ...], part: str) -> Labelled:
         """The labelled tweets of a part.
 
         Raises:
             DataError: The numbers of labels and tweets differ.
         """
-        return partial(_read, files)
-
-
-def _read(files: tuple[Path, ...], part: str) -> Labelled:
-    texts, labels = files[:2] if part == TRAIN else files[2:]
-    rows = read_lines(texts), [line.strip() for line in read_lines(labels)]
-    if len(rows[0]) != len(rows[1]):
-        raise DataError(f"{texts} has {len(rows[0])} lines and {labels} has {len(rows[1])}.")
-    return rows
+        texts, labels = files[:2] if part == TRAIN else files[2:]
+        rows = read_lines(texts), [line.strip() for line in read_lines(labels)]
+        if len(rows[0]) != len(rows[1]):
+            raise DataError(f"{texts} has {len(rows[0])} lines and {labels} has {len(rows[1])}.")
+        return rows

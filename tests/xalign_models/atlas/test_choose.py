@@ -145,7 +145,7 @@ def families(monkeypatch):
 
     slavic, germanic = ["Indo-European", "Balto-Slavic"], ["Indo-European", "Germanic"]
     known = {"rus": slavic, "ukr": slavic, "pol": slavic, "deu": germanic, "kat": ["Kartvelian"], "swh": ["Bantu"]}
-    monkeypatch.setattr(typology, "_uriel", lambda: {"families": known})
+    monkeypatch.setattr(typology, "load_uriel", lambda: {"families": known})
 
 
 def test_the_nearest_shares_family_and_script_before_family(families):

@@ -32,7 +32,7 @@ def uriel(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict]:
         "syntax": {code: "".join(map(str, rng.integers(0, 2, 40))) for code in codes},
         "families": {code: families.get(code, [code.title()]) for code in codes},
     }
-    monkeypatch.setattr(typology, "_uriel", lambda: content)
+    monkeypatch.setattr(typology, "load_uriel", lambda: content)
     return content
 
 

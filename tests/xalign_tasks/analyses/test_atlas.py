@@ -14,7 +14,9 @@ from xalign_models.plugins import ANALYSES
 @pytest.fixture
 def families(monkeypatch):
     codes = {language[:3] for column in load_atlas().columns for language in column.languages}
-    monkeypatch.setattr(typology, "_uriel", lambda: {"families": {code: [f"F{ord(code[0]) % 5}"] for code in codes}})
+    monkeypatch.setattr(
+        typology, "load_uriel", lambda: {"families": {code: [f"F{ord(code[0]) % 5}"] for code in codes}}
+    )
 
 
 def test_multilingual_models_have_half_of_the_score():

@@ -275,10 +275,10 @@ def test_sentences_fall_back_to_what_is_here(workdir: Path, monkeypatch: pytest.
             "1",
         )
 
-    monkeypatch.setattr(sentences, "_sts22", lambda: (_ for _ in ()).throw(OSError("no hub")))
-    monkeypatch.setattr(sentences, "_sts17", sts17)
+    monkeypatch.setattr(sentences, "sts22_sentences", lambda: (_ for _ in ()).throw(OSError("no hub")))
+    monkeypatch.setattr(sentences, "sts17_sentences", sts17)
     found = sentences.load_sentences(Request(), 100)
-    assert found.texts == ["a", "b", "c"] and "cannot be had" in found.note
+    assert found.texts == ["a", "b", "c"] and "is unavailable" in found.note
     assert sentences.load_sentences(Request(languages=("deu-Latn",)), 100).texts == ["b"]
     assert len(sentences.load_sentences(Request(rows=2), 100).texts) == 2
     with pytest.raises(DataError, match="nothing in these languages"):
