@@ -146,7 +146,7 @@ def lira(
     change: Change = None,
     source: Annotated[Path | None, typer.Option("--from", help="Directory of stage arca, for stage lasr.")] = None,
     ablate: Annotated[str | None, typer.Option(help=f"Leave out one of {', '.join(PARTS)}.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of both stages.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of both stages.")] = None,
     device: Device = None,
 ) -> None:
     """Train LiRA: choose translations and anchor to them (arca), fuse both paths (lasr), and write the model.

@@ -23,7 +23,7 @@ def recommend(
     languages: Annotated[list[str] | None, typer.Option(help="Language codes; by default `all` of the corpus.")] = None,
     pivot: Annotated[str, typer.Option(help="Language that the others are paired with.")] = "eng-Latn",
     limit: Annotated[int | None, typer.Option(min=1, help="Rows per language and corpus.")] = 1000,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the folds.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the folds.")] = 0,
     judge: Annotated[
         list[str] | None, typer.Option(help="Other text to judge on; by default rows of the corpus that are held out.")
     ] = None,

@@ -47,10 +47,10 @@ def contrastive(
     accumulation: Annotated[int, typer.Option(help="Batches per optimisation step.")] = 4,
     cached: Annotated[bool, typer.Option("--cached", help="All pairs of a step as one batch of negatives.")] = False,
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 5e-4,
-    rank: Annotated[int, typer.Option(help="Of the LoRA matrices.")] = 64,
+    rank: Annotated[int, typer.Option(help="Rank of the LoRA matrices.")] = 64,
     tau: Annotated[float, typer.Option(help="Temperature.")] = 0.05,
-    seed: Annotated[int, typer.Option(help="Of LoRA's matrices, the order of pairs and dropout.")] = 0,
-    dtype: Annotated[Dtype | None, typer.Option(help="Of the backbone while training; by default its own.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of LoRA's matrices, the order of pairs and dropout.")] = 0,
+    dtype: Annotated[Dtype | None, typer.Option(help="Type of weights in training; by default the backbone's.")] = None,
     device: Device = None,
 ) -> None:
     """Draw translations together with a few pairs (LoRA on all linear layers) and write the model.

@@ -65,8 +65,8 @@ def _tell(line: str) -> None:
 def reproduce(
     result: Annotated[Path, typer.Argument(help="results/<model>/<revision>/<task>.json")],
     tolerance: Annotated[float, typer.Option(min=0, help="Largest difference of a score that is none.")] = 1e-4,
-    anew: Annotated[
-        bool, typer.Option("--anew", help="Encode and fit all anew; else the store's vectors are used, and sampled.")
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Encode and fit everything again instead of reusing stored vectors.")
     ] = False,
     device: Device = None,
     json: Json = False,
@@ -77,7 +77,7 @@ def reproduce(
     from xalign_models.store import open_store
 
     register_with_mteb()
-    rerun = run_again(result, device=device, store=None if anew else open_store(), tell=_tell)
+    rerun = run_again(result, device=device, store=None if no_cache else open_store(), tell=_tell)
     differing = rerun.differing(tolerance)
     if json:
         print_json({**dataclasses.asdict(rerun), "differing": [dataclasses.asdict(row) for row in differing]})

@@ -36,13 +36,13 @@ def test_verify_exits_with_one_on_damage_and_zero_when_it_is_mended(xalign, resu
     assert xalign("verify", "nowhere")[0] == 1
 
 
-@pytest.mark.parametrize("anew", [(), ("--anew",)])
-def test_reproduce_compares(xalign, result, monkeypatch, workdir, anew):
+@pytest.mark.parametrize("no_cache", [(), ("--no-cache",)])
+def test_reproduce_compares(xalign, result, monkeypatch, workdir, no_cache):
     monkeypatch.setattr("xalign_models.evaluation.reproduction.SAMPLE", 4)
-    status, out, err = xalign("reproduce", result, "--device", "cpu", *anew)
+    status, out, err = xalign("reproduce", result, "--device", "cpu", *no_cache)
     assert status == 0, (out, err)
     assert "6 of 6 scores are the same" in out
-    assert ("of 0 vectors of the store 0 were compared" in out) == bool(anew)
+    assert ("of 0 vectors of the store 0 were compared" in out) == bool(no_cache)
 
 
 def test_reproduce_exits_with_one_where_a_score_differs(xalign, result):
