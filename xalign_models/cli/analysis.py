@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xalign_models import __version__
-from xalign_models.cli.common import Device, Json, err, language_codes, out, print_json, print_rows, split_list
+from xalign_models.cli.common import (
+    Device,
+    Json,
+    err,
+    language_codes,
+    out,
+    print_json,
+    print_rows,
+    say,
+    split_list,
+    tell,
+)
 from xalign_models.errors import DataError, ModelError, ResultsError
 
 if TYPE_CHECKING:
@@ -22,9 +33,9 @@ if TYPE_CHECKING:
     from xalign_models.analysis import Findings, Request
 
 PACKAGES = ("mteb", "sentence-transformers", "transformers", "torch", "numpy", "scipy", "scikit-learn", "matplotlib")
-PRINTED, OF_LARGE, COLUMNS = 60, 10, 12
-"""Rows to print of a table: all, or the first few of a large one, or none of one with more columns, as a terminal would
-break every cell. The files have everything."""
+MAX_ROWS, HEAD_ROWS, MAX_COLUMNS = 60, 10, 12
+"""Limits for tables in a terminal: rows of a table shown whole, first rows of a longer one, and columns, beyond which a
+terminal would break every cell. The files have everything."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -33,16 +44,17 @@ def add_to(app: typer.Typer) -> None:
 
 
 def analyse(
-    name: Annotated[str | None, typer.Argument(help="Of an analysis; without one, they are listed.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of the analysis; without it, all are listed.")] = None,
     models: Annotated[
         list[str] | None, typer.Option("--model", "--models", "-m", help="Names, directories or hub ids.")
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write to.")] = Path("analyses"),
-    results: Annotated[Path, typer.Option(help="Root that `xalign run --output` wrote to.")] = Path(),
-    rows: Annotated[int | None, typer.Option(help="Most rows of each text, from its top.")] = None,
-    languages: Annotated[list[str] | None, typer.Option(help="Language codes; by default the analysis' own.")] = None,
+    results: Annotated[Path, typer.Option(help="Folder that `xalign run --output` wrote to.")] = Path(),
+    rows: Annotated[int | None, typer.Option(help="Maximum number of rows per text, from the top.")] = None,
+    languages: Annotated[list[str] | None, typer.Option(help="Language codes; the analysis has defaults.")] = None,
     tasks: Annotated[
-        list[str] | None, typer.Option("--task", "--tasks", "-t", help="Of an analysis of tasks; by default its own.")
+        list[str] | None,
+        typer.Option("--task", "--tasks", "-t", help="Names of tasks; the analysis has defaults."),
     ] = None,
     device: Device = None,
     json: Json = False,
@@ -58,7 +70,7 @@ def analyse(
         raise DataError(f"--rows {rows}: at least 1 is needed.")
     if output.exists() and not output.is_dir():
         raise ResultsError(f"--output {output} is a file; name a directory.")
-    err.print("loading mteb ...", highlight=False) if err.is_terminal else None
+    tell("loading mteb ...") if err.is_terminal else None
     from xalign_models import figures
     from xalign_models.analysis import Request
     from xalign_models.paths import atomic_write_text
@@ -79,8 +91,8 @@ def analyse(
     for table, frame in findings.tables.items():
         _print_table(table, frame)
     for note in findings.notes:
-        out.print(f"- {note}", highlight=False, markup=False)
-    out.print(f"wrote {output}/{name}*", highlight=False, markup=False, soft_wrap=True)
+        say(f"- {note}")
+    say(f"wrote {output}/{name}*")
 
 
 def report(name: str, request: Request, findings: Findings) -> dict[str, Any]:
@@ -125,15 +137,15 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _print_table(title: str, frame: pd.DataFrame) -> None:
     out.print(f"\n{title}", style="bold", highlight=False)
-    if frame.shape[1] > COLUMNS:
-        out.print(f"{len(frame)} rows of {frame.shape[1]} columns, in the files", highlight=False)
+    if frame.shape[1] > MAX_COLUMNS:
+        say(f"{len(frame)} rows of {frame.shape[1]} columns, in the files")
         return
-    shown = frame if len(frame) <= PRINTED else frame.head(OF_LARGE)
+    shown = frame if len(frame) <= MAX_ROWS else frame.head(HEAD_ROWS)
     rows = [{key: _cell(value) for key, value in row.items()} for row in _records(shown)]
     numeric = tuple(column for column, kind in frame.dtypes.items() if kind.kind in "fiu")
     print_rows(rows, as_json=False, right=numeric)
     if len(shown) < len(frame):
-        out.print(f"... {len(frame) - len(shown)} more rows in the files", highlight=False)
+        say(f"... {len(frame) - len(shown)} more rows in the files")
 
 
 def _cell(value: Any) -> Any:

@@ -90,7 +90,7 @@ def _options(
         typer.Option(
             "--plugin",
             metavar="FILE|MODULE",
-            help="Python that registers things of yours; may stand anywhere.",
+            help="Python file or module that registers models, tasks or methods.",
             callback=_plug_in,
             is_eager=True,
             expose_value=False,
@@ -104,19 +104,25 @@ def _options(
             logging.getLogger(name).setLevel(logging.ERROR)
 
 
-def _share(option: Any, command: Any) -> None:
-    """Add an option of a command to all its subcommands."""
+def _complete(command: Any, plugin: Any) -> None:
+    """Give all subcommands the option ``--plugin``, and a summary that is not cut in the list of commands."""
     for below in getattr(command, "commands", {}).values():
-        below.params.append(option)
-        _share(option, below)
+        below.params.append(plugin)
+        below.short_help = " ".join((below.help or "").split()).partition(". ")[0].rstrip(".")
+        _complete(below, plugin)
+
+
+def root() -> Any:
+    """The application as a command of click's, complete with all subcommands."""
+    command: Any = typer.main.get_command(app)
+    _complete(command, next(option for option in command.params if option.name == "plugin"))
+    return command
 
 
 def main() -> None:
-    """Run a command. Exit status: 0 done; 1 done with failures or regressions; 2 an error."""
+    """Run a command. Exits with 0 when done, 1 when done with failures or regressions, and 2 on an error."""
     try:
-        command: Any = typer.main.get_command(app)
-        _share(next(option for option in command.params if option.name == "plugin"), command)
-        status = command(prog_name="xalign", standalone_mode=False)
+        status = root()(prog_name="xalign", standalone_mode=False)
     except typer.Abort:
         fail("aborted.")
     except BrokenPipeError:  # `xalign ... | head`
@@ -137,8 +143,8 @@ def main() -> None:
         if hasattr(error, "format_message"):  # a usage error, of typer's own copy of click
             context = getattr(error, "ctx", None)  # of the last command that there is; click's parser gives none
             path = context.command_path if context else "xalign"
-            fail(f"{error.format_message().rstrip('.')}. `{path} --help` shows what there is.")
-        fail(f"{one_line(error)}. This was not expected; `xalign --debug ...` shows where it happened.")
+            fail(f"{error.format_message().rstrip('.')}. `{path} --help` lists what is possible.")
+        fail(f"{one_line(error)}. This is unexpected; `xalign --debug ...` shows where it happened.")
     if status == _INTERRUPTED:
         err.print("interrupted; what was finished is kept, and the same command resumes from there.")
     sys.exit(status or 0)

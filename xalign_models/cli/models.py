@@ -8,7 +8,19 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from xalign_models.cli.common import Devices, Json, check_output, err, language_codes, out, print_rows, split_list
+from xalign_models.cli.common import (
+    Devices,
+    Json,
+    Languages,
+    Limit,
+    check_output,
+    language_codes,
+    out,
+    print_rows,
+    say,
+    split_list,
+    tell,
+)
 from xalign_models.cli.options import BackboneOptions, SpendingOptions, with_options
 from xalign_models.errors import ModelError
 from xalign_models.specs import BackboneSpec
@@ -23,10 +35,10 @@ def add_to(app: typer.Typer) -> None:
 
 
 class _Fit(typer.core.TyperCommand):
-    """The command with all methods, those of plug-ins included, at the end of its help."""
+    """The command ``fit``, whose help ends with a list of all methods, including those of plug-ins."""
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the methods."""
+        """Write the list of methods."""
         from xalign_models.plugins import ALIGNMENTS
 
         with formatter.section("Methods"):
@@ -34,10 +46,13 @@ class _Fit(typer.core.TyperCommand):
 
 
 def models(
-    match: Annotated[str, typer.Argument(help="List full names that contain this; `xalign/` lists all.")] = "",
+    match: Annotated[str, typer.Argument(help="List the full names that contain this; `xalign/` lists all.")] = "",
     json: Json = False,
 ) -> None:
-    """The registered models, backbone by backbone; any directory or hub id works too. `mteb:` lists mteb's registry."""
+    """List the registered models by backbone.
+
+    Commands take any model directory or hub id besides. `xalign models mteb:` lists the models of mteb.
+    """
     from xalign_models.models.catalogue import fits, specs
 
     if match.startswith("mteb:"):
@@ -60,19 +75,17 @@ def models(
         ]
         print_rows(rows, json)
         if not rows:
-            err.print(f"No registered name contains {match!r}.", highlight=False, markup=False)
+            tell(f"No registered name contains {match!r}.")
         return
     backbones = [spec.backbone for _, spec in registered if spec.alignment is None and not spec.backbone.tuned]
     print_rows([{"backbone": spec.name, "weights": spec.model, "layer": _layer(spec)} for spec in backbones], json)
     if not out.is_terminal:
         return
     methods = ", ".join(fits()[""])
-    out.print(
-        f"\nA backbone X is a model as plain__X, and aligned by its default text as METHOD__X: {methods}. "
-        f"METHOD__X__gettext needs no other text than the package index has. `xalign models {backbones[0].name}` lists "
-        "the names.",
-        highlight=False,
-        markup=False,
+    say(
+        "\nFor a backbone X, plain__X is the model itself and METHOD__X the model aligned on its default text, for the "
+        f"methods {methods}. METHOD__X__gettext is aligned on text from the package index alone. "
+        f"`xalign models {backbones[0].name}` lists the names."
     )
 
 
@@ -81,7 +94,7 @@ def _layer(backbone: BackboneSpec) -> str:
 
 
 def tasks(json: Json = False) -> None:
-    """Our tasks and benchmarks; `xalign run` takes mteb's own names too."""
+    """List the tasks and benchmarks of xalign; `xalign run` takes those of mteb too."""
     from xalign_models.plugins import BENCHMARKS, TASKS
 
     rows = [{"task": name, **TASKS.facts(name)} for name in TASKS]
@@ -91,7 +104,7 @@ def tasks(json: Json = False) -> None:
 
 
 def corpora(json: Json = False) -> None:
-    """The corpora to fit on and to score; own:DIR and --data NAME=DIR name text of your own."""
+    """List the corpora for fitting and scoring; own:DIR and --data NAME=DIR add your own."""
     from xalign_models.plugins import CORPORA
 
     print_rows([{"corpus": name, **CORPORA.facts(name)} for name in CORPORA], json)
@@ -99,40 +112,38 @@ def corpora(json: Json = False) -> None:
 
 def fit(
     method: Annotated[
-        str, typer.Argument(help="An alignment, or several in turn: lsar, centered+procrustes, ...; auto chooses.")
+        str, typer.Argument(help="Alignment, a chain such as centered+procrustes, or auto to choose by held-out text.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write the model to.")],
-    backbone: Annotated[str | None, typer.Option(help="Backbone, vectors:FILE, directory or hub id.")] = None,
-    old: Annotated[
-        str | None, typer.Option("--from", help="Instead of --backbone: the model that an index was made with.")
-    ] = None,
+    backbone: Annotated[str | None, typer.Option(help="Registered name, vectors:FILE, directory or hub id.")] = None,
+    old: Annotated[str | None, typer.Option("--from", help="Model of an existing index; replaces --backbone.")] = None,
     new: Annotated[
-        str | None, typer.Option("--to", help="The model whose queries are to be mapped into that index's space.")
+        str | None, typer.Option("--to", help="New model whose queries are mapped into the space of the index.")
     ] = None,
     corpus: Annotated[
         list[str] | None,
-        typer.Option(help="Fit text: ntrex, lingua, own:DIR, ...; by default that of the registered model."),
+        typer.Option(help="Text to fit on: ntrex, lingua, own:DIR, ...; by default the registered model's."),
     ] = None,
-    param: Annotated[list[str] | None, typer.Option(help="NAME=VALUE of the method, e.g. --param k=15.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Rows per language and corpus.")] = None,
-    languages: Annotated[list[str] | None, typer.Option(help="Language codes; by default `all` of the corpus.")] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(help="First part of the model's name; by default the method and its parameters' values."),
-    ] = None,
+    param: Annotated[list[str] | None, typer.Option(help="Parameter of the method as NAME=VALUE, e.g. k=15.")] = None,
+    limit: Limit = None,
+    languages: Languages = None,
+    label: Annotated[str | None, typer.Option(help="First part of the model's name; by default the method.")] = None,
     adapter: Annotated[bool, typer.Option("--adapter", help="Write the maps and a pointer to the backbone.")] = False,
     standalone: Annotated[
-        bool, typer.Option("--standalone", help="Write stock modules, which load where xalign is not installed.")
+        bool, typer.Option("--standalone", help="Write modules that load without xalign installed.")
     ] = False,
-    default_lang: Annotated[str | None, typer.Option(help="Language of texts without one, or `auto`.")] = None,
+    default_lang: Annotated[str | None, typer.Option(help="Language of texts that have none, or `auto`.")] = None,
     unknown: Annotated[str, typer.Option(help="Texts in languages not fitted: error or unaligned.")] = "error",
-    judge: Annotated[list[str] | None, typer.Option(help="Other text, on which auto judges what it fits.")] = None,
+    judge: Annotated[list[str] | None, typer.Option(help="Other text to judge the candidates of auto on.")] = None,
     *,
     backbone_options: BackboneOptions,
     device: Devices = None,
     spending: SpendingOptions,
 ) -> None:
-    """Fit an alignment to a backbone and write both as one sentence-transformers directory."""
+    """Fit an alignment to a backbone and write both as one model.
+
+    The model is a sentence-transformers directory.
+    """
     from xalign_models.models import api
     from xalign_models.models.saving import save
 
@@ -144,7 +155,7 @@ def fit(
             method, old, new, split_list(corpus), codes, limit, device, alone=not (backbone or param or label)
         )
         save(model, output)
-        out.print(f"{model.xalign_spec.name}: {output}", highlight=False, soft_wrap=True)
+        say(f"{model.xalign_spec.name}: {output}")
         return
     if backbone is None:
         raise ModelError("--backbone is missing: name a registered backbone, vectors:FILE, a directory or a hub id.")
@@ -163,7 +174,7 @@ def fit(
         **dict(_parameter(assignment) for assignment in param or ()),
     )
     save(model, output, adapter=adapter, standalone=standalone, lang=default_lang)
-    out.print(f"{model.xalign_spec.name}: {output}", highlight=False, soft_wrap=True)
+    say(f"{model.xalign_spec.name}: {output}")
 
 
 def _migration(
@@ -177,11 +188,11 @@ def _migration(
     *,
     alone: bool,
 ) -> Any:
-    """A new model with a map into an old one's space."""
+    """A new model with a map into the space of an old one."""
     from xalign_models.models import migration
 
     if not (old and new and corpus and alone):
-        raise ModelError("--from OLD --to NEW --corpus TEXT go together, without --backbone, --param and --label.")
+        raise ModelError("--from, --to and --corpus go together, without --backbone, --param and --label.")
     return migration.fit(method, old=old, new=new, corpus=corpus, languages=languages, limit=limit, device=device)
 
 

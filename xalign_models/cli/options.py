@@ -44,7 +44,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class VectorOptions:
-    """Fields of a backbone's spec that make its vectors smaller."""
+    """Fields of a backbone's spec that reduce its vectors."""
 
     truncate_dim: Annotated[int | None, typer.Option(help="Keep this many leading dimensions (Matryoshka models).")] = (
         None

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from xalign_models.cli.common import Json, Output, out, print_json
+from xalign_models.cli.common import Json, Output, print_json, say
 from xalign_models.errors import ModelError, ResultsError
 
 SHOWN = 20
@@ -28,13 +28,13 @@ def add_to(app: typer.Typer) -> None:
 
 def publish(
     model: Annotated[Path, typer.Argument(help="Directory of a saved model.")],
-    to: Annotated[str, typer.Option("--to", help="A directory, or hub.")],
-    repository: Annotated[str | None, typer.Option(help="Of the hub: org/name.")] = None,
+    to: Annotated[str, typer.Option("--to", help="Directory to write to, or `hub` to upload.")],
+    repository: Annotated[str | None, typer.Option(help="Repository on the hub as org/name.")] = None,
     output: Output = ".",
-    private: Annotated[bool, typer.Option("--private", help="Of the hub: let no others see it.")] = False,
-    write: Annotated[bool, typer.Option("--write", help="Do it; without this, say what would be done.")] = False,
+    private: Annotated[bool, typer.Option("--private", help="Make the repository on the hub private.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Publish; without this, only list the files.")] = False,
 ) -> None:
-    """Publish a saved model with a card that has its scores; a dry run unless --write is given."""
+    """Publish a saved model with its scores; a dry run without --write."""
     from xalign_models.evaluation import publishing
     from xalign_models.results.reading import read_results
 
@@ -54,28 +54,29 @@ def publish(
         card = publishing.card_text(model, results)
         for path, size in publishing.contents(model):
             if path != "README.md":
-                out.print(f"{size:>12,}  {path}", highlight=False, markup=False, soft_wrap=True)
+                say(f"{size:>12,}  {path}")
         scores = card.count("dataset:")
-        out.print(f"{len(card.encode()):>12,}  README.md, with {scores} scores", highlight=False, markup=False)
-        out.print(f"would go to {target}; --write does it.", highlight=False, markup=False, soft_wrap=True)
+        say(f"{len(card.encode()):>12,}  README.md, with {scores} scores")
+        say(f"would go to {target}; add --write to publish.")
     elif to == "hub":
         with tempfile.TemporaryDirectory() as folder:
             address = publishing.upload(
                 publishing.prepare(model, Path(folder) / "model", results), str(repository), private=private
             )
-        out.print(f"published {address}", highlight=False, markup=False, soft_wrap=True)
+        say(f"published {address}")
     else:
-        out.print(
-            f"wrote {publishing.prepare(model, Path(to), results)}", highlight=False, markup=False, soft_wrap=True
-        )
+        say(f"wrote {publishing.prepare(model, Path(to), results)}")
 
 
 def submit(
     output: Output = ".",
-    check: Annotated[bool, typer.Option("--check", help="Say what the repository would refuse.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="List what the repository would refuse.")] = False,
     json: Json = False,
 ) -> None:
-    """Check results as mteb's public results repository does: exit 0 if it would take them, 1 if not."""
+    """Check results by the rules of mteb's public repository.
+
+    Exits with 0 if the repository would accept them and with 1 if not.
+    """
     from xalign_models.evaluation.submission import problems
     from xalign_models.tables.escaping import escape
 
@@ -86,15 +87,15 @@ def submit(
         print_json(refusals)
     else:
         for line in refusals[:SHOWN]:
-            out.print(escape(line), highlight=False, markup=False, soft_wrap=True)
+            say(escape(line))
         if len(refusals) > SHOWN:
-            out.print(f"... and {len(refusals) - SHOWN} more; --json has all.", highlight=False)
-        out.print(f"{len(refusals)} problems." if refusals else "The repository's checks pass.", highlight=False)
+            say(f"... and {len(refusals) - SHOWN} more; --json has all.")
+        say(f"{len(refusals)} problems." if refusals else "The repository's checks pass.")
     raise typer.Exit(1 if refusals else 0)
 
 
 def mteb_command(context: typer.Context) -> None:
-    """Mteb's own command line, which knows our tasks, benchmarks and models here."""
+    """Run mteb's command line with the tasks and models of xalign."""
     import mteb.cli
 
     from xalign_models.models.mteb import register_with_mteb

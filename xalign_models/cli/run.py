@@ -20,6 +20,7 @@ from xalign_models.cli.common import (
     print_json,
     set_data,
     split_list,
+    tell,
 )
 from xalign_models.cli.leaderboard import make, show
 from xalign_models.cli.options import BackboneOptions, EngineOptions, SpendingOptions, with_options
@@ -35,7 +36,7 @@ EMBEDDED_MODELS = (
         )
     ),
 )
-"""Default models of `xalign run`, which come from the package index."""
+"""Default models of ``xalign run``, from the package index."""
 EMBEDDED_TASKS = ("GettextPrecision",)
 
 
@@ -47,7 +48,7 @@ def add_to(app: typer.Typer) -> None:
 def run(
     models: Models = None,
     tasks: Tasks = None,
-    benchmark: Annotated[str | None, typer.Option(help='Tasks of a benchmark, e.g. "XAlign(parallel)".')] = None,
+    benchmark: Annotated[str | None, typer.Option(help='Benchmark to run, e.g. "XAlign(parallel)".')] = None,
     languages: Annotated[list[str] | None, typer.Option(help="Language codes, `core` (22) or `all`.")] = None,
     data: Data = None,
     output: Output = ".",
@@ -60,7 +61,7 @@ def run(
     spending: SpendingOptions,
     items: Annotated[
         Literal["none", "outcomes", "full"],
-        typer.Option(help="What to keep of single items: what significance tests need, or ranks and all."),
+        typer.Option(help="Detail per item to store: outcomes suffice for significance tests; full adds ranks."),
     ] = "outcomes",
     where: EngineOptions,
     gpus_per_task: Annotated[
@@ -70,8 +71,8 @@ def run(
 ) -> None:
     """Score models on tasks and print the leaderboard.
 
-    Without options: models and text that come from the package index. Resumes an earlier run; nothing is scored or
-    encoded twice.
+    Without options, it scores models and text from the package index. The same command resumes an interrupted run;
+    nothing is scored or encoded twice.
     """
     set_data(data)
     spending.set()
@@ -94,7 +95,7 @@ def run(
     elif benchmark:
         members = _members(benchmark)
         names += [task.metadata.name for task in members] if languages else members
-    err.print("loading mteb ...", highlight=False) if err.is_terminal else None
+    tell("loading mteb ...") if err.is_terminal else None
     from xalign_models.evaluation.planning import announce
     from xalign_models.evaluation.run import CORE
     from xalign_models.evaluation.run import run as run_here
@@ -116,11 +117,11 @@ def run(
         line = f"{outcome.model}  {outcome.task}: "
         if outcome.result is None:
             failed.append(outcome.error)
-            err.print(f"{line}not scored. {outcome.error}", highlight=False, markup=False, soft_wrap=True)
+            tell(f"{line}not scored. {outcome.error}")
         else:
             note = f" (not fitted for {', '.join(outcome.unfitted)})" if outcome.unfitted else ""
             state = "scored" if outcome.fresh else "was scored already"
-            err.print(f"{line}{state}{note}", highlight=False, markup=False, soft_wrap=True)
+            tell(f"{line}{state}{note}")
         outcomes.append(
             {
                 "model": outcome.model,

@@ -1,4 +1,4 @@
-"""``xalign store``: the stored vectors, so that nothing is encoded twice."""
+"""``xalign store``: the stored vectors, which spare encoding a text twice."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from xalign_models.cli.common import Device, Json, language_codes, out, print_rows
+from xalign_models.cli.common import Device, Json, Languages, Limit, language_codes, print_rows, say
 from xalign_models.cli.options import VectorOptions, with_options
 
-group = typer.Typer(help="The vectors that are kept so that nothing is encoded twice.", no_args_is_help=True)
+group = typer.Typer(help="Manage the stored vectors, so that no text is encoded twice.", no_args_is_help=True)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -22,7 +22,7 @@ def add_to(app: typer.Typer) -> None:
 
 @group.command()
 def stats(json: Json = False) -> None:
-    """Vectors and bytes per encoder, most recently used first."""
+    """Show vectors and bytes per encoder, most recently used first."""
     from xalign_models.store import open_store
 
     store = open_store()
@@ -36,16 +36,16 @@ def stats(json: Json = False) -> None:
         for usage in store.stats()
     ]
     if not json:
-        out.print(f"{store.path}, at most {store.max_bytes / 2**30:.1f} GiB", highlight=False, soft_wrap=True)
+        say(f"{store.path}, at most {store.max_bytes / 2**30:.1f} GiB")
     print_rows(rows, json, right=("vectors", "MB"))
 
 
 @group.command()
 def clear(
-    encoder: Annotated[str | None, typer.Argument(help="Start of an encoder's fingerprint; all by default.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    encoder: Annotated[str | None, typer.Argument(help="First characters of a fingerprint; by default all.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
 ) -> None:
-    """Drop stored vectors; they are encoded again when needed."""
+    """Delete stored vectors; they are encoded again when needed."""
     from xalign_models.store import open_store
 
     store = open_store()
@@ -54,11 +54,11 @@ def clear(
     if total and not yes:
         typer.confirm(f"Drop {total} vectors of {len(chosen)} encoders?", abort=True)
     dropped = sum(store.clear(usage.namespace) for usage in chosen)
-    out.print(f"dropped {dropped} vectors", highlight=False)
+    say(f"dropped {dropped} vectors")
 
 
-Prompt = Annotated[str | None, typer.Option(help="That the texts are encoded with; by default the model's own.")]
-Model = Annotated[str, typer.Option(help="Whose backbone's vectors: a name, a directory or a hub id.")]
+Prompt = Annotated[str | None, typer.Option(help="Prompt of the texts; by default the model's own.")]
+Model = Annotated[str, typer.Option(help="Name, directory or hub id of the model whose backbone is meant.")]
 
 
 @group.command("export")
@@ -68,36 +68,36 @@ def export_(
     output: Annotated[Path, typer.Option("--output", "-o", help="Parquet file to write.")],
     texts: Annotated[
         str | None,
-        typer.Option(help="File of texts or corpus; by default all vectors are written, each with a hash of its text."),
+        typer.Option(help="File of texts, or corpus; by default all stored vectors, with hashes for texts."),
     ] = None,
-    languages: Annotated[list[str] | None, typer.Option(help="Language codes of the corpus; by default all.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Texts of a language.")] = None,
+    languages: Languages = None,
+    limit: Limit = None,
     prompt: Prompt = None,
     *,
     vectors: VectorOptions,
     device: Device = None,
 ) -> None:
-    """Write raw vectors as parquet; texts missing in the store are encoded."""
+    """Write raw vectors as parquet; texts without a vector are encoded."""
     from xalign_models.corpora.listed import texts_of
     from xalign_models.store import open_store
     from xalign_models.vectors.transfer import export
 
     listed = texts_of(texts, language_codes(languages, None, all=None), limit) if texts else None
     count = export(model, output, open_store(), listed, prompt=prompt, device=device, **asdict(vectors))
-    out.print(f"{count} vectors: {output}", highlight=False, soft_wrap=True)
+    say(f"{count} vectors: {output}")
 
 
 @group.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(help="Parquet, npz or safetensors with texts, or with exported ids.")],
+    file: Annotated[Path, typer.Argument(help="Parquet, npz or safetensors file with texts or exported ids.")],
     model: Model,
     prompt: Prompt = None,
-    check: Annotated[int, typer.Option(min=0, help="Texts that the model encodes itself first, for comparison.")] = 8,
+    check: Annotated[int, typer.Option(min=0, help="Number of texts to encode first, to compare the vectors.")] = 8,
     device: Device = None,
 ) -> None:
-    """Store the vectors of a file as those of a model, so that its texts need no encoding."""
+    """Store the vectors of a file as those of a model, to spare encoding."""
     from xalign_models.store import open_store
     from xalign_models.vectors.transfer import import_file
 
     imported = import_file(file, model, open_store(), prompt=prompt, check=check, device=device)
-    out.print(f"{imported.vectors} vectors kept, {imported.checked} of them checked", highlight=False)
+    say(f"{imported.vectors} vectors kept, {imported.checked} of them checked")

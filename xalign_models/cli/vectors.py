@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from xalign_models.cli.common import Device, Json, language_codes, out, print_json, print_rows
+from xalign_models.cli.common import Device, Json, Languages, Limit, language_codes, print_json, print_rows, say
 from xalign_models.cli.options import EngineOptions, VectorOptions, with_options
 from xalign_models.errors import ModelError
 
@@ -21,27 +21,30 @@ def add_to(app: typer.Typer) -> None:
 
 
 def apply(
-    model: Annotated[str, typer.Argument(help="A saved aligned model, a saved alignment, or a registered name.")],
-    source: Annotated[Path, typer.Option("--in", help="Parquet file, or directory of them, with vectors.")],
+    model: Annotated[str, typer.Argument(help="Saved aligned model, saved alignment, or registered name.")],
+    source: Annotated[Path, typer.Option("--in", help="Parquet file with vectors, or directory of such files.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory of parquet parts to write.")],
-    column: Annotated[str | None, typer.Option(help="The vectors; by default the only list of numbers.")] = None,
-    lang_column: Annotated[str | None, typer.Option(help="The language of each row, in any code.")] = None,
-    lang: Annotated[str | None, typer.Option(help="Language of rows that come without one.")] = None,
+    column: Annotated[str | None, typer.Option(help="Column of vectors; by default the only list of numbers.")] = None,
+    lang_column: Annotated[str | None, typer.Option(help="Column of the rows' languages, in any code.")] = None,
+    lang: Annotated[str | None, typer.Option(help="Language of rows that have none.")] = None,
     unknown: Annotated[
         str | None,
-        typer.Option(help="Rows in languages that were not fitted: error or unaligned; by default the model's."),
+        typer.Option(help="Policy for languages that were not fitted: error or unaligned; default of the model."),
     ] = None,
     *,
     where: EngineOptions,
     device: Device = None,
 ) -> None:
-    """Align existing vectors, any number of them; the same command resumes an interrupted run."""
+    """Align existing vectors, in files of any size.
+
+    The same command resumes an interrupted run.
+    """
     from xalign_models.languages import canonical
     from xalign_models.models.maps import load_maps
     from xalign_models.vectors.applying import apply as apply_maps
 
     if unknown not in {None, "error", "unaligned"}:
-        raise ModelError(f"--unknown {unknown}: error or unaligned.")
+        raise ModelError(f"--unknown {unknown} is not known; choose error or unaligned.")
     run = None
     if cluster := where.cluster(gpus=0):
         from xalign_models.cluster.applying import write_parts
@@ -50,22 +53,25 @@ def apply(
     code = canonical(lang) if lang else None
     maps = load_maps(model, default_lang=code, unknown=cast(Any, unknown), device=device)
     rows = apply_maps(maps, source, output, column=column, lang_column=lang_column, run=run)
-    out.print(f"{rows} rows: {output}", highlight=False, soft_wrap=True)
+    say(f"{rows} rows: {output}")
 
 
 def parity(
-    first: Annotated[str, typer.Argument(help="A name, openai:..., vectors:FILE, a directory or a hub id.")],
-    second: Annotated[str, typer.Argument(help="The same model, served in another way.")],
-    texts: Annotated[str, typer.Option(help="File of texts, or a corpus.")],
-    languages: Annotated[list[str] | None, typer.Option(help="Language codes of the corpus; by default all.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Texts of a language.")] = 20,
-    tolerance: Annotated[float, typer.Option(min=0, help="Largest 1 - cosine that is no difference.")] = 1e-8,
+    first: Annotated[str, typer.Argument(help="Name, openai:MODEL, vectors:FILE, directory or hub id.")],
+    second: Annotated[str, typer.Argument(help="The same model, served another way.")],
+    texts: Annotated[str, typer.Option(help="File of texts, or corpus.")],
+    languages: Languages = None,
+    limit: Limit = 20,
+    tolerance: Annotated[float, typer.Option(min=0, help="Cosine distances up to this count as equal.")] = 1e-8,
     *,
     vectors: VectorOptions,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Compare two ways to serve a model and name the likely cause of a difference; exits with 1 if they differ."""
+    """Compare two ways to serve a model and find why they differ.
+
+    Exits with 0 if the vectors are the same and with 1 if not.
+    """
     from xalign_models.corpora.listed import texts_of
     from xalign_models.parity.compare import compare
     from xalign_models.parity.served import Served
@@ -78,12 +84,9 @@ def parity(
     else:
         print_rows([asdict(row) for row in result.rows], as_json=False)
         for cause in result.causes:
-            out.print(f"{cause.kind}: {cause.text}", highlight=False, markup=False, soft_wrap=True)
+            say(f"{cause.kind}: {cause.text}")
         verdict = "the same" if result.same else "different"
-        out.print(
-            f"{verdict}: least cosine {result.least:.9f}, "
-            f"nearest neighbour of {result.neighbours:.1%} of texts changes",
-            highlight=False,
-            soft_wrap=True,
+        say(
+            f"{verdict}: least cosine {result.least:.9f}, nearest neighbour of {result.neighbours:.1%} of texts changes"
         )
     raise typer.Exit(0 if result.same else 1)

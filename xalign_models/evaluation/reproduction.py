@@ -175,7 +175,7 @@ def reproduce(
     notes = [f"{name} has revision {new}; it had {old}" for name, old, new in revisions if old != new]
     if sampled and sampled.changed:
         notes.append(
-            f"{sampled.changed} of {sampled.compared} vectors differ from the store's; --anew encodes all texts again"
+            f"{sampled.changed} of {sampled.compared} vectors differ from the stored ones; --no-cache encodes all texts again"
         )
     rows = tuple(
         ScorePair(split, subset, committed_scores[MAIN], scores.get((split, subset)))

@@ -25,7 +25,7 @@ def test_a_dry_run_then_a_directory(xalign, model, workdir) -> None:
     status, out, _ = xalign("publish", "model", "--to", "public")
     assert status == 0
     assert "modules.json" in out
-    assert "would go to public; --write does it." in out
+    assert "would go to public; add --write to publish." in out
     assert not (workdir / "public").exists()
     assert xalign("publish", "model", "--to", "public", "--write")[:2] == (0, "wrote public\n")
     assert (workdir / "public" / "modules.json").read_bytes() == (model / "modules.json").read_bytes()

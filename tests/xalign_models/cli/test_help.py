@@ -1,0 +1,61 @@
+"""Every command, argument and option has a help text that reads as plain English and is never cut."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from xalign_models.cli.app import root
+
+BAD_START = re.compile(r"(Of|What|That|Those|Whose|Which|It|They)\b")
+WIDTH = 80
+
+
+def walk(command, path=()):
+    """Each command of a group, and the group, with its path: (path, command)."""
+    yield " ".join(path), command
+    for name, below in getattr(command, "commands", {}).items():
+        yield from walk(below, (*path, name))
+
+
+COMMANDS = dict(walk(root()))
+
+
+@pytest.fixture
+def help_of(xalign, monkeypatch):
+    """The help of a command in a terminal of 80 columns."""
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+
+    def text(path: str) -> str:
+        status, out, err = xalign(*path.split(), "--help")
+        assert (status, err) == (0, [])
+        return out
+
+    return text
+
+
+@pytest.mark.parametrize("path", [path for path in COMMANDS if path != "mteb"])  # it shows mteb's own help
+def test_no_help_line_is_cut(help_of, path):
+    """Each summary and help text is there word by word, in lines of at most 80 columns."""
+    command, shown = COMMANDS[path], help_of(path)
+    words = " ".join(shown.split())
+    for below in getattr(command, "commands", {}).values():
+        assert below.short_help
+        assert below.short_help in words
+    for parameter in command.params:
+        assert " ".join((parameter.help or "").split()) in words
+    assert [line for line in shown.splitlines() if len(line) > WIDTH] == []
+
+
+@pytest.mark.parametrize("path", [path for path in COMMANDS if path != "mteb"])
+def test_help_texts_are_phrases_that_stand_alone(help_of, path):
+    """Each begins with a verb or a noun, and does not lean on the name of its option as "Of a model" does."""
+    help_of(path)  # some commands complete the texts of their options when they show them
+    texts = {parameter.name: parameter.help or "" for parameter in COMMANDS[path].params}
+    texts["the command"] = COMMANDS[path].help or ""
+    assert {name: text for name, text in texts.items() if BAD_START.match(text) or not text.strip()} == {}
+
+
+def test_the_list_of_commands_has_a_short_summary_of_each():
+    assert {path: command.short_help for path, command in COMMANDS.items() if len(command.short_help or "") > 120} == {}
