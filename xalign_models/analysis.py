@@ -49,7 +49,7 @@ class Request:
         """A model, by name or spec, as an mteb encoder, on the requested device and with the store.
 
         Raises:
-            ModelError: No such model.
+            ModelError: The model is unknown.
             XAlignError: Weights or fit text are missing.
         """
         from xalign_models.models.building import load_encoder
@@ -60,7 +60,7 @@ class Request:
         """The named models.
 
         Raises:
-            ModelError: None was named.
+            ModelError: No model was named.
         """
         if not self.models:
             raise ModelError("--model: name at least one model; `xalign models` lists them.")

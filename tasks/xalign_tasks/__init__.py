@@ -1,4 +1,4 @@
-"""The evaluation protocols as mteb tasks, one protocol, one file: the first plug-in of ``xalign_models``."""
+"""The evaluation protocols as mteb tasks, one file per protocol: the first plug-in of ``xalign_models``."""
 
 from __future__ import annotations
 

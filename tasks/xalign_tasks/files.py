@@ -24,7 +24,7 @@ def data_folder(name: str, missing: str) -> Path:
 
 
 def present(files: dict[str, tuple[Path, ...]], publisher: str) -> dict[str, tuple[Path, ...]]:
-    """The files of each language, of which none may be missing.
+    """The files of each language, once all of them are found.
 
     Raises:
         DataError: A file is missing; the message says where it is published.
@@ -35,7 +35,7 @@ def present(files: dict[str, tuple[Path, ...]], publisher: str) -> dict[str, tup
 
 
 class FilesTask(JointTask):
-    """A task that defines the files of a language under XALIGN_DATA and how to read them."""
+    """A task that says where a language's files are under XALIGN_DATA and how to read them."""
 
     def files(self) -> dict[str, tuple[Path, ...]]:
         """Canonical code -> the language's files.
@@ -54,7 +54,7 @@ class FilesTask(JointTask):
         raise NotImplementedError
 
     def reading(self) -> str:
-        """Settings of the reading that may change, as a part of the text's fingerprint."""
+        """Settings of the reader that may change, as part of the text's fingerprint."""
         return ""
 
     def local_corpus(self) -> Corpus:
@@ -76,7 +76,7 @@ class FilesTask(JointTask):
         return Corpus(name, "files", (name,), tuple(files), rows, identity)
 
     def hub_corpus(self, missing: DataError) -> Corpus:
-        """The corpus from the hub; by default there is none.
+        """The corpus from the hub; by default the hub has none.
 
         Raises:
             DataError: The hub has no copy; ``missing`` says what XALIGN_DATA lacks.

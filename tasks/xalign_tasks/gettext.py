@@ -1,4 +1,4 @@
-"""The embedded corpus as a task: translated interface strings, which a machine with a package index alone has."""
+"""The embedded corpus as a task: translated interface strings, available from the package index alone."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def board(results: Results, benchmark: str, models: Collection[str] | None = Non
         ResultsError: The benchmark is unknown or has no results.
     """
     if benchmark not in data_sets():
-        raise ResultsError(f"Unknown benchmark {benchmark!r}; there are {', '.join(data_sets())}.")
+        raise ResultsError(f"Unknown benchmark {benchmark!r}; known are {', '.join(data_sets())}.")
     members = data_sets()[benchmark]
     chosen = _models(results, benchmark, members, models)
     rows = {data: dict(_rows(results, data, chosen)) for data in members}
@@ -195,7 +195,7 @@ def _legend(rows: Collection[Row]) -> list[str]:
         "rows.",
     ]
     if any(cell.covered is not None for cell in cells):
-        lines.append("k/n: over k of n subsets, or data sets, that there are.")
+        lines.append("k/n: over k of n subsets or data sets.")
     if any(cell.fitted for cell in cells):
         lines.append("†: the model was trained on text of this task's data set.")
     return lines

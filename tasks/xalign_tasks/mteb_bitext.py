@@ -1,4 +1,4 @@
-"""mteb's own bitext mining on the publisher's text, so that our rows compare with published ones.
+"""mteb's bitext mining on the publisher's text, so that our scores compare with published ones.
 
 Name, subsets and main score (F1) are mteb's. A language is encoded once instead of once per pair, and the model gets
 the language, so that aligned models can be scored.
@@ -16,7 +16,7 @@ _BY_LANGUAGE = {language[:3]: language for language in LANGUAGES}
 
 
 class NTREXBitextMining(PrecisionTask):
-    """F1 on NTREX-128, with P@k and the measures of neighbourhoods beside it."""
+    """F1 on NTREX-128, with P@k and the neighbourhood measures."""
 
     corpus_name = "ntrex"
     metadata = mteb.get_task("NTREXBitextMining").metadata

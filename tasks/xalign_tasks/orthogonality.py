@@ -34,7 +34,7 @@ PAIRS = 1500
 quality depends on them. The last fifth is held out."""
 MAIN = "rotation"
 RIDGE = 1e-4
-"""Ridge of the map of ``orthogonality``, the main score of earlier versions."""
+"""Ridge of the map behind the score ``orthogonality``."""
 
 
 class OrthogonalityTask(SubsetTask):
@@ -50,8 +50,8 @@ class OrthogonalityTask(SubsetTask):
       the mean |p| of shuffled pairs, a floor.
     - ``dD`` (eq. 5: fall of the mean distance over the smaller of the two), ``dC`` (eq. 8: mean rise of the cosine),
       ``fD`` and ``fC`` (eqs. 9, 10: share that came closer): gain of the best affine map on held-out pairs.
-    - ``orthogonality``: 1 - mean |p| of least squares with a small ridge, the main score of earlier versions. It does
-      not rise with quality: directions without variance decide it.
+    - ``orthogonality``: 1 - mean |p| of least squares with a small ridge. It does not rise with quality: directions
+      without variance decide it.
     """
 
     corpus_name = "tatoeba_pairs"

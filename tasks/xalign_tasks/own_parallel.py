@@ -18,7 +18,7 @@ ALLOW = "XALIGN_SCORE_FITTED"
 
 
 class OwnParallel(PrecisionTask):
-    """P@k between the languages of ``path``, by default the text that ``--data`` or ``$XALIGN_OWN`` calls ``own``.
+    """P@k between the languages of ``path``, by default of the text named ``own`` in ``--data`` or ``$XALIGN_OWN``.
 
     The subsets are those of the text: known with a ``path``, else after :meth:`identify` or ``load_data``.
 
@@ -88,7 +88,7 @@ class OwnParallel(PrecisionTask):
 
 
 def fitted_rows(model: Any, corpus: Corpus) -> int:
-    """Number of a corpus' rows that an alignment was fitted on, if its fit text is existing own text."""
+    """Number of rows of a corpus that an alignment was fitted on, if it was fitted on the user's own text."""
     plain = getattr(getattr(model, "mteb_model_meta", None), "loader_kwargs", None) or {}
     alignment = ModelSpec.from_dict(plain["spec"]).alignment if "spec" in plain else None
     if alignment is None:
@@ -109,7 +109,7 @@ def fitted_rows(model: Any, corpus: Corpus) -> int:
 
 
 def __getattr__(name: str) -> type[OwnParallel]:
-    """The task on a text of another name: ``OwnParallel_news``."""
+    """The task on the user's text of another name, such as ``OwnParallel_news``."""
     kind, _, text = name.partition("_")
     if kind != TASK or not text:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

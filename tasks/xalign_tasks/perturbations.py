@@ -22,7 +22,7 @@ Texts = Sequence[str]
 
 
 def _numbers(text: str, _: Texts, rng: np.random.Generator) -> str | None:
-    """The text with another number of as many digits, or another number word."""
+    """The text with another number of the same length, or another number word."""
     if match := _NUMBER.search(text):
         changed = "".join(str(rng.integers(1, 10)) if char.isdigit() else char for char in match[0])
         if changed == match[0]:
@@ -82,7 +82,7 @@ KINDS = tuple(_KINDS)
 
 
 def perturbed(texts: Texts, kind: str, seed: int = 0) -> list[str | None]:
-    """Each English sentence with one change of its meaning; None where there is nothing of the kind to change."""
+    """Each English sentence with one change of meaning; None where the sentence has nothing of this kind to change."""
     rng = np.random.default_rng(seed)
     change = _KINDS[kind]
     changed = []

@@ -64,7 +64,7 @@ class RankedTask(JointTask):
 
     @abstractmethod
     def ranks(self, scoring: Scoring, subsets: set[str]) -> Iterator[RankedSubset]:
-        """Each subset with the ranks (..., n) of its queries' counterparts; an interrupted run's are read again."""
+        """Each subset with the ranks (..., n) of its queries' counterparts; an interrupted run resumes."""
 
     @abstractmethod
     def scores(self, ranks: AnyRanks) -> dict[str, float]:
@@ -85,7 +85,7 @@ class PrecisionTask(RankedTask):
         return precision_at(ranks)
 
     def language(self, code: str) -> str:
-        """The corpus' language that a subset's name means by a code."""
+        """The corpus' language for a code in a subset's name."""
         return canonical(code)
 
     def ranks(self, scoring: Scoring, subsets: set[str]) -> Iterator[RankedSubset]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -14,6 +15,7 @@ from xalign_models.boards.leaderboard import choose_models
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import LanguageError, ResultsError
 from xalign_models.languages import canonical
+from xalign_models.linalg.arrays import Float64
 from xalign_models.results.reading import TaskScores, read_results
 
 LANGUAGES = tuple(canonical(code) for code in "de fr es ru ar zh ja hi tr vi sw te".split())
@@ -51,6 +53,24 @@ class Study:
 def labelled(frame: pd.DataFrame, **labels: object) -> pd.DataFrame:
     """The table with constant columns added before its own."""
     return frame.assign(**labels)[[*labels, *frame.columns]]
+
+
+def statistics(values: Float64, columns: Sequence[str]) -> dict[str, float]:
+    """Statistics of values by name; NaN for no values, of which the count is 0.
+
+    Args:
+        values: (n,).
+        columns: Any of ``max``, ``min``, ``mean``, ``std``, ``median``, ``count`` and percentiles such as ``p95``.
+    """
+    row: dict[str, float] = {}
+    for column in columns:
+        if column == "count" or not len(values):
+            row[column] = len(values) if column == "count" else float("nan")
+        elif column in ("max", "min", "mean", "std"):
+            row[column] = float(getattr(values, column)())
+        else:
+            row[column] = float(np.quantile(values, 0.5 if column == "median" else int(column[1:]) / 100))
+    return row
 
 
 def flores(request: Request, languages: tuple[str, ...], rows: int) -> tuple[dict[str, list[str]], dict[str, str]]:

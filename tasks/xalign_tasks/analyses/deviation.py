@@ -1,4 +1,4 @@
-"""LiRA's two errors over training, and the bounds on the representation that follow from them (its Tables 11, 12)."""
+"""LiRA's two errors over training, and the bounds on the representation derived from them (its Tables 11, 12)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS = ("epoch", "similarity", "mismatched", "english_mismatched", "loss", "a
 
 
 def analyse(request: Request) -> Findings:
-    """The epochs of stage 1 of trained LiRAs, with eq. 10 as printed and as it holds.
+    """The epochs of stage 1 of trained LiRAs, with the bound of eq. 10 as printed and its corrected form.
 
     Raises:
         ModelError: No model is named, or a model is no trained LiRA.

@@ -46,7 +46,7 @@ def analyse(request: Request) -> Findings:
     """
     languages = request.languages or SEVEN
     if len(languages) < 2:
-        raise LanguageError(f"--languages {languages[0]}: the study is of pairs; name at least two.")
+        raise LanguageError(f"--languages {languages[0]}: the study compares pairs of languages; name at least two.")
     results = _read(request.results)
     scored = sorted({model for model, task in results if task == TASK})
     having = [model for model in scored if _has(results, (model, TASK), languages)]
@@ -150,7 +150,7 @@ def _summary(groups: Mapping[str, Mapping[str, Scores]]) -> pd.DataFrame:
 
 
 def _matrices(models: Mapping[str, Scores], k: int, languages: Sequence[str]) -> pd.DataFrame:
-    """The models' matrices below each other, in the form in which the paper prints them."""
+    """The models' matrices one below the other, in the paper's form."""
     head = {**_codes(languages), ALL: "Into X"}
     rows = [
         {"model": label, f"P@{k}": {**head, ALL: "From X"}[query]}
@@ -184,7 +184,7 @@ def _directions(models: Mapping[str, Scores], languages: Sequence[str]) -> pd.Da
 
 
 def _codes(languages: Sequence[str]) -> dict[str, str]:
-    """Short codes, ``DE``; canonical codes if a short code is missing or shared."""
+    """Short codes such as ``DE``; canonical codes if a short code is missing or shared."""
     short = {code: (to_iso639_1(code) or "").upper() for code in languages}
     return short if len(set(short.values()) - {""}) == len(short) else {code: code for code in languages}
 
@@ -223,7 +223,7 @@ def _notes(
         f"Ranked: {' or '.join(f'{n:,}' for n in sentences)} sentences; in the paper {PAPER_SENTENCES:,}.",
     ]
     if len({table.dataset_revision for table in tables.values()}) > 1:
-        notes.append("The models were scored on different revisions of the text and do not compare.")
+        notes.append("The models were scored on different revisions of the text, so they do not compare.")
     if len(raw) < len(tables):
         notes.append(f"`xalign run -t {RAW}` fits on rows of their own lengths; the summary then has both.")
     if not printed:

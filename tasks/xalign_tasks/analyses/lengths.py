@@ -11,9 +11,11 @@ from xalign_models.evaluation.recording import task_sides
 from xalign_models.evaluation.run import make_task
 from xalign_models.linalg.arrays import Float64
 from xalign_models.published import published_table
-from xalign_tasks.analyses.base import Study
+from xalign_tasks.analyses.base import Study, statistics
 
 TASKS = ("ProductSearchStandIn",)
+COLUMNS = ("max", "min", "mean", "median", "std", "count", "p5", "p95")
+"""The columns of the paper's Table 8, and more quantiles."""
 BINS = 40
 TEXTS = "texts"
 """Name of the texts of tasks without queries and documents."""
@@ -33,27 +35,12 @@ def analyse(request: Request) -> Findings:
             for side, texts in sorted(task_sides(name, request.languages).items(), reverse=True)  # queries first
         }
         for side, values in lengths.items():
-            study.add("statistics", [statistics(values)], task=name, side=side)
+            study.add("statistics", [statistics(values, COLUMNS)], task=name, side=side)
         study.figures[name] = draw(name, lengths)
         study.data[name] = str(make_task(name, request.languages).metadata.dataset["revision"])
     paper = published_table("lira-table-08.csv").pivot_table(index="subset", columns="metric", values="value")
     study.add("statistics", paper.rename_axis("side").reset_index(), task="LazRetrieval [paper]")
     return study.findings("A text that several subsets have counts once.")
-
-
-def statistics(lengths: Float64) -> dict[str, float]:
-    """The columns of the paper's Table 8, and more quantiles."""
-    p5, median, p95 = np.quantile(lengths, (0.05, 0.5, 0.95))
-    return {
-        "max": lengths.max(),
-        "min": lengths.min(),
-        "mean": lengths.mean(),
-        "median": median,
-        "std": lengths.std(),
-        "count": len(lengths),
-        "p5": p5,
-        "p95": p95,
-    }
 
 
 @figures.styled()

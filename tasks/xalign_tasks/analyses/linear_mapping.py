@@ -34,7 +34,7 @@ Fit = Callable[[Float64, Float64], tuple[Float64, Float64]]
 PAIRS = 3000
 """Maximum number of pairs per language, from the top of its file."""
 COMPARED = 0.75
-"""Share of these that shapes are of: of any language with that many pairs, at least this share is not held out."""
+"""Share of these pairs that a shape is measured on; in every language at least this share is not held out."""
 GAINED = tuple(canonical(code) for code in "de es fr it pt ru".split())
 """The languages of the paper's Table 1."""
 FROM_ENGLISH, TO_ENGLISH = "English -> other", "other -> English"
@@ -84,7 +84,7 @@ def analyse(request: Request) -> Findings:
     tables["published"] = published_table("linear-mapping-table-01.csv")
     notes += [
         f"The first {rows} pairs of each language; one in five is held out, by its English sentence. Shapes are "
-        f"of {int(COMPARED * rows)} of the others (column pairs), in languages that have {rows} or are asked for. "
+        f"measured on {int(COMPARED * rows)} of the others (column pairs), if requested or with {rows} pairs. "
         "A shape is that of the least-squares map, with the rotation's columns where English hardly varies; "
         "p_mean_abs_shuffled is that of shuffled pairs, a floor.",
         "dD: fall of the mean distance over the smaller of the two; dC: mean rise of the cosine; fD, fC: share of "

@@ -15,7 +15,8 @@ from xalign_models.analysis import Findings, Request
 from xalign_models.models.building import load_encoder
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.training.lira.edits import levenshtein, perturb
-from xalign_tasks.analyses.rkhs import statistics
+from xalign_tasks.analyses.base import statistics
+from xalign_tasks.analyses.rkhs import COLUMNS
 from xalign_tasks.analyses.sentences import Sentences, load_sentences
 
 ROWS = 200
@@ -38,7 +39,7 @@ def analyse(request: Request) -> Findings:
         encoder = load_encoder(name, device=request.device)  # without the store: these texts are not needed again
         model = str(encoder.mteb_model_meta.name).removeprefix("xalign/").removeprefix("plain__")
         rows = [
-            {"edits": kind, "delta": delta, **statistics(part["ratio"].to_numpy())}
+            {"edits": kind, "delta": delta, **statistics(part["ratio"].to_numpy(), COLUMNS)}
             for (kind, delta), part in ratios(encoder, sentences).groupby(["edits", "delta"], sort=False)
         ]
         frame = study.add("ratios", rows, model=model, text=sentences.name)
@@ -78,7 +79,7 @@ def ratios(encoder: XAlignEncoder, sentences: Sentences) -> pd.DataFrame:
 
 
 def _tokens(tokenizer: Any) -> tuple[Callable[[str], list[Any]], Callable[[Sequence[Any]], str]]:
-    """Functions that split a text into tokens and join them: the model's tokenizer, or words if it has none."""
+    """Functions that split a text into tokens and join them: with the model's tokenizer, or into words without one."""
     if not callable(tokenizer) or not hasattr(tokenizer, "decode"):
         return str.split, " ".join
     return (

@@ -72,7 +72,7 @@ def by_family(removed: Mapping[str, npt.NDArray[np.float64]]) -> dict[str, list[
 
 
 def separation(removed: Mapping[str, npt.NDArray[np.float64]], singular: npt.NDArray[np.float64]) -> pd.DataFrame:
-    """Per direction: its share of the differences of language means, and how well it separates the groups."""
+    """A row per direction: its share of the differences between language means, and its separation of the groups."""
     families = by_family(removed).values()
     share = singular**2 / (singular**2).sum()
     languages = eta_squared(list(removed.values()))
@@ -85,7 +85,7 @@ def separation(removed: Mapping[str, npt.NDArray[np.float64]], singular: npt.NDA
 
 
 def summary(removed: Mapping[str, npt.NDArray[np.float64]]) -> pd.DataFrame:
-    """Per language: family, sentences, mean and standard deviation along each direction."""
+    """A row per language: family, sentences, mean and standard deviation along each direction."""
     return pd.DataFrame(
         [
             {"language": language, "name": display_name(language), "family": family(language), "sentences": len(rows)}

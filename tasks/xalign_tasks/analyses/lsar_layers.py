@@ -52,7 +52,7 @@ def analyse(request: Request) -> Findings:
         study.data |= tatoeba.revisions
     study.add("summary", spaces.published_accuracy())
     return study.findings(
-        "Layer 0 is the embeddings. Fewer rows are an easier search: compare with the paper at all rows only."
+        "Layer 0 is the embeddings. Fewer rows make an easier search: compare with the paper only at all rows."
     )
 
 

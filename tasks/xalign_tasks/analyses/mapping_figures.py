@@ -1,4 +1,4 @@
-"""Figures of the linear-mapping study."""
+"""Figures of the linear-mapping analysis."""
 
 from __future__ import annotations
 

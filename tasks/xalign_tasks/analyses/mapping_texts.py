@@ -66,22 +66,24 @@ def open_texts() -> tuple[list[MappingText], list[str]]:
         DataError: Tatoeba's pairs, which the study is about, are missing.
     """
     texts, notes = [_of_corpus("Tatoeba", corpora.load("tatoeba_pairs"), fitted_on=True)], []
-    try:
-        texts.append(_of_corpus("newstest", newstest_pairs(), fitted_on=True))
-    except DataError as error:
-        notes.append(f"Left out: {error}")
-    try:
-        texts.append(_of_corpus("Flores", corpora.load("flores"), fitted_on=False))
-    except DataError as error:
-        notes.append(f"Left out: {error}")
-    try:
-        news = open_wikinews()
-        languages = frozenset(code for by_code in news.articles.values() for code in by_code) - {ENGLISH}
-        texts.append(MappingText("WN", languages, news.titles, False, news.fingerprint))
-        texts.append(MappingText("WN-text", languages, news.halves, False, news.fingerprint))
-    except DataError as error:
-        notes.append(f"Left out: {error}")
+    others: tuple[Callable[[], list[MappingText]], ...] = (
+        lambda: [_of_corpus("newstest", newstest_pairs(), fitted_on=True)],
+        lambda: [_of_corpus("Flores", corpora.load("flores"), fitted_on=False)],
+        _news_texts,
+    )
+    for open_some in others:
+        try:
+            texts += open_some()
+        except DataError as error:
+            notes.append(f"Left out: {error}")
     return texts, notes
+
+
+def _news_texts() -> list[MappingText]:
+    news = open_wikinews()
+    languages = frozenset(code for by_code in news.articles.values() for code in by_code) - {ENGLISH}
+    readers = {"WN": news.titles, "WN-text": news.halves}
+    return [MappingText(name, languages, read, False, news.fingerprint) for name, read in readers.items()]
 
 
 def _of_corpus(name: str, corpus: Corpus, *, fitted_on: bool) -> MappingText:
@@ -115,5 +117,5 @@ def _english(path: Path) -> Path:
 def _read_pairs(files: tuple[Path, ...]) -> Sides:
     side, english = join_lines(files[::2]), join_lines(files[1::2])
     if len(side) != len(english):
-        raise DataError(f"{files[0].parent}: {files[0].suffix} and .en differ in their number of lines.")
+        raise DataError(f"{files[0].parent}: the {files[0].suffix} and .en files differ in their number of lines.")
     return _sides([pair for pair in zip(side, english, strict=True) if all(text.strip() for text in pair)])

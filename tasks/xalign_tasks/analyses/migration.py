@@ -1,4 +1,4 @@
-"""How much of its retrieval a new model keeps on an old model's index, by language and number of pairs."""
+"""Retrieval that a new model keeps on an old model's index, by language and number of pairs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def analyse(request: Request) -> Findings:
     return Findings(
         tables={"migration": pd.DataFrame(rows).round(2)},
         notes=(
-            "Percent. Queries are the last 500 sentences of NTREX in each language, the index their English ones. "
+            "In percent. Queries are NTREX's last 500 sentences in each language; the index has their English sides. "
             "`kept` is the P@1 of the new model's mapped queries over that of the new model with an index of its own, "
             "`new`; `old` is the old model alone. Maps are fitted on other sentences.",
         ),
@@ -69,7 +69,7 @@ def analyse(request: Request) -> Findings:
 
 
 def _more_english(request: Request, held: set[str]) -> list[str]:
-    """Distinct English texts of pairs, of the languages and rows that are asked for, without held-out ones."""
+    """Distinct English texts of the requested languages' pairs, without held-out ones."""
     pairs = corpora.load(PAIR_CORPUS)
     languages = [code for code in request.languages or pairs.languages if code in pairs.languages and code != ENGLISH]
     sides = (pairs.pair(code)[1][: request.rows or PAIR_ROWS] for code in languages)
@@ -86,7 +86,7 @@ def _vectors(encoder: XAlignEncoder, texts: dict[str, list[str]]) -> Vectors:
 
 
 def kept(old: Vectors, new: Vectors, languages: tuple[str, ...], facts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Scores by method, number of pairs and language; without a map too, where the dimensions are equal.
+    """Scores by method, number of pairs and language; also without a map, where the dimensions are equal.
 
     Args:
         old: Language to unit vectors of the index's model, row-parallel, and those of more English texts.

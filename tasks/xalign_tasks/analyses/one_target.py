@@ -45,7 +45,7 @@ def analyse(request: Request) -> Findings:
 
 
 def heat_map(table: TaskScores) -> pd.DataFrame:
-    """Percent by language of the questions (rows) and of the answer (columns), canonical codes."""
+    """Percent by language of the questions (rows) and of the answer (columns), as canonical codes."""
     languages = sorted(table.values())
     columns = {answer: table.values(f"one_target_{answer}") for answer in languages}
     return 100 * pd.DataFrame(columns).reindex(languages)

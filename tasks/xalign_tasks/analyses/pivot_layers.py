@@ -26,7 +26,7 @@ MEASURES = {
     "cka": "linear CKA",
     "rsa": "RSA",
 }
-"""Columns and what figures call them; all are at most 1."""
+"""Columns and their names in figures; all values are at most 1."""
 
 
 def analyse(request: Request) -> Findings:

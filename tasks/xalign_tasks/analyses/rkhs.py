@@ -14,14 +14,16 @@ from xalign_models import figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.backbones import loading
 from xalign_models.errors import ModelError
-from xalign_models.linalg.arrays import Float64
 from xalign_models.models.names import find_spec
 from xalign_models.published import published_table
+from xalign_tasks.analyses.base import statistics
 from xalign_tasks.analyses.sentences import PUBLISHED, load_sentences
 
 ROWS = 4000
 MOST_TOKENS = 8192
 """The paper's maximum; no model limits the length of a mean of embeddings."""
+COLUMNS = ("max", "mean", "std", "median", "p90", "p95", "p99", "count")
+"""The columns of the paper's Tables 6 and 7."""
 POLICIES = {"with special tokens": True, "without special tokens": False}
 
 
@@ -40,7 +42,7 @@ def analyse(request: Request) -> Findings:
         norms_by_policy = sentence_norms(name, sentences.texts)
         for policy, frame in norms_by_policy.items():
             labels = {"model": model, "tokens": policy, "text": sentences.name}
-            study.add("statistics", [statistics(frame["norm"].to_numpy())], **labels)
+            study.add("statistics", [statistics(frame["norm"].to_numpy(), COLUMNS)], **labels)
             study.add("lengths", by_length(frame), **labels)
         study.figures[f"norms-{spec.backbone.name}"] = draw(norms_by_policy, spec.backbone.name, sentences.name)
     wide = published_table("lira-table-06.csv").pivot_table(index="model", columns="metric", values="value")
@@ -74,23 +76,6 @@ def sentence_norms(name: str, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
             norms = [float(embedding(torch.tensor(row)).double().mean(dim=0).norm()) for row in tokens]
             frames[policy] = pd.DataFrame({"norm": norms, "length": [len(row) for row in tokens]})
     return frames
-
-
-def statistics(values: Float64) -> dict[str, float]:
-    """The columns of the paper's Tables 6 and 7."""
-    if not len(values):
-        return {**dict.fromkeys(("max", "mean", "std", "median", "p90", "p95", "p99"), float("nan")), "count": 0}
-    median, p90, p95, p99 = np.quantile(values, (0.5, 0.9, 0.95, 0.99))
-    return {
-        "max": float(values.max()),
-        "mean": float(values.mean()),
-        "std": float(values.std()),
-        "median": float(median),
-        "p90": float(p90),
-        "p95": float(p95),
-        "p99": float(p99),
-        "count": len(values),
-    }
 
 
 def by_length(frame: pd.DataFrame) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""A multilingual pool in the plane, by PCA and t-SNE, model beside model (LSAR's Figure 2, LUSIFER's Figure 6)."""
+"""A multilingual pool in the plane by PCA and t-SNE, one panel per model (LSAR's Figure 2, LUSIFER's Figure 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether LiRA's actor picks the better translation: a reference among corrupted ones, or of its own by chrF."""
+"""Whether LiRA's actor picks the better translation: a reference among corruptions, or the best of its own by chrF."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def against_each_other(module: LiRA, texts: list[str], english: list[str], langu
     try:
         from sacrebleu.metrics.chrf import CHRF
     except ImportError:
-        raise DataError("chrF is sacrebleu's: pip install 'xalign[train]'.") from None
+        raise DataError("chrF needs sacrebleu: pip install 'xalign[train]'.") from None
     chrf = CHRF()
     rows = []
     for row in (candidates.mask.sum(dim=1) > 1).nonzero()[:, 0].tolist():

@@ -1,4 +1,4 @@
-"""The sentences for the diagnostics of LiRA's theory."""
+"""Sentences for the analyses of LiRA's theory."""
 
 from __future__ import annotations
 

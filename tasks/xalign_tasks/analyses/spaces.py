@@ -118,7 +118,7 @@ class Tatoeba:
         return {"tatoeba": self.corpus.fingerprint(self.languages)}
 
     def within(self, languages: Collection[str], source: str) -> tuple[Tatoeba, list[str]]:
-        """The test in those of its languages that are among ``languages``, and a note on the others.
+        """The test restricted to ``languages``, and a note on the languages left out.
 
         Args:
             languages: Canonical codes.

@@ -16,7 +16,7 @@ from xalign_models.corpora import ENGLISH
 Counts = npt.NDArray[np.int64]
 TOP = 10
 TRANSLATION = 0.5
-"""Gain of an answer in another language than the question's, whose own has 1."""
+"""Gain of an answer in another language than the question's; an answer in its own language has 1."""
 
 
 def language_shares(

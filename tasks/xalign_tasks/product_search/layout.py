@@ -95,7 +95,7 @@ def _locale(folder: Path, split: str) -> Locale:
         query, item = _identifier(row, "query-id", source), _identifier(row, "corpus-id", source)
         for identifier, texts in ((query, query_texts), (item, item_texts)):
             if identifier not in texts:
-                raise DataError(f"{source}: {identifier!r} is neither a query nor an item with text; mend the row.")
+                raise DataError(f"{source}: {identifier!r} is neither a query nor an item with text; correct the row.")
         score = row.get("score", 1)
         if not isinstance(score, int) or isinstance(score, bool):
             raise DataError(f"{source}: score {score!r} is not a whole number.")
@@ -116,7 +116,7 @@ def _texts(rows: Iterator[LocatedRow]) -> tuple[dict[str, str], dict[str, str]]:
         if not isinstance(text, str) or not text.strip():
             raise DataError(f"{source}: no text in the field 'text'.")
         if texts.setdefault(identifier, text.strip()) != text.strip():
-            raise DataError(f"{source}: the id {identifier!r} comes twice, with other text; give each its own.")
+            raise DataError(f"{source}: the id {identifier!r} has two different texts; give each its own id.")
         if (code := row.get("lang")) is not None:
             try:
                 languages[identifier] = canonical(str(code))
@@ -175,4 +175,4 @@ def _stand_in(folder: Path) -> tuple[Iterator[LocatedRow], Iterator[LocatedRow],
             ),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{folder}: {', '.join(_STAND_IN)} are not those of the stand-in ({error!r}).") from None
+        raise DataError(f"{folder}: {', '.join(_STAND_IN)} are not in the stand-in's layout ({error!r}).") from None

@@ -47,13 +47,13 @@ def read(path: Path) -> list[Problem]:
     """The problems of a file.
 
     Raises:
-        DataError: A line is not question, tab, number.
+        DataError: A line lacks a question, a tab or a number.
     """
     problems = []
     for number, line in enumerate(read_lines(path), 1):
         question, tab, answer = line.rpartition("\t")
         value = to_number(answer) if tab else None
         if value is None:
-            raise DataError(f"{path}, line {number}: question, tab, number was expected.")
+            raise DataError(f"{path}, line {number}: expected a question, a tab and a number.")
         problems.append(Problem(question.strip().strip('"'), value))
     return problems

@@ -39,7 +39,7 @@ def languages() -> dict[str, Path]:
         try:
             files[from_iso639_1(_OWN_CODES.get(path.parent.name, path.parent.name))] = path
         except LanguageError:
-            logger.warning("%s: no language has this folder's code; it is left out.", path)
+            logger.warning("%s: left out, as no language has the folder's code.", path)
     if not files:
         raise DataError(f"X-CSQA is missing: set XALIGN_DATA to a folder that has {FOLDER}/ with {PUBLISHER}.")
     return files
@@ -49,7 +49,7 @@ def read(path: Path) -> list[Question]:
     """The questions of a file.
 
     Raises:
-        DataError: A line is no question with choices and the letter of one of them.
+        DataError: A line is not a question with choices and the letter of one of them.
     """
     questions = []
     for number, line in enumerate(read_lines(path), 1):
@@ -60,8 +60,10 @@ def read(path: Path) -> list[Question]:
             choices = {choice["label"]: str(choice["text"]) for choice in record["question"]["choices"]}
             question = Question(str(record["question"]["stem"]), choices, record["answerKey"])
         except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path}, line {number} is no question of X-CSQA ({error!r}).") from None
+            raise DataError(f"{path}, line {number} is not a question of X-CSQA ({error!r}).") from None
         if question.answer not in choices:
-            raise DataError(f"{path}, line {number}: the answer {question.answer!r} is none of {', '.join(choices)}.")
+            raise DataError(
+                f"{path}, line {number}: the answer {question.answer!r} is not one of {', '.join(choices)}."
+            )
         questions.append(question)
     return questions

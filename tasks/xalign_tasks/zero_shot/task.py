@@ -32,7 +32,7 @@ FOLDS, SEED = 5, 0
 
 
 def classifier() -> Pipeline:
-    """Z-scores by the training text's mean and deviation, then a logistic regression.
+    """Z-scores with the training text's mean and deviation, then a logistic regression.
 
     The penalty's strength is chosen from :data:`STRENGTHS` by 5-fold cross-validated accuracy on the training text.
     """

@@ -119,7 +119,7 @@ def test_newstest_is_paired_file_by_file(texts):
     side, _ = newstest_pairs().pair("ita-Latn")
     assert side[-2:] == ["ita 1", "ita 2"]  # the third is empty
     (news / "2009" / "newstest2009.en").write_text("eng 1\n")
-    with pytest.raises(DataError, match=r"\.it and \.en differ in their number of lines"):
+    with pytest.raises(DataError, match=r"\.it and \.en files differ in their number of lines"):
         newstest_pairs().pair("ita-Latn")
 
 

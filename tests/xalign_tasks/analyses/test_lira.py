@@ -24,6 +24,7 @@ from xalign_models.training.lira import run
 from xalign_models.training.lira.module import LiRA
 from xalign_models.training.lira.theory import bound_printed, bound_safe
 from xalign_tasks.analyses import deviation, lengths, lipschitz, rkhs, selection, sentences, translators
+from xalign_tasks.analyses.base import statistics
 from xalign_tasks.analyses.sentences import Sentences
 
 TEXTS = [f"w{i} w{2 * i} w{3 * i} w{i % 7}" + " w5" * (i % 4) for i in range(30)]
@@ -100,7 +101,7 @@ def test_ratios_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_statistics_of_nothing_are_empty() -> None:
-    assert rkhs.statistics(np.array([]))["count"] == 0
+    assert statistics(np.array([]), rkhs.COLUMNS)["count"] == 0
     constant = pd.DataFrame({"norm": [1.0, 1.0], "length": [3, 3]})
     assert np.isnan(rkhs.by_length(constant)["correlation"].iloc[0])
 

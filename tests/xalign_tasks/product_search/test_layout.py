@@ -61,7 +61,7 @@ def test_the_stand_in_s_files_are_read_as_the_same_rows(tmp_path: Path) -> None:
     for field in ("queries", "items", "relevant"):
         assert getattr(stand_in, field) == getattr(plain, field)
     (folder / "item.json").write_text("[]")
-    with pytest.raises(DataError, match="are not those of the stand-in"):
+    with pytest.raises(DataError, match="are not in the stand-in's layout"):
         load(tmp_path)
 
 
@@ -73,7 +73,7 @@ def test_the_stand_in_s_files_are_read_as_the_same_rows(tmp_path: Path) -> None:
         ("queries", {"text": "a"}, "no id in the field 'id'; the row's fields are text"),
         ("queries", {"id": True, "text": "a"}, "no id in the field 'id'"),
         ("queries", {"id": "q1", "text": " "}, "no text in the field 'text'"),
-        ("queries", {"id": "q1", "text": "other"}, "'q1' comes twice, with other text"),
+        ("queries", {"id": "q1", "text": "other"}, "'q1' has two different texts"),
         ("corpus", {"id": "i1", "title": "a"}, "no text in the field 'text'"),
         ("corpus", {"id": "i9", "text": "a", "lang": "klingonese"}, "klingonese"),
         ("qrels/test", {"query-id": "q1"}, "no id in the field 'corpus-id'"),

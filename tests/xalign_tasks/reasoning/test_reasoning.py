@@ -86,10 +86,10 @@ def test_files_are_read_and_defects_named(data: Path, caplog: pytest.LogCaptureF
         mgsm.read(files["deu-Latn"])
     path = xcsqa.languages()["deu-Latn"]
     path.write_text('{"question": {"stem": "x", "choices": []}, "answerKey": "A"}\n')
-    with pytest.raises(DataError, match="answer 'A' is none of"):
+    with pytest.raises(DataError, match="answer 'A' is not one of"):
         xcsqa.read(path)
     path.write_text('{"question": 1}\n')
-    with pytest.raises(DataError, match="line 1 is no question"):
+    with pytest.raises(DataError, match="line 1 is not a question"):
         xcsqa.read(path)
 
 
