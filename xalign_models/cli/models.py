@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 import typer.core
+from typer import Argument, Option
 
 from xalign_models.cli.common import (
     Devices,
@@ -46,7 +47,7 @@ class _Fit(typer.core.TyperCommand):
 
 
 def models(
-    match: Annotated[str, typer.Argument(help="List the full names that contain this; `xalign/` lists all.")] = "",
+    match: Annotated[str, Argument(help="List the full names that contain this; `xalign/` lists all.")] = "",
     json: Json = False,
 ) -> None:
     """List the registered models by backbone.
@@ -112,29 +113,28 @@ def corpora(json: Json = False) -> None:
 
 def fit(
     method: Annotated[
-        str, typer.Argument(help="Alignment, a chain such as centered+procrustes, or auto to choose by held-out text.")
+        str, Argument(help="Alignment, a chain such as centered+procrustes, or auto to choose by held-out text.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write the model to.")],
-    backbone: Annotated[str | None, typer.Option(help="Registered name, vectors:FILE, directory or hub id.")] = None,
-    old: Annotated[str | None, typer.Option("--from", help="Model of an existing index; replaces --backbone.")] = None,
+    output: Annotated[Path, Option("--output", "-o", help="Directory to write the model to.")],
+    backbone: Annotated[str | None, Option(help="Registered name, vectors:FILE, directory or hub id.")] = None,
+    old: Annotated[str | None, Option("--from", help="Model of an existing index; replaces --backbone.")] = None,
     new: Annotated[
-        str | None, typer.Option("--to", help="New model whose queries are mapped into the space of the index.")
+        str | None, Option("--to", help="New model whose queries are mapped into the space of the index.")
     ] = None,
     corpus: Annotated[
-        list[str] | None,
-        typer.Option(help="Text to fit on: ntrex, lingua, own:DIR, ...; by default the registered model's."),
+        list[str] | None, Option(help="Text to fit on: ntrex, lingua, own:DIR, ...; by default the registered model's.")
     ] = None,
-    param: Annotated[list[str] | None, typer.Option(help="Parameter of the method as NAME=VALUE, e.g. k=15.")] = None,
+    param: Annotated[list[str] | None, Option(help="Parameter of the method as NAME=VALUE, e.g. k=15.")] = None,
     limit: Limit = None,
     languages: Languages = None,
-    label: Annotated[str | None, typer.Option(help="First part of the model's name; by default the method.")] = None,
-    adapter: Annotated[bool, typer.Option("--adapter", help="Write the maps and a pointer to the backbone.")] = False,
+    label: Annotated[str | None, Option(help="First part of the model's name; by default the method.")] = None,
+    adapter: Annotated[bool, Option("--adapter", help="Write the maps and a pointer to the backbone.")] = False,
     standalone: Annotated[
-        bool, typer.Option("--standalone", help="Write modules that load without xalign installed.")
+        bool, Option("--standalone", help="Write modules that load without xalign installed.")
     ] = False,
-    default_lang: Annotated[str | None, typer.Option(help="Language of texts that have none, or `auto`.")] = None,
-    unknown: Annotated[str, typer.Option(help="Texts in languages not fitted: error or unaligned.")] = "error",
-    judge: Annotated[list[str] | None, typer.Option(help="Other text to judge the candidates of auto on.")] = None,
+    default_lang: Annotated[str | None, Option(help="Language of texts that have none, or `auto`.")] = None,
+    unknown: Annotated[str, Option(help="Texts in languages not fitted: error or unaligned.")] = "error",
+    judge: Annotated[list[str] | None, Option(help="Other text to judge the candidates of auto on.")] = None,
     *,
     backbone_options: BackboneOptions,
     device: Devices = None,

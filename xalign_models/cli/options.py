@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, is_dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-import typer
+from typer import Option
 
 from xalign_models.errors import DataError, ModelError
 from xalign_models.specs import Dtype, Pooling, Precision, Vectors
@@ -47,35 +47,27 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 class VectorOptions:
     """Fields of a backbone's spec that reduce its vectors."""
 
-    truncate_dim: Annotated[int | None, typer.Option(help="Keep this many leading dimensions (Matryoshka models).")] = (
-        None
-    )
-    vectors: Annotated[
-        Vectors | None, typer.Option(help="Precision of the vectors: int8 keeps eight bits a number, binary the sign.")
-    ] = None
+    truncate_dim: Annotated[int | None, Option(help="Keep this many leading dimensions (Matryoshka models).")] = None
+    vectors: Annotated[Vectors | None, Option(help="Type of the vectors; binary keeps the sign of each number.")] = None
 
 
 @dataclass(frozen=True)
 class BackboneOptions(VectorOptions):
     """Fields of a backbone's spec."""
 
-    layer: Annotated[
-        int | None, typer.Option(help="Hidden state to pool: 0 for the embeddings, k for the output of layer k.")
-    ] = None
-    pooling: Annotated[Pooling | None, typer.Option(help="How to pool token vectors into one vector.")] = None
-    dtype: Annotated[Dtype | None, typer.Option(help="Type of weights and activations.")] = None
+    layer: Annotated[int | None, Option(help="Layer whose output is pooled; 0 for the embeddings.")] = None
+    pooling: Annotated[Pooling | None, Option(help="How to pool token vectors into one vector.")] = None
+    dtype: Annotated[Dtype | None, Option(help="Type of weights and activations.")] = None
     precision: Annotated[
         Precision | None,
-        typer.Option(help="Precision of matrix products: int8 on CPUs, tf32 on NVIDIA GPUs; part of the model's name."),
+        Option(help="Precision of matrix products: int8 on CPUs, tf32 on NVIDIA GPUs; part of the model's name."),
     ] = None
     backend: Annotated[
         str | None,
-        typer.Option(help="Runtime: torch, compiled (torch on GPUs), onnx, openvino, or the model's onnx/NAME.onnx."),
+        Option(help="Runtime: torch, compiled (torch on GPUs), onnx, openvino, or the model's onnx/NAME.onnx."),
     ] = None
-    max_tokens: Annotated[int | None, typer.Option(help="Cut texts at this many tokens.")] = None
-    prompt: Annotated[
-        list[str] | None, typer.Option(help='KEY=TEXT to put before inputs, e.g. --prompt "default=query: ".')
-    ] = None
+    max_tokens: Annotated[int | None, Option(help="Cut texts at this many tokens.")] = None
+    prompt: Annotated[list[str] | None, Option(help='Text before inputs as KEY=TEXT, e.g. "default=query: ".')] = None
 
     def fields(self) -> dict[str, Any]:
         """The options as fields of a BackboneSpec; None where an option was not given.
@@ -117,11 +109,8 @@ def _is_prompt_key(key: str) -> bool:
 class SpendingOptions:
     """Limits on what endpoints may cost."""
 
-    budget: Annotated[
-        str | None,
-        typer.Option(help="Stop after spending this at endpoints: tokens, e.g. 2M, or dollars, e.g. 5usd."),
-    ] = None
-    price_per_million: Annotated[float | None, typer.Option(help="Price of a million tokens in dollars.")] = None
+    budget: Annotated[str | None, Option(help="Limit of spending at endpoints: tokens (2M) or dollars (5usd).")] = None
+    price_per_million: Annotated[float | None, Option(help="Price of a million tokens in dollars.")] = None
 
     def set(self) -> None:
         """Set the environment variables that endpoints read.
@@ -141,11 +130,11 @@ class SpendingOptions:
 class EngineOptions:
     """Where the work is done: in this process, or on the workers of a Ray cluster."""
 
-    engine: Annotated[str, typer.Option(help="local, or ray to use the workers of a Ray cluster.")] = "local"
-    address: Annotated[
-        str | None, typer.Option(help="Address of a running Ray cluster; by default one is started here.")
-    ] = None
-    cpus_per_task: Annotated[int, typer.Option(help="Cores and threads of each Ray task.")] = 1
+    engine: Annotated[str, Option(help="local, or ray to use the workers of a Ray cluster.")] = "local"
+    address: Annotated[str | None, Option(help="Address of a running Ray cluster; by default one is started here.")] = (
+        None
+    )
+    cpus_per_task: Annotated[int, Option(help="Cores and threads of each Ray task.")] = 1
 
     def cluster(self, gpus: float | None, device: str | None = None) -> Cluster | None:
         """The cluster to use; None for this process.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from xalign_models.cli.common import Json, Output, print_json, say
 from xalign_models.errors import ModelError, ResultsError
@@ -27,12 +28,12 @@ def add_to(app: typer.Typer) -> None:
 
 
 def publish(
-    model: Annotated[Path, typer.Argument(help="Directory of a saved model.")],
-    to: Annotated[str, typer.Option("--to", help="Directory to write to, or `hub` to upload.")],
-    repository: Annotated[str | None, typer.Option(help="Repository on the hub as org/name.")] = None,
+    model: Annotated[Path, Argument(help="Directory of a saved model.")],
+    to: Annotated[str, Option("--to", help="Directory to write to, or `hub` to upload.")],
+    repository: Annotated[str | None, Option(help="Repository on the hub as org/name.")] = None,
     output: Output = ".",
-    private: Annotated[bool, typer.Option("--private", help="Make the repository on the hub private.")] = False,
-    write: Annotated[bool, typer.Option("--write", help="Publish; without this, only list the files.")] = False,
+    private: Annotated[bool, Option("--private", help="Make the repository on the hub private.")] = False,
+    write: Annotated[bool, Option("--write", help="Publish; without this, only list the files.")] = False,
 ) -> None:
     """Publish a saved model with its scores; a dry run without --write."""
     from xalign_models.evaluation import publishing
@@ -70,7 +71,7 @@ def publish(
 
 def submit(
     output: Output = ".",
-    check: Annotated[bool, typer.Option("--check", help="List what the repository would refuse.")] = False,
+    check: Annotated[bool, Option("--check", help="List what the repository would refuse.")] = False,
     json: Json = False,
 ) -> None:
     """Check results by the rules of mteb's public repository.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from typer import Option
 
 from xalign_models.cli.common import (
     Data,
@@ -48,24 +49,24 @@ def add_to(app: typer.Typer) -> None:
 def run(
     models: Models = None,
     tasks: Tasks = None,
-    benchmark: Annotated[str | None, typer.Option(help='Benchmark to run, e.g. "XAlign(parallel)".')] = None,
-    languages: Annotated[list[str] | None, typer.Option(help="Language codes, `core` (22) or `all`.")] = None,
+    benchmark: Annotated[str | None, Option(help='Benchmark to run, e.g. "XAlign(parallel)".')] = None,
+    languages: Annotated[list[str] | None, Option(help="Language codes, `core` (22) or `all`.")] = None,
     data: Data = None,
     output: Output = ".",
     *,
     backbone: BackboneOptions,
     trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run code that comes with a model; recorded in its name.")
+        bool, Option("--trust-remote-code", help="Run code that comes with a model; recorded in its name.")
     ] = False,
     device: Devices = None,
     spending: SpendingOptions,
     items: Annotated[
         Literal["none", "outcomes", "full"],
-        typer.Option(help="Detail per item to store: outcomes suffice for significance tests; full adds ranks."),
+        Option(help="Detail per item to store: outcomes suffice for significance tests; full adds ranks."),
     ] = "outcomes",
     where: EngineOptions,
     gpus_per_task: Annotated[
-        float | None, typer.Option(help="GPUs of each Ray task; 0.25 lets four tasks share a GPU.")
+        float | None, Option(help="GPUs of each Ray task; 0.25 lets four tasks share a GPU.")
     ] = None,
     json: Json = False,
 ) -> None:

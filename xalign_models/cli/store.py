@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from xalign_models.cli.common import Device, Json, Languages, Limit, language_codes, print_rows, say
 from xalign_models.cli.options import VectorOptions, with_options
@@ -42,8 +43,8 @@ def stats(json: Json = False) -> None:
 
 @group.command()
 def clear(
-    encoder: Annotated[str | None, typer.Argument(help="First characters of a fingerprint; by default all.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
+    encoder: Annotated[str | None, Argument(help="First characters of a fingerprint; by default all.")] = None,
+    yes: Annotated[bool, Option("--yes", "-y", help="Skip the confirmation.")] = False,
 ) -> None:
     """Delete stored vectors; they are encoded again when needed."""
     from xalign_models.store import open_store
@@ -57,18 +58,17 @@ def clear(
     say(f"dropped {dropped} vectors")
 
 
-Prompt = Annotated[str | None, typer.Option(help="Prompt of the texts; by default the model's own.")]
-Model = Annotated[str, typer.Option(help="Name, directory or hub id of the model whose backbone is meant.")]
+Prompt = Annotated[str | None, Option(help="Prompt of the texts; by default the model's own.")]
+Model = Annotated[str, Option(help="Name, directory or hub id of the model whose backbone is meant.")]
 
 
 @group.command("export")
 @with_options
 def export_(
     model: Model,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Parquet file to write.")],
+    output: Annotated[Path, Option("--output", "-o", help="Parquet file to write.")],
     texts: Annotated[
-        str | None,
-        typer.Option(help="File of texts, or corpus; by default all stored vectors, with hashes for texts."),
+        str | None, Option(help="File of texts, or corpus; by default all stored vectors, with hashes for texts.")
     ] = None,
     languages: Languages = None,
     limit: Limit = None,
@@ -89,10 +89,10 @@ def export_(
 
 @group.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(help="Parquet, npz or safetensors file with texts or exported ids.")],
+    file: Annotated[Path, Argument(help="Parquet, npz or safetensors file with texts or exported ids.")],
     model: Model,
     prompt: Prompt = None,
-    check: Annotated[int, typer.Option(min=0, help="Number of texts to encode first, to compare the vectors.")] = 8,
+    check: Annotated[int, Option(min=0, help="Number of texts to encode first, to compare the vectors.")] = 8,
     device: Device = None,
 ) -> None:
     """Store the vectors of a file as those of a model, to spare encoding."""

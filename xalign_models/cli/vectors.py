@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
+from typer import Argument, Option
 
 from xalign_models.cli.common import Device, Json, Languages, Limit, language_codes, print_json, print_rows, say
 from xalign_models.cli.options import EngineOptions, VectorOptions, with_options
@@ -21,15 +22,14 @@ def add_to(app: typer.Typer) -> None:
 
 
 def apply(
-    model: Annotated[str, typer.Argument(help="Saved aligned model, saved alignment, or registered name.")],
-    source: Annotated[Path, typer.Option("--in", help="Parquet file with vectors, or directory of such files.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Directory of parquet parts to write.")],
-    column: Annotated[str | None, typer.Option(help="Column of vectors; by default the only list of numbers.")] = None,
-    lang_column: Annotated[str | None, typer.Option(help="Column of the rows' languages, in any code.")] = None,
-    lang: Annotated[str | None, typer.Option(help="Language of rows that have none.")] = None,
+    model: Annotated[str, Argument(help="Saved aligned model, saved alignment, or registered name.")],
+    source: Annotated[Path, Option("--in", help="Parquet file with vectors, or directory of such files.")],
+    output: Annotated[Path, Option("--output", "-o", help="Directory of parquet parts to write.")],
+    column: Annotated[str | None, Option(help="Column of vectors; by default the only list of numbers.")] = None,
+    lang_column: Annotated[str | None, Option(help="Column of the rows' languages, in any code.")] = None,
+    lang: Annotated[str | None, Option(help="Language of rows that have none.")] = None,
     unknown: Annotated[
-        str | None,
-        typer.Option(help="Policy for languages that were not fitted: error or unaligned; default of the model."),
+        str | None, Option(help="Policy for languages that were not fitted: error or unaligned; default of the model.")
     ] = None,
     *,
     where: EngineOptions,
@@ -57,12 +57,12 @@ def apply(
 
 
 def parity(
-    first: Annotated[str, typer.Argument(help="Name, openai:MODEL, vectors:FILE, directory or hub id.")],
-    second: Annotated[str, typer.Argument(help="The same model, served another way.")],
-    texts: Annotated[str, typer.Option(help="File of texts, or corpus.")],
+    first: Annotated[str, Argument(help="Name, openai:MODEL, vectors:FILE, directory or hub id.")],
+    second: Annotated[str, Argument(help="The same model, served another way.")],
+    texts: Annotated[str, Option(help="File of texts, or corpus.")],
     languages: Languages = None,
     limit: Limit = 20,
-    tolerance: Annotated[float, typer.Option(min=0, help="Cosine distances up to this count as equal.")] = 1e-8,
+    tolerance: Annotated[float, Option(min=0, help="Cosine distances up to this count as equal.")] = 1e-8,
     *,
     vectors: VectorOptions,
     device: Device = None,

@@ -1,4 +1,4 @@
-"""The same on many machines, through Ray (``pip install 'xalign[ray]'``): scoring a grid, encoding a big corpus."""
+"""Scoring, encoding and mapping on many machines, through Ray (``pip install 'xalign[ray]'``)."""
 
 from xalign_models.cluster.cluster import Cluster
 from xalign_models.cluster.encoding import encode_corpus

@@ -1,58 +1,43 @@
-"""``xalign apply --engine ray``: the parts of a big input, each by a worker that sees its files."""
+"""``xalign apply --engine ray``: the parts of a large input, each mapped by a worker."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
-from xalign_models.cluster.cluster import RETRIES, Cluster, use_threads
-from xalign_models.errors import ModelError
-from xalign_models.plugins import load_plugins, sources
-from xalign_models.vectors.applying import Job, Part, write_part
+from xalign_models.cluster.cluster import Cluster, finished, result_of
+from xalign_models.plugins import sources
+from xalign_models.vectors.applying import FilePart, Job, write_part
 
 AHEAD = 2
-"""Parts in hand for each core of the cluster, so that no worker waits for the driver."""
+"""Parts submitted for each slot of the cluster, so that no worker waits for the driver."""
 
 
-def write_parts(cluster: Cluster, job: Job, parts: Sequence[Part]) -> Iterator[int]:
-    """Write parts on a cluster whose machines share the input's and the output's folders.
+def write_parts(cluster: Cluster, job: Job, parts: Sequence[FilePart]) -> Iterator[int]:
+    """Map and write parts on a cluster whose machines share the folders of the input and the output.
 
-    A part whose worker is lost is written again elsewhere; a part is whole or absent, whoever writes it.
+    A part whose worker is lost is written again elsewhere. Parts are written atomically.
 
     Args:
-        cluster: Where, and the resources of a part.
+        cluster: The cluster and the resources of a part.
         job: The maps and the columns.
-        parts: What to write.
+        parts: The parts to write.
 
     Yields:
-        The rows of each part, when it is there.
+        The number of rows of each written part.
 
     Raises:
-        ModelError: A worker was lost too often.
+        WorkerLostError: A worker was lost too often.
         XAlignError: A part cannot be written.
     """
     with cluster.connect() as ray:
-        options = {**cluster.resources(ray), "max_retries": RETRIES, "retry_exceptions": False}
-        write = ray.remote(**options)(_write)
-        shared = ray.put(job)
-        most = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)) // cluster.cpus)
-        busy: list[Any] = []
-        try:
-            for part in parts:
-                if len(busy) >= most:
-                    (done,), busy = ray.wait(busy, num_returns=1)
-                    yield ray.get(done)
-                busy.append(write.remote(sources(), cluster.cpus, shared, part))
-            for ref in busy:
-                yield ray.get(ref)
-        except ray.exceptions.RayTaskError as error:
-            raise error.cause from None
-        except ray.exceptions.RayError as error:
-            raise ModelError(f"A worker was lost {RETRIES + 1} times ({type(error).__name__}); run it again.") from None
+        start, shared, waiting = cluster.starter(ray, sources()), ray.put(job), iter(parts)
+        most = AHEAD * cluster.slots(ray)
 
+        def begin(running: int) -> Iterator[tuple[Any, FilePart]]:
+            for part in islice(waiting, most - running):
+                yield start(part.name, write_part, shared, part), part
 
-def _write(plugins: Sequence[str], cpus: int, job: Job, part: Part) -> int:
-    """In a worker."""
-    use_threads(cpus)
-    load_plugins(plugins)
-    return write_part(job, part)
+        for _, reference in finished(ray, begin):
+            yield result_of(ray, reference)

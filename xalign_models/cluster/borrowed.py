@@ -15,14 +15,12 @@ class _Importable(list[str]):
         super().extend(folder for folder in folders if folder in map(os.path.abspath, sys.path))
 
 
-def job_config() -> Any:
+def job_config(ray: Any) -> Any:
     """A job whose workers import from the driver's working folder only if the driver does.
 
     Ray puts that folder first on the workers' search path in any case, so that a user's ``tasks.py`` or ``lmdb.py``
     would run there, and not in the driver. Ray has no public option to leave it out.
     """
-    from ray.job_config import JobConfig
-
-    config = JobConfig()
+    config = ray.job_config.JobConfig()
     config._py_driver_sys_path = _Importable(config._py_driver_sys_path)
     return config

@@ -1,4 +1,4 @@
-"""What there is to score, cut into units: first those that encode each language once, then blocks of what is left."""
+"""Cuts the subsets of a task into units: first units that encode each language once, then blocks of other subsets."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
 
 MOST, LEAST = 2048, 64
-"""Subsets of a unit whose languages are encoded already, at most, and at least where there are as many."""
+"""Maximum and minimum number of subsets of a unit whose languages are encoded already."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A piece of work: some subsets of a task by one model.
+    """Some subsets of a task, to be scored with one model.
 
     Attributes:
         model: A name, a directory or a hub id.
-        task: Its name.
-        subsets: Those to score.
+        task: Name of the task.
+        subsets: The subsets to score.
         splits: The task's splits.
-        data: Revision of the task's text, as a check that a worker has the same.
-        gives: Languages that it is the first to encode.
+        data: Revision of the task's text, by which a worker checks that its text is the same.
+        gives: Languages that this unit is the first to encode.
     """
 
     model: str
@@ -40,22 +40,22 @@ class Unit:
 def plan(
     model: str, task: AbsTask, subsets: Sequence[str], givers: Mapping[str, Unit], pieces: int, most: int = MOST
 ) -> tuple[dict[Unit, set[Unit]], dict[str, Unit]]:
-    """The units of a model on a task, and which others each waits for.
+    """The units of a model on a task, and the units that each waits for.
 
-    A unit waits for those that encode its languages before it does; of units that may run side by side no two bring the
-    same language. All pairs of 204 languages are 102 pairs that have no language in common, spread over the cluster,
-    and then blocks of the others, each as soon as its languages are there.
+    A unit waits for the units that encode its languages first; units that can run at once never encode the same
+    language. All pairs of 204 languages give 102 pairs without a common language, spread over the cluster, and then
+    blocks of the other pairs, each as soon as its languages are encoded.
 
     Args:
         model: A name, a directory or a hub id.
         task: The task.
-        subsets: Those to score.
-        givers: What encodes a language, of models with the same vectors that were planned before.
-        pieces: Units that languages are spread over; a few times as many as run at once keep all busy.
-        most: Subsets of a unit whose languages are encoded already.
+        subsets: The subsets to score.
+        givers: Language to the unit that encodes it, from models with the same vectors that were planned before.
+        pieces: Number of units to spread languages over; a few times the number of slots keeps all workers busy.
+        most: Maximum number of subsets of a unit whose languages are encoded already.
 
     Returns:
-        The units with what they wait for, and the givers with those among them.
+        The units with the units that they wait for, and ``givers`` with the new units.
     """
     by_subset = languages_of(task)
     known, planned = dict(givers), dict[Unit, set[Unit]]()
@@ -87,7 +87,7 @@ def plan(
 
 
 def _apart(groups: Sequence[frozenset[str]], known: Set[str]) -> Iterator[frozenset[str]]:
-    """Groups that bring languages, no two of them the same."""
+    """Groups with new languages, such that no two groups share a new language."""
     taken: set[str] = set()
     for group in groups:
         if (new := group - known) and not new & taken:
@@ -96,14 +96,14 @@ def _apart(groups: Sequence[frozenset[str]], known: Set[str]) -> Iterator[frozen
 
 
 def _blocks(groups: Sequence[frozenset[str]], most: int) -> list[frozenset[str]]:
-    """Groups in such an order that as many as make ``most`` pairs have few languages: squares, not rows."""
+    """Groups ordered by squares of the language matrix, so that ``most`` consecutive pairs have few languages."""
     width = max(1, isqrt(most // 2))
     place = {language: i // width for i, language in enumerate(sorted(frozenset[str]().union(*groups)))}
     return sorted(groups, key=lambda group: (sorted(place[language] for language in group), sorted(group)))
 
 
 def shares(subsets: Sequence[str], most: int = MOST) -> list[tuple[str, ...]]:
-    """Subsets in pieces of nearly equal, even size."""
+    """Subsets in shares of nearly equal, even size."""
     if not subsets:
         return []
     pieces = -(-len(subsets) // most)

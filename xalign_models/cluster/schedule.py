@@ -1,4 +1,4 @@
-"""What the driver of a run on a cluster remembers: what is to be done, what waits for what, and what is there."""
+"""The driver's schedule of a run on a cluster: units to do, units they wait for, and results so far."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 REST = 10
-"""A result that grows is written again after this many times as long as writing it took: the driver has other work."""
+"""A growing result is written again after this many times the duration of the last write, to leave the driver time."""
 
 
 @dataclass(frozen=True)
 class FittedModel:
-    """What the driver knows of a model that a worker has fitted.
+    """A model that a worker has fitted, as the driver knows it.
 
     Attributes:
         encoder: The fitted model without its backbone.
@@ -41,12 +41,12 @@ class FittedModel:
 
 @dataclass(frozen=True)
 class Scored:
-    """What a worker made of a unit.
+    """The result of a unit.
 
     Attributes:
         result: mteb's result of the unit's subsets; None if it failed.
-        error: Why, then.
-        items: Outcomes item by item, an array per subset.
+        error: Reason of the failure.
+        items: Outcomes of single items, an array per subset.
     """
 
     result: TaskResult | None
@@ -55,7 +55,7 @@ class Scored:
 
 
 class Schedule:
-    """Units of work, in the order in which they can be done, and what became of them."""
+    """Units in the order in which they can run, and their results."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Schedule:
         self._by_name = {task.metadata.name: task for task in tasks}
 
     def open(self, fitted: dict[str, FittedModel], vectors: Any) -> Iterator[Outcome]:
-        """Plan the units of models that share their vectors, and those of the fit text; yields what needs no unit."""
+        """Plan the units of models that share their vectors; yields the outcomes that need no unit."""
         self._fitted |= fitted
         self._fits |= dict.fromkeys(fitted, vectors)
         for task in self.tasks:
@@ -100,7 +100,7 @@ class Schedule:
                 self._open[model, task.metadata.name] = set(own)
 
     def _left(self, encoder: XAlignEncoder, task: AbsTask) -> list[str]:
-        """Subsets that the model can be scored on and is not yet."""
+        """Subsets that the model can be scored on and has no score for."""
         by_subset = languages_of(task)
         able = [subset for subset in task.hf_subsets if not encoder.unfitted(by_subset[subset])]
         if not able:
@@ -122,7 +122,7 @@ class Schedule:
         return TaskResult.from_disk(path) if path.is_file() else None
 
     def ready(self) -> list[tuple[Unit, list[Any]]]:
-        """Units that wait for nothing, and the vectors for each; a unit is given once."""
+        """Units that can run now, each returned once, with the vectors that it needs."""
         free = [unit for unit, ahead in self._waiting.items() if ahead <= self._vectors.keys()]
         given = [(unit, [self._fits[unit.model], *map(self._vectors.get, self._waiting.pop(unit))]) for unit in free]
         needed = set[Unit]().union(*self._waiting.values())
@@ -130,7 +130,7 @@ class Schedule:
         return [(unit, [vectors for vectors in shared if vectors is not None]) for unit, shared in given]
 
     def close(self, unit: Unit, scored: Scored, vectors: Any) -> Iterator[Outcome]:
-        """Keep what a unit gave; yields the outcome of its model on its task after the last of them."""
+        """Record the result of a unit; yields the outcome of its model and task after their last unit."""
         self._vectors[unit] = vectors
         key = (unit.model, unit.task)
         if scored.result is None:
@@ -145,7 +145,7 @@ class Schedule:
             self._save(key)
 
     def save(self) -> None:
-        """Write what is not written yet."""
+        """Write all results that are not written yet."""
         for key in [*self._unsaved]:
             self._save(key)
 
@@ -179,13 +179,13 @@ class Schedule:
         return Outcome(self._name(model), name, self._result(encoder, task), fresh, tuple(unfitted))
 
     def _name(self, model: str) -> str:
-        """A saved model's name is in its card, which a worker has read."""
+        """The model's name; that of a saved model is in its card, which only a worker has read."""
         encoder = self._fitted[model].encoder
         return self.names[model] if encoder is None else str(encoder.mteb_model_meta.name)
 
 
 def merged(results: Sequence[TaskResult]) -> TaskResult:
-    """One result of several on a task, by halves: a merge takes as long as both have subsets. Later ones precede."""
+    """Merge results of one task, later ones first; by halves, since a merge takes as long as both have subsets."""
     if len(results) == 1:
         return results[0]
     half = len(results) // 2

@@ -1,16 +1,14 @@
 """``xalign run --engine ray``: models x tasks x subsets on the workers of a Ray cluster.
 
-Models that share a backbone share its vectors. The first of them on a task encodes, a language here and another there;
-what needs no more encoding follows in blocks. Each machine has a store of its own. What a unit encoded is in Ray's
-object store, too: a unit that needs it runs where most of it is, and the rest comes over the network. The driver alone
-writes results. They are whole at any moment, and a run resumes where it stopped: a killed driver loses the units of the
-last seconds. A unit whose worker is lost is begun again elsewhere; a machine that gets it back has what was encoded
-there.
+Models that share a backbone share its vectors. The first model on a task encodes each language once, spread over the
+workers; units that need no more encoding follow in blocks. Each machine has a store of its own. A unit puts the vectors
+that it encoded into Ray's object store too, and Ray runs a unit where most of its vectors are. The driver alone writes
+results. They are complete at any moment, so a run can be resumed: a killed driver loses the units of the last seconds.
+A unit whose worker is lost is repeated elsewhere; on the same machine it finds the vectors that were encoded already.
 """
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
@@ -19,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xalign_models.cluster.carrying import Carried, Recorder
-from xalign_models.cluster.cluster import RETRIES, Cluster, use_threads
+from xalign_models.cluster.cluster import Cluster, WorkerLostError, finished, result_of
 from xalign_models.cluster.grid import MOST, Unit
 from xalign_models.cluster.schedule import FittedModel, Schedule, Scored
+from xalign_models.cluster.sharing import RecordingStore, SharedVectors
 from xalign_models.errors import DataError, XAlignError, one_line
 from xalign_models.evaluation.cache import SafeResultCache, hardware
 from xalign_models.evaluation.run import Outcome, identify, make_task, run_one
@@ -32,7 +30,7 @@ from xalign_models.models.identity import namespace
 from xalign_models.models.mteb import get_task
 from xalign_models.models.names import find_spec
 from xalign_models.paths import cache_dir
-from xalign_models.plugins import Part, load_plugins, sources
+from xalign_models.plugins import Part, sources
 from xalign_models.results.items import Level, full_folder
 from xalign_models.specs import digest
 from xalign_models.store import open_store
@@ -40,10 +38,8 @@ from xalign_models.store import open_store
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
 
-logger = logging.getLogger(__name__)
-
 PIECES = 4
-"""Units that languages are spread over, for each that can run at once: few enough, and yet none has to wait long."""
+"""Units that languages are spread over, for each slot of the cluster: few, and yet no worker waits long."""
 
 
 def run(
@@ -58,29 +54,29 @@ def run(
     most: int = MOST,
     plugins: Sequence[str] | None = None,
 ) -> Iterator[Outcome]:
-    """What :func:`xalign_models.evaluation.run.run` does, on a cluster: the same scores and files.
+    """Score models on tasks as :func:`xalign_models.evaluation.run.run` does, on a cluster.
 
-    They are the same bit for bit on processors of one kind, at as many threads as ``cluster.cpus``. Every machine needs
-    the package and its own or a shared ``XALIGN_DATA``; a machine whose text is another's is an error.
+    Scores and files are the same, bit for bit on processors of one kind with as many threads as ``cluster.cpus``. Every
+    machine needs the package, and ``XALIGN_DATA`` with the same text as the driver's.
 
     Args:
-        models: Registered names, directories (which every machine sees) or hub ids.
-        tasks: Names, or tasks with their subsets chosen.
-        output: Root of the results, of the driver's machine.
-        cluster: Where, and the resources of a unit.
+        models: Registered names, directories that every machine sees, or hub ids.
+        tasks: Names, or tasks with chosen subsets.
+        output: Root of the results on the driver's machine.
+        cluster: The cluster and the resources of a unit.
         languages: Canonical codes, or None for all.
-        items: What to keep of single items, as for :func:`xalign_models.evaluation.run.run`.
+        items: Data of single items to keep, as for :func:`xalign_models.evaluation.run.run`.
         overrides: Fields of the backbones' specs.
-        most: Subsets of a unit whose texts are encoded already.
-        plugins: Files and modules that the workers load, where they have them; by default those of this process.
+        most: Maximum number of subsets of a unit whose texts are encoded already.
+        plugins: Files and modules that the workers load from their machines; by default those of this process.
 
     Yields:
-        One outcome per model and task, as soon as it is there.
+        One outcome per model and task, as soon as it is available.
 
     Raises:
-        XAlignError: What is asked for does not exist, or the cluster cannot be reached.
+        XAlignError: A model or a task does not exist, or the cluster cannot be reached.
     """
-    given, plugins = overrides or {}, sources() if plugins is None else tuple(plugins)
+    given = overrides or {}
     paths = [str(Path(model).resolve()) if Path(model).is_dir() else model for model in models]
     names = {model: str(find_spec(model, **given).name) for model in paths}
     cache = SafeResultCache(output)
@@ -89,53 +85,46 @@ def run(
     for model in names:
         families.setdefault(_family(model, given), []).append(model)
     with cluster.connect() as ray, ExitStack() as at_end:
-        options = {**cluster.resources(ray), "max_retries": RETRIES, "retry_exceptions": False, "num_returns": 2}
-        look = ray.remote(**options)(_look)
-        score = ray.remote(**options)(_score)
-        looking: dict[Any, tuple[list[str], Any]] = {}
-        for specs in families.values():
-            ref, vectors = look.remote(plugins, tuple(specs), cluster, given)
-            looking[ref] = specs, vectors
-        pieces = PIECES * max(1, int(ray.cluster_resources().get("CPU", 1)) // cluster.cpus)
-        schedule = Schedule(cache, chosen, names, items, pieces, most)
-        at_end.callback(schedule.save)  # of a run that is stopped, too
-        running: dict[Any, tuple[Unit, Any]] = {}
-        while looking or running:
-            (ref,), _ = ray.wait([*looking, *running], num_returns=1)
-            try:
-                answer = ray.get(ref)
-            except ray.exceptions.RayTaskError:  # a mistake of ours, not of the machine
-                raise
-            except ray.exceptions.RayError as error:
-                answer = f"The worker was lost {RETRIES + 1} times ({type(error).__name__})."
-            lost = isinstance(answer, str)
-            if ref in looking:
-                specs, vectors = looking.pop(ref)
-                fitted = [FittedModel(error=answer)] * len(specs) if lost else answer
-                yield from schedule.open(dict(zip(specs, fitted, strict=True)), None if lost else vectors)
-            else:
-                done, vectors = running.pop(ref)
-                yield from schedule.close(done, Scored(None, answer) if lost else answer, None if lost else vectors)
+        start = cluster.starter(ray, sources() if plugins is None else tuple(plugins), returns=2)
+        schedule = Schedule(cache, chosen, names, items, PIECES * cluster.slots(ray), most)
+        at_end.callback(schedule.save)  # also when the run is interrupted
+
+        def begin(_: int) -> Iterator[tuple[Any, tuple[list[str] | Unit, Any]]]:
+            while families:
+                family = families.pop(next(iter(families)))
+                reference, vectors = start("fit", _fit, family, cluster, given)
+                yield reference, (family, vectors)
             for unit, shared in schedule.ready():
-                task = score.options(name=f"{unit.task} {names[unit.model]}")
-                ref, vectors = task.remote(plugins, unit, cluster, given, items, *shared)
-                running[ref] = unit, vectors
+                name = f"{unit.task} {names[unit.model]}"
+                reference, vectors = start(name, _score, unit, cluster, given, items, *shared)
+                yield reference, (unit, vectors)
+
+        for (work, vectors), reference in finished(ray, begin):
+            try:
+                answer = result_of(ray, reference)
+            except WorkerLostError as lost:
+                if isinstance(work, Unit):
+                    yield from schedule.close(work, Scored(None, str(lost)), None)
+                else:
+                    yield from schedule.open(dict.fromkeys(work, FittedModel(error=str(lost))), None)
+            else:
+                if isinstance(work, Unit):
+                    yield from schedule.close(work, answer, vectors)
+                else:
+                    yield from schedule.open(dict(zip(work, answer, strict=True)), vectors)
 
 
 def _family(model: str, given: dict[str, Any]) -> str:
+    """A key that models with the same vectors share."""
     try:
         return namespace(model, **given)
-    except XAlignError:  # a worker will say it
+    except XAlignError:  # a worker reports it
         return model
 
 
-def _look(
-    plugins: Sequence[str], models: Sequence[str], cluster: Cluster, given: dict[str, Any]
-) -> tuple[list[FittedModel], Carried]:
-    """In a worker: fit the alignments of models that share a backbone, one after the other, and tell what they know."""
-    use_threads(cluster.cpus)
-    load_plugins(plugins)
-    store: Any = Recorder(open_store())
+def _fit(models: Sequence[str], cluster: Cluster, given: dict[str, Any]) -> tuple[list[FittedModel], SharedVectors]:
+    """In a worker: fit the alignments of models that share a backbone."""
+    store: Any = RecordingStore(open_store())
     fitted = []
     for model in models:
         try:
@@ -146,9 +135,9 @@ def _look(
             bare: Any = None
             known = None if encoder.languages is None else sorted(encoder.languages)
             fitted.append(FittedModel(XAlignEncoder(bare, [], encoder.prompts, known, encoder.mteb_model_meta), where))
-        except Exception as error:  # whatever a broken model raises is its own matter, not the others'
+        except Exception as error:  # a broken model may raise anything and must not stop the others
             fitted.append(FittedModel(error=one_line(error)))
-    return fitted, store.carried(_node())
+    return fitted, store.shared(_node())
 
 
 def _node() -> str:
@@ -158,27 +147,25 @@ def _node() -> str:
 
 
 def _score(
-    plugins: Sequence[str], unit: Unit, cluster: Cluster, given: dict[str, Any], items: Level, *shared: Carried
-) -> tuple[Scored, Carried | None]:
-    """In a worker: score a unit, after taking over vectors that other machines encoded; those that it gives."""
-    use_threads(cluster.cpus)
-    load_plugins(plugins)
+    unit: Unit, cluster: Cluster, given: dict[str, Any], items: Level, *shared: SharedVectors
+) -> tuple[Scored, SharedVectors | None]:
+    """In a worker: score a unit with the vectors of other machines; returns those that it encoded first, too."""
     store, node = open_store(), _node()
-    for carried in shared:
-        if carried.node != node:
-            carried.unpack(store)
-    recorder = Recorder(store)
-    scored = _scored(unit, cluster, given, items, recorder if unit.gives else store, node)
-    return scored, recorder.carried(node) if unit.gives else None
+    for vectors in shared:
+        if vectors.node != node:
+            vectors.copy_to(store)
+    recording = RecordingStore(store)
+    scored = _scored(unit, cluster, given, items, recording if unit.gives else store, node)
+    return scored, recording.shared(node) if unit.gives else None
 
 
 def _scored(unit: Unit, cluster: Cluster, given: dict[str, Any], items: Level, store: Any, node: str) -> Scored:
-    """The unit's results, from a folder of its own that a second attempt on this machine finds again."""
+    """Score a unit in a folder of its own, where a second attempt on this machine resumes."""
     task = get_task(Part(unit.task, splits=unit.splits))
     identify(task)
     task.hf_subsets = list(unit.subsets)
     if str(task.metadata.revision) != unit.data:
-        return Scored(None, f"{unit.task}: the text on {node[:8]} is not the driver's; give all machines the same.")
+        return Scored(None, f"{unit.task}: the text on {node[:8]} is not the driver's; give all machines one text.")
     try:
         encoder = load_encoder(unit.model, device=cluster.device, store=store, **given)
     except Exception as error:

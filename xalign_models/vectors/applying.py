@@ -57,7 +57,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """Consecutive row groups of an input file, and their output file.
 
     Attributes:
@@ -82,7 +82,7 @@ def apply(
     *,
     column: str | None = None,
     lang_column: str | None = None,
-    run: Callable[[Job, list[Part]], Iterator[int]] | None = None,
+    run: Callable[[Job, list[FilePart]], Iterator[int]] | None = None,
 ) -> int:
     """Map the vectors of parquet files; other columns, the order of rows and the vectors' type are kept.
 
@@ -153,7 +153,7 @@ def apply(
     return total
 
 
-def write_part(job: Job, part: Part) -> int:
+def write_part(job: Job, part: FilePart) -> int:
     """Map a part of the input and write it atomically.
 
     Returns:
@@ -177,7 +177,7 @@ def write_part(job: Job, part: Part) -> int:
     return part.rows
 
 
-def _here(job: Job, parts: list[Part]) -> Iterator[int]:
+def _here(job: Job, parts: list[FilePart]) -> Iterator[int]:
     return (write_part(job, part) for part in parts)
 
 
@@ -208,7 +208,7 @@ def _languages(files: list[Path], column: str) -> set[str | None]:
     return languages
 
 
-def _parts(files: list[Path]) -> Iterator[Part]:
+def _parts(files: list[Path]) -> Iterator[FilePart]:
     count = 0
     for file in files:
         metadata = open_parquet(file).metadata
@@ -218,7 +218,7 @@ def _parts(files: list[Path]) -> Iterator[Part]:
             rows += metadata.row_group(group).num_rows
             last = group + 1 == metadata.num_row_groups
             if last or rows + metadata.row_group(group + 1).num_rows > PART_ROWS:
-                yield Part(f"part-{count:08d}.parquet", file, tuple(groups), first, rows)
+                yield FilePart(f"part-{count:08d}.parquet", file, tuple(groups), first, rows)
                 count, first, groups, rows = count + 1, first + rows, [], 0
 
 

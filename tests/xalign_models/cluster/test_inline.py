@@ -5,23 +5,32 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from tests.xalign_models.vectors.conftest import LANGUAGES, list_column, make_maps
 from xalign_models import cluster as on_ray
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.cluster import schedule
+from xalign_models.cluster.applying import write_parts
 from xalign_models.errors import ModelError
 from xalign_models.evaluation import run as running
 from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.models.building import build, load_encoder
+from xalign_models.models.maps import load_maps
 from xalign_models.models.names import find_spec
 from xalign_models.models.saving import save
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.store import EmbeddingStore, open_store
+from xalign_models.vectors import applying
+
+__all__ = ["make_maps"]
 
 
 class InlineRay:
@@ -56,6 +65,9 @@ class InlineRay:
 
     def kill(self, actor):
         pass
+
+    def put(self, value):
+        return value
 
     def _piece(self, function, options):
         def begin(*arguments):
@@ -134,7 +146,7 @@ def test_scores_files_and_vectors_are_the_local_runs(inline, models, workdir):
     # Three languages are three pairs of both directions: the first brings two, the second one. Of the two saved
     # models, which share their vectors, the other one waits for that. The plain directory has vectors of its own.
     leader, follower, plain = (f"OwnParallel xalign/{name}__tiny" for name in ("centered", "procrustes", "plain"))
-    assert sorted(inline.done) == sorted(["_look", *[leader] * 3, *[follower] * 3, "_look", *[plain] * 3])
+    assert sorted(inline.done) == sorted(["fit", *[leader] * 3, *[follower] * 3, "fit", *[plain] * 3])
     assert inline.done.index(leader) < inline.done.index(follower)
     with EmbeddingStore(workdir / "local-store", 1 << 26) as store:
         local = list(running.run(models, ["OwnParallel"], workdir / "local", device="cpu", store=store))
@@ -162,7 +174,7 @@ def test_a_run_does_only_what_is_missing(inline, models, workdir):
     assert first["xalign/procrustes__tiny"].result is not None
     inline.done.clear()
     second = {one.model: one for one in run(models, workdir / "out")}
-    assert inline.done == ["_look", "OwnParallel xalign/centered__tiny", "_look"]
+    assert inline.done == ["fit", "OwnParallel xalign/centered__tiny", "fit"]
     assert [one.fresh for one in second.values()].count(True) == 1
     assert len(second["xalign/centered__tiny"].result.scores["test"]) == 6
 
@@ -202,7 +214,7 @@ def test_a_stopped_run_keeps_the_units_that_were_done(inline, models, workdir, w
     get, calls = inline.get, itertools.count(1)
 
     def interrupted(ref):
-        if next(calls) == 4:  # _look and two units are done
+        if next(calls) == 4:  # the fit and two units are done
             raise KeyboardInterrupt
         return get(ref)
 
@@ -213,7 +225,7 @@ def test_a_stopped_run_keeps_the_units_that_were_done(inline, models, workdir, w
     inline.get = get
     inline.done.clear()
     (found,) = run(models[:1], workdir / "out")
-    assert len(inline.done) == 2  # _look and the unit that was not done
+    assert len(inline.done) == 2  # the fit and the unit that was not done
     assert len(found.result.scores["test"]) == 6
 
 
@@ -328,6 +340,19 @@ def test_numbers_of_a_corpus_that_cannot_be(encode, options, message):
         encode(["w1"], **options)
 
 
+def test_workers_write_the_parts_that_one_process_writes(inline, tmp_path, make_maps, monkeypatch):
+    monkeypatch.setattr(applying, "PART_ROWS", 20)
+    vectors = list_column(np.random.default_rng(1).standard_normal((60, 8)).astype(np.float32))
+    table = pa.table({"lang": [LANGUAGES[row % 3] for row in range(60)], "vector": vectors})
+    pq.write_table(table, tmp_path / "in.parquet", row_group_size=10)
+    maps = load_maps(str(make_maps()))
+    on_cluster = partial(write_parts, on_ray.Cluster())
+    applying.apply(maps, tmp_path / "in.parquet", tmp_path / "out", lang_column="lang", run=on_cluster)
+    applying.apply(maps, tmp_path / "in.parquet", tmp_path / "whole", lang_column="lang")
+    assert inline.done == [f"part-{number:08d}.parquet" for number in (2, 1, 0)]
+    assert pq.read_table(tmp_path / "out").equals(pq.read_table(tmp_path / "whole"))
+
+
 def test_without_ray_it_says_how_to_get_it(models, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ModelError, match=r"pip install 'xalign\[ray\]'"):
@@ -340,6 +365,7 @@ def test_workers_of_a_cluster_started_here_are_not_put_behind_other_processes(mo
         is_initialized=lambda: False,
         init=lambda *args, **options: started.append(os.environ[name]),
         shutdown=lambda: None,
+        job_config=SimpleNamespace(JobConfig=lambda: SimpleNamespace(_py_driver_sys_path=[])),
     )
     monkeypatch.setitem(sys.modules, "ray", stand_in)
     monkeypatch.setenv(name, "7")  # a choice of the user's

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from xalign_models import alignments, models
-from xalign_models.cluster.applying import write_parts
-from xalign_models.cluster.cluster import Cluster
 from xalign_models.errors import FileError, LanguageError, ModelError
 from xalign_models.models.maps import load_maps
 from xalign_models.specs import AlignmentSpec, ModelSpec
@@ -193,48 +189,6 @@ def test_bad_rows_are_named_and_nothing_is_left_as_if_done(tmp_path, source, mak
     maps.aligned.weight *= 100
     with pytest.raises(FileError, match=r"mapped: row \d+ is not finite"):
         apply(maps, source, tmp_path / "fourth", lang_column="lang")
-
-
-@pytest.mark.usefixtures("small")
-def test_workers_of_a_cluster_write_the_same_parts(tmp_path, source, make_maps):
-    maps, done = load_maps(str(make_maps())), []
-
-    class Inline:
-        """The part of ``ray`` that is used, in this process; the last piece is done first."""
-
-        exceptions = SimpleNamespace(RayError=RuntimeError, RayTaskError=ZeroDivisionError)
-
-        def is_initialized(self):
-            return True
-
-        def cluster_resources(self):
-            return {"CPU": 1.0}
-
-        def remote(self, **options):
-            return lambda function: SimpleNamespace(remote=lambda *given: (function, given))
-
-        def put(self, thing):
-            return thing
-
-        def wait(self, refs, num_returns):
-            return [refs[-1]], refs[:-1]
-
-        def get(self, ref):
-            function, given = ref
-            done.append(given[-1].name)
-            return function(*given)
-
-    sys.modules["ray"], before = Inline(), sys.modules.get("ray")
-    try:
-        run = lambda job, parts: write_parts(Cluster(), job, parts)  # noqa: E731
-        apply(maps, source, tmp_path / "out", lang_column="lang", run=run)
-    finally:
-        sys.modules.pop("ray")
-        if before is not None:
-            sys.modules["ray"] = before
-    apply(maps, source, tmp_path / "whole", lang_column="lang")
-    assert done[0] == "part-00000001.parquet"
-    assert pq.read_table(tmp_path / "out").equals(pq.read_table(tmp_path / "whole"))
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Vectors that travel: what a piece of work had to encode, for pieces on machines whose own store lacks it."""
+"""Vectors in Ray's object store, for tasks on machines whose own store lacks them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Carried:
-    """Vectors in Ray's object store: a piece of work runs where most of the bytes that it needs are.
+class SharedVectors:
+    """Vectors that one task encoded; Ray runs the tasks that need them where most of their bytes are.
 
     Attributes:
         node: The machine whose store has them.
@@ -25,19 +25,19 @@ class Carried:
     node: str
     vectors: dict[str, tuple[list[bytes], npt.NDArray[np.float32]]]
 
-    def unpack(self, store: EmbeddingStore) -> None:
-        """Put into a store what it lacks."""
+    def copy_to(self, store: EmbeddingStore) -> None:
+        """Write the vectors that a store lacks."""
         for namespace, (keys, vectors) in self.vectors.items():
-            lacking = [i for i, vector in enumerate(store.get(namespace, keys)) if vector is None]
-            if lacking:
-                store.put(namespace, [keys[i] for i in lacking], vectors[lacking])
+            missing = [i for i, vector in enumerate(store.get(namespace, keys)) if vector is None]
+            if missing:
+                store.put(namespace, [keys[i] for i in missing], vectors[missing])
 
 
-class Recorder:
-    """A store that remembers what was read from it and written to it.
+class RecordingStore:
+    """A store that remembers all vectors that were read and written.
 
     Args:
-        store: The machine's.
+        store: The store of this machine.
     """
 
     def __init__(self, store: EmbeddingStore) -> None:
@@ -45,17 +45,18 @@ class Recorder:
         self._seen: dict[str, dict[bytes, npt.NDArray[np.float32]]] = {}
 
     def get(self, namespace: str, keys: Sequence[bytes]) -> list[npt.NDArray[np.float32] | None]:
-        """As the store's."""
+        """As :meth:`EmbeddingStore.get`."""
         vectors = self.store.get(namespace, keys)
         pairs = zip(keys, vectors, strict=True)
         self._seen.setdefault(namespace, {}).update((key, vector) for key, vector in pairs if vector is not None)
         return vectors
 
     def put(self, namespace: str, keys: Sequence[bytes], vectors: npt.NDArray[np.float32]) -> None:
-        """As the store's."""
+        """As :meth:`EmbeddingStore.put`."""
         self.store.put(namespace, keys, vectors)
         self._seen.setdefault(namespace, {}).update(zip(keys, vectors, strict=True))
 
-    def carried(self, node: str) -> Carried:
-        """All that was seen."""
-        return Carried(node, {name: ([*seen], np.stack([*seen.values()])) for name, seen in self._seen.items() if seen})
+    def shared(self, node: str) -> SharedVectors:
+        """The vectors read and written so far."""
+        seen = {name: ([*rows], np.stack([*rows.values()])) for name, rows in self._seen.items() if rows}
+        return SharedVectors(node, seen)
