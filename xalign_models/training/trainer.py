@@ -120,10 +120,6 @@ class _MeasureCallback(transformers.TrainerCallback):
         control.should_evaluate = not every or state.global_step % every != 0
 
 
-def _state_of(checkpoint: Path) -> transformers.TrainerState:
-    return transformers.TrainerState.load_from_json(str(checkpoint / transformers.trainer.TRAINER_STATE_NAME))
-
-
 class Trainer(OpenTrainer):
     """A trainer whose checkpoints hold the trained weights alone, and that stops when the loss is not finite.
 
@@ -204,7 +200,8 @@ class Trainer(OpenTrainer):
         if self.args.bf16 and self.args.device.type == "cpu":
             onednn.is_slow("bfloat16", "Training with dtype float32 takes less time.")
         checkpoint = last_checkpoint(self._folder)
-        if checkpoint and (state := _state_of(checkpoint)).global_step >= state.max_steps > 0:
+        state = transformers.TrainerState.load_from_json(str(checkpoint / "trainer_state.json")) if checkpoint else None
+        if checkpoint and state and state.global_step >= state.max_steps > 0:
             self.load_checkpoint(checkpoint)  # train() would take another step within the epoch
             self.state = state
             if state.log_history[-1]["kind"] != "measure":
