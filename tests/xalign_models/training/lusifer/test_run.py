@@ -333,7 +333,7 @@ def test_a_start_of_another_configuration_is_refused(train, workdir, checkpoints
         train(2, start="one", stages={2: {"start": "other"}})
     with pytest.raises(ModelError, match="starts with an untrained connector"):
         train(2, start="one", stages={2: {"start": None}})
-    with pytest.raises(ModelError, match="to train encoder 0, connector 1, llm 0 weights and would train"):
+    with pytest.raises(ModelError, match="to train encoder 0, connector 1, llm 0 weights, but would train"):
         train(2, start="one", parameters={"connector": 1}, stages={2: {"train": ["connector"]}})
 
 
