@@ -85,7 +85,7 @@ def load_trained(model: nn.Module, checkpoint: Path) -> None:
             weight.copy_(_sharded(weights[name], weight))
 
 
-def is_divided(model: nn.Module) -> bool:
+def is_sharded(model: nn.Module) -> bool:
     """Whether weights are sharded among processes."""
     return any(isinstance(weight, DTensor) for weight in model.parameters())
 
@@ -265,7 +265,7 @@ class Trainer(OpenTrainer):
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Log the instruments' measurements; a sharded model, which no process holds as a whole, is not measured."""
-        if is_divided(self._inner):
+        if is_sharded(self._inner):
             return {}
         with torch.no_grad():
             measured = self.instruments.measure()

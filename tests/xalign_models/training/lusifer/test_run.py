@@ -142,7 +142,7 @@ def test_a_trained_model_is_saved_as_it_is(train, built, family, workdir):
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_model_put_together_from_its_checkpoint_is_the_trained_one(train, built, number, monkeypatch):
     """As it is after several processes."""
-    monkeypatch.setattr(session, "is_divided", lambda model: True)
+    monkeypatch.setattr(session, "is_sharded", lambda model: True)
     _, directory = train(number, stages={number: {"start": None, "max_steps": 2}})
     (trained, before), _ = built
     np.testing.assert_allclose(
