@@ -199,7 +199,7 @@ def variant(
     ] = None,
     paths: Annotated[str | None, typer.Option(help="Streams to fuse: both, multilingual or english.")] = None,
 ) -> None:
-    """Write a trained LiRA that translates or fuses differently, under a name of its own, without training."""
+    """Write a trained LiRA that translates or fuses differently, under a new name, without training."""
     from xalign_models.training.lira.run import variant as make
 
     check_output(output)

@@ -6,13 +6,16 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 from filelock import FileLock
 
+from xalign_models.corpora import read_lines
+from xalign_models.errors import DataError, FileError, LanguageError, one_line
+from xalign_models.files import parse_json
 from xalign_models.paths import cache_dir
 
 logger = logging.getLogger(__name__)
@@ -30,6 +33,28 @@ def batched(items: Iterable[Item], size: int) -> Iterator[tuple[Item, ...]]:
 def default_folder() -> Path:
     """The default folder of journals, in the cache."""
     return cache_dir() / "translations"
+
+
+def read_records(path: Path, fields: str, parse: Callable[[dict[str, Any]], Item]) -> Iterator[Item]:
+    """The records of a file of JSON lines, without blank lines.
+
+    Args:
+        path: The file.
+        fields: Names of the expected fields, for the error.
+        parse: Makes a record of the object of a line.
+
+    Raises:
+        DataError: A line is malformed, or ``parse`` fails on it.
+    """
+    for number, line in enumerate(read_lines(path), 1):
+        if line.strip():
+            try:
+                record = parse(parse_json(line.encode(), str(path)))
+            except (FileError, LanguageError, ValueError, KeyError, TypeError) as error:
+                raise DataError(
+                    f"{path}, line {number}: an object with {fields} was expected ({one_line(error)})."
+                ) from None
+            yield record
 
 
 class Journal:
@@ -65,21 +90,14 @@ class Journal:
 
     def _cut(self) -> None:
         """Remove an incomplete last line."""
-        if not self.path.is_file() or not (size := self.path.stat().st_size):
+        if not self.path.is_file():
             return
         with self.path.open("rb+") as handle:
-            end = size
-            while end:  # backwards, in blocks, to the last line end
-                start = max(0, end - 65_536)
-                handle.seek(start)
-                at = handle.read(end - start).rfind(b"\n")
-                if at >= 0 or not start:
-                    break
-                end = start
-            keep = start + at + 1
-            if keep < size:
+            size = handle.seek(0, os.SEEK_END)
+            handle.seek(max(0, size - 1))
+            if handle.read(1) not in (b"", b"\n"):
                 logger.warning("%s: removed the incomplete last line.", self.path)
-                handle.truncate(keep)
+                handle.truncate(self.path.read_bytes().rfind(b"\n") + 1)
 
     def refresh(self) -> None:
         """Read the records appended since by any process; damaged lines are skipped with a warning."""

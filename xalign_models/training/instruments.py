@@ -93,4 +93,4 @@ class Retrieval(Instruments):
         deviation = math.sqrt(chance * (1 - chance) / len(self.pairs))
         better = after > before or (after == before and last["held_out_loss"] < first["held_out_loss"])
         learnt = better and after > chance + 2 * deviation
-        return TrainingOutcome(learnt, text + ("." if learnt else ": nothing was learnt."))
+        return TrainingOutcome.of(learnt, text)

@@ -18,6 +18,11 @@ class TrainingOutcome(NamedTuple):
     text: str
     """A sentence with the numbers."""
 
+    @classmethod
+    def of(cls, learnt: bool, text: str) -> TrainingOutcome:
+        """The outcome, with an end to the sentence."""
+        return cls(learnt, f"{text}." if learnt else f"{text}: nothing was learnt.")
+
 
 class Instruments:
     """Measurements of a method in training, and its state beside the weights; every method is optional.

@@ -16,7 +16,7 @@ from xalign_models.paths import in_turn
 from xalign_models.specs import ModelSpec
 from xalign_models.training.processes import is_main_process, own_randomness, wait_for_all
 from xalign_models.training.records import LOG, claim, is_trained, json_lines, last_checkpoint, versions
-from xalign_models.training.trainer import is_divided, load_trained
+from xalign_models.training.trainer import is_sharded, load_trained
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -82,7 +82,7 @@ def train_once(
                 with own_randomness():
                     log = fit(model, folder)
             if is_main_process():
-                if fit is not None and is_divided(model):
+                if fit is not None and is_sharded(model):
                     model = build()
                     load_trained(model, last_checkpoint(folder) or folder)
                 model.xalign_spec = spec

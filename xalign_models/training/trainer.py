@@ -85,7 +85,7 @@ def load_trained(model: nn.Module, checkpoint: Path) -> None:
             weight.copy_(_sharded(weights[name], weight))
 
 
-def is_divided(model: nn.Module) -> bool:
+def is_sharded(model: nn.Module) -> bool:
     """Whether weights are sharded among processes."""
     return any(isinstance(weight, DTensor) for weight in model.parameters())
 
@@ -118,10 +118,6 @@ class _MeasureCallback(transformers.TrainerCallback):
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         every = self.trainer.instruments.every
         control.should_evaluate = not every or state.global_step % every != 0
-
-
-def _state_of(checkpoint: Path) -> transformers.TrainerState:
-    return transformers.TrainerState.load_from_json(str(checkpoint / transformers.trainer.TRAINER_STATE_NAME))
 
 
 class Trainer(OpenTrainer):
@@ -204,7 +200,8 @@ class Trainer(OpenTrainer):
         if self.args.bf16 and self.args.device.type == "cpu":
             onednn.is_slow("bfloat16", "Training with dtype float32 takes less time.")
         checkpoint = last_checkpoint(self._folder)
-        if checkpoint and (state := _state_of(checkpoint)).global_step >= state.max_steps > 0:
+        state = transformers.TrainerState.load_from_json(str(checkpoint / "trainer_state.json")) if checkpoint else None
+        if checkpoint and state and state.global_step >= state.max_steps > 0:
             self.load_checkpoint(checkpoint)  # train() would take another step within the epoch
             self.state = state
             if state.log_history[-1]["kind"] != "measure":
@@ -268,7 +265,7 @@ class Trainer(OpenTrainer):
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Log the instruments' measurements; a sharded model, which no process holds as a whole, is not measured."""
-        if is_divided(self._inner):
+        if is_sharded(self._inner):
             return {}
         with torch.no_grad():
             measured = self.instruments.measure()

@@ -8,11 +8,12 @@ from contextlib import suppress
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from xalign_models import corpora
-from xalign_models.corpora import file_digest, read_lines
-from xalign_models.errors import DataError, FileError, LanguageError
-from xalign_models.files import parse_json
+from xalign_models.corpora import file_digest
+from xalign_models.errors import DataError, LanguageError
+from xalign_models.generation.journal import read_records
 from xalign_models.generation.language_model import Completion
 from xalign_models.generation.translators.base import Translator, TranslatorSpec
 from xalign_models.languages import canonical
@@ -143,21 +144,7 @@ class FileTranslator(Translator):
     @cached_property
     def _table(self) -> dict[tuple[str | None, str], str]:
         table: dict[tuple[str | None, str], str] = {}
-        for number, line in enumerate(read_lines(self._path), 1):
-            if not line.strip():
-                continue
-            try:
-                record = parse_json(line.encode(), str(self._path))
-                text, translation, language = record["text"], record["translation"], record.get("lang")
-                if not (isinstance(text, str) and isinstance(translation, str) and isinstance(language, str | None)):
-                    raise TypeError
-                key = (language and canonical(language), text)
-            except (FileError, KeyError, TypeError):
-                raise DataError(
-                    f"{self._path}, line {number}: not a JSON object with text, translation and perhaps lang."
-                ) from None
-            except LanguageError as error:
-                raise DataError(f"{self._path}, line {number}: {error}") from None
+        for key, translation in read_records(self._path, "text, translation and perhaps lang", _translation):
             table.setdefault(key, translation)
         return table
 
@@ -169,3 +156,11 @@ class FileTranslator(Translator):
         """
         english = (self._table.get((language, text), self._table.get((None, text))) for text in texts)
         return [MISSING if text is None else Completion(text, finished=True) for text in english]
+
+
+def _translation(record: dict[str, Any]) -> tuple[tuple[str | None, str], str]:
+    """Language and text of a line, and its translation."""
+    text, translation, language = record["text"], record["translation"], record.get("lang")
+    if not (isinstance(text, str) and isinstance(translation, str) and isinstance(language, str | None)):
+        raise TypeError("a field is not a string")
+    return (language and canonical(language), text), translation

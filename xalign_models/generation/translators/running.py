@@ -90,9 +90,9 @@ class Translations:
 
     def known(self, texts: Sequence[LanguageText]) -> list[Cleaned | None]:
         """The existing translations, and None where a translation can be made."""
-        if self.translator.instant:
-            return self._look_up(texts)
-        return [self._known(text, lang) for text, lang in texts]
+        return [
+            self._look_up(text, lang) if self.translator.instant else self._known(text, lang) for text, lang in texts
+        ]
 
     def _known(self, text: str, lang: str | None) -> Cleaned | None:
         record = self._journal.get(lang, text)
@@ -100,16 +100,9 @@ class Translations:
             return Cleaned(record["translation"], record["problem"])
         return None if self.translator.knows(lang) else Cleaned("", UNKNOWN)
 
-    def _look_up(self, texts: Sequence[LanguageText]) -> list[Cleaned | None]:
-        cleaned: list[Cleaned | None] = [None] * len(texts)
-        by_language: dict[str | None, list[int]] = {}
-        for row, (_, lang) in enumerate(texts):
-            by_language.setdefault(lang, []).append(row)
-        for lang, rows in by_language.items():
-            written = self.translator.translate([texts[row][0] for row in rows], lang)
-            for row, completion in zip(rows, written, strict=True):
-                cleaned[row] = clean(completion.text, texts[row][0], lang)
-        return cleaned
+    def _look_up(self, text: str, lang: str | None) -> Cleaned:
+        (written,) = self.translator.translate([text], lang)
+        return clean(written.text, text, lang)
 
     def fill(
         self, texts: Sequence[LanguageText], summary: Summary | None = None, bar: tqdm[None] | None = None

@@ -1,4 +1,4 @@
-"""Few-shot contrastive alignment: LoRA weights that draw a few translations together."""
+"""Few-shot contrastive alignment: LoRA matrices trained on a few translations."""
 
 from __future__ import annotations
 

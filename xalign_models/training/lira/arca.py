@@ -212,7 +212,7 @@ class Arca(Objective):
         before, after = (entry["similarity"] - entry["mismatched"] for entry in (first, last))
         text = f"A held-out text is nearer to its own translation than to another's by a cosine of {after:.2f}"
         learnt = after > before and not last["collapsed"]
-        return TrainingOutcome(learnt, f"{text} ({before:.2f} before)" + ("." if learnt else ": nothing was learnt."))
+        return TrainingOutcome.of(learnt, f"{text} ({before:.2f} before)")
 
     def state(self) -> dict[str, Any]:
         """State of the actor's generator, and the sums of the epoch so far."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import field
 from enum import StrEnum
@@ -56,11 +55,21 @@ class Ablation(StrEnum):
     EMBEDS = "embeds"
     """No embedding critic: no anchor loss, and no cosine in features and reward."""
     TRANSLATIONS = "translations"
-    """The English path reads the text as it is."""
+    """The English path reads the text itself."""
     MULTILINGUAL = "multilingual"
     """The fusion reads the English stream alone."""
     QUEUE = "queue"
     """No histories: the losses see only the current batch."""
+
+
+_WITHOUT = {
+    Ablation.CRITIC: ("design.critic=null",),
+    Ablation.EMBEDS: ("design.embedding_critic=false", "arca.eta=0", "arca.reward.similarity=0"),
+    Ablation.TRANSLATIONS: ("design.translators=[]",),
+    Ablation.MULTILINGUAL: ("design.paths=english",),
+    Ablation.QUEUE: ("lasr.correlation.max_len=0", "lasr.loss.max_len=0"),
+}
+"""Fields that leave a component out."""
 
 
 @configuration_class
@@ -238,33 +247,13 @@ class LiraConfig:
         design: The model.
         arca: Stage 1.
         lasr: Stage 2.
-        ablation: The component that is left out, for the model's name; see :meth:`without`.
+        ablation: The component that is left out, for the model's name.
     """
 
     design: Design = field(default_factory=Design)
     arca: ArcaConfig = field(default_factory=ArcaConfig)
     lasr: LasrConfig = field(default_factory=LasrConfig)
     ablation: Ablation | None = None
-
-    def without(self, ablation: Ablation) -> LiraConfig:
-        """The same configuration without a component."""
-        design, arca, lasr = self.design, self.arca, self.lasr
-        if ablation is Ablation.CRITIC:
-            design = dataclasses.replace(design, critic=None)
-        elif ablation is Ablation.EMBEDS:
-            design = dataclasses.replace(design, embedding_critic=False)
-            arca = dataclasses.replace(arca, eta=0.0, reward=dataclasses.replace(arca.reward, similarity=0.0))
-        elif ablation is Ablation.TRANSLATIONS:
-            design = dataclasses.replace(design, translators=())
-        elif ablation is Ablation.MULTILINGUAL:
-            design = dataclasses.replace(design, paths=Paths.ENGLISH)
-        else:
-            lasr = dataclasses.replace(
-                lasr,
-                correlation=dataclasses.replace(lasr.correlation, max_len=0),
-                loss=dataclasses.replace(lasr.loss, max_len=0),
-            )
-        return LiraConfig(design, arca, lasr, ablation)
 
     @property
     def label(self) -> str:
@@ -288,7 +277,8 @@ def load_config(names: Sequence[str], changes: Sequence[str] = (), ablation: str
     Raises:
         ModelError: There is no such configuration, field or component, or a value is invalid.
     """
-    if ablation is not None and ablation not in tuple(Ablation):
-        raise ModelError(f"--ablate {ablation}: choose one of {', '.join(Ablation)}.")
-    config = configuration.read(LiraConfig, __package__, names, changes)
-    return config.without(Ablation(ablation)) if ablation else config
+    if ablation is not None:
+        if ablation not in tuple(Ablation):
+            raise ModelError(f"--ablate {ablation}: choose one of {', '.join(Ablation)}.")
+        changes = (*changes, *_WITHOUT[Ablation(ablation)], f"ablation={ablation}")
+    return configuration.read(LiraConfig, __package__, names, changes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import json
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from xalign_models import corpora
-from xalign_models.corpora import ENGLISH, file_digest, read_lines
+from xalign_models.corpora import ENGLISH, file_digest
 from xalign_models.errors import DataError, LanguageError
+from xalign_models.generation.journal import read_records
 from xalign_models.languages import TaggedText, canonical, from_iso639_1
 from xalign_models.paths import data_dir
 from xalign_models.training.lira.config import ArcaConfig, LasrConfig
@@ -105,16 +105,8 @@ class Split:
         path = Path(name.partition(":")[2])
         if not path.is_file():
             raise DataError(f"There is no file {path}.")
-        for number, line in enumerate(read_lines(path), 1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-                first, second = (TaggedText(str(record[text]), canonical(record[lang])) for text, lang in sides)
-            except (ValueError, KeyError, TypeError, AttributeError, LanguageError) as error:
-                names = ", ".join(column for columns in zip(*sides, strict=True) for column in columns)
-                raise DataError(f"{path}, line {number}: an object with {names} was expected ({error}).") from None
-            yield first, second, record
+        fields = ", ".join(column for columns in zip(*sides, strict=True) for column in columns)
+        yield from read_records(path, fields, lambda record: (*_tagged(record, sides), record))
         self.fingerprints[name] = file_digest(path)
         self.datasets.add(name)
 
@@ -189,6 +181,11 @@ def rated(config: LasrConfig) -> Split:
         else:
             raise DataError(f"lasr.ranking {name!r}: write {STSB} or file:PATH.")
     return split.checked()
+
+
+def _tagged(record: dict[str, Any], sides: Sequence[tuple[str, str]]) -> tuple[TaggedText, TaggedText]:
+    first, second = (TaggedText(str(record[text]), canonical(record[lang])) for text, lang in sides)
+    return first, second
 
 
 def _is_full(row: Any) -> bool:

@@ -226,7 +226,7 @@ class Lasr(Objective):
             return None
         text = ", ".join(f"{name} {after:.2f} ({before:.2f} before)" for name, (before, after) in scores.items())
         learnt = any(after > before for before, after in scores.values())
-        return TrainingOutcome(learnt, f"Held-out rows: {text}" + ("." if learnt else ": nothing was learnt."))
+        return TrainingOutcome.of(learnt, f"Held-out rows: {text}")
 
     @contextmanager
     def _averages(self) -> Iterator[None]:

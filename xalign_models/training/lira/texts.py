@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from xalign_models import corpora
 from xalign_models.corpora import ENGLISH, read_lines
-from xalign_models.errors import DataError, LanguageError
+from xalign_models.errors import DataError
+from xalign_models.generation.journal import read_records
 from xalign_models.languages import LanguageText, canonical
 from xalign_models.training.lira.config import LiraConfig
 from xalign_models.training.lira.data import foreign_texts, rated, searches
@@ -36,15 +37,14 @@ def file_texts(path: Path, languages: Sequence[str]) -> Iterator[LanguageText]:
             raise DataError(f"--texts {path}: name the one language of its lines with --languages.")
         yield from ((line, languages[0]) for line in read_lines(path))
         return
-    for number, line in enumerate(read_lines(path), 1):
-        try:
-            record = json.loads(line) if line.strip() else {"text": ""}
-            text, language = str(record["text"]), record.get("lang")
-            language = language and canonical(language)
-        except (ValueError, KeyError, TypeError, AttributeError, LanguageError) as error:
-            raise DataError(f"{path}, line {number}: an object with text and lang was expected ({error}).") from None
+    for text, language in read_records(path, "text and perhaps lang", _text):
         if not languages or language in languages:
             yield text, language
+
+
+def _text(record: dict[str, Any]) -> LanguageText:
+    language = record.get("lang")
+    return str(record["text"]), language and canonical(language)
 
 
 def corpus_texts(name: str, languages: Collection[str], rows: int | None) -> Iterator[LanguageText]:

@@ -152,9 +152,7 @@ class StageOne(Objective):
         """Compare the nats that a text's own soft tokens save, before and after training."""
         text = f"A held-out text's own soft tokens save {last['gain']:.2f} nats a token over another's"
         learnt = last["gain"] > max(LEAST_GAIN, first["gain"])
-        return TrainingOutcome(
-            learnt, f"{text} ({first['gain']:.2f} before)" + ("." if learnt else ": nothing was learnt.")
-        )
+        return TrainingOutcome.of(learnt, f"{text} ({first['gain']:.2f} before)")
 
     def masked(self, features: dict[str, Any]) -> Tensor:
         """The input ids, with each content token masked with probability ``ratio`` in reconstruction.

@@ -83,7 +83,7 @@ def test_a_corpus_s_texts_leave_english_out(workdir: Path, write_text: Callable[
 def test_json_lines_name_their_language(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text('{"text": "a", "lang": "de"}\n\n{"text": "b"}\n')
-    assert list(file_texts(path, [])) == [("a", "deu-Latn"), ("", None), ("b", None)]
+    assert list(file_texts(path, [])) == [("a", "deu-Latn"), ("b", None)]
     assert list(file_texts(path, ["deu-Latn"])) == [("a", "deu-Latn")]
     path.write_bytes('{"text": "für"}'.encode("latin-1"))
     with pytest.raises(DataError, match=r"x\.jsonl"):

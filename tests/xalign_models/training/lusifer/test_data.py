@@ -12,7 +12,6 @@ import pytest
 
 from xalign_models.errors import DataError, ModelError
 from xalign_models.training.lusifer.config import DataConfig
-from xalign_models.training.lusifer.data import hub
 from xalign_models.training.lusifer.data.base import draw
 from xalign_models.training.lusifer.data.contamination import EvaluationText, evaluation_text, squeeze
 from xalign_models.training.lusifer.data.local import detokenise
@@ -126,13 +125,13 @@ def test_missing_or_malformed_sets_are_refused(english, monkeypatch):
 @pytest.fixture
 def on_hub(monkeypatch):
     """Tables by (path, config, split), as the hub would give them."""
-    from datasets import Dataset
+    import datasets
 
     def put(tables):
-        def load(path, config, split, revision=None):
-            return Dataset.from_dict(tables[path, config, split])
+        def load(path, config, *, split, revision):
+            return datasets.Dataset.from_dict(tables[path, config, split])
 
-        monkeypatch.setattr(hub, "_table", load)
+        monkeypatch.setattr(datasets, "load_dataset", load)
 
     return put
 

@@ -142,7 +142,7 @@ def test_a_trained_model_is_saved_as_it_is(train, built, family, workdir):
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_model_put_together_from_its_checkpoint_is_the_trained_one(train, built, number, monkeypatch):
     """As it is after several processes."""
-    monkeypatch.setattr(session, "is_divided", lambda model: True)
+    monkeypatch.setattr(session, "is_sharded", lambda model: True)
     _, directory = train(number, stages={number: {"start": None, "max_steps": 2}})
     (trained, before), _ = built
     np.testing.assert_allclose(
@@ -333,7 +333,7 @@ def test_a_start_of_another_configuration_is_refused(train, workdir, checkpoints
         train(2, start="one", stages={2: {"start": "other"}})
     with pytest.raises(ModelError, match="starts with an untrained connector"):
         train(2, start="one", stages={2: {"start": None}})
-    with pytest.raises(ModelError, match="to train encoder 0, connector 1, llm 0 weights and would train"):
+    with pytest.raises(ModelError, match="to train encoder 0, connector 1, llm 0 weights, but would train"):
         train(2, start="one", parameters={"connector": 1}, stages={2: {"train": ["connector"]}})
 
 

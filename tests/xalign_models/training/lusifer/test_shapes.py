@@ -146,7 +146,9 @@ def test_another_number_of_weights_is_refused(begin):
     from xalign_models.errors import ModelError
 
     config = load_config(["small"])
-    with pytest.raises(ModelError, match="encoder 1,327,104, connector 370,176, llm 4,884,480 weights and would train"):
+    with pytest.raises(
+        ModelError, match="encoder 1,327,104, connector 370,176, llm 4,884,480 weights, but would train"
+    ):
         build.prepare(begin(config, E5_SMALL, MISTRAL_7B), config, config.stage(2))
 
 
