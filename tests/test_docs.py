@@ -63,7 +63,7 @@ def xalign():
 
 @pytest.mark.parametrize(("page", "line"), commands())
 def test_command_lines_parse(xalign, page, line):
-    """Every option that a page shows exists."""
+    """Every option that a page shows is one of the command's."""
     command = xalign
     arguments = shlex.split(line, comments=True)[1:]
     context = command.make_context("xalign", list(arguments))

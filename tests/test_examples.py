@@ -46,7 +46,7 @@ def stranger(workdir, tiny_model, write_text, python):
 
 @pytest.fixture
 def xalign(stranger):
-    """Runs commands one after the other in one process; returns the output of each."""
+    """Runs commands one after the other in one process; returns what each printed."""
 
     def run(*commands, plugins=""):
         lines = json.dumps([[str(part) for part in command] for command in commands])

@@ -175,7 +175,7 @@ def measured(page: str, row: str, column: str) -> float:
 
 @source
 def finding(name: str) -> float:
-    """A number behind a finding of the atlas."""
+    """A number behind a finding of ``xalign analyse atlas``."""
     from xalign_tasks.analyses.atlas import findings
 
     return findings()[name]
