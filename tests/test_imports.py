@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from xalign_models.builtin import PUBLIC
+import xalign_models
+from xalign_models import builtin
 
 ROOT = Path(__file__).parents[1]
 FILES = {
@@ -30,13 +31,12 @@ LAYERS = (
     "assets ranking specs",
     "plugins results store typology",
     "alignments corpora",
-    "backbones",
+    "backbones recommend",
     "generation models",
     "analysis evaluation parity vectors",
     "cluster",
     "atlas boards training verification",
     "page xalign_tasks",
-    "recommend",
     "cli",
 )
 """The rooms from the lowest layer to the highest. Rooms of one layer are independent, but for the foundation's."""
@@ -44,10 +44,20 @@ LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms.spl
 KNOWN = {
     ("xalign_models.backbones.vectors", "xalign_models.vectors.reading"),
     ("xalign_models.generation.translators.lookup", "xalign_models.training.lira.edits"),
-    ("xalign_models.models.api", "xalign_models.recommend"),
     ("xalign_tasks.analyses.deviation", "xalign_models.training.lira.theory"),
 }
 """Arrows that break the layers and wait for their rooms: (importing module, imported module)."""
+
+
+DYNAMIC = {
+    "xalign_models",
+    "xalign_models.assets.installation",
+    "xalign_models.backbones.policy",
+    "xalign_models.models",
+    "xalign_models.plugins.loading",
+    "xalign_models.plugins.registry",
+}
+"""Modules that import by a computed name: of plug-ins, of built-in values, and of modules in their own room."""
 
 
 def room(module: str) -> str:
@@ -70,7 +80,7 @@ def imports(tree: ast.AST) -> Iterator[str]:
         elif isinstance(node, ast.Import):
             yield from (longest(alias.name) for alias in node.names if alias.name.split(".")[0] in FILES)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in FILES:
-            public = PUBLIC if node.module == "xalign_models" else {}
+            public = builtin.PUBLIC if node.module == "xalign_models" else {}
             yield from (public.get(alias.name) or longest(f"{node.module}.{alias.name}") for alias in node.names)
         else:
             yield from imports(node)
@@ -121,24 +131,33 @@ def test_rooms_import_and_name_only_lower_rooms():
     assert arrows == KNOWN  # one that is gone leaves the list
 
 
+def dynamic(source: str) -> set[str]:
+    """Relative imports and calls that import by name."""
+    nodes = list(ast.walk(ast.parse(source)))
+    calls = [ast.unparse(node.func).rpartition(".")[2] for node in nodes if isinstance(node, ast.Call)]
+    relative = {"relative" for node in nodes if isinstance(node, ast.ImportFrom) and node.level}
+    return relative | {"__import__", "import_module", "resolve_name", "spec_from_file_location"} & {*calls}
+
+
+def test_only_listed_modules_import_by_a_computed_name():
+    found = {module for module, path in FILES.items() if dynamic(path.read_text("utf-8"))}
+    assert found <= DYNAMIC
+    assert dynamic("from . import a\nimportlib.import_module(x)\n") == {"relative", "import_module"}
+
+
 def test_no_module_imports_itself_by_way_of_others():
     trees = {module: ast.parse(path.read_text("utf-8")) for module, path in FILES.items()}
     assert circle({module: set(imports(tree)) - {module} for module, tree in trees.items()}) == []
 
 
 def test_built_in_names_exist():
-    from xalign_models import builtin
-
-    text = FILES["xalign_models.builtin"].read_text("utf-8")
-    for place in re.findall(r'"(xalign_models\.[\w.]+(?::\w+)?)"', text):
-        module, _, attribute = place.partition(":")
-        assert module in FILES or re.search(rf"^class {module.rpartition('.')[2]}\b", source_of(module), re.M), place
-        assert not attribute or re.search(rf"^class {attribute}\b", source_of(f"{module}.{attribute}"), re.M), place
-    assert builtin.PUBLIC.keys() | {"__version__"} == set(__import__("xalign_models").__all__)
-
-
-def source_of(dotted: str) -> str:
-    return FILES[longest(dotted)].read_text("utf-8")
+    places = [f"{module}:{name}" for name, module in builtin.PUBLIC.items()]
+    places += [f"{module}:" for module in builtin.HOMES.values()]
+    places += [place for place, _ in builtin.SOURCES.values()]
+    places += [":".join(kind.rsplit(".", 1)) for kind in builtin.MODULE_TYPES]
+    for module, name in (place.split(":") for place in places):
+        assert re.search(rf"\b{name}\b", FILES[module].read_text("utf-8")), f"{module} has no {name}"
+    assert {*builtin.PUBLIC, "__version__"} == set(xalign_models.__all__)
 
 
 @pytest.mark.parametrize(

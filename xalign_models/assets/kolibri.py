@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from xalign_models.assets.gettext import clean, english_key, is_phrase, joined
+from xalign_models.assets.gettext import clean, english_key, is_phrase, joined, write_corpus
 from xalign_models.languages import canonical
 
 _FILE = re.compile(r"kolibri/locale/(?P<locale>\w+)/LC_MESSAGES/.*-messages\.json")
@@ -38,13 +38,10 @@ def build(wheels: Mapping[str, Path], target: Path) -> None:
                 file = name.rpartition("/")[2]
                 texts = json.loads(archive.read(name)).items()
                 by_locale.setdefault(match["locale"], {}).update({f"{file} {key}": text for key, text in texts})
-        licence = next(name for name in archive.namelist() if name.endswith(".dist-info/LICENSE"))
-        (target / "LICENSE.txt").write_bytes(archive.read(licence))
-    english = by_locale.pop("en")
-    rows = joined(
-        (canonical(locale if locale == "zh_Hans" else locale.split("_")[0]), messages(english, texts))
-        for locale, texts in by_locale.items()
-        if locale not in _LEFT_OUT
-    )
-    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    (target / "corpus.jsonl").write_text(lines, encoding="utf-8")
+        english = by_locale.pop("en")
+        rows = joined(
+            (canonical(locale if locale == "zh_Hans" else locale.split("_")[0]), messages(english, texts))
+            for locale, texts in by_locale.items()
+            if locale not in _LEFT_OUT
+        )
+        write_corpus(rows, archive, "LICENSE", target)

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from xalign_models.builtin import TASKS
-from xalign_models.errors import PluginError
+from xalign_models.errors import PluginError, one_line
 
 logger = logging.getLogger(__name__)
 
@@ -109,10 +109,9 @@ def _load_installed() -> str:
                 _check_origin(TASKS)
             point.load()
         except Exception as error:
-            reason = " ".join(str(error).split())
             if built_in:
-                return f"{point.value}, a part of xalign, cannot be loaded: {type(error).__name__}: {reason}"
-            logger.warning("Plug-in %s (%s) is left out: %s", point.name, point.value, reason)
+                return f"{point.value}, a part of xalign, cannot be loaded: {one_line(error)}"
+            logger.warning("Plug-in %s (%s) is left out: %s", point.name, point.value, one_line(error))
         finally:
             _loading.pop()
     return ""

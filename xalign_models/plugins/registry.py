@@ -23,7 +23,7 @@ class Entry:
 
     Attributes:
         value: The value itself, or its ``"module:attr"``.
-        facts: What lists show of the value without importing it.
+        facts: Facts that lists show about the value without importing it.
         plugin: Name of the plug-in that registered it; empty for a built-in value.
     """
 
@@ -56,7 +56,7 @@ class Registry(Generic[Value]):
         Args:
             name: Name of the value.
             value: The value, or its ``"module:attr"``.
-            **facts: What lists show of the value.
+            **facts: Facts that lists show about the value.
 
         Raises:
             PluginError: The name is invalid or taken.
@@ -85,7 +85,7 @@ class Registry(Generic[Value]):
         return cast(Value, imported(entry.value))
 
     def facts(self, name: str) -> Mapping[str, Any]:
-        """Return what lists show of a value; nothing is imported.
+        """Facts that lists show about a value, without importing it.
 
         Raises:
             XAlignError: Unknown name.
@@ -135,7 +135,7 @@ class Registry(Generic[Value]):
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """Forget at the end what was registered within."""
+        """Undo, at the end of the block, every registration made in it."""
         self._import_home()
         load_plugins()
         before = dict(self._entries)

@@ -107,7 +107,7 @@ def all_pairs(
 
 
 def free_bytes(device: str) -> int:
-    """Bytes of memory that the device has free."""
+    """Free memory of an accelerator in bytes."""
     import torch
 
     return torch.cuda.mem_get_info(device)[0]

@@ -74,7 +74,7 @@ msgstr "名前を入力してください。"
 
 
 def test_rows_are_parallel_clean_and_unique() -> None:
-    rows = gettext.corpus([("deu-Latn", GERMAN), ("jpn-Jpan", JAPANESE)])
+    rows = gettext.joined([("deu-Latn", gettext.messages(GERMAN)), ("jpn-Jpan", gettext.messages(JAPANESE))])
     assert rows == [
         {"eng-Latn": "Go back home", "deu-Latn": "Zurück nach Hause"},
         {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from time import monotonic
 from typing import Any
 
@@ -58,11 +58,7 @@ class Client:
         Raises:
             ModelError: After all retries, the server cannot be reached, refuses, or its answer is not JSON.
         """
-        try:
-            response = self._client.post(route, body=body, cast_to=httpx2.Response)
-            return parse_json(response.content, "the answer", (dict, list))
-        except Exception as error:
-            raise ModelError(self._line(request, error)) from None
+        return self._answer(request, lambda: self._client.post(route, body=body, cast_to=httpx2.Response))
 
     def get(self, route: str) -> Any:
         """The JSON at a route; None if the server does not have the route.
@@ -70,15 +66,16 @@ class Client:
         Raises:
             ModelError: The server cannot be reached or its answer is not JSON.
         """
+        return self._answer(route, lambda: self._client.get(route, cast_to=httpx2.Response), absent=(404, 405))
+
+    def _answer(self, request: str, send: Callable[[], httpx2.Response], absent: Collection[int] = ()) -> Any:
+        """The parsed answer to a request; None for a status in ``absent``."""
         try:
-            response = self._client.get(route, cast_to=httpx2.Response)
-            return parse_json(response.content, "the answer", (dict, list))
-        except APIStatusError as error:
-            if error.status_code in {404, 405}:
-                return None
-            raise ModelError(self._line(route, error)) from None
+            return parse_json(send().content, "the answer", (dict, list))
         except Exception as error:
-            raise ModelError(self._line(route, error)) from None
+            if isinstance(error, APIStatusError) and error.status_code in absent:
+                return None
+            raise ModelError(self._line(request, error)) from None
 
     def _line(self, request: str, error: Exception) -> str:
         if isinstance(error, APIStatusError):

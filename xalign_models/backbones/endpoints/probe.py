@@ -94,12 +94,7 @@ def _read(file: Path) -> tuple[npt.NDArray[np.float32] | None, str]:
     try:
         kept = read_json(file)
         vectors = np.array(kept["vectors"], dtype=np.float32)
-        if (
-            vectors.ndim == 2
-            and len(vectors) == len(TEXTS)
-            and np.isfinite(vectors).all()
-            and vectors.any(axis=1).all()
-        ):
+        if vectors.ndim == 2 and len(vectors) == len(TEXTS) and np.isfinite(vectors).all() and vectors.any(1).all():
             return vectors, str(kept.get("date", "the first run"))[:10]
     except (FileError, KeyError, ValueError, TypeError):
         pass
