@@ -165,7 +165,7 @@ def test_what_is_judged_is_not_fitted(monkeypatch):
     assert fitted
     assert all(len(rows[language]) == 200 for rows in fitted for language in (*data, PIVOT))
     assert found.verdicts[0].worst == "fra-Latn"
-    with pytest.raises(DataError, match="has ita-Latn; it may have languages of the fit text alone"):
+    with pytest.raises(DataError, match="has ita-Latn; it may only have languages of the fit text"):
         recommend(data, PIVOT, judge={"ita-Latn": judge["fra-Latn"]})
 
 

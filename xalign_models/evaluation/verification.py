@@ -82,7 +82,7 @@ def _store(clean: bool) -> Check:
             problem = f"{damaged} of {total} vectors of {namespace[:16]} are damaged"
             (check.mended if clean else check.problems).append(problem)
     if clean and (dropped := store.drop_earlier_form()):
-        check.mended.append(f"{dropped} vectors of an earlier form, which nothing reads, were there")
+        check.mended.append(f"{dropped} vectors of an earlier form were dropped; nothing reads them")
     return check
 
 
@@ -103,12 +103,12 @@ def _models(directories: Sequence[Path]) -> Check:
     for directory in directories:
         check.checked += 1
         if not directory.is_dir():
-            check.note(f"{directory} is no directory")
+            check.note(f"{directory} is not a directory")
             continue
         try:
             policy.check_directory(directory)
             if (directory / assets.CARD).is_file() and not read_card(directory).claims:
-                check.note(f"{directory}: {assets.CARD} was written for other files than are there")
+                check.note(f"{directory}: {assets.CARD} does not match the model's files")
         except (XAlignError, OSError) as error:
             check.note(one_line(error))
     return check
@@ -130,7 +130,7 @@ def _results(root: Path, clean: bool) -> Check:
     inside = root.resolve()
     for folder in sorted(path for path in root.glob("*/*/") if not path.name.startswith(".")):
         if not folder.resolve().is_relative_to(inside):
-            check.note(f"{folder} is a link that leads out of the results; it is not looked into")
+            check.note(f"{folder} is a link that leads out of the results; it is skipped")
             continue
         files = [*folder.glob("*.json"), *folder.glob("*.jsonl"), *folder.glob("items/**/*.npz")]
         for path in sorted(files):
@@ -141,7 +141,7 @@ def _results(root: Path, clean: bool) -> Check:
                 reason = one_line(error)
                 check.note(reason, partial(set_aside, path, reason) if clean else None)
         if any(path.name != META for path in folder.glob("*.json")) and not (folder / META).is_file():
-            check.note(f"{folder} has scores and no {META}; the next run of its model completes it")
+            check.note(f"{folder} has scores but no {META}; the next run of the model writes it")
     return check
 
 
@@ -167,7 +167,7 @@ def _leftovers(roots: Sequence[Path], directories: Sequence[Path], clean: bool) 
     for path in sorted(paths):
         if path.exists() and time.time() - _last_change(path) > OLD:
             check.checked += 1
-            problem = f"{path} was left by a process that was killed"
+            problem = f"{path} was left behind by a killed process"
             check.note(problem, partial(_remove, path) if clean else None)
     return check
 
@@ -175,7 +175,7 @@ def _leftovers(roots: Sequence[Path], directories: Sequence[Path], clean: bool) 
 def _last_change(path: Path) -> float:
     try:
         return max(entry.lstat().st_mtime for entry in (path, *path.rglob("*")))
-    except FileNotFoundError:  # somebody is at work there
+    except FileNotFoundError:  # another process is working there
         return time.time()
 
 

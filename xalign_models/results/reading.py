@@ -206,7 +206,7 @@ def result_files(root: Path) -> list[Path]:
         if path.name not in {META, "xalign.json"} and not path.name.startswith(".") and "__" in path.parts[-3]
     ]
     if not paths:
-        raise ResultsError(f"No results under {folders[0]}; `xalign run` makes them, or name another folder.")
+        raise ResultsError(f"No results under {folders[0]}; score models with `xalign run`, or name another folder.")
     return paths
 
 
@@ -219,7 +219,7 @@ def read_meta(folder: Path) -> ModelMeta:
     """Read the ``model_meta.json`` in a folder of a model's revision.
 
     Raises:
-        FileError: It is missing, damaged, or another model's.
+        FileError: The file is missing, damaged, or describes another model.
     """
     path = folder / META
     fields = read_json(path)
@@ -239,10 +239,10 @@ def read_result(path: Path, model: ModelMeta | None = None) -> TaskScores:
 
     Args:
         path: The file.
-        model: Its model; by default the model that the folders name.
+        model: The file's model; by default the one that the folders name.
 
     Raises:
-        FileError: It is no whole result of that task; the message does not repeat the path.
+        FileError: The file is not a whole result of its task; the message does not repeat the path.
     """
     model = model or ModelMeta(path.parts[-3].replace("__", "/", 1))
     try:
@@ -286,7 +286,7 @@ def check_main_scores(table: TaskScores) -> None:
     """Check that every subset has a possible main score.
 
     Raises:
-        FileError: One has not, or there is none.
+        FileError: A main score is missing or impossible.
     """
     reasons = [f"{subset}: {reason}" for subset, reason in table.impossible.items()]
     if reasons or not table.entries or len(table.values()) < len(table.entries):
