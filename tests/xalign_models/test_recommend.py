@@ -105,7 +105,18 @@ def test_a_candidate_that_harms_one_language_is_not_chosen(monkeypatch):
     data = {language: (noisy(content @ turn), content) for language in ("deu-Latn", "tur-Latn")}
     data["fra-Latn"] = noisy(content), content
 
-    monkeypatch.setattr(alignments.Procrustes, "_solve", lambda *_: (turn.T, np.zeros(16)))
+    class Back:
+        """Turns every language but the pivot back."""
+
+        pivot = PIVOT
+
+        def fit(self, _):
+            return self
+
+        def transform(self, rows, language):
+            return rows if language == PIVOT else rows @ turn.T
+
+    monkeypatch.setattr(alignments, "make", lambda *_, **__: Back())
     found = recommend(data, PIVOT, [Candidate("procrustes")])
     assert found.verdicts[1].losses == ("fra-Latn",)
     assert found.verdicts[1].gain > 0

@@ -28,7 +28,7 @@ from xalign_models.errors import FileError, ResultsError
 from xalign_models.files import read_json, read_log, set_aside
 from xalign_models.paths import atomic_write_text, in_turn, one_at_a_time
 from xalign_models.results.items import full_folder, keep_outcomes, outcomes_path, read_outcomes
-from xalign_models.results.reading import META, SETTINGS
+from xalign_models.results.layout import META, SETTINGS
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask

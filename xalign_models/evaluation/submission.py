@@ -14,7 +14,7 @@ from typing import Any
 
 from xalign_models.errors import FileError, ResultsError, one_line
 from xalign_models.files import read_json, read_log
-from xalign_models.results.reading import META, SETTINGS, folder_name, results_folder
+from xalign_models.results.layout import META, SETTINGS, folder_name, results_folder
 
 _LEAST_MTEB = 2
 """Minimum major version of mteb."""

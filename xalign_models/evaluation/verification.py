@@ -15,7 +15,8 @@ from xalign_models.errors import FileError, XAlignError, one_line
 from xalign_models.files import read_log, read_npz, set_aside
 from xalign_models.models.card import read_card
 from xalign_models.paths import cache_dir
-from xalign_models.results.reading import META, SETTINGS, check_main_scores, read_meta, read_result
+from xalign_models.results.layout import META, SETTINGS
+from xalign_models.results.reading import check_main_scores, read_meta, read_result
 from xalign_models.store import default_path, open_store
 
 OLD = 3600
