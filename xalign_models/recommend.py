@@ -139,8 +139,8 @@ def recommend(
         data: Language to row-aligned raw vectors, its own and the pivot's, (n, d) each.
         pivot: The language on the other side of the pairs.
         tried: The candidates; by default :func:`candidates`.
-        seed: Of the folds.
-        judge: Text of another kind to judge on, in languages of ``data``. What it has too is not fitted on.
+        seed: Seed of the folds.
+        judge: Text of another kind to judge on, in languages of ``data``. Its sentences are not fitted on.
 
     Raises:
         DataError: A language has fewer than 50 pairs, or the other text has another language.
@@ -149,7 +149,7 @@ def recommend(
         _check({language: rows for language, (rows, _) in text.items()})
     if judge is not None and (judge.keys() - data.keys() or not judge):
         have = ", ".join(sorted(judge)) or "no language"
-        raise DataError(f"The text to judge on has {have}; it may have languages of the fit text alone.")
+        raise DataError(f"The text to judge on has {have}; it may only have languages of the fit text.")
     trials = _folds(data, seed) if judge is None else _other(data, judge, seed)
     plain = _scored(trials, pivot, PLAIN)
     tried = candidates(len(data) + 1) if tried is None else tried
@@ -180,13 +180,13 @@ def recommend_centring(data: Mapping[str, AnyFloats], seed: int = 0) -> Recommen
 
     Args:
         data: Language to raw vectors (n, d).
-        seed: Of the folds.
+        seed: Seed of the folds.
 
     Raises:
         DataError: There is only one language, or one has fewer than 50 rows.
     """
     if len(data) < 2:
-        raise DataError("One language lies apart from no other; give the text of two or more.")
+        raise DataError("Centring needs the text of two or more languages.")
     _check(data)
     trials = _folds({language: (rows,) for language, rows in data.items()}, seed)
     before, after = (_scored(trials, None, candidate) for candidate in (PLAIN, CENTRED))
@@ -208,7 +208,9 @@ def recommend_centring(data: Mapping[str, AnyFloats], seed: int = 0) -> Recommen
 
 def _check(data: Mapping[str, AnyFloats]) -> None:
     if short := [language for language, rows in data.items() if len(rows) < LEAST]:
-        raise DataError(f"{', '.join(short)}: fewer than {LEAST} rows tell nothing; give more, or leave them out.")
+        raise DataError(
+            f"{', '.join(short)}: fewer than {LEAST} rows are too few to judge; give more, or leave the language out."
+        )
 
 
 def _reason(best: CandidateResult, ordered: Sequence[CandidateResult], plain: CandidateResult) -> str:
@@ -286,7 +288,7 @@ def _scored(trials: Sequence[_Trial], pivot: str | None, candidate: Candidate) -
 def _reciprocal_ranks(
     moved: Mapping[str, Sequence[AnyFloats]], held: Mapping[str, Keys]
 ) -> Iterator[tuple[str, Float64]]:
-    """Of translations in both directions: to the pivot and, if both have the same sentences, to the next language."""
+    """Rank translations in both directions: to the pivot and, if it has the same sentences, to the next language."""
     names = list(held)
     for language, following in zip(names, [*names[1:], names[0]], strict=True):
         queries, translations = moved[language]

@@ -81,14 +81,14 @@ class RankedModel:
     """A ranked model.
 
     Attributes:
-        model: Its name.
+        model: Name of the model.
         score: Expected mean score on all tasks for these languages.
         low: Lower end of the 95% interval of ``score``.
         high: Upper end.
         tied: Whether its difference from the first is not significant.
         tasks: Score on each task for these languages, by the column's label.
         trained_on: Tasks whose training data it has seen, as its authors declare.
-        about: Its entry in the registry.
+        about: The model's entry in the registry.
     """
 
     model: str
@@ -151,7 +151,7 @@ def choose(atlas: Atlas, wish: Wish, *, without: Sequence[str] = ()) -> ModelRan
         if language not in missing
     ]
     if not languages:
-        raise LanguageError(f"No task has scores for {', '.join(missing)} or a relative; name other languages.")
+        raise LanguageError(f"No task has scores for {', '.join(missing)} or a related language; name other languages.")
     observed = [(column, scores) for column in columns if (scores := task_scores(column, languages)) is not None]
     models = sorted({model for column, _ in observed for model in column.models})
     table = np.full((len(observed), len(models)), np.nan)

@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from xalign_models.atlas.table import short_revision
 from xalign_models.errors import FileError, ResultsError
+from xalign_models.results.layout import result_files
 from xalign_models.results.possible import MAIN, minimum, outside
-from xalign_models.results.reading import TaskScores, read_meta, read_result, result_files
+from xalign_models.results.reading import TaskScores, read_meta, read_result
 
 METRICS = ("f1", "precision_at_1", "ndcg_at_10", "v_measure", "cosine_spearman", "map", "accuracy")
 """Main scores of multilingual tasks, mteb's and ours; the earlier one wins ties in :func:`_metric`."""

@@ -13,7 +13,8 @@ from xalign_models.atlas.derive import columns_of, describe
 from xalign_models.atlas.imported import PublicResult, read_public
 from xalign_models.atlas.table import Atlas, Column
 from xalign_models.errors import FileError
-from xalign_models.results.reading import folder_name, read_meta, results_folder
+from xalign_models.results.layout import folder_name, results_folder
+from xalign_models.results.reading import read_meta
 
 _KINDS = {
     "precision_at_1": "bitext",

@@ -16,7 +16,7 @@ class Relative:
     """A language that stands in for another.
 
     Attributes:
-        language: Its canonical code.
+        language: Canonical code.
         shares: ``language`` (it has another script), ``family and script``, ``family`` or ``script``.
     """
 

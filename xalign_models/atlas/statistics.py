@@ -136,8 +136,8 @@ class Ranked:
     """A model's place among others.
 
     Attributes:
-        model: Its name.
-        mean: Its mean over languages.
+        model: Name of the model.
+        mean: Mean over languages.
         rank: 1 is the best.
         lowest: Best rank in the 95% interval.
         highest: Worst rank in the 95% interval.
@@ -162,7 +162,7 @@ def rank_groups(models: Sequence[str], level: Float64, *, draws: int = DRAWS, se
         models: Names (models,).
         level: Scores (models, languages), without gaps.
         draws: Bootstrap samples of languages.
-        seed: Of the samples.
+        seed: Seed of the samples.
     """
     count = level.shape[1]
     order = np.argsort(-level.mean(axis=1), kind="stable")

@@ -37,7 +37,7 @@ class PublishedModel:
     Attributes:
         name: Hub id.
         release_date: ISO date, or None.
-        parameters: Their number, or None.
+        parameters: Number of parameters, or None.
         dimension: Length of its vectors, or None.
         max_tokens: Length limit, or None.
         licence: As the registry names it, or None.
@@ -73,7 +73,7 @@ class Column:
         languages: Canonical codes, one per column of ``scores``.
         counts: (languages, kinds) number of subsets that a complete cell averages.
         scores: (models, languages, kinds) means between -1 and 1; NaN where a model lacks any subset of the cell.
-        measured: Those of the models whose scores are the user's own.
+        measured: Models whose scores are the user's own.
     """
 
     task: str
@@ -194,7 +194,9 @@ def load_atlas(path: Path | None = None) -> Atlas:
     try:
         return _read(path)
     except (OSError, ValueError, KeyError, EOFError) as error:
-        raise ResultsError(f"{path} is no atlas table; `python -m xalign_models.atlas.derive` makes it.") from error
+        raise ResultsError(
+            f"{path} is no atlas table; write one with `python -m xalign_models.atlas.derive`."
+        ) from error
 
 
 @cache

@@ -10,8 +10,8 @@ from typing import Any
 
 from xalign_models.atlas.imported import PublicResult
 from xalign_models.paths import atomic_write_text
+from xalign_models.results.layout import META, folder_name
 from xalign_models.results.possible import MAIN
-from xalign_models.results.reading import META, folder_name
 
 
 def write_results(results: Iterable[PublicResult], root: Path, source: str) -> int:

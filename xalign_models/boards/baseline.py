@@ -117,11 +117,11 @@ def read_baseline(path: Path) -> Baseline:
         content = path.read_bytes()
     except FileNotFoundError:
         raise ResultsError(
-            f"No old results at {path}: name a folder that `xalign run` wrote, or a baseline, "
-            "which `xalign gate --update` writes."
+            f"No old results at {path}: name a folder that `xalign run` wrote, or write a baseline "
+            "with `xalign gate --update`."
         ) from None
     except OSError as error:
-        raise ResultsError(f"The baseline {path} cannot be read ({error.strerror}); restore it.") from None
+        raise ResultsError(f"The baseline {path} cannot be read ({error.strerror}); restore the file.") from None
     return _valid(Baseline.model_validate_json, content, str(path), "`xalign gate --update` writes a new baseline.")
 
 
@@ -162,7 +162,9 @@ def make_baseline(
             scores.setdefault(model, {})[task] = BaselineEntry(dataset_revision=table.dataset_revision, scores=percent)
     if broken:
         more = f" and {len(broken) - 3} more" if len(broken) > 3 else ""
-        raise ResultsError(f"No baseline of unusable results: {'; '.join(broken[:3])}{more}; `xalign run` them again.")
+        raise ResultsError(
+            f"A baseline needs usable results: {'; '.join(broken[:3])}{more}; score them again with `xalign run`."
+        )
     return Baseline(tolerance={DEFAULT: TOLERANCE}, scores=scores)
 
 

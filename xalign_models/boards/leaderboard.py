@@ -74,7 +74,7 @@ def leaderboard(
 
 
 def choose(names: Sequence[str], chosen: Collection[str] | None, kind: str) -> list[str]:
-    """Those of ``names`` that are wanted, ``xalign/`` being optional, in the order of ``names``.
+    """The chosen ones of ``names`` in their order; the prefix ``xalign/`` is optional.
 
     Raises:
         ResultsError: A name is unknown; the message suggests the nearest.
@@ -84,12 +84,12 @@ def choose(names: Sequence[str], chosen: Collection[str] | None, kind: str) -> l
     for name in chosen:
         if not {name, f"xalign/{name}"} & set(names):
             near = difflib.get_close_matches(name, names, n=3, cutoff=0.3) or names[:3]
-            raise ResultsError(f"No results of {kind} {name!r}; there are some of {', '.join(near) or 'none'}.")
+            raise ResultsError(f"No results of {kind} {name!r}; there are results of {', '.join(near) or 'none'}.")
     return [name for name in names if name in chosen or name.removeprefix("xalign/") in chosen]
 
 
 def choose_models(names: Sequence[str], chosen: Collection[str] | None, kind: str = "model") -> list[str]:
-    """As :func:`choose`, for models by any name that ``xalign run`` takes.
+    """Like :func:`choose` for models, by any name that ``xalign run`` takes.
 
     Raises:
         ResultsError: A name is unknown; the message suggests the nearest.
@@ -207,7 +207,9 @@ def _legend(rows: Sequence[Row], metric: str) -> list[str]:
     if any(cell.fitted for _, cell in cells):
         lines.append(_FITTED)
     if any(cell.other_text for _, cell in cells):
-        lines.append("≠: not compared, plain was scored on another revision of the task's text; `xalign run` it again.")
+        lines.append(
+            "≠: not compared, because plain was scored on another revision of the task's text; `xalign run` it again."
+        )
     if tested:
         lines.append(
             f"~: the difference may be chance (p >= {ALPHA} in a paired sign-flip test over the sentences; each "
@@ -215,11 +217,11 @@ def _legend(rows: Sequence[Row], metric: str) -> list[str]:
         )
     if any(cell.tied for _, cell in cells):
         lines.append(
-            "Underlined: cannot be told apart from the best (all pairs of the column's models tested over the "
+            "Underlined: statistically tied with the best (all pairs of the column's models tested over the "
             "sentences, Holm's correction)."
         )
     if tested and (untested := sorted(compared - tested)):
-        lines.append(f"Not tested, having no score per sentence: {', '.join(untested)}.")
+        lines.append(f"Not tested, because no scores by sentence were kept: {', '.join(untested)}.")
     return lines
 
 

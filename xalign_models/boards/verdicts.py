@@ -111,8 +111,8 @@ class GateReport:
         counted = ", ".join(f"{verdict}: {n}" for verdict, n in counts if n) or "nothing to compare"
         word = {0: "passed", 1: "FAILED", 3: "CANNOT TELL"}[self.exit_code]
         noisy = [-row.low for row in self.rows if row.verdict == Verdict.CANNOT_TELL and row.low is not None]
-        counted += f"; the items at hand can vouch for a tolerance of {max(noisy):.2f} points" if noisy else ""
-        notes = f"; not guarded, having no old result: {len(self.unguarded)}" if self.unguarded else ""
+        counted += f"; the items support a tolerance of {max(noisy):.2f} points" if noisy else ""
+        notes = f"; new results without an old one: {len(self.unguarded)}" if self.unguarded else ""
         return f"Gate {word} ({counted}{notes})."
 
     def to_json(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class GateReport:
                 table.add_row(verdict, *map(Text, (*names, escape(row.language), row.explained())))
             yield from (table, "")
             if len(self.open_rows) > MOST_SHOWN:
-                yield Text(f"and {len(self.open_rows) - MOST_SHOWN} more, all of which --json has.")
+                yield Text(f"and {len(self.open_rows) - MOST_SHOWN} more; --json lists all.")
         yield Text(self.summary(), style="bold")
 
 

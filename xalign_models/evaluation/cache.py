@@ -28,7 +28,7 @@ from xalign_models.errors import FileError, ResultsError
 from xalign_models.files import read_json, read_log, set_aside
 from xalign_models.paths import atomic_write_text, in_turn, one_at_a_time
 from xalign_models.results.items import full_folder, keep_outcomes, outcomes_path, read_outcomes
-from xalign_models.results.reading import META, SETTINGS
+from xalign_models.results.layout import META, SETTINGS
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
@@ -74,7 +74,7 @@ class SafeResultCache(ResultCache):
         path = Path(super().get_task_result_path(*args, **kwargs))
         for part in path.relative_to(self.cache_path).parts:
             if part in {".", ".."} or not part.isprintable():
-                raise ResultsError(f"{part!r} is no name for a file of results; give the model or task another one.")
+                raise ResultsError(f"{part!r} cannot name a file of results; rename the model or task.")
         return path
 
     def path_of(self, task: str, meta: ModelMeta) -> Path:
@@ -82,7 +82,7 @@ class SafeResultCache(ResultCache):
         return self.get_task_result_path(task, meta)
 
     def turn(self, task: str, meta: ModelMeta) -> AbstractContextManager[None]:
-        """Keep other processes from a model's result on a task, which they would replace by theirs of other subsets."""
+        """Keep other processes from a model's result on a task; they would overwrite it with other subsets."""
         name = hashlib.sha256(str(self.path_of(task, meta).relative_to(self.cache_path)).encode()).hexdigest()[:32]
         waiting = f"Another process is scoring {meta.name} on {task}; this one waits for it."
         return in_turn(Path(self.cache_path) / "results" / f".{name}.lock", waiting)
@@ -240,7 +240,7 @@ def _without_folders(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     shortened = _last(value)
-    # else of ``kind:path?option=value`` and ``name+kind:path``
+    # a path may also be part of ``kind:path?option=value`` or ``name+kind:path``
     return shortened if shortened != value else re.sub(r"[^:+?]+", lambda part: _last(part[0]), value)
 
 

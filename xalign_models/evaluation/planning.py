@@ -1,7 +1,7 @@
-"""What a run will send to endpoints: counted over all of its models and tasks before the first request.
+"""Counts the texts that a run will send to endpoints, over all models and tasks, before the first request.
 
-Tasks say what they encode by encoding it, so each is run with noise in place of vectors. A text counts once, whatever
-number of tasks and models of one endpoint have it, and not at all if the store holds its vector.
+Only a run shows which texts a task encodes, so each task runs with noise in place of vectors. A text counts once for
+all tasks and models of an endpoint, and not at all if the store holds its vector.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ logger = logging.getLogger(__name__)
 
 
 class Counting(RawEncoder):
-    """Notes the texts that the store does not hold, and gives noise for them.
+    """Notes the texts that the store does not hold, and returns noise for them.
 
     Args:
-        raw: Whose texts.
-        dimension: Of its vectors.
-        tokens: Gets the estimated tokens of each text, by its key.
+        raw: The encoder that it stands in for.
+        dimension: Dimension of the vectors.
+        tokens: Receives the estimated number of tokens of each text, by its key.
     """
 
     def __init__(self, raw: RawEncoder, dimension: int, tokens: dict[bytes, int]) -> None:
@@ -73,15 +73,17 @@ def announce(
     store: EmbeddingStore | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> None:
-    """Say what a run will send and what that costs, where a price or a budget is given; the probe alone is sent.
+    """Announce the number of texts that a run will send and their cost, if there is a price or a budget.
+
+    Only the endpoint's probe is sent.
 
     Args:
-        models: Names, directories or hub ids; those that are behind no endpoint are left out.
+        models: Names, directories or hub ids; models without an endpoint are left out.
         tasks: Names, or tasks with their subsets chosen.
-        output: Root of the results; what is scored there is not counted.
-        languages: Codes that narrow the tasks; None is all.
+        output: Root of the results; subsets that have scores there do not count.
+        languages: Codes that narrow the tasks; None for all.
         device: cpu, cuda or mps.
-        store: Where raw vectors are kept.
+        store: Store of raw vectors.
         overrides: Fields of the backbones' specs.
 
     Raises:
@@ -107,7 +109,7 @@ def announce(
             encoder.raw, encoder.tail = Counting(encoder.raw, source.probe.dimension, counts), []
             if not place.saved:
                 _count_fit(encoder, place, codes)
-        except XAlignError as error:  # the run says so too
+        except XAlignError as error:  # the run reports it too
             logger.debug("%s: %s", model, error)
             uncounted.append(model)
             continue
@@ -118,7 +120,7 @@ def announce(
 
 
 def _endpoint(located: Located) -> Endpoint | None:
-    """The endpoint of a model; None where it has none."""
+    """A model's endpoint; None if it has none."""
     from xalign_models.backbones.pointer import pointed
 
     if located.saved and located.card is not None:
@@ -130,19 +132,19 @@ def _endpoint(located: Located) -> Endpoint | None:
 
 
 def _encoder(model: str, located: Located, device: str | None, store: EmbeddingStore | None) -> XAlignEncoder:
-    """The model without what is fitted: that would encode the fit text."""
+    """The model without its alignment, as fitting one would encode the fit text."""
     if located.saved or located.spec is None:
         return load_encoder(model, device=device, store=store)
     return load_encoder(ModelSpec(located.spec.backbone.whole), device=device, store=store)
 
 
 def _count_fit(encoder: XAlignEncoder, located: Located, codes: Collection[str]) -> None:
-    """Note the text that an alignment and the ranges of int8 vectors are fitted on.
+    """Count the text that an alignment and the ranges of int8 vectors are fitted on.
 
     Args:
-        encoder: Whose raw encoder counts; learns for which languages the alignment is.
+        encoder: The encoder whose raw encoder counts; its languages become the alignment's.
         located: The model.
-        codes: Languages of the tasks: maps by language are fitted for those alone.
+        codes: Languages of the tasks, the only ones for which maps by language are fitted.
     """
     spec = located.spec
     int8 = spec is not None and spec.backbone.vectors is Vectors.INT8
@@ -159,7 +161,7 @@ def _count_fit(encoder: XAlignEncoder, located: Located, codes: Collection[str])
 
 
 def _count(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, meta: ModelMeta) -> bool:
-    """Let a task encode what is not scored yet; False if it cannot be run without vectors."""
+    """Let a task encode the subsets without scores; False if it cannot run on noise."""
     import mteb
 
     subsets, by_subset = list(task.hf_subsets), languages_of(task)
@@ -170,7 +172,7 @@ def _count(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, meta: 
             with reachable(task):
                 result = mteb.evaluate(encoder, task, cache=None, show_progress_bar=False, co2_tracker=False)
             return not result.exceptions
-    except Exception:  # of a task's own, which the run says too
+    except Exception:  # a task may raise anything; the run reports it too
         logger.debug("%s cannot be counted", task.metadata.name, exc_info=True)
         return False
     finally:

@@ -59,7 +59,7 @@ def task_texts(name: str, languages: Collection[str] | None = None) -> list[Lang
 
 
 def task_sides(name: str, languages: Collection[str] | None = None) -> dict[str, list[LanguageText]]:
-    """As :func:`task_texts`, by side: ``query`` and ``document`` in retrieval, else ``""``."""
+    """The texts of :func:`task_texts` by side: ``query`` and ``document`` in retrieval, else ``""``."""
     sides: dict[str, list[LanguageText]] = {}
     for text, side in _seen(name, languages):
         sides.setdefault(side, []).append(text)

@@ -69,7 +69,7 @@ class Reproduction:
         task: Name of the task.
         rows: All scores of the file.
         notes: Changes of the model's or the text's revision, or of vectors in the store.
-        encoded: Number of texts that went through the backbone.
+        encoded: Number of texts that the backbone encoded.
         stored: Number of vectors taken from the store.
         compared: Number of stored vectors that were encoded again.
     """
@@ -199,7 +199,7 @@ def _plan(encoder: XAlignEncoder, spec: ModelSpec | None, task: Any, store: Embe
     from xalign_models.models.on_demand import FittedOnDemand
 
     if spec is None or spec.alignment is None:
-        return "There is the task's text to encode; nothing is fitted."
+        return "Only the task's text is encoded; the model has no alignment to fit."
     fit = fit_spec(spec)
     if any(isinstance(module, FittedOnDemand) for module in encoder.tail):  # only what the task asks for
         codes = {code for languages in languages_of(task).values() for code in languages}
@@ -212,7 +212,7 @@ def _plan(encoder: XAlignEncoder, spec: ModelSpec | None, task: Any, store: Embe
         for text in texts
     }
     stored = sum(vector is not None for vector in store.get(encoder.raw.namespace, [*keys])) if store else 0
-    return f"The fit has {len(keys):,} texts, of which the store has {stored:,}; what it lacks is encoded."
+    return f"The fit has {len(keys):,} texts, of which the store has {stored:,}; the rest is encoded."
 
 
 def _committed(path: Path) -> tuple[TaskScores, ModelMeta]:

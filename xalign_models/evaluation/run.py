@@ -201,7 +201,7 @@ def identify(task: AbsTask) -> None:
 
 
 def reachable(task: AbsTask) -> AbstractContextManager[None]:
-    """Within, one of mteb's own tasks does not wait long for a hub that is unreachable; ours see to that themselves."""
+    """Keep one of mteb's own tasks from waiting long for an unreachable hub; our tasks see to that themselves."""
     own = hasattr(task, "identify") or "path" not in task.metadata.dataset
     return nullcontext() if own else assets.hub_or_cache(task.metadata.dataset["path"])
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from xalign_models.errors import FileError, ResultsError, one_line
 from xalign_models.files import read_json, read_log
-from xalign_models.results.reading import META, SETTINGS, folder_name, results_folder
+from xalign_models.results.layout import META, SETTINGS, folder_name, results_folder
 
 _LEAST_MTEB = 2
 """Minimum major version of mteb."""
@@ -32,7 +32,7 @@ def problems(root: Path) -> list[str]:
     folder = results_folder(root)
     models = sorted(path for path in folder.glob("[!.]*") if path.is_dir())
     if not models:
-        raise ResultsError(f"No results under {folder}; `xalign run` makes them, or name another folder.")
+        raise ResultsError(f"No results under {folder}; score models with `xalign run`, or name another folder.")
     return [line for model in models for line in _of_model(model)]
 
 
@@ -65,13 +65,13 @@ def _of_meta(place: str, model: Path, revision: Path) -> Iterator[str]:
         )
         return
     if "/" not in name:
-        yield f"{place}/{META}: the name {name!r} has no organisation; org/name is wanted"
+        yield f"{place}/{META}: the name {name!r} has no organisation; write org/name"
     if folder_name(name) != model.name:
-        yield f"{place}/{META}: the name {name!r} is another than the folder's"
+        yield f"{place}/{META}: the name {name!r} differs from the folder's"
     if number != revision.name:
-        yield f"{place}/{META}: the revision {number!r} is another than the folder's"
+        yield f"{place}/{META}: the revision {number!r} differs from the folder's"
     if not re.fullmatch(r"[0-9a-f]{40}|.", number):
-        yield f"{place}: the revision has {len(number)} characters; 40 hexadecimal digits, or one character, are wanted"
+        yield f"{place}: the revision has {len(number)} characters, not 40 hexadecimal digits or a single one"
 
 
 def _settings(path: Path) -> set[tuple[str, str, str]] | None:
@@ -95,13 +95,13 @@ def _of_result(place: str, path: Path, settings: set[tuple[str, str, str]] | Non
     try:
         read_json(path)  # within bounds
         result: Any = TaskResult.from_disk(path)
-    except Exception as error:  # whatever a damaged file makes mteb raise
+    except Exception as error:  # a damaged file may make mteb raise anything
         yield f"{place} is no result that mteb can read ({type(error).__name__})"
         return
     if result.task_name != path.stem:
-        yield f"{place} is of the task {result.task_name!r}"
+        yield f"{place} is a result of the task {result.task_name!r}"
     if not (version := re.match(r"\d+", str(result.mteb_version))) or int(version[0]) < _LEAST_MTEB:
-        yield f"{place}: made with mteb {result.mteb_version}; {_LEAST_MTEB} or newer is wanted"
+        yield f"{place}: made with mteb {result.mteb_version}; {_LEAST_MTEB} or newer is required"
     if settings is None:
         yield f"{place}: {SETTINGS} is missing or damaged"
         return

@@ -15,7 +15,8 @@ from xalign_models.errors import FileError, XAlignError, one_line
 from xalign_models.files import read_log, read_npz, set_aside
 from xalign_models.models.card import read_card
 from xalign_models.paths import cache_dir
-from xalign_models.results.reading import META, SETTINGS, check_main_scores, read_meta, read_result
+from xalign_models.results.layout import META, SETTINGS
+from xalign_models.results.reading import check_main_scores, read_meta, read_result
 from xalign_models.store import default_path, open_store
 
 OLD = 3600
@@ -101,12 +102,12 @@ def _models(directories: Sequence[Path]) -> Check:
     for directory in directories:
         check.checked += 1
         if not directory.is_dir():
-            check.note(f"{directory} is no directory")
+            check.note(f"{directory} is not a directory")
             continue
         try:
             policy.check_directory(directory)
             if (directory / assets.CARD).is_file() and not read_card(directory).claims:
-                check.note(f"{directory}: {assets.CARD} was written for other files than are there")
+                check.note(f"{directory}: {assets.CARD} does not match the model's files")
         except (XAlignError, OSError) as error:
             check.note(one_line(error))
     return check
@@ -128,7 +129,7 @@ def _results(root: Path, clean: bool) -> Check:
     inside = root.resolve()
     for folder in sorted(path for path in root.glob("*/*/") if not path.name.startswith(".")):
         if not folder.resolve().is_relative_to(inside):
-            check.note(f"{folder} is a link that leads out of the results; it is not looked into")
+            check.note(f"{folder} is a link that leads out of the results; it is skipped")
             continue
         files = [*folder.glob("*.json"), *folder.glob("*.jsonl"), *folder.glob("items/**/*.npz")]
         for path in sorted(files):
@@ -139,7 +140,7 @@ def _results(root: Path, clean: bool) -> Check:
                 reason = one_line(error)
                 check.note(reason, partial(set_aside, path, reason) if clean else None)
         if any(path.name != META for path in folder.glob("*.json")) and not (folder / META).is_file():
-            check.note(f"{folder} has scores and no {META}; the next run of its model completes it")
+            check.note(f"{folder} has scores but no {META}; the next run of the model writes it")
     return check
 
 
@@ -165,7 +166,7 @@ def _leftovers(roots: Sequence[Path], directories: Sequence[Path], clean: bool) 
     for path in sorted(paths):
         if path.exists() and time.time() - _last_change(path) > OLD:
             check.checked += 1
-            problem = f"{path} was left by a process that was killed"
+            problem = f"{path} was left behind by a killed process"
             check.note(problem, partial(_remove, path) if clean else None)
     return check
 
@@ -173,7 +174,7 @@ def _leftovers(roots: Sequence[Path], directories: Sequence[Path], clean: bool) 
 def _last_change(path: Path) -> float:
     try:
         return max(entry.lstat().st_mtime for entry in (path, *path.rglob("*")))
-    except FileNotFoundError:  # somebody is at work there
+    except FileNotFoundError:  # another process is working there
         return time.time()
 
 

@@ -26,7 +26,8 @@ from xalign_models.page.beside import atlas_data
 from xalign_models.page.packing import MISSING, Numbered, pack
 from xalign_models.published import published_on
 from xalign_models.results.languages import language_pairs
-from xalign_models.results.reading import SETTINGS, Results, TaskScores, read_meta
+from xalign_models.results.layout import SETTINGS
+from xalign_models.results.reading import Results, TaskScores, read_meta
 from xalign_models.tables.board import Cell
 
 MOST_LANGUAGES = 40

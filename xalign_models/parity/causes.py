@@ -79,8 +79,8 @@ class Evidence:
 
     Attributes:
         texts: The n texts.
-        languages: Their languages.
-        lengths: Their lengths in tokens.
+        languages: Languages of the texts.
+        lengths: Lengths of the texts in tokens.
         a: Vectors (n, d) of the first.
         b: Vectors (n, d) of the second.
         tolerance: Distance of unit vectors that counts as equal.
@@ -123,17 +123,17 @@ def _lengths(evidence: Evidence) -> Cause | None:
         return None
     units = [bool(np.abs(norm - 1).max() < 1e-3) for norm in norms]
     phrases = {
-        (True, False): "The first is brought to unit length, the second is not.",
-        (False, True): "The second is brought to unit length, the first is not.",
+        (True, False): "The first model normalises its vectors, the second does not.",
+        (False, True): "The second model normalises its vectors, the first does not.",
     }
-    text = phrases.get((units[0], units[1]), "The vectors have other lengths.")
+    text = phrases.get((units[0], units[1]), "The vectors differ in length.")
     return Cause("normalisation", f"{text} Their mean lengths are {norms[0].mean():.4g} and {norms[1].mean():.4g}.")
 
 
 def _direction(a: Served, b: Served, evidence: Evidence) -> Cause:
     model, target = (a, evidence.b) if a.can_vary else (b, evidence.a)
     if _has_other_tokens(a, b, evidence):
-        return Cause("tokenizer", "The tokenizers are different: some texts become other tokens.")
+        return Cause("tokenizer", "The tokenizers are different: some texts are split into other tokens.")
     rows = _sample(evidence)
     texts, languages = ([side[row] for row in rows] for side in (evidence.texts, evidence.languages))
     base = float(evidence.distances[rows].mean())
@@ -142,7 +142,7 @@ def _direction(a: Served, b: Served, evidence: Evidence) -> Cause:
         changed = [guess.text(text) for text in texts]
         if guess.text is not str and changed == texts:
             continue
-        with suppress(XAlignError):  # a model that does not take the change cannot be the other one
+        with suppress(XAlignError):  # a model that refuses the change cannot be the other one
             vectors = model.vectors(changed, languages, guess.prompt, **guess.changes)
             distance = float(np.linalg.norm(unit(vectors) - unit(target[rows]), axis=1).mean())
             if distance < least:
@@ -151,12 +151,12 @@ def _direction(a: Served, b: Served, evidence: Evidence) -> Cause:
             break
     limit = TOLD if best.kind == "precision" and evidence.distances.max() < ROUNDING else EXPLAINED
     if least <= limit * base:
-        return Cause(best.kind, f"{best.text} That leaves {100 * least / base:.2g}% of the difference.")
+        return Cause(best.kind, f"{best.text} This leaves {100 * least / base:.2g}% of the difference.")
     return _by_signs(a, b, evidence)
 
 
 def _by_signs(a: Served, b: Served, evidence: Evidence) -> Cause:
-    """The cause that the pattern of differences suggests if no guess explains them."""
+    """The cause that the pattern of the differences suggests when no guess explains them."""
     distances = evidence.distances
     if limit := evidence.limit:
         return Cause("truncation", f"Texts of {limit[1]:.0f} tokens or more differ, those up to {limit[0]:.0f} do not.")
@@ -166,10 +166,10 @@ def _by_signs(a: Served, b: Served, evidence: Evidence) -> Cause:
     if same > 0 or _same_empty(a, b, evidence.tolerance):
         return Cause(
             "tokenizer",
-            f"{100 * same:.0f}% of the texts have the same vectors, or the empty text has: the tokenizer differs, or "
-            "what is done to texts before it.",
+            f"{100 * same:.0f}% of the texts, or the empty text, have the same vectors: the tokenizer or the "
+            "preprocessing before it differs.",
         )
-    return Cause("weights", "Nothing that was tried explains it: the weights differ, or an unknown prompt.")
+    return Cause("weights", "No trial explains the difference: the weights differ, or one model has an unknown prompt.")
 
 
 def _guesses(model: Served, evidence: Evidence) -> Iterator[Guess]:
@@ -178,7 +178,7 @@ def _guesses(model: Served, evidence: Evidence) -> Iterator[Guess]:
     default = model.prompts.get("default", "")
     for prompt in dict.fromkeys([*PROMPTS, *model.prompts.values()]):
         if prompt != default:
-            yield Guess(Cause("prompt", f"One puts {default!r} before texts, the other {prompt!r}."), prompt=prompt)
+            yield Guess(Cause("prompt", f"The prompts differ: {default!r} and {prompt!r}."), prompt=prompt)
     bounds = evidence.limit
     for limit in LIMITS:
         if limit < max(evidence.lengths) and (bounds is None or bounds[0] <= limit < bounds[1]):
@@ -202,9 +202,9 @@ def _without_accents(text: str) -> str:
 
 
 _TEXT: dict[str, Callable[[str], str]] = {
-    "makes letters small": str.lower,
+    "lowercases texts": str.lower,
     "drops accents": _without_accents,
-    "makes letters small and drops accents": lambda text: _without_accents(text.lower()),
+    "lowercases texts and drops accents": lambda text: _without_accents(text.lower()),
     "normalises characters (NFKC)": lambda text: unicodedata.normalize("NFKC", text),
 }
 
@@ -224,7 +224,7 @@ def _has_other_tokens(a: Served, b: Served, evidence: Evidence) -> bool:
 
 
 def _same_empty(a: Served, b: Served, tolerance: float) -> bool:
-    """Whether both give the empty text (special tokens only) the same vector: then the weights are the same."""
+    """Whether both give the empty text (special tokens only) the same vector, which means equal weights."""
     try:
         first, second = (unit(side.vectors([""], ["und"], "")) for side in (a, b))
     except ModelError:

@@ -27,7 +27,7 @@ class ParityRow:
     Attributes:
         language: Canonical code.
         tokens: E.g. ``17-64``; characters without a tokenizer.
-        texts: Their number.
+        texts: Number of texts.
         mean: Mean cosine.
         least: Least cosine.
         length: Mean length of the second's vectors over that of the first's.
@@ -80,8 +80,8 @@ def compare(a: Served, b: Served, texts: Mapping[str, Sequence[str]], tolerance:
     first, second = a.vectors(listed, languages), b.vectors(listed, languages)
     if first.shape != second.shape:
         raise ModelError(
-            f"{a.model} gives vectors of dimension {first.shape[1]}, and {b.model} of {second.shape[1]}: these are "
-            "different models."
+            f"{a.model} gives vectors of dimension {first.shape[1]}, and {b.model} of {second.shape[1]}; compare "
+            "vectors of the same dimension."
         )
     lengths = (a if a.tokenizer is not None else b).lengths(listed)
     evidence = Evidence(listed, languages, lengths, first, second, float(np.sqrt(2 * tolerance)))
@@ -108,7 +108,7 @@ def compare(a: Served, b: Served, texts: Mapping[str, Sequence[str]], tolerance:
 
 
 def changed_neighbours(a: Float64, b: Float64, tolerance: float) -> Mask:
-    """Whether each row's nearest neighbour changes, (n,); near ties are no change.
+    """Whether each row's nearest neighbour changes, (n,); near ties do not count.
 
     Args:
         a: Vectors (n, d).

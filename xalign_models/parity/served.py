@@ -1,4 +1,4 @@
-"""A served model: its vectors with their lengths, and those of its variants."""
+"""A served model: its vectors with their lengths, and the vectors of its variants."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Served:
     ) -> None:
         if fields.get("vectors") == Vectors.INT8:
             raise ModelError(
-                "--vectors int8 does not apply: each model would be rounded by ranges of its own, which hides "
-                "differences; compare the vectors before they are rounded."
+                "--vectors int8 does not apply: each model would be rounded by its own ranges, which hides "
+                "differences; leave the option out."
             )
         self.model, self.device, self.store = model, loading.pick_device(device), store
         self.encoder = load_encoder(model, device=device, store=store, **fields)
@@ -54,7 +54,7 @@ class Served:
         self.unit = located.saved or self._is_normalised()
 
     def _is_normalised(self) -> bool:
-        """Sources are not normalised here, checkpoints with modules only by Normalize, all others are."""
+        """Whether Normalize is among a checkpoint's modules; False for other sources, True for a bare backbone."""
         assert self.spec is not None
         if find_source(self.spec.model):
             return False
@@ -94,7 +94,7 @@ class Served:
 
         Args:
             texts: The texts.
-            languages: Their languages.
+            languages: Languages of the texts.
             prompt: Replaces its own prompt.
             **changes: Changed fields of the backbone's spec.
         """

@@ -208,4 +208,4 @@ def _load(path: Path) -> dict[str, npt.NDArray[Any]]:
 
 
 def _warn(error: object) -> None:
-    logger.warning("%s It is not used; differences of its model are not tested.", error)
+    logger.warning("%s The file is not used; differences of its model are not tested.", error)

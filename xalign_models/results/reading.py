@@ -1,7 +1,4 @@
-"""mteb's layout of results, which is also ours, read as plain data without mteb.
-
-``results/<org__name>/<revision>/`` has a file ``<Task>.json`` per task, ``model_meta.json`` and ``run_settings.jsonl``.
-"""
+"""Results as plain data: the one reader of mteb's files, which are also ours, without mteb."""
 
 from __future__ import annotations
 
@@ -14,14 +11,14 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from xalign_models.errors import FileError, ModelError, ResultsError, one_line
+from xalign_models.errors import FileError, ModelError, one_line
 from xalign_models.files import read_json
+from xalign_models.results.layout import META, folder_name, result_files
 from xalign_models.results.possible import MAIN, why_impossible
 from xalign_models.specs import ModelSpec
 
 logger = logging.getLogger(__name__)
 
-META, SETTINGS = "model_meta.json", "run_settings.jsonl"
 MOST_NAMED = 5
 """Maximum number of files, or of scores of a file, that warnings list."""
 
@@ -184,42 +181,11 @@ def _read(path: Path, model: ModelMeta) -> tuple[datetime, Path, TaskScores | st
     return table.date, path, table
 
 
-def results_folder(root: Path) -> Path:
-    """The folder of results below a root; the root itself if it has no folder ``results``."""
-    return root / "results" if (root / "results").is_dir() else root
-
-
-def result_files(root: Path) -> list[Path]:
-    """The files of results below a root, sorted in each folder.
-
-    Args:
-        root: The folder that has ``results/``, that folder, mteb's own cache, or a clone of the public repository.
-
-    Raises:
-        ResultsError: There are no results.
-    """
-    folders = [folder for folder in (root / "results", root / "remote" / "results") if folder.is_dir()] or [root]
-    paths = [
-        path
-        for folder in folders
-        for path in sorted(folder.glob("*/*/*.json"))
-        if path.name not in {META, "xalign.json"} and not path.name.startswith(".") and "__" in path.parts[-3]
-    ]
-    if not paths:
-        raise ResultsError(f"No results under {folders[0]}; `xalign run` makes them, or name another folder.")
-    return paths
-
-
-def folder_name(model: str) -> str:
-    """The name of a model's folder: ``org__name``."""
-    return model.replace("/", "__").replace(" ", "_")
-
-
 def read_meta(folder: Path) -> ModelMeta:
     """Read the ``model_meta.json`` in a folder of a model's revision.
 
     Raises:
-        FileError: It is missing, damaged, or another model's.
+        FileError: The file is missing, damaged, or describes another model.
     """
     path = folder / META
     fields = read_json(path)
@@ -239,10 +205,10 @@ def read_result(path: Path, model: ModelMeta | None = None) -> TaskScores:
 
     Args:
         path: The file.
-        model: Its model; by default the model that the folders name.
+        model: The file's model; by default the one that the folders name.
 
     Raises:
-        FileError: It is no whole result of that task; the message does not repeat the path.
+        FileError: The file is not a whole result of its task; the message does not repeat the path.
     """
     model = model or ModelMeta(path.parts[-3].replace("__", "/", 1))
     try:
@@ -286,7 +252,7 @@ def check_main_scores(table: TaskScores) -> None:
     """Check that every subset has a possible main score.
 
     Raises:
-        FileError: One has not, or there is none.
+        FileError: A main score is missing or impossible.
     """
     reasons = [f"{subset}: {reason}" for subset, reason in table.impossible.items()]
     if reasons or not table.entries or len(table.values()) < len(table.entries):

@@ -128,7 +128,7 @@ def test_a_tasks_own_tolerance(results, put, keep) -> None:
     report = run("2", "S=1.9")
     assert (report.exit_code, report.rows[0].tolerance) == (1, 1.9)
     for wrong in ("Floors=1", f"{A}=1"):
-        with pytest.raises(ResultsError, match=r"No results of the tolerance's task '.*'; there are some of"):
+        with pytest.raises(ResultsError, match=r"No results of the tolerance's task '.*'; there are results of"):
             run(wrong)
 
 
@@ -157,7 +157,7 @@ def test_a_fall_within_the_noise_is_not_a_regression_nor_a_pass(put_hits, keep, 
         assert report.exit_code == 3
         assert report.open_rows[0].difference == pytest.approx(-0.6)
     # one-sided 95% bound: 0.6 + 1.645 * sqrt((33 + 27 - 0.6**2 * 10) / 1000 / 1000) * 100
-    assert "vouch for a tolerance of 1.87 points" in report.summary()
+    assert "support a tolerance of 1.87 points" in report.summary()
     assert run("1.9").exit_code == 0
 
 
@@ -183,7 +183,7 @@ def test_an_impossible_score_fails_and_hides_nothing(put, keep, tmp_path, value,
     assert judged(report)[A, "S", CODES[0]] == "pass"
     assert sum(row.verdict == "pass" for row in report.rows) == 36  # with the mean over what both have
     assert report.exit_code == 1
-    with pytest.raises(ResultsError, match="No baseline of unusable results: .*" + CODES[3]):
+    with pytest.raises(ResultsError, match="A baseline needs usable results: .*" + CODES[3]):
         make_baseline(read_results(tmp_path))
     assert compare(read_results(tmp_path), read_before(tmp_path / "old"), tasks=["S"]).exit_code == 1
 
@@ -274,7 +274,7 @@ def test_a_wider_run_is_compared_like_for_like(results, put, keep) -> None:
     report = run()
     assert set(judged(report).values()) == {"pass"}
     assert report.unguarded == (("xalign/new__tiny", "S"),)
-    assert "not guarded, having no old result: 1" in report.summary()
+    assert "new results without an old one: 1" in report.summary()
     put("xalign/new__tiny", "S", {"en": float("nan")})
     assert run().exit_code == 1  # impossible, whatever there was before
 
@@ -292,7 +292,7 @@ def test_only_what_is_chosen_is_compared(results, put, keep) -> None:
         assert {row.key[:2] for row in report.rows} == keys
         assert report.exit_code == code
     for wrong in ({"models": ["nope"]}, {"tasks": ["Floors"]}):
-        with pytest.raises(ResultsError, match="'(nope|Floors)'; there are some of"):
+        with pytest.raises(ResultsError, match="'(nope|Floors)'; there are results of"):
             run(**wrong)
 
 

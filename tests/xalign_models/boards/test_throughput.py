@@ -88,7 +88,7 @@ def test_tolerances_are_by_module(write) -> None:
     old, new = write("old", {"t": [2.0]}), write("new", {"t": [1.6]})
     assert compare_throughput(old, new, {"test_align": 25}).exit_code == 0
     assert compare_throughput(old, new, {"default": 25, "test_align": 15}).exit_code == 1
-    with pytest.raises(ResultsError, match=r"module 'test_aligm'; there are some of test_align"):
+    with pytest.raises(ResultsError, match=r"module 'test_aligm'; there are results of test_align"):
         compare_throughput(old, new, {"test_aligm": 25})
 
 

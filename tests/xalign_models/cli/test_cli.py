@@ -257,7 +257,7 @@ def test_fit_run_and_leaderboard(xalign, workdir, tiny_model, own):
     assert one_error(
         xalign("leaderboard", "-m", "multilingual-e5-small-q4"), "No results of model 'multilingual-e5-small-q4'"
     )
-    assert one_error(xalign("leaderboard", "-m", "nope"), "model 'nope'; there are some of xalign")
+    assert one_error(xalign("leaderboard", "-m", "nope"), "model 'nope'; there are results of xalign")
     assert one_error(
         xalign("leaderboard", "--benchmark", "XAlign(parallel)"), 'xalign run --benchmark "XAlign(parallel)"'
     )

@@ -66,16 +66,16 @@ def test_the_status_is_of_what_is_chosen(xalign, put, workdir) -> None:
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (("-m", "nope"), ("model 'nope'; there are some of",)),
-        (("-t", "T,Floors"), ("task 'Floors'; there are some of T, U",)),
+        (("-m", "nope"), ("model 'nope'; there are results of",)),
+        (("-t", "T,Floors"), ("task 'Floors'; there are results of T, U",)),
         (("--tolerance", "-1"), ("--tolerance", "default", "greater than or equal to 0", "not -1")),
         (("--tolerance", "T=inf"), ("--tolerance: T", "finite", "not inf")),
         (("--tolerance", "T=much"), ("--tolerance: T", "valid number", "not 'much'")),
-        (("--tolerance", "Floors=1"), ("tolerance's task 'Floors'; there are some of T, U",)),
+        (("--tolerance", "Floors=1"), ("tolerance's task 'Floors'; there are results of T, U",)),
         (("--tolerance", "plain__a=1"), ("tolerance's task 'plain__a'",)),
         (
             ("--against", "nowhere"),
-            ("No old results at nowhere: name a folder that `xalign run` wrote, or a baseline",),
+            ("No old results at nowhere: name a folder that `xalign run` wrote, or write a baseline",),
         ),
         (("--against", "results/xalign__plain__a"), ("No results under",)),
         (("--update",), ("old is a folder",)),

@@ -233,9 +233,9 @@ def test_the_compact_form_names_mtebs_version_once(scored):
 def test_a_revision_does_not_lead_out_of_the_results(scored, workdir, revision):
     cache, _, meta = scored
     before = sorted(workdir.rglob("*"))
-    with pytest.raises(ResultsError, match="is no name for a file"):
+    with pytest.raises(ResultsError, match="cannot name a file"):
         cache.path_of("OwnParallel", meta.model_copy(update={"revision": revision}))
-    with pytest.raises(ResultsError, match="is no name for a file"):
+    with pytest.raises(ResultsError, match="cannot name a file"):
         cache.save_to_cache(cache.load_task_result("OwnParallel", meta), "test/planted", revision)
     assert sorted(workdir.rglob("*")) == before
 

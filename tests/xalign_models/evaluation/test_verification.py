@@ -72,7 +72,7 @@ DAMAGE = {
     "files of a model": (
         "models",
         lambda kept: (kept / "saved" / "vocab.txt").write_text("other"),
-        "xalign.json was written for other files",
+        "xalign.json does not match the model's files",
     ),
     "code in a model": ("models", lambda kept: (kept / "saved" / "evil.py").write_text(""), "brings code of its own"),
     "result": ("results", lambda kept: cut(kept / RESULT / "Task.json"), "Task.json is damaged"),
@@ -86,8 +86,8 @@ DAMAGE = {
     "outcomes": ("results", lambda kept: cut(kept / RESULT / "items" / "Task.npz"), "Task.npz is damaged"),
     "settings": ("results", lambda kept: cut(kept / RESULT / "run_settings.jsonl"), "1 damaged lines"),
     "metadata": ("results", lambda kept: cut(kept / RESULT / "model_meta.json"), "model_meta.json is damaged"),
-    "no metadata": ("results", lambda kept: (kept / RESULT / "model_meta.json").unlink(), "no model_meta.json"),
-    "leftovers": ("leftovers", leave, "left by a process that was killed"),
+    "no metadata": ("results", lambda kept: (kept / RESULT / "model_meta.json").unlink(), "but no model_meta.json"),
+    "leftovers": ("leftovers", leave, "left behind by a killed process"),
 }
 
 
