@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import matplotlib
+import numpy as np
 import pytest
 
 from xalign_models import figures
@@ -46,3 +47,22 @@ def test_an_axis_from_zero_has_zero_and_all_values_with_room_above(values):
     bottom, top = axis.get_ylim()
     assert bottom <= min(0, *values)
     assert top >= max(values) + 0.04 * (top - bottom)
+
+
+def test_lines_have_the_looks_of_their_places_unless_told_otherwise():
+    _, ((axis,),) = figures.canvas()
+    figures.draw_lines(axis, {"a": ([1, 2], [3, 4]), "b": ([1, 2], [5, 6])}, linestyle=":")
+    assert [line.get_label() for line in axis.lines] == ["a", "b"]
+    assert [line.get_color() for line in axis.lines] == [figures.look(0)["color"], figures.look(1)["color"]]
+    assert {line.get_linestyle() for line in axis.lines} == {":"}
+    np.testing.assert_array_equal(axis.lines[1].get_xydata(), [[1, 5], [2, 6]])
+
+
+def test_a_heat_map_has_a_number_in_each_cell_with_a_value():
+    _, ((axis,),) = figures.canvas()
+    image = figures.draw_heat_map(axis, np.array([[0, 54], [56, np.nan]]), ["r", "s"], ["c", "d"], (0, 100))
+    numbers = {text.get_position(): (text.get_text(), text.get_color()) for text in axis.texts}
+    assert numbers == {(0, 0): ("0", "white"), (1, 0): ("54", "white"), (0, 1): ("56", "black")}
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["c", "d"]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["r", "s"]
+    assert image.get_clim() == (0, 100)
