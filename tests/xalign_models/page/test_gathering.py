@@ -9,9 +9,9 @@ import zlib
 import numpy as np
 import pytest
 
+from xalign_models.atlas.table import MISSING
 from xalign_models.boards.leaderboard import leaderboard
 from xalign_models.page.gathering import page_data
-from xalign_models.page.packing import MISSING
 from xalign_models.results.reading import read_results
 
 PLAIN, LSAR = "xalign/plain__tiny", "xalign/lsar__tiny"
