@@ -1,4 +1,4 @@
-"""What the page is given is what was measured, packed without loss beyond a twentieth of a point."""
+"""The page's data are the measured scores, packed with a loss of at most a twentieth of a point."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAIRS = {
 
 
 def unpacked(data, name="values-0") -> np.ndarray:
-    """As the page does it: low bytes, then high bytes."""
+    """Unpack as the page does: low bytes, then high bytes."""
     raw = np.frombuffer(zlib.decompress(base64.b64decode(data["packed"][name])), dtype=np.uint8)
     low, high = raw.reshape(2, -1).astype(np.uint16)
     return (low | high << 8).view(np.int16)
