@@ -152,6 +152,11 @@ def short_revision(revision: str) -> str:
     return revision[:7] if re.fullmatch("[0-9a-f]{40}", revision) else revision[:13]
 
 
+def scaled(values: Float64) -> npt.NDArray[np.int16]:
+    """Scores as 16-bit integers; NaN becomes ``MISSING``."""
+    return np.where(np.isnan(values), MISSING, np.rint(np.nan_to_num(values) * SCALE)).astype(np.int16)
+
+
 def save(atlas: Atlas, path: Path) -> None:
     """Write the table; the same table gives the same bytes."""
     header: dict[str, Any] = {
@@ -176,8 +181,7 @@ def save(atlas: Atlas, path: Path) -> None:
                 "languages": column.languages,
             }
         )
-        scaled = np.where(np.isnan(column.scores), MISSING, np.rint(np.nan_to_num(column.scores) * SCALE))
-        arrays[f"scores{place}"] = np.ascontiguousarray(scaled.astype(np.int16).transpose(2, 1, 0))
+        arrays[f"scores{place}"] = np.ascontiguousarray(scaled(column.scores).transpose(2, 1, 0))
         arrays[f"counts{place}"] = column.counts
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     np.savez_compressed(path, allow_pickle=False, header=np.frombuffer(text, dtype=np.uint8), **arrays)
@@ -225,10 +229,10 @@ def _column(
     entry: dict[str, Any],
     models: Sequence[PublishedModel],
     revisions: Sequence[str],
-    scaled: npt.NDArray[np.int16],
+    values: npt.NDArray[np.int16],
     counts: npt.NDArray[np.int16],
 ) -> Column:
-    scores = np.where(scaled == MISSING, np.nan, scaled / SCALE).transpose(2, 1, 0)
+    scores = np.where(values == MISSING, np.nan, values / SCALE).transpose(2, 1, 0)
     task, kind, dataset_revision, split, metric = entry["about"]
     return Column(
         task=task,

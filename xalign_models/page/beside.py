@@ -14,10 +14,10 @@ from xalign_models.atlas import Atlas, Column
 from xalign_models.atlas import choose as choosing
 from xalign_models.atlas.relatives import nearest
 from xalign_models.atlas.statistics import levels, summarise
-from xalign_models.atlas.table import SCALE
+from xalign_models.atlas.table import SCALE, scaled
 from xalign_models.errors import LanguageError
 from xalign_models.languages import FLORES_200, canonical
-from xalign_models.page.packing import MISSING, Numbered, pack
+from xalign_models.page.packing import Numbered, pack
 
 SHOWN = {
     "level": "mean of the languages other than English",
@@ -125,8 +125,4 @@ def _numbers(atlas: Atlas, column: Column) -> tuple[npt.NDArray[np.int16], ...]:
         for number, name in enumerate(SHOWN):
             statistics[number, rows] = summary[name]
     statistics[np.abs(statistics) > _LARGEST] = np.nan
-    return column.counts, _scaled(column.scores.transpose(2, 1, 0)), _scaled(statistics)
-
-
-def _scaled(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int16]:
-    return np.where(np.isnan(values), MISSING, np.rint(np.nan_to_num(values) * SCALE)).astype(np.int16)
+    return column.counts, scaled(column.scores.transpose(2, 1, 0)), scaled(statistics)

@@ -19,11 +19,12 @@ from langcodes import Language
 
 from xalign_models import __version__
 from xalign_models.atlas import Atlas
+from xalign_models.atlas.table import MISSING
 from xalign_models.boards.leaderboard import DIRECTIONS, by_language, leaderboard
 from xalign_models.errors import FileError
 from xalign_models.files import read_log
 from xalign_models.page.beside import atlas_data
-from xalign_models.page.packing import MISSING, Numbered, pack
+from xalign_models.page.packing import Numbered, pack
 from xalign_models.published import published_on
 from xalign_models.results.languages import language_pairs
 from xalign_models.results.layout import SETTINGS

@@ -9,9 +9,6 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-MISSING = np.iinfo(np.int16).min
-"""A missing number."""
-
 
 def pack(parts: Iterable[npt.NDArray[np.int16]]) -> str:
     """Concatenated arrays: all low bytes, then all high bytes, which deflates better."""

@@ -80,7 +80,7 @@ function BoardView({ rows, columns, state, values, open }) {
     ),
   );
   const where = label === null ? "the mean over a task's languages" : languageName(label);
-  return html`<p class="lead">Percent, higher is better: ${where}. Below it the change against <b>plain</b>, the same backbone without alignment: <span class="up">gain</span>, <span class="down">loss</span>, ${label === null ? html`<span class="chance">~ may be chance</span>` : "not tested in single languages"}. Choose a cell to see where it comes from, a task to sort by it. ${label === null ? html`<b class="best">Bold</b>: best of those with the most languages. <u>Underlined</u>: cannot be told apart from the best. †: fitted on this task's text. ◑: fewer languages than plain.` : ""}</p>
+  return html`<p class="lead">Percent, higher is better: ${where}. Below it the change against <b>plain</b>, the same backbone without alignment: <span class="up">gain</span>, <span class="down">loss</span>, ${label === null ? html`<span class="chance">~ may be chance</span>` : "not tested in single languages"}. Choose a cell to see where it comes from, a task to sort by it. ${label === null ? html`<b class="best">Bold</b>: best of those with the most languages. <u>Underlined</u>: statistically tied with the best. †: fitted on this task's text. ◑: fewer languages than plain.` : ""}</p>
     <${Grid} caption="Models and tasks" corner="model" heads=${kept.map((column) => html`<bdi>${humps(DATA.columns[column].name)}</bdi>`)}
       rows=${shown} sort=${sort} onSort=${(column) => setSort(turn(sort, column))} onOpen=${(row, column) => open(row, column)} />`;
 }

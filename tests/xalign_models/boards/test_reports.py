@@ -1,4 +1,4 @@
-"""What other tools read of a gate: whole, well formed, and safe."""
+"""The reports that other tools read from a gate are whole, well formed and safe."""
 
 from __future__ import annotations
 

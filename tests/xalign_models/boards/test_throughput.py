@@ -117,7 +117,7 @@ def test_the_gate_compares_benchmarks(write) -> None:
 
 
 def test_findings_line_by_line_compare_as_well(write, tmp_path):
-    """What a run writes as it goes, so that one that was stopped can be compared too."""
+    """A run writes its findings as it goes, so that an interrupted one can be compared too."""
     whole = write("old.json", {"test_a": [2.0, 2.1, 1.9], "test_b": [3.0, 3.1, 2.9]})
     lines = tmp_path / "new.jsonl"
     entries = json.loads(whole.read_text())["benchmarks"][:1]

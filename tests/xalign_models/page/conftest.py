@@ -47,7 +47,7 @@ def first_paint(driver) -> float:
 
 
 def texts(driver, selector: str) -> list[str]:
-    """What the elements read."""
+    """The visible text of the elements."""
     return driver.execute_script(
         "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent.trim())", selector
     )

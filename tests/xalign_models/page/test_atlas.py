@@ -46,7 +46,7 @@ def page(tmp_path_factory) -> Path:
 
 
 def ranked_in(driver, wish: Wish) -> dict:
-    """What the page's script makes of a wish that is typed into its form."""
+    """The ranking that the page's script makes for a wish typed into its form."""
     state = {
         "wanted": ", ".join(wish.languages),
         "kind": wish.task or "",
@@ -85,7 +85,7 @@ def test_the_form_ranks_as_the_command_does(page, browser) -> None:
 
 
 def test_a_measured_model_is_ranked_among_the_published(tmp_path, browser) -> None:
-    """It has the scores of a published model, and so its place."""
+    """A model with the scores of a published one takes the same place."""
     atlas = load_atlas()
     columns = list(atlas.columns)
     for place, column in enumerate(columns):

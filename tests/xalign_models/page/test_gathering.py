@@ -1,4 +1,4 @@
-"""What the page is given is what was measured, packed without loss beyond a twentieth of a point."""
+"""The page's data are the measured scores, packed with a loss of at most a twentieth of a point."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import zlib
 import numpy as np
 import pytest
 
+from xalign_models.atlas.table import MISSING
 from xalign_models.boards.leaderboard import leaderboard
 from xalign_models.page.gathering import page_data
-from xalign_models.page.packing import MISSING
 from xalign_models.results.reading import read_results
 
 PLAIN, LSAR = "xalign/plain__tiny", "xalign/lsar__tiny"
@@ -24,7 +24,7 @@ PAIRS = {
 
 
 def unpacked(data, name="values-0") -> np.ndarray:
-    """As the page does it: low bytes, then high bytes."""
+    """Unpack as the page does: low bytes, then high bytes."""
     raw = np.frombuffer(zlib.decompress(base64.b64decode(data["packed"][name])), dtype=np.uint8)
     low, high = raw.reshape(2, -1).astype(np.uint16)
     return (low | high << 8).view(np.int16)

@@ -41,7 +41,7 @@ def sample(words, languages=("eng-Latn", "deu-Latn", "fra-Latn"), short=10, long
 
 
 def faulty(checkpoint, fault, prompt, limit):
-    """What sentence-transformers gives with one thing done wrong: a function of texts."""
+    """sentence-transformers' vectors with one thing done wrong, as a function of texts."""
     first = Transformer(str(checkpoint), max_seq_length=limit[fault == "truncation"])
     pooling = Pooling(first.get_embedding_dimension(), "cls" if fault == "pooling" else "mean")
     modules = [first, pooling, *([] if fault == "normalisation" else [Normalize()])]
