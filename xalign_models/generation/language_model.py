@@ -14,11 +14,11 @@ from xalign_models.backbones.checkpoint import open_pretrained
 from xalign_models.device import pick_device
 from xalign_models.specs import Dtype
 
-EVERY, TAIL = 8, 24
-"""Every ``EVERY`` tokens, the last ``TAIL`` are searched for stop strings and loops; after each token is too slow."""
-WORTH = 16
+CHECK_INTERVAL, CHECKED_TOKENS = 8, 24
+"""Interval in tokens between searches for stop strings and loops, and number of last tokens to search."""
+SHORTEST_PREFIX = 16
 """Minimum length, in tokens, of a common prefix of prompts to read it only once."""
-LONGEST, TIMES = 8, 6
+LONGEST_LOOP, REPETITIONS = 8, 6
 """Longest repeated sequence in tokens, and the number of repetitions that counts as a loop."""
 
 
@@ -128,7 +128,7 @@ class LanguageModel:
         rows = [ids[mask.bool()] for ids, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True)]
         common = _common_prefix([row.tolist() for row in rows])
         window = getattr(self.model.config.get_text_config(), "sliding_window", None)
-        if len(rows) < 2 or common < WORTH or (window and batch["input_ids"].shape[1] + more > window):
+        if len(rows) < 2 or common < SHORTEST_PREFIX or (window and batch["input_ids"].shape[1] + more > window):
             return dict(batch)
         first = self.model(rows[0][None, :common], use_cache=True, logits_to_keep=1)
         first.past_key_values.batch_repeat_interleave(len(rows))
@@ -173,11 +173,13 @@ class LanguageModel:
         looping = torch.zeros(len(prompts), dtype=torch.bool, device=self.device)
 
         def stopped(ids: torch.Tensor, _: Any, **__: Any) -> torch.Tensor:
-            if (ids.shape[1] - start) % EVERY:
+            if (ids.shape[1] - start) % CHECK_INTERVAL:
                 return torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
             if not self.encoder_decoder:
                 looping.logical_or_(repeats(ids[:, start:]) & (ids[:, -1] != tokenizer.pad_token_id))
-            tails = tokenizer.batch_decode(ids[:, max(start, ids.shape[1] - TAIL) :], skip_special_tokens=True)
+            tails = tokenizer.batch_decode(
+                ids[:, max(start, ids.shape[1] - CHECKED_TOKENS) :], skip_special_tokens=True
+            )
             ended = torch.tensor([any(string in tail for string in stop) for tail in tails], device=ids.device)
             return ended if self.encoder_decoder else ended | looping
 
@@ -261,8 +263,8 @@ class LanguageModel:
 def repeats(ids: torch.Tensor) -> torch.Tensor:
     """Whether each row (n, l) ends in at least 6 repetitions, over at least 24 tokens, of up to 8 tokens; (n,)."""
     looping = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
-    for size in range(1, LONGEST + 1):
-        length = max(TIMES * size, TAIL)
+    for size in range(1, LONGEST_LOOP + 1):
+        length = max(REPETITIONS * size, CHECKED_TOKENS)
         if ids.shape[1] >= length:
             tail = ids[:, -length:]
             looping |= (tail[:, size:] == tail[:, :-size]).all(dim=1)

@@ -38,7 +38,7 @@ def test_what_prompts_share_is_read_once(model: LanguageModel, monkeypatch: pyte
     together, chances = model.write(prompts, max_new_tokens=8), model.next_of(prompts, ["1", "2"])
     hook.remove()
     assert max(lengths) < 3 * len(prompts[0])
-    monkeypatch.setattr("xalign_models.generation.language_model.WORTH", 10_000)
+    monkeypatch.setattr("xalign_models.generation.language_model.SHORTEST_PREFIX", 10_000)
     assert together == model.write(prompts, max_new_tokens=8)
     torch.testing.assert_close(chances, model.next_of(prompts, ["1", "2"]))
     assert together == [model.write([prompt], max_new_tokens=8)[0] for prompt in prompts]
