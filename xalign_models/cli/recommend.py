@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from xalign_models.cli.common import Device, Json, language_codes, out, print_json, print_rows, split_list
+from xalign_models.cli.common import Device, Json, language_codes, print_json, print_rows, say, split_list
 
-SAME = "This holds for text of this kind; --judge CORPUS judges on other text."
+SAME = "The recommendation holds for text of this kind; --judge CORPUS tests it on other text."
 
 
 def add_to(app: typer.Typer) -> None:
@@ -19,20 +19,24 @@ def add_to(app: typer.Typer) -> None:
 
 def recommend(
     backbone: Annotated[str, typer.Option(help="Registered backbone, directory or hub id.")],
-    corpus: Annotated[list[str], typer.Option(help="Text, best with translations: ntrex, tatoeba_pairs, own:DIR, ...")],
-    languages: Annotated[list[str] | None, typer.Option(help="Language codes; by default `all` of the corpus.")] = None,
+    corpus: Annotated[
+        list[str], typer.Option(help="Text, preferably with translations: ntrex, tatoeba_pairs, own:DIR, ...")
+    ],
+    languages: Annotated[
+        list[str] | None, typer.Option(help="Language codes; by default `all` languages of the corpus.")
+    ] = None,
     pivot: Annotated[str, typer.Option(help="Language that the others are paired with.")] = "eng-Latn",
-    limit: Annotated[int | None, typer.Option(min=1, help="Rows per language and corpus.")] = 1000,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of rows per language and corpus.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the folds.")] = 0,
     judge: Annotated[
-        list[str] | None, typer.Option(help="Other text to judge on; by default rows of the corpus that are held out.")
+        list[str] | None, typer.Option(help="Other text to judge on; by default held-out rows of the corpus.")
     ] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Find on held-out text which alignment to fit to a backbone, or that none is better than the plain one.
+    """Find the best alignment for a backbone on held-out text, or that no alignment improves it.
 
-    Of text without translations only whether to centre each language is judged.
+    Text without translations only shows whether to centre each language.
     """
     from xalign_models.models.api import recommend as find
 
@@ -64,6 +68,6 @@ def recommend(
         as_json=False,
         right=(recommendation.measure, "P@1", "p"),
     )
-    out.print(recommendation.reason, highlight=False, markup=False)
+    say(recommendation.reason)
     if not judge and recommendation.measure == "MRR":
-        out.print(SAME, highlight=False, markup=False)
+        say(SAME)

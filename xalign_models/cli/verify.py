@@ -14,13 +14,13 @@ from xalign_models.cli.common import (
     Models,
     Output,
     Tasks,
-    err,
     fail,
     language_codes,
-    out,
     print_json,
     print_rows,
+    say,
     split_list,
+    tell,
 )
 
 
@@ -32,10 +32,14 @@ def add_to(app: typer.Typer) -> None:
 
 
 def verify(
-    models: Annotated[list[Path] | None, typer.Argument(help="Directories of saved models to check too.")] = None,
+    models: Annotated[list[Path] | None, typer.Argument(help="Directories of saved models to check as well.")] = None,
     output: Output = ".",
     clean: Annotated[
-        bool, typer.Option("--clean", help="Drop damaged vectors and fits, rename damaged results, remove leftovers.")
+        bool,
+        typer.Option(
+            "--clean",
+            help="Drop damaged vectors and fits, rename damaged results, and remove leftovers of killed runs.",
+        ),
     ] = False,
     json: Json = False,
 ) -> None:
@@ -49,7 +53,7 @@ def verify(
         for check in checks:
             for label, lines in (("damaged", check.problems), ("mended", check.mended)):
                 for line in lines:
-                    err.print(f"{label}: {line}", highlight=False, markup=False, soft_wrap=True)
+                    tell(f"{label}: {line}")
         rows = [
             {"kind": check.kind, "checked": check.checked, "damaged": len(check.problems), "mended": len(check.mended)}
             for check in checks
@@ -58,32 +62,28 @@ def verify(
     raise typer.Exit(1 if any(check.problems for check in checks) else 0)
 
 
-def _tell(line: str) -> None:
-    err.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
 def reproduce(
-    result: Annotated[Path, typer.Argument(help="results/<model>/<revision>/<task>.json")],
-    tolerance: Annotated[float, typer.Option(min=0, help="Largest difference of a score that is none.")] = 1e-4,
+    result: Annotated[Path, typer.Argument(help="File to reproduce: results/<model>/<revision>/<task>.json.")],
+    tolerance: Annotated[float, typer.Option(min=0, help="Differences up to this size count as equal.")] = 1e-4,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Encode and fit everything again instead of reusing stored vectors.")
     ] = False,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Run a committed result again and compare; exits with 1 if a score differs."""
+    """Run a committed result again and compare the scores. Exits with 1 if one differs."""
     from xalign_models.evaluation.reproduction import reproduce as run_again
     from xalign_models.models.mteb import register_with_mteb
     from xalign_models.store import open_store
 
     register_with_mteb()
-    rerun = run_again(result, device=device, store=None if no_cache else open_store(), tell=_tell)
+    rerun = run_again(result, device=device, store=None if no_cache else open_store(), tell=tell)
     differing = rerun.differing(tolerance)
     if json:
         print_json({**dataclasses.asdict(rerun), "differing": [dataclasses.asdict(row) for row in differing]})
     else:
         for note in rerun.notes:
-            err.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
+            tell(f"note: {note}")
         print_rows(
             [
                 {"split": row.split, "subset": row.subset, "committed": row.committed, "again": row.again}
@@ -92,13 +92,10 @@ def reproduce(
             False,
         )
         largest = max(abs(row.difference) for row in rerun.rows)
-        out.print(
+        say(
             f"{rerun.model}  {rerun.task}: {len(rerun.rows) - len(differing)} of {len(rerun.rows)} scores are the same "
             f"within {tolerance:g}; the largest difference is {largest:.2g}. Encoded {rerun.encoded:,} texts; of "
-            f"{rerun.stored + rerun.compared:,} vectors of the store {rerun.compared:,} were compared.",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
+            f"{rerun.stored + rerun.compared:,} vectors of the store {rerun.compared:,} were compared."
         )
     raise typer.Exit(1 if differing else 0)
 
@@ -106,15 +103,19 @@ def reproduce(
 def audit(
     tasks: Tasks = None,
     models: Models = None,
-    corpus: Annotated[list[str] | None, typer.Option(help="Text a model was trained on: ntrex, own:DIR, ...")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Rows of --corpus by language.")] = None,
-    languages: Annotated[list[str] | None, typer.Option(help="Language codes; by default all of the task.")] = None,
+    corpus: Annotated[
+        list[str] | None, typer.Option(help="Text that a model was trained on: ntrex, own:DIR, ...")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of rows of --corpus per language.")] = None,
+    languages: Annotated[
+        list[str] | None, typer.Option(help="Language codes; by default all languages of the task.")
+    ] = None,
     tolerance: Annotated[
         float, typer.Option(min=0, max=1, help="Share of a language's texts that may overlap undeclared.")
     ] = 0.01,
     json: Json = False,
 ) -> None:
-    """Look for a task's text in models' fit text; exits with 1 if a model does not declare an overlap."""
+    """Look for a task's text in the text that models were fitted on. Exits with 1 if an overlap is undeclared."""
     from xalign_models.evaluation import audit as auditing
     from xalign_models.evaluation.recording import task_texts
     from xalign_models.models.mteb import register_with_mteb
@@ -137,9 +138,8 @@ def audit(
     print_rows(shown, json, right=("texts", "exact", "near", "share"))
     hidden = [row for row in rows if row["share"] > tolerance and not row["declared"]]
     if not json:
-        out.print(
+        say(
             f"{len(rows)} languages of {len(sources)} texts compared; {len(shown)} overlap, {len(hidden)} of them by "
-            f"more than {100 * tolerance:g}% and undeclared",
-            highlight=False,
+            f"more than {100 * tolerance:g}% and undeclared"
         )
     raise typer.Exit(1 if hidden else 0)

@@ -175,7 +175,7 @@ def reproduce(
     )
     notes = [f"{what} is of revision {new} and was of {old}" for what, old, new in revisions if old != new]
     if sampled and sampled.changed:
-        notes.append(f"{sampled.changed} of {sampled.compared} vectors are others than in the store; use --no-cache")
+        notes.append(f"{sampled.changed} of {sampled.compared} vectors differ from the store's; add --no-cache")
     rows = tuple(ScorePair(*key, score, scores.get(key)) for key, score in sorted(committed.items()))
     counts = encoder.raw.counts.encoded, *((sampled.stored, sampled.compared) if sampled else (0, 0))
     return Reproduction(meta["name"], task_name, rows, tuple(notes), *counts)
