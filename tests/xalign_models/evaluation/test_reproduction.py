@@ -61,7 +61,7 @@ def test_a_sample_of_the_stores_vectors_is_made_again(result, workdir, monkeypat
             keys = [bytes(key) for key, _ in transaction.cursor()]
         store.put(namespace, keys, np.random.default_rng(0).standard_normal((len(keys), 16), dtype=np.float32))
         poisoned = reproduce(result, device="cpu", store=store)
-        assert f"{again.compared} of {again.compared} vectors are others than in the store" in poisoned.notes[0]
+        assert f"{again.compared} of {again.compared} vectors differ from the store" in poisoned.notes[0]
 
 
 def test_what_is_fitted_is_told_and_can_be_made_anew(workdir, tiny_model, write_text, monkeypatch):
