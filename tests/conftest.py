@@ -1,4 +1,4 @@
-"""What most tests need: a model of a few kilobytes, made-up parallel text, a cache of its own, a known encoder."""
+"""Fixtures that most tests need: a model of a few kilobytes, made-up parallel text, a cache, a known encoder."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def _environment(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Undoes what commands set for their workers, and hides the published corpora from tests that do not ask for them.
+    """Restores the environment after commands, and hides the published corpora from tests that do not ask for them.
 
     So a test that needs them without the mark ``realdata`` fails on every machine, not only on one without them.
     """
@@ -173,7 +173,8 @@ def xalign(
         with pytest.raises(SystemExit) as exit_:
             main()
         warnings.formatwarning = formatwarning
-        os.environ.pop("XALIGN_OWN", None)  # --data sets it
+        for variable in ("XALIGN_OWN", "PYTHONSAFEPATH"):  # of --data, and of every command
+            os.environ.pop(variable, None)
         captured = capfd.readouterr()
         return int(exit_.value.code or 0), captured.out, captured.err.splitlines()
 
@@ -226,7 +227,7 @@ def launch(warm: Warm) -> Callable[..., str]:
 
 @pytest.fixture
 def mesh() -> Iterator[Any]:
-    """What FSDP divides a model over: this process alone."""
+    """A device mesh for FSDP that has this process alone."""
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
 
@@ -240,8 +241,8 @@ class Planted:
     """Stands in for a RawEncoder: the text ``deu 7`` is meaning 7, turned and moved as ``deu`` is.
 
     Attributes:
-        turn: Language to an orthogonal (d, d) matrix; the identity where there is none.
-        shift: Language to (d,); zero where there is none.
+        turn: Language to an orthogonal (d, d) matrix; the identity by default.
+        shift: Language to (d,); zero by default.
         encoded: How often each text was encoded.
     """
 

@@ -1,7 +1,7 @@
 """Python processes that need not import the large libraries: each is forked from a server that has done so.
 
-A fork has its caller's arguments, environment, folder and open files, and imports this project's packages anew. What is
-asked of the imports themselves, or of the interpreter, needs ``sys.executable``.
+A fork has its caller's arguments, environment, folder and open files, and imports this project's packages itself.
+Tests of the imports or of the interpreter need ``sys.executable``.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Warm:
                     [sys.executable, __file__, str(listener.fileno()), str(self._owner), str(self._folder)],
                     stdin=subprocess.DEVNULL,
                     pass_fds=[listener.fileno()],
-                    env={**os.environ, "HF_HUB_OFFLINE": "1"},
+                    env={**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONSAFEPATH": ""},
                     start_new_session=True,
                 )
             )
@@ -144,7 +144,7 @@ def attend(caller: socket.socket) -> None:
 
 
 def run() -> None:
-    """What ``python`` does with the arguments: ``-c``, ``-m`` or a file."""
+    """Run the arguments as ``python`` does: ``-c``, ``-m`` or a file."""
     import numpy as np
 
     np.random.seed()  # noqa: NPY002

@@ -1,4 +1,4 @@
-"""Configurations: validated dataclasses from YAML files and single fields, and their plain data."""
+"""Configurations: validated dataclasses, read from YAML files and single fields, and written as plain data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Names = Annotated[
     tuple[str, ...],
     BeforeValidator(lambda value: (value,) if isinstance(value, str) else tuple(value) if value else ()),
 ]
-"""Texts; a single text is a list of one."""
+"""Tuple of texts; a single text counts as a tuple of one."""
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _LIMITS = {
@@ -50,9 +50,9 @@ _LIMITS = {
 
 @typing.dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def configuration_class(kind: type[Config]) -> type[Config]:
-    """A frozen dataclass that checks its fields; violations raise a :class:`ModelError` of one line.
+    """Make a frozen dataclass that checks its fields and raises a :class:`ModelError` of one line.
 
-    A class may name the command line's flags of its fields in a mapping ``FLAGS``.
+    A class may map its fields to options of the command line in ``FLAGS``, for messages.
     """
     validated: Any = dataclass(frozen=True, config=_STRICT)(kind)
     create, names = validated.__init__, [field.name for field in dataclasses.fields(validated)]
@@ -70,7 +70,7 @@ def configuration_class(kind: type[Config]) -> type[Config]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML with numbers such as 5e-4, which YAML 1.1 takes for text."""
+    """Loader that reads 5e-4 as a number, which YAML 1.1 reads as text."""
 
 
 _Loader.add_implicit_resolver(
@@ -79,13 +79,13 @@ _Loader.add_implicit_resolver(
 
 
 def shipped(package: str) -> list[str]:
-    """Names of the configurations that come with a package, in its folder ``configs``."""
+    """Names of the configurations in a package's folder ``configs``."""
     folder = files(package).joinpath("configs")
     return sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
 
 
 def read(kind: type[Config], package: str, names: Sequence[str], changes: Sequence[str] = ()) -> Config:
-    """A configuration of YAML files, later ones over earlier ones, and of single fields.
+    """Read a configuration from YAML files, of which later ones override earlier ones, and from single fields.
 
     Args:
         kind: A dataclass.
@@ -117,7 +117,7 @@ def merged(under: Mapping[Any, Any], over: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def from_mapping(kind: type[Config], data: Any) -> Config:
-    """A dataclass from plain data of YAML or JSON, with lists for tuples and texts for enumerations.
+    """Make a dataclass from plain data, with lists for tuples and texts for enumerations.
 
     Raises:
         ModelError: An unknown or missing field, or a value of the wrong type; the message names it.
@@ -129,7 +129,7 @@ def from_mapping(kind: type[Config], data: Any) -> Config:
 
 
 def to_mapping(config: Any) -> dict[str, Any]:
-    """Plain data for JSON; the inverse of :func:`from_mapping`, also after a trip through it."""
+    """Plain data for JSON; :func:`from_mapping` reads it back."""
     plain: dict[str, Any] = _plain(dataclasses.asdict(config))
     return plain
 
@@ -164,12 +164,12 @@ def _put(target: Any, change: str) -> None:
 
 
 def _key(target: Mapping[Any, Any], name: str) -> Any:
-    """The key whose text is ``name``; YAML reads some keys as numbers."""
+    """The key whose text is ``name``, since YAML reads some keys as numbers."""
     return next((key for key in target if str(key) == name), name)
 
 
 def _line(kind: Any, error: ValidationError) -> str:
-    """The error to report: unknown fields before the missing ones they stand for, wrong values before missing ones."""
+    """One line on the error that explains most: an unknown field, then a wrong value, then a missing field."""
     details = error.errors(include_url=False)
     worst = max(details, key=lambda item: (item["type"] == "unexpected_keyword_argument", item["type"] != "too_short"))
     names = [str(name) for name in worst["loc"] if name != "[key]"]
@@ -191,7 +191,7 @@ def _fields(kind: Any, names: Sequence[str]) -> list[str]:
 
 
 def _inner(hint: Any) -> Any:
-    """The dataclass in a type."""
+    """The dataclass inside a type such as a list of it."""
     if dataclasses.is_dataclass(hint):
         return hint
     return next(filter(None, map(_inner, typing.get_args(hint))), None)

@@ -14,7 +14,7 @@ VALUES: tuple[Any, ...] = (
     "\x1b[31mred", "\u202ebidi", "<script>", "a|b\nc", "../../x", "a" * 5000, "\ud800", [], {}, [[]], [None], [1, "x"],
     {"a": 1}, {"": []},
 )  # fmt: skip
-"""What is put in the place of any value."""
+"""Values to put in the place of any other value."""
 
 
 def _deep() -> str:
@@ -62,7 +62,7 @@ WHOLE: dict[str, Callable[[Path], None]] = {
     "a device": _elsewhere,
     "a folder": _folder,
 }
-"""What is done to a file as a whole, whatever it holds."""
+"""Changes to a file as a whole, whatever its content."""
 
 
 def spoil(path: Path, rng: random.Random) -> str:

@@ -110,7 +110,7 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool, right: tuple[str, ...]
 
 
 def split_list(values: list[str] | None) -> list[str]:
-    """Options that may be repeated or hold commas: ``-m a -m b,c`` is a, b, c."""
+    """Values of an option that may be repeated or contain commas: ``-m a -m b,c`` is a, b, c."""
     return [part.strip() for value in values or () for part in value.split(",") if part.strip()]
 
 

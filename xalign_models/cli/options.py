@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """The command as typer reads it: each parameter that is a dataclass is replaced by the dataclass's fields."""
     signature = inspect.signature(command, eval_str=True)
-    annotations = {name: own.annotation for name, own in signature.parameters.items()}
-    groups: dict[str, Any] = {name: kind for name, kind in annotations.items() if is_dataclass(kind)}
+    groups: dict[str, Any] = {
+        name: own.annotation for name, own in signature.parameters.items() if is_dataclass(own.annotation)
+    }
     options = {name: inspect.signature(group, eval_str=True).parameters for name, group in groups.items()}
 
     @functools.wraps(command)

@@ -174,7 +174,7 @@ def reproduce(
     )
     notes = [f"{name} has revision {new}; it had {old}" for name, old, new in revisions if old != new]
     if sampled and sampled.changed:
-        notes.append(f"{sampled.changed} of {sampled.compared} vectors differ from the stored ones; use --no-cache")
+        notes.append(f"{sampled.changed} of {sampled.compared} vectors differ from the store's; add --no-cache")
     rows = tuple(
         ScorePair(split, subset, committed_scores[MAIN], scores.get((split, subset)))
         for split, subset, _, committed_scores in sorted(committed.entries, key=lambda entry: entry[:2])

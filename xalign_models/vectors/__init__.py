@@ -1,1 +1,1 @@
-"""Files of vectors: reading them, mapping them by an alignment, importing and exporting them."""
+"""Files of vectors: reading, mapping by an alignment, import and export."""

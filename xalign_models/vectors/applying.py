@@ -1,4 +1,4 @@
-"""``xalign apply``: a model's maps on files of vectors of any size, part by part, resumable after a kill."""
+"""``xalign apply``: maps files of vectors of any size part by part, and resumes after a kill."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from xalign_models.vectors.parquet import (
 )
 
 PART_ROWS = 1 << 18
-"""Maximum rows of a part, unless a row group has more; a kill loses at most a part."""
+"""Maximum rows of a part, unless a row group has more; a kill loses at most one part."""
 MANIFEST = "_xalign.json"
-"""File in the output that identifies its input. Readers of parquet directories skip names that begin with ``_``."""
+"""File in the output that identifies its input; readers of parquet directories skip names that begin with ``_``."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Job:
     """Arguments of a mapping.
 
     Attributes:
-        maps: Of a model.
+        maps: The maps of a model.
         folder: Folder of the parts.
-        column: The column of vectors.
-        lang_column: The column of languages; None if one map serves all rows.
-        table: Language, as in the file, to the number of its map or None.
+        column: Column of vectors.
+        lang_column: Column of languages; None if one map serves all rows.
+        table: Language, as in the file, to the number of its map, or to None for no map.
     """
 
     maps: Maps
@@ -63,9 +63,9 @@ class FilePart:
     Attributes:
         name: Name of the output file.
         source: The input file.
-        groups: The row groups.
-        first: Their first row in the input file.
-        rows: Their number of rows.
+        groups: Numbers of the row groups.
+        first: Number of the first row in the input file.
+        rows: Number of rows.
     """
 
     name: str
@@ -87,16 +87,16 @@ def apply(
     """Map the vectors of parquet files; other columns, the order of rows and the vectors' type are kept.
 
     The output is a directory of parts, like Spark's. Parts are written beside the output, and the directory is renamed
-    when all exist. A stopped run can be resumed.
+    when all exist. The same call resumes an interrupted run.
 
     Args:
-        maps: Of a model.
-        source: A parquet file or a directory of them.
-        output: The directory; it must not exist, unless the same call has made it.
-        column: The vectors; by default the only list of numbers, or the column called ``vector`` or ``embedding``.
-        lang_column: The column of languages, in any code; needed if maps are by language and the model has no
+        maps: The maps of a model.
+        source: A parquet file or a directory of such files.
+        output: The directory to write; it must not exist, unless the same call wrote it.
+        column: Column of vectors; by default the only list of numbers, or the column ``vector`` or ``embedding``.
+        lang_column: Column of languages, in any code; required if maps differ by language and the model has no
             ``default_lang``.
-        run: Writes parts and yields the rows of each; by default in this process.
+        run: Writes parts and yields the number of rows of each; by default in this process.
 
     Returns:
         Number of rows.
@@ -182,7 +182,7 @@ def _here(job: Job, parts: list[FilePart]) -> Iterator[int]:
 
 
 def _numbers(job: Job, batch: pa.RecordBatch) -> npt.NDArray[np.int64] | int | None:
-    """The map of each row, -1 for none; a single number or None if all rows have the same map."""
+    """The map of each row, or -1 for no map; a single number or None if all rows have the same map."""
     if len(set(job.table.values())) == 1:
         return next(iter(job.table.values()))
     codes = batch.column(str(job.lang_column))
@@ -197,14 +197,14 @@ def _numbers(job: Job, batch: pa.RecordBatch) -> npt.NDArray[np.int64] | int | N
 
 
 def _languages(files: list[Path], column: str) -> set[str | None]:
-    """The languages in the files, to refuse unfitted ones before writing."""
+    """The languages in the files, to refuse unfitted languages before writing."""
     languages: set[str | None] = set()
     for file in files:
         for batch in batches(file, column, [column]):
             with reading(file):
                 languages.update(batch.column(0).unique().to_pylist())
     if wrong := [code for code in languages if not isinstance(code, str | None)]:
-        raise FileError(f"{files[0]}, column {column}: languages are wanted, not {wrong[0]!r}.")
+        raise FileError(f"{files[0]}, column {column}: expected language codes, not {wrong[0]!r}.")
     return languages
 
 
@@ -223,7 +223,7 @@ def _parts(files: list[Path]) -> Iterator[FilePart]:
 
 
 def _state(file: Path) -> tuple[object, ...]:
-    """Identifies a file without reading it whole, by its state and footer."""
+    """Identify a file by its name, size, times and footer, without reading it whole."""
     stat = file.stat()
     with file.open("rb") as handle:
         handle.seek(-8, 2)
@@ -234,7 +234,7 @@ def _state(file: Path) -> tuple[object, ...]:
 
 
 def _claim(folder: Path, identity: dict[str, object]) -> None:
-    """Mark the folder as this call's, or refuse another call's folder."""
+    """Reserve the folder for this call, or refuse the folder of another call."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / MANIFEST).is_file():
         atomic_write_text(folder / MANIFEST, json.dumps(identity, indent=2) + "\n")
@@ -247,11 +247,11 @@ def _require_same(folder: Path, identity: dict[str, object]) -> None:
     except FileError:
         same = False
     if not same:
-        raise ModelError(f"{folder} is of other vectors, maps or options; remove it, or choose another output.")
+        raise ModelError(f"{folder} comes from other vectors, maps or options; remove it, or choose another output.")
 
 
 def _remove_halves(folder: Path) -> None:
-    """Remove unfinished files of killed processes."""
+    """Remove the unfinished files of killed processes."""
     for path in folder.glob(".*.part"):
         path.unlink(missing_ok=True)
 

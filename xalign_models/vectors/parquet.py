@@ -16,18 +16,18 @@ from xalign_models.linalg.arrays import AnyFloats
 NAMES = ("vector", "vectors", "embedding", "embeddings")
 """Names of the column of vectors, if a file has several lists of numbers."""
 BATCH_BYTES = 16 << 20
-"""Bytes of vectors in memory, once before and once after the map."""
+"""Bytes of vectors in a batch; memory holds two of them, before and after the map."""
 
 
 def parquet_files(path: Path) -> list[Path]:
-    """A file itself, or the files of a directory of parts in the order of their names.
+    """The file itself, or the files of a directory of parts in the order of their names.
 
     Raises:
         FileError: There are no files.
     """
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or not files[0].is_file():
-        raise FileError(f"{path} cannot be read: there is no such file, or no *.parquet in it.")
+        raise FileError(f"{path} cannot be read: it does not exist or has no *.parquet files.")
     return files
 
 
@@ -120,12 +120,12 @@ def matrix_of(column: pa.Array, source: str, first: int = 0) -> AnyFloats:
         first: Number of its first row, for errors.
 
     Raises:
-        FileError: A row is missing or of another length, or the numbers are no floats; the message names the row.
+        FileError: A row is missing or of another length, or its numbers are not floats; the message names the row.
     """
     column = getattr(column, "storage", column)
     value = column.type.value_type
     if not pa.types.is_floating(value):
-        raise FileError(f"{source}: vectors of type {value}; float16, float32 or float64 are wanted.")
+        raise FileError(f"{source}: vectors of type {value}; give float16, float32 or float64.")
     if column.null_count:
         row = first + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
         raise FileError(f"{source}: row {row} has no vector.")
@@ -143,7 +143,7 @@ def matrix_of(column: pa.Array, source: str, first: int = 0) -> AnyFloats:
 
 
 def column_of(matrix: AnyFloats, kind: pa.DataType) -> pa.Array:
-    """The inverse of :func:`matrix_of`: rows as a column of the type that they were read from."""
+    """Rows of a matrix as a column of the type that they were read from; the inverse of :func:`matrix_of`."""
     storage = getattr(kind, "storage_type", kind)
     values = pa.array(np.ascontiguousarray(matrix).reshape(-1), storage.value_type)
     if pa.types.is_fixed_size_list(storage):
@@ -157,13 +157,13 @@ def column_of(matrix: AnyFloats, kind: pa.DataType) -> pa.Array:
 
 
 def writer(path: Path, schema: pa.Schema, column: str) -> pq.ParquetWriter:
-    """A writer without dictionaries and statistics of vectors, which would be useless."""
+    """A writer that spends no dictionaries or statistics on vectors."""
     others = [name for name in schema.names if name != column]
     return pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=others, write_statistics=others)
 
 
 def require_finite(matrix: AnyFloats, source: str, first: int = 0) -> None:
-    """Refuse rows with NaN or infinity; the message names the first.
+    """Refuse rows with NaN or infinity; the message names the first such row.
 
     Raises:
         FileError: There are such rows.

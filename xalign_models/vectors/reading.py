@@ -28,7 +28,7 @@ from xalign_models.vectors.parquet import (
 
 KINDS = (".parquet", ".npz", ".safetensors")
 BY = ("text", "id")
-"""Keys of vectors, in order of preference."""
+"""Columns that identify vectors, in order of preference."""
 MOST = 8 << 30
 """Maximum bytes of vectors of a file in memory."""
 _KEY = re.compile(r"[0-9a-f]{32}")
@@ -55,7 +55,7 @@ class FileVectors(VectorRows):
 
     @cached_property
     def row(self) -> dict[str, int]:
-        """Name to its row, the last of equal ones."""
+        """Name to its row, or to the last of equal rows."""
         return {name: number for number, name in enumerate(self.names)}
 
     @cached_property
@@ -89,7 +89,7 @@ def read_vectors(path: Path) -> FileVectors:
         other = vectors.row[name]
         if other != number and not np.array_equal(vectors.matrix[number], vectors.matrix[other]):
             raise FileError(
-                f"{path}: rows {number} and {other} have different vectors of one {vectors.by}, {name[:80]!r}."
+                f"{path}: rows {number} and {other} have different vectors for one {vectors.by}, {name[:80]!r}."
             )
     return vectors
 
@@ -102,7 +102,7 @@ def read_batches(path: Path) -> Iterator[VectorRows]:
     """
     kind = ".parquet" if path.is_dir() else path.suffix
     if kind not in KINDS:
-        raise FileError(f"{path} is no file of vectors; those end in {', '.join(KINDS)}.")
+        raise FileError(f"{path} is not a file of vectors; supported are {', '.join(KINDS)}.")
     read = {".parquet": _parquet, ".npz": _npz, ".safetensors": _safetensors}[kind]
     dim, first = 0, 0
     for rows in read(path):
@@ -133,7 +133,7 @@ def _parquet(path: Path) -> Iterator[VectorRows]:
         for batch in batches(file, column, [by, column]):
             names = batch.column(by)
             if names.null_count or not _is_name(names.type):
-                raise FileError(f"{file}, column {by}: texts or whole numbers are wanted, one in each row.")
+                raise FileError(f"{file}, column {by}: each row needs a text or a whole number.")
             with reading(file):  # a string of parquet may be of any bytes
                 listed = list(map(str, names.to_pylist()))
             yield VectorRows(by, listed, matrix_of(batch.column(column), str(file), first))
@@ -148,7 +148,7 @@ def _is_name(kind: pa.DataType) -> bool:
 def _by(names: Sequence[str], source: str) -> str:
     column = next((name for name in BY if name in names), None)
     if column is None:
-        raise FileError(f"{source} has neither {' nor '.join(BY)}, by which a vector is found.")
+        raise FileError(f"{source} has neither {' nor '.join(BY)} to identify a vector by.")
     return column
 
 
@@ -157,7 +157,7 @@ def _npz(path: Path) -> Iterator[VectorRows]:
     by = _by([*arrays], str(path))
     names = arrays.pop(by)
     if names.ndim != 1 or names.dtype.kind not in "Uiu":
-        raise FileError(f"{path}: {by} is of type {names.dtype}; texts or whole numbers are wanted, one per vector.")
+        raise FileError(f"{path}: {by} is of type {names.dtype}; give a text or a whole number for each vector.")
     yield VectorRows(by, list(map(str, names.tolist())), _only_matrix(arrays, path))
 
 
@@ -171,7 +171,7 @@ def _only_matrix(arrays: dict[str, Any], path: Path) -> AnyFloats:
     if matrix.ndim != 2 or matrix.dtype not in {np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)}:
         shape = " x ".join(map(str, matrix.shape))
         raise FileError(
-            f"{path}: {named[0]} is {shape} of type {matrix.dtype}; rows of float16, float32 or float64 are wanted."
+            f"{path}: {named[0]} is {shape} of type {matrix.dtype}; give rows of float16, float32 or float64."
         )
     return matrix
 
@@ -182,14 +182,12 @@ def _safetensors(path: Path) -> Iterator[VectorRows]:
 
     header = safetensors_header(path)
     if wrong := [name for name, tensor in header.items() if tensor.dtype not in _FLOATS and name != "id"]:
-        raise FileError(
-            f"{path}: {wrong[0]} is of type {header[wrong[0]].dtype}; float16, float32 or float64 are wanted."
-        )
+        raise FileError(f"{path}: {wrong[0]} is of type {header[wrong[0]].dtype}; give float16, float32 or float64.")
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in header}
-    except (SafetensorError, OSError, TypeError, AttributeError) as error:  # the last two of types that NumPy lacks
+    except (SafetensorError, OSError, TypeError, AttributeError) as error:  # the last two for types that NumPy lacks
         raise FileError(f"{path} cannot be read as safetensors ({' '.join(str(error).split())[:200]}).") from None
     by = _by([*metadata, *arrays], str(path))
     names = (
@@ -198,5 +196,5 @@ def _safetensors(path: Path) -> Iterator[VectorRows]:
         else arrays.pop(by).reshape(-1).tolist()
     )
     if not all(isinstance(name, str | int) for name in names):
-        raise FileError(f"{path}: {by} has values that are neither texts nor whole numbers.")
+        raise FileError(f"{path}: {by} has values that are neither text nor whole number.")
     yield VectorRows(by, list(map(str, names)), _only_matrix(arrays, path))

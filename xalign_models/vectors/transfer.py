@@ -1,4 +1,4 @@
-"""Exports vectors from the encode-once store to parquet, and imports files into the store."""
+"""Exports vectors from the store to parquet files, and imports files into the store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROWS = 8192
 CHECKED = 8
 """Number of texts that the model encodes to check that the vectors are its own."""
 SAME = 0.99
-"""Minimum cosine of equal vectors."""
+"""Minimum cosine between vectors that count as equal."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +62,18 @@ def export(
 ) -> int:
     """Write raw vectors of a model's backbone as parquet.
 
-    The store has hashes of prompts and texts, not the texts. Without ``texts``, the file has all stored vectors of the
-    backbone, with the hash as ``id``; with them, it has ``text``, ``lang`` and the vector of each. Where the model has
-    shorter or quantised vectors, the file has these: its maps are fitted on them.
+    The store has hashes of prompts and texts instead of the texts. Without ``texts``, the file has all stored vectors
+    of the backbone with their hashes as ``id``; with ``texts``, it has the columns ``text``, ``lang`` and ``vector``.
+    If the model truncates or quantises vectors, so does the file, since maps are fitted on such vectors.
 
     Args:
-        model: A name, a directory or a hub id; an aligned one stands for its backbone.
+        model: A name, a directory or a hub id; an aligned model stands for its backbone.
         output: The file.
         store: The store.
         texts: Language to texts; missing vectors are encoded.
         prompt: Prompt of all texts; by default the model's own.
         device: cpu, cuda or mps, for encoding.
-        **fields: Of the backbone's spec: ``truncate_dim``, ``vectors``.
+        **fields: Fields of the backbone's spec: ``truncate_dim``, ``vectors``.
 
     Returns:
         Number of vectors.
@@ -91,7 +91,7 @@ def export(
         rows = _encoded(spec.backbone, texts, raw, prompt, reduced)
     first = next(rows, None)
     if first is None:
-        raise DataError(f"There are no vectors of {model} in {store.path}; name texts with --texts to encode them.")
+        raise DataError(f"There are no vectors of {model} in {store.path}; give --texts to encode some.")
     count = 0
     with atomic_file(output) as temporary, writer(temporary, first.schema, "vector") as out:
         for batch in chain([first], rows):
@@ -113,7 +113,7 @@ def import_file(
 
     Args:
         file: Parquet, npz or safetensors, with texts, or with the ids that :func:`export` wrote.
-        model: A name, a directory or a hub id; an aligned one stands for its backbone.
+        model: A name, a directory or a hub id; an aligned model stands for its backbone.
         store: The store.
         prompt: Prompt of the texts; by default the model's own.
         check: Number of texts that the model encodes first, to refuse another model's vectors; ids cannot be checked.
@@ -127,14 +127,14 @@ def import_file(
     spec = _spec(model).backbone
     namespace, prompts = loading.fingerprint(spec), loading.prompts(spec)
     if prompt is None and (languages := loading.prompt_languages(prompts)) is not None:
-        raise ModelError(f"{model} has a prompt for each of {len(languages)} languages; say which with --prompt.")
+        raise ModelError(f"{model} has a prompt for each of {len(languages)} languages; choose one with --prompt.")
     chosen = prompts.get("default", "") if prompt is None else prompt
     first = next(store.items(namespace), None)
     dim, count, checked = (None if first is None else len(first[1])), 0, 0
     for rows in read_batches(file):
         vectors = FileVectors(rows.by, rows.names, rows.matrix)
         if rows.by == "id" and not vectors.hashed:
-            raise FileError(f"{file} has ids of another kind; only those of `xalign store export` identify a text.")
+            raise FileError(f"{file} has other ids than `xalign store export` writes; only those identify a text.")
         if dim is not None and rows.matrix.shape[1] != dim:
             raise ModelError(f"{file} has vectors of dimension {rows.matrix.shape[1]}, and {model} of {dim}.")
         if not count and check and rows.by == "text":
@@ -165,8 +165,8 @@ def _require_same(
     if (least := float(cosines.min())) < SAME:
         text = texts[int(cosines.argmin())][:60]
         raise ModelError(
-            f"{file} has vectors of another model, prompt or pooling: that of {text!r} has cosine {least:.3f} with "
-            f"what {spec.name} gives. `xalign parity` finds the cause; --check 0 imports them as they are."
+            f"{file} has vectors of another model, prompt or pooling: the cosine with the vector of {spec.name} is "
+            f"{least:.3f} for {text!r}. `xalign parity` finds the cause; --check 0 imports them as they are."
         )
 
 

@@ -82,7 +82,7 @@ def test_what_vectors_cannot_do_is_refused(planted_file, workdir):
     with pytest.raises(ModelError, match="cannot be read"):
         models.load_encoder("vectors:nothing.parquet")
     (workdir / "v.csv").write_text("x")
-    with pytest.raises(FileError, match="no file of vectors"):
+    with pytest.raises(FileError, match="not a file of vectors"):
         models.load_encoder(f"vectors:{workdir / 'v.csv'}").raw.encode(["a"])
     with pytest.raises(LanguageError, match="needs the language"):
         api.fit("centered", backbone=f"vectors:{file}", corpus=f"own:{planted_file[1]}").encode(["deu 1"])

@@ -1,4 +1,4 @@
-"""What the driver plans, waits for and keeps; a stand-in for Ray does a piece of work when it is waited for."""
+"""The driver's plan, waiting and results, with a stand-in for Ray that runs a task when it is waited for."""
 
 from __future__ import annotations
 

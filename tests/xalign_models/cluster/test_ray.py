@@ -78,7 +78,7 @@ def models(cluster, place, tiny_model, write_text):
 
 @pytest.fixture(scope="module")
 def local(models, place):
-    """What one process gives, with a store of its own."""
+    """Outcomes of one process with a store of its own."""
     with EmbeddingStore(place / "local-store", 1 << 26) as store:
         return list(running.run(models, ["OwnParallel"], place / "local", device="cpu", store=store))
 
@@ -123,7 +123,7 @@ print(json.dumps({name: rows for name, rows in found.items() if rows}))
 
 
 def vectors(folder):
-    """What a store holds, read by a process of its own: LMDB opens a store once in a process."""
+    """The content of a store, read in a process of its own, as LMDB opens a store once per process."""
     command = [sys.executable, "-c", VECTORS, str(folder)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 

@@ -63,7 +63,7 @@ def changed(row: int, value: object) -> np.ndarray:
         (TEXTS, changed(2, np.nan), "row 2 is not finite"),
         (TEXTS, changed(1, np.inf).astype(np.float16), "row 1 is not finite"),
         (TEXTS, changed(3, 0), "row 3 is zero"),
-        (["eins", "zwei", "eins", ""], MATRIX, "rows 0 and 2 have different vectors of one text, 'eins'"),
+        (["eins", "zwei", "eins", ""], MATRIX, "rows 0 and 2 have different vectors for one text, 'eins'"),
         (TEXTS[:0], MATRIX[:0], "no rows"),
         (TEXTS, MATRIX.astype(np.int32), "float16, float32 or float64"),
     ],
@@ -100,8 +100,8 @@ def test_columns_that_do_not_say_what_they_are_are_refused(tmp_path):
         ({"text": ["a", "b"]}, "no column of lists of numbers"),
         ({"text": ["a", "b"], "x": vectors, "y": vectors}, "its lists of numbers are x, y"),
         ({"title": ["a", "b"], "vector": vectors}, "neither text nor id"),
-        ({"text": ["a", None], "vector": vectors}, "one in each row"),
-        ({"text": [1.5, 2.5], "vector": vectors}, "texts or whole numbers"),
+        ({"text": ["a", None], "vector": vectors}, "each row needs a text"),
+        ({"text": [1.5, 2.5], "vector": vectors}, "a text or a whole number"),
     ):
         pq.write_table(pa.table(columns), tmp_path / "v.parquet")
         with pytest.raises(FileError, match=message):

@@ -89,7 +89,7 @@ def test_vectors_of_another_model_prompt_or_dimension_are_refused(workdir, tiny_
     for message, matrix in others.items():
         with pytest.raises(ModelError, match=message):
             import_file(write_vectors(workdir / "v.parquet", [f"{text} w1" for text in TEXTS], matrix), model, store)
-    with pytest.raises(FileError, match="ids of another kind"):
+    with pytest.raises(FileError, match="other ids than `xalign store export` writes"):
         import_file(write_vectors(workdir / "v.npz", TEXTS, own, by="id"), model, store)
     assert [stats.vectors for stats in store.stats()] == before
     found = import_file(write_vectors(workdir / "v.npz", TEXTS, own), model, store)
