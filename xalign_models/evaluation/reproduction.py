@@ -220,6 +220,6 @@ def _committed(path: Path) -> tuple[TaskScores, ModelMeta]:
     try:
         table = read_result(path)
         check_main_scores(table)
-        return table, read_meta(path.parent)
+        return table, read_meta(path.absolute().parent)
     except FileError as error:
         raise ResultsError(f"{path} cannot be run again: {error}") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import isnan
@@ -174,7 +175,10 @@ def _read(path: Path, model: ModelMeta) -> tuple[datetime, Path, TaskScores | st
     try:
         table = read_result(path, model)
     except FileError as error:
-        return _modified(path), path, str(error)
+        date = _modified(path)
+        with suppress(FileError, ValueError, OverflowError, OSError):
+            date = _date(path, read_json(path))
+        return date, path, str(error)
     if names := table.left_out:
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         logger.warning("%s: impossible scores are left out: %s%s.", path, ", ".join(names[:MOST_NAMED]), more)
@@ -210,20 +214,20 @@ def read_result(path: Path, model: ModelMeta | None = None) -> TaskScores:
     Raises:
         FileError: The file is not a whole result of its task; the message does not repeat the path.
     """
-    model = model or ModelMeta(path.parts[-3].replace("__", "/", 1))
+    folder = path.absolute().parent
+    model = model or ModelMeta(folder.parent.name.replace("__", "/", 1))
     try:
-        data, date = read_json(path), _modified(path)
+        data = read_json(path)
+        date = _date(path, data)
         if data.get("task_name", path.stem) != path.stem:
             raise ValueError(f"it is a result of {data['task_name']!r}")
-        if isinstance(data.get("date"), int | float):
-            date = datetime.fromtimestamp(data["date"]).astimezone()
         parts = [
             (split, _text(entry["hf_subset"]), entry) for split in data["scores"] for entry in data["scores"][split]
         ]
         left_out: list[str] = []
         return TaskScores(
             model=model.name,
-            revision=path.parts[-2],
+            revision=folder.name,
             task=path.stem,
             dataset_revision=_text_or_none(data.get("dataset_revision")),
             trained_on=path.stem in model.trained_on,
@@ -257,6 +261,12 @@ def check_main_scores(table: TaskScores) -> None:
     reasons = [f"{subset}: {reason}" for subset, reason in table.impossible.items()]
     if reasons or not table.entries or len(table.values()) < len(table.entries):
         raise FileError(f"impossible score of {reasons[0]}" if reasons else "a main score is missing")
+
+
+def _date(path: Path, data: Mapping[str, Any]) -> datetime:
+    """The date in a file's content, or else of the file."""
+    date = data.get("date")
+    return datetime.fromtimestamp(date).astimezone() if isinstance(date, int | float) else _modified(path)
 
 
 def _modified(path: Path) -> datetime:

@@ -7,12 +7,13 @@ import logging
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from xalign_models.errors import DataError, ResultsError
 from xalign_models.results.languages import into_and_from, language_pairs
-from xalign_models.results.reading import read_results
+from xalign_models.results.reading import read_result, read_results
 
 PLAIN = "xalign/plain__tiny"
 
@@ -98,6 +99,22 @@ def test_a_damaged_file_is_skipped_and_named(put, tmp_path, caplog, content: str
     assert str(folder / "T.json") in warning
     assert "xalign run" in warning
     assert "\n" not in warning
+
+
+def test_a_damaged_file_of_an_older_date_hides_no_newer_result(put, tmp_path) -> None:
+    folder = put(PLAIN, "T", {"en": 0.4}, revision="old", date="2026-01-01T00:00:00Z")
+    put(PLAIN, "T", {"en": 0.5}, date="2026-02-01T00:00:00Z")
+    data = json.loads((folder / "T.json").read_text())
+    (folder / "T.json").write_text(json.dumps({**data, "scores": [1]}))  # written last
+    results = read_results(tmp_path)
+    assert results.tables[PLAIN, "T"].values() == {"en": 0.5}
+    assert not results.unreadable
+
+
+def test_a_file_is_read_by_a_path_from_its_own_folder(put, monkeypatch) -> None:
+    monkeypatch.chdir(put("org/model", "T", {"en": 0.4}))
+    table = read_result(Path("T.json"))
+    assert (table.model, table.revision, table.values()) == ("org/model", "r1", {"en": 0.4})
 
 
 @pytest.mark.parametrize(
