@@ -39,12 +39,14 @@ class InlineRay:
     Attributes:
         done: Name of each piece of work, in order.
         node: The machine that is at work: one after the other, of as many as there are.
+        before: Called with the name of a piece of work before it is done.
     """
 
     def __init__(self):
         self.done, self.lose = [], {}
         self.exceptions = SimpleNamespace(RayError=RuntimeError, RayTaskError=ZeroDivisionError)
         self.nodes = itertools.cycle(["node-1"])
+        self.before = lambda name: None
 
     def is_initialized(self):
         return True
@@ -90,6 +92,7 @@ class InlineRay:
         self.node = next(self.nodes)
         if self.lose.pop(piece.name, False):
             raise RuntimeError
+        self.before(piece.name)
         piece.value = piece.call()
         return self._value(ref)
 
@@ -256,15 +259,8 @@ def test_a_model_that_cannot_be_had_is_an_outcome(inline, models, workdir):
 
 
 def test_a_worker_with_another_text_is_refused(inline, models, workdir, write_text, monkeypatch):
-    from xalign_models.cluster import scoring
-
-    inner = scoring._score
-
-    def elsewhere(*arguments):
-        monkeypatch.setenv("XALIGN_OWN", str(write_text(workdir / "other", 30, seed=8)))
-        return inner(*arguments)
-
-    monkeypatch.setattr(scoring, "_score", elsewhere)
+    other = str(write_text(workdir / "other", 30, seed=8))
+    inline.before = lambda name: monkeypatch.setenv("XALIGN_OWN", other) if name.startswith("OwnParallel") else None
     (found,) = run(models[:1], workdir / "out")
     assert "not the driver's" in found.error
     assert not list((workdir / "out").rglob("OwnParallel.json"))
