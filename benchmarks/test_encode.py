@@ -124,13 +124,13 @@ def embedded_model(device: str) -> list[nn.Module]:
     """multilingual-e5-small-q4, where it is installed."""
     try:
         from xalign_models import assets
-        from xalign_models.backbones.loading import load_modules
+        from xalign_models.backbones.loading import open_backbone
         from xalign_models.models.catalogue import BACKBONES
     except ImportError as error:
         pytest.skip(f"{error.name} is not installed")
     if assets.where("multilingual-e5-small-q4") is None:
         pytest.skip("the asset is not installed; run: xalign assets install multilingual-e5-small-q4")
-    return list(load_modules(BACKBONES["multilingual-e5-small-q4"], device))
+    return list(open_backbone(BACKBONES["multilingual-e5-small-q4"]).modules(device))
 
 
 @pytest.mark.quick

@@ -105,7 +105,7 @@ def test_embedded_model(device, compare, note, say, name):
     """The real models on interface strings in twelve languages."""
     try:
         from xalign_models import assets, corpora
-        from xalign_models.backbones.loading import load_modules
+        from xalign_models.backbones.loading import open_backbone
         from xalign_models.models.catalogue import BACKBONES
     except ImportError as error:
         pytest.skip(f"{error.name} is not installed")
@@ -114,7 +114,7 @@ def test_embedded_model(device, compare, note, say, name):
             pytest.skip(f"the asset is not installed; run: xalign assets install {asset}")
     columns = corpora.load("gettext:test")
     texts = list(dict.fromkeys(text for one in columns.languages for text in columns.texts(one)[:8]))
-    modules = load_modules(BACKBONES[f"{name}-en-prompts"], device)
+    modules = open_backbone(BACKBONES[f"{name}-en-prompts"]).modules(device)
     run(modules, device, texts, ENGLISH, compare, note, say, name)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -40,7 +40,7 @@ def combine(files: Mapping[str, str]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def directory_fingerprint(directory: Path, without: str = "") -> str:
+def directory_fingerprint(directory: Path, without: str = "", hash_file: Callable[[Path], str] = sha256_file) -> str:
     """The fingerprint of a local checkpoint directory, from names and contents, not from its location.
 
     Links are followed. Hashes are cached, so that only changed files are read again, as seen by size, both times and
@@ -49,6 +49,7 @@ def directory_fingerprint(directory: Path, without: str = "") -> str:
     Args:
         directory: The checkpoint.
         without: Pattern of names to exclude, e.g. ``*_Aligned/*``.
+        hash_file: Gives the sha256 (hex) of a file that is new or has changed.
     """
     directory = directory.resolve()
     record = cache_dir() / "fingerprints" / f"{hashlib.sha256(str(directory).encode()).hexdigest()}.json"
@@ -63,7 +64,7 @@ def directory_fingerprint(directory: Path, without: str = "") -> str:
         state = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]
         *recorded_state, content = recorded.get(name) or [None]
         if recorded_state != state or stat.st_ctime_ns > settled or not isinstance(content, str):
-            content = sha256_file(file)
+            content = hash_file(file)
         current[name] = [*state, content]
     if current != recorded:
         with suppress(OSError):  # a cache that cannot be written costs time, nothing else

@@ -35,10 +35,11 @@ def compile_layers(model: Any) -> None:
     """
     from transformers.modeling_layers import GradientCheckpointingLayer
 
+    from xalign_models.backbones.borrowed import is_compiled
     from xalign_models.backbones.packing import find_kernel
 
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
-    waiting = [layer for layer in layers if layer._compiled_call_impl is None]
+    waiting = [layer for layer in layers if not is_compiled(layer)]
     if layers and not waiting:
         return
     require(str(model.device))

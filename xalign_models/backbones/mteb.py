@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from xalign_models import assets, plugins
 from xalign_models.backbones import policy
+from xalign_models.backbones.borrowed import missing_requirement
 from xalign_models.backbones.checkpoint import opened
 from xalign_models.backbones.sources import Source
 from xalign_models.backbones.templates import prompted
@@ -187,9 +188,7 @@ def why_not(meta: ModelMeta) -> str:
         return f"its vectors are {' and '.join(sorted(kinds))}, an alignment maps dense ones"
     if meta.loader is None:
         return "mteb has no way to load it"
-    try:
-        meta._check_requirements()  # the one way in which mteb tells
-    except ImportError as error:
+    if error := missing_requirement(meta):
         missing = re.sub(
             r" *;[^,(]*", "", " ".join(str(error).split()).partition("dependencies: ")[2].partition(". You")[0]
         )

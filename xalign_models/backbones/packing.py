@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from xalign_models.backbones.borrowed import attention_of, efficient_attention, flash_attention
+
 ATTENTION = "xalign_packed"
 """The attention's name among transformers'. It is in none of its tables of masks: no mask is made."""
 Kernel = Literal["flash", "efficient"]
@@ -82,22 +84,17 @@ def attention(
         key, value = key[:, :, keys], value[:, :, keys]
     q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
     window = sliding_window if sliding_window is not None and sliding_window < max_length_k else None
+    starts, longest = (cu_seq_lens_q, cu_seq_lens_k), (max_length_q, max_length_k)
     if kernel == "flash":
-        # What torch.nn.attention.varlen wraps; the wrapper's signature is another in each release of torch.
         back = -1 if window is None else window - 1
-        out = torch.ops.aten._flash_attention_forward(
-            q, k, v, cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k, 0.0, causal, False,
-            scale=scaling, window_size_left=back, window_size_right=0 if causal else back,
-        )[0]  # fmt: skip
-        return out[None], None
+        windows = {"window_size_left": back, "window_size_right": 0 if causal else back}
+        return flash_attention(q, k, v, starts, longest, causal=causal, scale=scaling, **windows)[None], None
     if kernel == "efficient" and (causal or window is None):  # its windows only look back
         if (groups := q.shape[1] // k.shape[1]) > 1:
             k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
-        out = torch.ops.aten._efficient_attention_forward(
-            q[None], k[None], v[None], None, cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k, 0.0,
-            _LAST_QUERY_SEES_LAST_KEY if causal else _NO_MASK, scale=scaling, window_size=window,
-        )[0]  # fmt: skip
-        return out, None
+        mask_type = _LAST_QUERY_SEES_LAST_KEY if causal else _NO_MASK
+        options = {"scale": scaling, "window_size": window}
+        return efficient_attention(q[None], k[None], v[None], starts, longest, mask_type, **options), None
     parts: list[Tensor] = []
     at_q = at_k = 0
     for texts, length_q, length_k in runs:
@@ -133,7 +130,7 @@ AttentionInterface.register(ATTENTION, attention)
 @contextmanager
 def packed_attention(model: Any) -> Iterator[None]:
     """Let a transformers model attend within packs."""
-    before = model.config._attn_implementation
+    before = attention_of(model)
     model.set_attn_implementation(ATTENTION)
     try:
         yield

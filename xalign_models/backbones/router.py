@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any, Self
 
 from sentence_transformers.base.modules.router import Router
 from torch import nn
 
+from xalign_models.backbones.borrowed import resolve_route
 from xalign_models.backbones.inputs import split_inputs
 from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.errors import ModelError
@@ -64,16 +66,15 @@ class _Unread(nn.Identity):
         return cls()
 
 
-def read_routes(model: str, folder: str, types: Iterable[str], **hub: Any) -> Router:
+def read_routes(model: Path, folder: str, types: Iterable[str]) -> Router:
     """A saved Router without the weights of its modules.
 
     Args:
-        model: Directory or hub id.
-        folder: Of the Router, below it.
-        types: Of the modules that it names.
-        **hub: Revision and the like.
+        model: The model's directory.
+        folder: Folder of the Router below it.
+        types: Types of the modules in its routes.
     """
-    return LanguageRouter.load(model, subfolder=folder, module_classes=dict.fromkeys(types, _Unread), **hub)
+    return LanguageRouter.load(str(model), subfolder=folder, module_classes=dict.fromkeys(types, _Unread))
 
 
 def route_of(router: Router, side: str | None) -> str:
@@ -83,7 +84,7 @@ def route_of(router: Router, side: str | None) -> str:
         ModelError: There is none.
     """
     try:
-        return str(router._resolve_route(side or None, "text"))
+        return resolve_route(router, side or None)
     except ValueError:
         routes = ", ".join(router.sub_modules)
         which = f"no route for a {side}" if side else "no default route, which texts that are no query or document need"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
 import torch
 from sentence_transformers.sentence_transformer.modules import Transformer
-from transformers.utils.peft_utils import find_adapter_config_file
 
 from xalign_models import assets
+from xalign_models.assets.inspection import inspected
 from xalign_models.backbones.adapters import ADAPTER, load_adapter, name_base
+from xalign_models.backbones.borrowed import has_adapter, is_built_in, load_encoder_only
 from xalign_models.backbones.checkpoint import open_transformer
 from xalign_models.backbones.compiled import compile_layers
 from xalign_models.backbones.graphs import Graph
@@ -22,23 +23,33 @@ from xalign_models.backbones.int8 import to_int8
 from xalign_models.backbones.packing import keep_content, packed_attention, unshare
 from xalign_models.backbones.templates import SLOT, prompted
 from xalign_models.backbones.tf32 import products
-from xalign_models.backbones.weights import require_fit, require_size, require_types, require_vocabulary
+from xalign_models.backbones.weights import (
+    encoder_class,
+    require_fit,
+    require_size,
+    require_types,
+    require_vocabulary,
+    state_dict,
+)
 from xalign_models.errors import ModelError
-from xalign_models.files import read_json
 
 
 class CheckedTransformer(Transformer):
-    """sentence-transformers' Transformer, which refuses a checkpoint whose weights are not its configuration's.
+    """sentence-transformers' Transformer, which refuses weights that do not match the configuration.
 
-    With ``model_kwargs={"graph": "onnx/model.onnx"}`` an exported graph of the directory takes their place.
+    ``model_kwargs={"graph": "onnx/model.onnx"}`` replaces the weights by an exported graph of the directory.
     """
 
     graph: str | None = None
 
-    def __init__(self, *args: Any, config_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, model_name_or_path: str, *args: Any, config_kwargs: dict[str, Any] | None = None, **kwargs: Any
+    ) -> None:
         self._layers = (config_kwargs or {}).get("num_hidden_layers")  # the model is cut there on purpose
-        super().__init__(*args, config_kwargs=config_kwargs, **kwargs)
-        require_vocabulary(self.tokenizer, str(args[0] if args else kwargs.get("model_name_or_path")))
+        super().__init__(model_name_or_path, *args, config_kwargs=config_kwargs, **kwargs)
+        directory = inspected(model_name_or_path).directory  # where a temporary copy was made from
+        require_vocabulary(self.tokenizer, str(directory))
+        self.tokenizer.name_or_path = str(directory)
 
     def _load_model(
         self,
@@ -49,24 +60,44 @@ class CheckedTransformer(Transformer):
         is_peft_model: bool,
         **model_kwargs: Any,
     ) -> Any:
-        source = model_name_or_path
+        source, folder = model_name_or_path, str(model_kwargs.get("subfolder") or "")
+        files = inspected(source)
         if graph := model_kwargs.pop("graph", None):
             self.graph = graph
-            return Graph(Path(source) / (model_kwargs.get("subfolder") or ""), graph, config)
+            return Graph(files.directory / folder, graph, config)
         if is_peft_model:  # opened one after the other: transformers reports on the adapter alone
-            adapter = find_adapter_config_file(source, revision=model_kwargs.pop("revision", None))
-            base = assets.resolve(read_json(Path(adapter))["base_model_name_or_path"])
+            name = (PurePosixPath(folder) / ADAPTER).as_posix()
+            base = assets.resolve(files.json(name, dict)["base_model_name_or_path"])
             source, model_kwargs["revision"] = base.path_or_id, base.revision
-        if Path(source).is_dir():
-            folder = Path(source) / (model_kwargs.get("subfolder") or "")
-            require_types(folder)
-            require_size(config, folder)
+            files = inspected(source)
         model_kwargs |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "use_safetensors": True}
-        model, info = super()._load_model(source, transformer_task, config, backend, False, **model_kwargs)
-        require_fit(info, source, self._layers)
+        loaded: Any = None
+        if Path(source).is_dir():
+            require_types(files, folder)
+            require_size(config, files, folder)
+            quantised = getattr(config, "quantization_config", None)
+            if is_built_in(config) and not quantised and not model_kwargs.get("trust_remote_code"):
+                loaded = self._load_weights(config, state_dict(files, folder), transformer_task, **model_kwargs)
+        model, info = loaded or super()._load_model(source, transformer_task, config, backend, False, **model_kwargs)
+        require_fit(info, str(files.directory), self._layers)
+        model.name_or_path = model.config.name_or_path = str(files.directory)
         if is_peft_model:
             load_adapter(model, Path(model_name_or_path))
         return model
+
+    def _load_weights(
+        self, config: Any, weights: Mapping[str, torch.Tensor], task: str, **options: Any
+    ) -> tuple[Any, Any] | None:
+        """An encoder with weights that were read already, and transformers' loading info; None for another task."""
+        if task != "feature-extraction":
+            return None
+        options = {name: value for name, value in options.items() if name not in {"revision", "subfolder"}}
+        loaded: tuple[Any, Any] | None = load_encoder_only(self, config, state_dict=weights, **options)
+        if loaded is None:
+            kind = encoder_class(config)
+            config = config if isinstance(config, kind.config_class) else config.get_text_config()
+            loaded = kind.from_pretrained(None, config=config, state_dict=weights, **options)
+        return loaded
 
 
 class LanguageTransformer(CheckedTransformer):
@@ -209,7 +240,7 @@ class LanguageTransformer(CheckedTransformer):
         for key in ("graph", "tf32", "compiled"):  # younger than saved models
             if not config[key]:
                 del config[key]
-        return config if _has_adapter(self.model) else {**config, "base": None}
+        return config if has_adapter(self.model) else {**config, "base": None}
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
         """Write weights (of LoRA alone where there are such), tokenizer and configuration."""
@@ -302,7 +333,3 @@ class LanguageTransformer(CheckedTransformer):
         if not self.pool_special_tokens:
             keep_content(features, self._special_ids(), *states)
         return features
-
-
-def _has_adapter(model: Any) -> bool:
-    return bool(getattr(model, "_hf_peft_config_loaded", False))

@@ -17,14 +17,16 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from sentence_transformers.base.modules.input_module import InputModule
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn.functional import layer_norm, normalize, pad, relu
 
+from xalign_models.assets.inspection import inspected
 from xalign_models.assets.use import CHUNKS
 from xalign_models.backbones.inputs import split_inputs
+from xalign_models.backbones.weights import state_dict
 from xalign_models.errors import ModelError
 
 _LEFT_CONTEXT = {2: 0, 3: 1, 5: 2}  # n-gram width -> how many of its tokens lie left of the centre
@@ -49,12 +51,12 @@ class USEMultilingual(InputModule):
 
     def __init__(self, directory: str | Path) -> None:
         super().__init__()
-        directory = Path(directory)
-        if not (directory / "model.safetensors").is_file():
+        files = inspected(directory)
+        if not files.has("model.safetensors"):
             raise ModelError(f"{directory} has no USE weights; run: xalign assets install use-multilingual-v3")
-        for name, array in load_file(directory / "model.safetensors").items():
+        for name, array in state_dict(files).items():
             self.register_buffer(name, array)
-        self.tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+        self.tokenizer = Tokenizer.from_buffer(bytes(files.content("tokenizer.json")))
 
     def get_embedding_dimension(self) -> int:
         """512."""

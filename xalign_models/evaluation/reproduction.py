@@ -22,7 +22,7 @@ from xalign_models.evaluation.run import languages_of, make_task, run_one
 from xalign_models.files import is_number, read_json
 from xalign_models.models import fitting
 from xalign_models.models.building import load_encoder
-from xalign_models.models.identity import fit_spec
+from xalign_models.models.recipe import Recipe
 from xalign_models.results.reading import META
 from xalign_models.specs import ModelSpec
 
@@ -209,7 +209,7 @@ def _plan(encoder: XAlignEncoder, spec: ModelSpec | None, task: Any, store: Embe
 
     if spec is None or spec.alignment is None:
         return "There is the task's text to encode; nothing is fitted."
-    fit = fit_spec(spec)
+    fit = Recipe(spec).alignment
     if any(isinstance(module, FittedOnDemand) for module in encoder.tail):  # only what the task asks for
         codes = {code for languages in languages_of(task).values() for code in languages}
         known = set(fitting.fit_languages(fit, fitting.load_corpora(fit)))

@@ -16,6 +16,7 @@ from xalign_models.languages import canonical
 from xalign_models.models import catalogue, fitting
 from xalign_models.models.building import build, encoder_of, load_encoder
 from xalign_models.models.names import find_spec, is_label, slug
+from xalign_models.models.recipe import Recipe
 from xalign_models.specs import AlignmentSpec, ModelSpec, digest
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def fit(
         method, params = recommendation.chosen.method, dict(recommendation.chosen.params)
     elif judge:
         raise AlignmentError(f"{method} is fitted without judging; --judge is for auto.")
-    spec = fit_spec(
+    spec = aligned_spec(
         method,
         backbone=backbone,
         corpus=corpus,
@@ -130,8 +131,7 @@ def recommend(
         XAlignError: Weights or text are missing, or the text is too short.
     """
     from xalign_models import recommend as recommendation
-    from xalign_models.models.building import encoding, raw_encoder
-    from xalign_models.models.identity import fit_spec as with_prompts
+    from xalign_models.models.building import raw_encoder
     from xalign_models.store import open_store
 
     pivot = canonical(pivot)
@@ -142,12 +142,12 @@ def recommend(
 
     def spec_of(text: str | Sequence[str], codes: Collection[str] | None) -> ModelSpec:
         method, params = ("procrustes", {"pivot": pivot}) if paired else ("centered", {})
-        return fit_spec(method, backbone=backbone, corpus=text, languages=codes, limit=limit, label="recommend",
-                        overrides=overrides, **params)  # fmt: skip
+        return aligned_spec(method, backbone=backbone, corpus=text, languages=codes, limit=limit, label="recommend",
+                            overrides=overrides, **params)  # fmt: skip
 
     spec = spec_of(corpus, languages)
-    raw = raw_encoder(spec.backbone, loading.pick_device(device, several=True), open_store())
-    data = fitting.fit_vectors(with_prompts(spec), encoding(spec, raw)[1])
+    recipe = Recipe(spec, raw_encoder(spec.backbone, loading.pick_device(device, several=True), open_store()))
+    data = recipe.fit_vectors()
     if not paired:
         return recommendation.recommend_centring(data, seed)
     if not judge:
@@ -156,12 +156,11 @@ def recommend(
     common = {code for name in others for code in corpora.load(name).languages} & data.keys()
     if not common:
         raise LanguageError(f"{', '.join(others)} have none of {', '.join(data)}; name another text to judge on.")
-    other = spec_of(judge, sorted(common))
-    judged = fitting.fit_vectors(with_prompts(other), encoding(other, raw)[1])
+    judged = Recipe(spec_of(judge, sorted(common)), recipe.raw, recipe.backbone).fit_vectors()
     return recommendation.recommend(data, pivot, seed=seed, judge=judged)
 
 
-def fit_spec(
+def aligned_spec(
     method: str,
     *,
     backbone: str,

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from xalign_models import assets
-from xalign_models.backbones import loading
+from xalign_models.assets import Inspected
+from xalign_models.backbones.policy import has_own_modules
 from xalign_models.errors import FileError, ModelError
-from xalign_models.files import read_json
 from xalign_models.specs import ModelSpec
 
 MAPS = "*_Aligned"
@@ -26,24 +26,29 @@ class Card:
     """A model directory and its card. A card is a claim: name and text come from it, identity from the content.
 
     Attributes:
-        directory: The directory.
-        own_modules: Whether its ``modules.json`` names modules of ours.
+        files: The directory's files.
+        own_modules: Whether its ``modules.json`` names modules of xalign.
         claims: The content of ``xalign.json``; empty if it is missing or the files have changed since.
     """
 
-    directory: Path
+    files: Inspected = field(compare=False, repr=False)
     own_modules: bool
     claims: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def directory(self) -> Path:
+        """The directory."""
+        return self.files.directory
 
     @cached_property
     def content(self) -> str:
         """Sha256 (hex) of the files that determine the vectors."""
-        return assets.directory_fingerprint(self.directory)
+        return self.files.fingerprint()
 
     @cached_property
     def backbone(self) -> str:
         """Sha256 (hex) of the files that determine the raw vectors; models that differ only in their maps share it."""
-        return assets.directory_fingerprint(self.directory, without=f"{MAPS}/*")
+        return self.files.fingerprint(without=f"{MAPS}/*")
 
     @cached_property
     def spec(self) -> ModelSpec | None:
@@ -92,10 +97,11 @@ def read_card(directory: Path) -> Card:
     Raises:
         ModelError: The maps have changed since the card was written.
     """
-    card = Card(directory, loading.has_own_modules(directory), _claims(directory / assets.CARD))
+    files = Inspected(directory)
+    card = Card(files, has_own_modules(files), _claims(files))
     if not card.claims or card.claims.get("content") == card.content:
         return card
-    if card.own_modules and not card.trained and _maps_changed(directory, card.claims):
+    if card.own_modules and not card.trained and card.claims.get("maps") not in {None, maps_fingerprint(files)}:
         raise ModelError(
             f"{directory}: its maps are not those that {assets.CARD} was written for; fit it again, or remove "
             f"{assets.CARD} to use the directory as it is."
@@ -108,20 +114,14 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None and not any(part in {".", ".."} for part in text.split("/"))
 
 
-def _claims(path: Path) -> dict[str, Any]:
+def _claims(files: Inspected) -> dict[str, Any]:
     try:
-        return read_json(path)
+        return dict(files.json(assets.CARD, dict)) if files.has(assets.CARD) else {}
     except FileError:
         return {}
 
 
-def _maps_changed(directory: Path, claims: Mapping[str, Any]) -> bool:
-    """Whether the alignment's files differ from those on the card."""
-    maps = claims.get("maps")
-    return maps is not None and maps != maps_fingerprint(directory)
-
-
-def maps_fingerprint(directory: Path) -> str | None:
+def maps_fingerprint(files: Inspected) -> str | None:
     """Sha256 (hex) of the files of the alignment module of a saved model; None if it has no such module."""
-    folder = next((path.parent for path in directory.glob(f"{MAPS}/config.json")), None)
-    return None if folder is None else assets.directory_fingerprint(folder)
+    folder = next((path.parent for path in files.directory.glob(f"{MAPS}/config.json")), None)
+    return None if folder is None else files.fingerprint(folder=folder.name)

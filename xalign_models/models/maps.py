@@ -17,10 +17,8 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from xalign_models import alignments
 from xalign_models.alignments.base import rows_by_language
 from xalign_models.alignments.module import Aligned
-from xalign_models.assets import ResolvedModel
 from xalign_models.backbones import loading, policy
 from xalign_models.errors import LanguageError, ModelError
-from xalign_models.files import read_json
 from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.models.building import fitted, raw_encoder
 from xalign_models.models.card import read_card
@@ -146,13 +144,12 @@ def load_maps(
 
 
 def _saved(directory: Path) -> Maps:
-    read_card(directory)  # raises if the maps are not those of the card
-    resolved = ResolvedModel(str(directory), None, "", "local")
-    policy.check(resolved)
-    classes = policy.module_classes(resolved)
+    files = read_card(directory).files  # raises if the maps are not those of the card
+    policy.check_directory(files)
+    classes = policy.module_classes(files)
     aligned: Aligned | None = None
     normalise = False
-    for entry in read_json(directory / "modules.json", list):
+    for entry in files.json("modules.json", list):
         kind = classes[entry["type"]]
         if issubclass(kind, Aligned):
             aligned = kind.load(str(directory), subfolder=entry["path"])

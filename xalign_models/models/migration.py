@@ -17,8 +17,9 @@ from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
 from xalign_models.backbones import loading
 from xalign_models.errors import AlignmentError, DataError, ModelError
 from xalign_models.linalg.arrays import AnyFloats, Float32, Float64
-from xalign_models.models.building import assemble, encoding, raw_encoder
+from xalign_models.models.building import assemble, raw_encoder
 from xalign_models.models.names import find_spec, slug
+from xalign_models.models.recipe import Recipe
 from xalign_models.ranking.ranks import normalise
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.store import open_store
@@ -150,5 +151,7 @@ def dense(weight: Float64, shift: Float64, kind: Any) -> Any:
 
 def _encoded(spec: ModelSpec, texts: dict[str, list[str]], device: str | None) -> Float32:
     """The backbone's vectors of all texts, by its own prompt."""
-    _, encode = encoding(spec, raw_encoder(spec.backbone, loading.pick_device(device), open_store()))
-    return np.concatenate([encode(side, language, progress=f"fit {language}") for language, side in texts.items()])
+    recipe = Recipe(spec, raw_encoder(spec.backbone, loading.pick_device(device), open_store()))
+    return np.concatenate(
+        [recipe.encode(side, language, progress=f"fit {language}") for language, side in texts.items()]
+    )

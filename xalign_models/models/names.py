@@ -74,7 +74,7 @@ def locate(model: str, **overrides: Any) -> Located:
     if not changes:
         return located
     if located.saved or located.spec is None:
-        raise ModelError(f"{model} is a saved model: its {', '.join(changes)} cannot be changed; fit it anew.")
+        raise ModelError(f"{model} is a saved model: its {', '.join(changes)} cannot be changed; fit it again.")
     parts = {field: digest(value)[:6] if field == "prompts" else value for field, value in sorted(changes.items())}
     # shorter words than the field's name
     words = {"backend": "", "precision": "", "truncate_dim": "dim", "vectors": "vectors-"}
@@ -111,7 +111,7 @@ def _in_directory(directory: Path) -> Located:
     spec = card.spec if card.trained else None  # otherwise the files are the model, whatever the card claims
     spec = spec or ModelSpec(BackboneSpec(slug(directory.resolve().name), str(directory.resolve())))
     if not is_name(spec.name):
-        raise ModelError(f"{directory}: {assets.CARD} gives a name that is none ({spec.name[:80]!r}); remove it.")
+        raise ModelError(f"{directory}: {assets.CARD} contains an invalid name ({spec.name[:80]!r}); remove it.")
     own = card.trained and directory.resolve() == directory_of(spec.name).resolve()  # where `xalign train` puts it
     if catalogue.find_registered(spec.name) and not own:  # a registered name is reserved
         backbone = dataclasses.replace(spec.backbone, name=f"{spec.backbone.name}-{card.content[:6]}")

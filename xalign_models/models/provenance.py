@@ -47,8 +47,9 @@ def write_card(
         elif "training_datasets" not in claims:
             claims["training_datasets"] = sorted(trained_on(spec) or ())
         claims["spec"] = spec.to_dict()
-    claims["maps"] = maps_fingerprint(directory)
-    claims["content"] = assets.directory_fingerprint(directory)
+    files = assets.Inspected(directory)
+    claims["maps"] = maps_fingerprint(files)
+    claims["content"] = files.fingerprint()
     atomic_write_text(directory / assets.CARD, json.dumps(claims, indent=2, ensure_ascii=False) + "\n")
     if readme:
         (directory / "README.md").write_text(_readme(model, spec, claims, called or directory.name), encoding="utf-8")

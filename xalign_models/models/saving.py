@@ -76,13 +76,9 @@ def _with_pointer(model: SentenceTransformer) -> SentenceTransformer:
     spec = model.xalign_spec.backbone
     if isinstance(modules[0], Pointer):
         return model
-    if _is_of_this_machine(spec.model):
+    if Path(spec.model).is_dir():
         raise ModelError(f"--adapter needs a backbone that others have; {spec.model} is a directory of this machine.")
     return _copied(model, [Pointer(spec.whole, modules[:start]), *modules[start:]])
-
-
-def _is_of_this_machine(model: str) -> bool:
-    return Path(model).is_dir()
 
 
 def _without_xalign(model: SentenceTransformer, lang: str | None) -> SentenceTransformer:

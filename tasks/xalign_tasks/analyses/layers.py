@@ -71,7 +71,7 @@ def fill(
     Returns:
         Number of encoded texts.
     """
-    namespaces = [loading.fingerprint(layer) for layer in layers]
+    namespaces = [loading.open_backbone(layer).fingerprint for layer in layers]
     distinct = {key(prompt, text): text for text in texts}
     stored = [store.get(namespace, list(distinct)) for namespace in namespaces]
     missing = [hash_ for hash_, *vectors in zip(distinct, *stored, strict=True) if any(v is None for v in vectors)]

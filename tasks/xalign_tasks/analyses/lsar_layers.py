@@ -78,7 +78,7 @@ def _common(tatoeba: Tatoeba, alignment: AlignmentSpec, rows: int | None) -> tup
 def sweep(request: Request, backbone: BackboneSpec, alignment: AlignmentSpec, tatoeba: Tatoeba) -> pd.DataFrame:
     """Mean accuracy in percent over the languages, by layer and method."""
     device = loading.pick_device(request.device)
-    prompts = loading.prompts(backbone)
+    prompts = loading.open_backbone(backbone).prompts
     layers = at_every_layer(backbone)
     for language, texts in _texts(alignment, tatoeba).items():
         prompt = loading.prompt_in(prompts, language)

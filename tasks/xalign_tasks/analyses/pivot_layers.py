@@ -71,7 +71,7 @@ def analyse(request: Request) -> Findings:
 
 def sweep(request: Request, backbone: BackboneSpec, texts: dict[str, list[str]]) -> pd.DataFrame:
     """The measures by layer and language; the vectors of all layers come from one forward pass."""
-    device, prompts = loading.pick_device(request.device), loading.prompts(backbone)
+    device, prompts = loading.pick_device(request.device), loading.open_backbone(backbone).prompts
     layers = at_every_layer(backbone)
     for language, rows in texts.items():
         prompt = loading.prompt_in(prompts, language)

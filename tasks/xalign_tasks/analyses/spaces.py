@@ -43,7 +43,7 @@ class Space:
 
     def embed(self, texts: Sequence[str], language: str) -> Float32:
         """Raw vectors (n, d) of texts of one language, with the prompt of the fit text."""
-        prompt = loading.prompt_in(loading.prompts(self.backbone), language)
+        prompt = loading.prompt_in(loading.open_backbone(self.backbone).prompts, language)
         return self.raw.encode(texts, prompt, f"{self.backbone.name} {language}")
 
 

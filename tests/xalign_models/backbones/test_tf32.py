@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from xalign_models.backbones import tf32
-from xalign_models.backbones.loading import fingerprint, load_modules
+from xalign_models.backbones.loading import open_backbone
 from xalign_models.backbones.pipeline import can_pack
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.errors import ModelError
@@ -50,7 +50,7 @@ def test_a_model_switches_it_on_while_its_layers_are_computed(everywhere: None, 
     texts = ["w1 w2 w3", "w4", "w5 w6"]
     vectors = []
     for spec in specs:
-        modules = load_modules(spec, "cpu")
+        modules = open_backbone(spec).modules("cpu")
         can_pack(modules[0])  # which is tried once, before, and without
         within: list[bool] = []
         for module in modules[0].model.modules():
@@ -67,7 +67,7 @@ def test_a_model_switches_it_on_while_its_layers_are_computed(everywhere: None, 
 
 def test_a_model_is_another_one_and_says_so(tiny_model: Path) -> None:
     plain, changed = (BackboneSpec("tiny", str(tiny_model), precision=one) for one in ("native", "tf32"))
-    assert fingerprint(plain) != fingerprint(changed)
+    assert open_backbone(plain).fingerprint != open_backbone(changed).fingerprint
     assert find_spec(str(tiny_model), precision="tf32").backbone.name.endswith("-tf32")
 
 

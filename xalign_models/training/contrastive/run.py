@@ -82,7 +82,7 @@ def _identity(spec: ModelSpec, config: ContrastiveConfig, corpus: Corpus) -> dic
     """What determines a training, as it comes back from JSON: a training only resumes from its own checkpoints."""
     languages = [*config.languages, config.pivot]
     return {
-        "backbone": loading.fingerprint(spec.backbone),
+        "backbone": loading.open_backbone(spec.backbone).fingerprint,
         "text": corpus.fingerprint(languages),
         **to_mapping(config),
     }

@@ -334,5 +334,5 @@ def _identity(fields: Mapping[str, Any], design: Design | None, *texts: Split) -
     if design is not None:
         for part in ("multilingual", "english"):
             spec = models.find_spec(getattr(design, part)).backbone
-            backbones[part] = loading.fingerprint(spec)
+            backbones[part] = loading.open_backbone(spec).fingerprint
     return {**fields, "backbones": backbones, "text": {k: v for split in texts for k, v in split.fingerprints.items()}}

@@ -351,15 +351,15 @@ def test_fields_that_mean_nothing_are_refused(release):
 
 
 def test_the_fingerprint_is_the_content(release, workdir, written):
-    first = loading.fingerprint(find_spec(f"lusifer:{release}").backbone)
+    first = loading.open_backbone(find_spec(f"lusifer:{release}").backbone).fingerprint
     shutil.copytree(release, workdir / "copy")
-    assert loading.fingerprint(find_spec(f"lusifer:{workdir / 'copy'}").backbone) == first
+    assert loading.open_backbone(find_spec(f"lusifer:{workdir / 'copy'}").backbone).fingerprint == first
     base = shutil.copytree(written[0].parent / "xlm-r", workdir / "xlm-r")
     change(base, layer_norm_eps=0.1)
     change(release, universal_learner_name_or_path=str(base))
-    second = loading.fingerprint(find_spec(f"lusifer:{release}").backbone)
+    second = loading.open_backbone(find_spec(f"lusifer:{release}").backbone).fingerprint
     change(base, layer_norm_eps=0.2)
-    assert len({first, second, loading.fingerprint(find_spec(f"lusifer:{release}").backbone)}) == 3
+    assert len({first, second, loading.open_backbone(find_spec(f"lusifer:{release}").backbone).fingerprint}) == 3
 
 
 def test_mirrors_serve_the_release_and_its_base_checkpoints(written, workdir, monkeypatch):
@@ -395,7 +395,7 @@ def test_the_hub_serves_two_files_of_a_commit(written, monkeypatch):
     np.testing.assert_allclose(found, expected(written[1], TEXTS, ""), atol=1e-5)
     assert {*calls} == {("Hieuman/LUSIFER", name, "v1-commit") for name in ("config.json", "model.safetensors")}
     specs = [find_spec(f"lusifer:Hieuman/LUSIFER{pin}").backbone for pin in ("", "@v1", "@v2")]
-    assert len({loading.fingerprint(spec) for spec in specs}) == 3
+    assert len({loading.open_backbone(spec).fingerprint for spec in specs}) == 3
 
 
 def test_prompts_are_the_authors(release):
