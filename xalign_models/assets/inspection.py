@@ -42,7 +42,7 @@ class Inspected:
 
     @property
     def directory(self) -> Path:
-        """Where the files are."""
+        """The directory."""
         return self._directory
 
     def has(self, name: str) -> bool:

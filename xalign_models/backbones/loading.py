@@ -11,7 +11,7 @@ from xalign_models import assets
 from xalign_models.backbones import policy
 from xalign_models.backbones.checkpoint import open_config, open_pipeline, open_transformer, opened, quiet
 from xalign_models.backbones.policy import has_own_modules
-from xalign_models.backbones.sources import Source, check_fields, find_source
+from xalign_models.backbones.sources import Source, find_source
 from xalign_models.backbones.templates import surrounds
 from xalign_models.device import pick_device
 from xalign_models.errors import FileError, LanguageError, ModelError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import nn
 
-    from xalign_models.assets import ResolvedModel
+    from xalign_models.assets import Inspected, ResolvedModel
     from xalign_models.backbones.transformer import LanguageTransformer
 
 __all__ = ["Backbone", "Checkpoint", "has_own_modules", "open_backbone", "open_directory", "pick_device", "prompt_in",
@@ -36,15 +36,19 @@ class Backbone:
 
     Args:
         spec: The backbone.
+        files: The files of its directory, if some of them were read already.
 
     Raises:
         ModelError: A field of the spec does not apply to the source.
     """
 
-    def __init__(self, spec: BackboneSpec) -> None:
+    def __init__(self, spec: BackboneSpec, files: Inspected | None = None) -> None:
         self.spec = spec
-        self.source = find_source(spec.model) or Checkpoint(spec)
-        check_fields(self.source, spec)
+        self.source = find_source(spec.model) or Checkpoint(spec, files)
+        for field in dataclasses.fields(spec):
+            if field.name not in self.source.settable and getattr(spec, field.name) != field.default:
+                flag = f"--{field.name.replace('_', '-')}"
+                raise ModelError(f"{flag} does not apply to {self.source.model}; leave it out.")
 
     @cached_property
     def fingerprint(self) -> str:
@@ -131,14 +135,15 @@ class Checkpoint(Source):
 
     Args:
         spec: The backbone.
+        files: The files of its directory, if some of them were read already.
     """
 
     settable = frozenset(field.name for field in dataclasses.fields(BackboneSpec))
     has_weights = True
 
-    def __init__(self, spec: BackboneSpec) -> None:
+    def __init__(self, spec: BackboneSpec, files: Inspected | None = None) -> None:
         super().__init__(spec.model)
-        self.spec = spec
+        self.spec, self._files = spec, files
 
     @cached_property
     def resolved(self) -> ResolvedModel:
@@ -149,12 +154,12 @@ class Checkpoint(Source):
             AssetError: The checkpoint is unavailable.
         """
         spec = self.spec
-        if spec.llm and not has_own_modules(Path(spec.model)):
+        if spec.llm and not has_own_modules(self._files or Path(spec.model)):
             raise ModelError(
                 f"xalign/{spec.tuned}__{spec.name} is not trained yet. Train it with `xalign train lusifer --config "
                 "small` (or paper), or give the directory of a trained one."
             )
-        return assets.resolve(spec.model, spec.revision)
+        return assets.resolve(spec.model, spec.revision, self._files)
 
     def fingerprint(self) -> str:
         """Identity of the weights and the tokenizer."""
@@ -234,7 +239,7 @@ class Checkpoint(Source):
 
 
 def open_directory(
-    directory: assets.Inspected | Path, device: str, *, trust: bool = False, **options: Any
+    directory: Inspected | Path, device: str, *, trust: bool = False, **options: Any
 ) -> SentenceTransformer:
     """A saved model whose modules are xalign's or sentence-transformers', without running code from its files.
 

@@ -55,7 +55,10 @@ class Pointer(InputModule):
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
         """Write the reference: the spec and the fingerprint of the backbone."""
-        pointer = {"spec": spec_fields(self.spec), "fingerprint": open_backbone(self.spec).fingerprint}
+        pointer = {
+            "spec": ModelSpec(self.spec).to_dict()["backbone"],
+            "fingerprint": open_backbone(self.spec).fingerprint,
+        }
         text = json.dumps(pointer, indent=2, ensure_ascii=False) + "\n"
         (Path(output_path) / CONFIG).write_text(text, encoding="utf-8")
 
@@ -88,9 +91,3 @@ def pointed(files: Inspected) -> BackboneSpec | None:
     except FileError:
         return None
     return ModelSpec.from_dict({"backbone": fields}).backbone if isinstance(fields, dict) else None
-
-
-def spec_fields(spec: BackboneSpec) -> dict[str, Any]:
-    """A backbone's spec as plain data."""
-    fields: dict[str, Any] = ModelSpec(spec).to_dict()["backbone"]
-    return fields

@@ -156,7 +156,7 @@ def folders_of_maps(files: Inspected) -> list[str]:
 
 
 def has_own_modules(directory: Inspected | Path) -> bool:
-    """Whether a directory is a sentence-transformers model with modules of ours, as ``save`` writes it."""
+    """Whether a directory is a sentence-transformers model with modules of xalign, as ``save`` writes it."""
     files = _inspected(directory)
     try:
         return files.has("modules.json") and any(

@@ -6,13 +6,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from xalign_models.errors import ModelError
 from xalign_models.plugins import SOURCES, register
 from xalign_models.specs import BackboneSpec
 
@@ -100,17 +98,3 @@ def find_source(model: str) -> Source | None:
     """
     scheme, colon, _ = model.partition(":")
     return SOURCES[scheme](model) if colon and scheme in SOURCES else None
-
-
-def check_fields(source: Source, spec: BackboneSpec) -> None:
-    """Refuse fields of a spec that do not apply to its source.
-
-    Raises:
-        ModelError: Such a field is set; the message names its flag.
-    """
-    for field in dataclasses.fields(spec):
-        if field.name not in source.settable and getattr(spec, field.name) != field.default:
-            flag = f"--{field.name.replace('_', '-')}"
-            raise ModelError(
-                f"{flag} does not apply to {source.model}, which is not a checkpoint on this machine; leave it out."
-            )

@@ -113,43 +113,37 @@ def _beside(files: Inspected, folder: str) -> list[str]:
     return sorted(name for name in files.files if fnmatchcase(name, pattern) and name.count("/") == depth)
 
 
-def require_size(config: Any, files: Inspected, folder: str = "") -> None:
+def require_size(config: Any, files: Inspected, folder: str = "") -> Any:
     """Refuse a configuration of far more weights than the files hold, before memory is allocated for them.
 
     Args:
-        config: transformers' configuration; ignored if its code is the checkpoint's own.
+        config: transformers' configuration.
         files: The model's directory.
         folder: Folder of the weights below it.
+
+    Returns:
+        The class of transformers for the encoder; None if its code is the checkpoint's own, or there are no weights.
 
     Raises:
         ModelError: The sizes are not those of the weights.
     """
-    try:
-        size = sum((files.directory / name).stat().st_size for name in _beside(files, folder))
-        if not size or not borrowed.is_built_in(config):
-            return
-        wanted = sum(weight.numel() for weight in _without_weights(config).parameters())
-    except (RuntimeError, OverflowError):  # a tensor whose bytes cannot be counted
-        wanted = size * _MOST_OF_A_BYTE + 1
-    if wanted > size * _MOST_OF_A_BYTE:
-        raise ModelError(
-            f"The checkpoint {files.label} does not fit its configuration, which describes a far larger model than "
-            f"its {size:,} bytes of weights."
-        )
-
-
-def encoder_class(config: Any) -> Any:
-    """The class of transformers for the encoder of a configuration."""
-    return type(_without_weights(config))
-
-
-def _without_weights(config: Any) -> Any:
-    """The encoder of a configuration, which takes no memory for weights."""
     from transformers import AutoModel
     from transformers.initialization import no_init_weights
 
-    with torch.device("meta"), no_init_weights():
-        return AutoModel.from_config(config)
+    size = sum((files.directory / name).stat().st_size for name in _beside(files, folder))
+    if not size or not borrowed.is_built_in(config):
+        return None
+    try:
+        with torch.device("meta"), no_init_weights():
+            encoder = AutoModel.from_config(config)
+        if sum(weight.numel() for weight in encoder.parameters()) <= size * _MOST_OF_A_BYTE:
+            return type(encoder)
+    except (RuntimeError, OverflowError):  # a tensor whose bytes cannot be counted
+        pass
+    raise ModelError(
+        f"The checkpoint {files.label} does not fit its configuration, which describes a far larger model than its "
+        f"{size:,} bytes of weights."
+    )
 
 
 def require_vocabulary(tokenizer: Any, model: str) -> None:

@@ -120,7 +120,9 @@ def model_text(model: str) -> tuple[dict[str, list[str]], set[str]]:
     spec = find_spec(model)
     if spec.alignment is None:
         raise DataError(f"{model} has no fit text; name the text that it was trained on with --corpus.")
-    return fit_text(Recipe(spec).alignment), identity.trained_on(spec)
+    alignment = Recipe(spec).alignment
+    assert alignment is not None
+    return fit_text(alignment), identity.trained_on(spec)
 
 
 def corpus_text(name: str, limit: int | None = None) -> tuple[dict[str, list[str]], set[str]]:

@@ -210,6 +210,7 @@ def _plan(encoder: XAlignEncoder, spec: ModelSpec | None, task: Any, store: Embe
     if spec is None or spec.alignment is None:
         return "There is the task's text to encode; nothing is fitted."
     fit = Recipe(spec).alignment
+    assert fit is not None
     if any(isinstance(module, FittedOnDemand) for module in encoder.tail):  # only what the task asks for
         codes = {code for languages in languages_of(task).values() for code in languages}
         known = set(fitting.fit_languages(fit, fitting.load_corpora(fit)))

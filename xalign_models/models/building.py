@@ -51,18 +51,23 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
     located = locate(model, **overrides)
     if not located.saved or located.card is None:
         assert located.spec is not None
-        return build(located.spec, device=device)
+        return build(located.spec, device=device, backbone=located.open_backbone())
     saved = loading.open_directory(located.card.files, loading.pick_device(device))
     return AlignedSentenceTransformer.adopt(saved, located.spec, dict(located.card.claims))
 
 
-def build(spec: ModelSpec, *, device: str | None = None) -> SentenceTransformer:
+def build(spec: ModelSpec, *, device: str | None = None, backbone: Backbone | None = None) -> SentenceTransformer:
     """The SentenceTransformer of a spec; its alignment is fitted now unless an earlier fit is in the cache.
+
+    Args:
+        spec: The model.
+        device: cpu, cuda or mps, by default the best available; or several for the encoding of fit text.
+        backbone: Its backbone, if already open.
 
     Raises:
         XAlignError: Weights or fit text are missing.
     """
-    backbone = open_backbone(spec.backbone)
+    backbone = backbone or open_backbone(spec.backbone)
     _ = backbone.fingerprint  # fails before seconds of imports if the weights are missing
     from xalign_models.store import open_store
 
@@ -130,7 +135,7 @@ def load_encoder(
         return encoder_of(saved, namespace(located), meta_of(located), device, store)
     spec = located.spec
     assert spec is not None
-    backbone = open_backbone(spec.backbone)
+    backbone = located.open_backbone()
     recipe = Recipe(spec, raw_encoder(backbone, device, store), backbone)
     meta = meta_of(located, recipe)
     if recipe.languages is not None:

@@ -1,4 +1,4 @@
-"""The card of a model directory: its claims, read once and checked against the content."""
+"""Reads the card of a model directory, and checks its claims against the files."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from xalign_models.errors import FileError, ModelError
 from xalign_models.specs import ModelSpec
 
 MAPS = "*_Aligned"
-"""Folder of the alignment in a saved model."""
+"""Pattern of the alignment's folder in a saved model."""
 _NAME = re.compile(r"[\w.+-]+/[\w.+-]+")
 
 
 @dataclass(frozen=True)
 class Card:
-    """A model directory and its card. A card is a claim: name and text come from it, identity from the content.
+    """A model directory and its card. Names and texts come from the card, identities from the files.
 
     Attributes:
         files: The directory's files.
@@ -47,12 +47,12 @@ class Card:
 
     @cached_property
     def backbone(self) -> str:
-        """Sha256 (hex) of the files that determine the raw vectors; models that differ only in their maps share it."""
+        """Sha256 (hex) of the files that determine the raw vectors, equal for models that differ only in their maps."""
         return self.files.fingerprint(without=f"{MAPS}/*")
 
     @cached_property
     def spec(self) -> ModelSpec | None:
-        """The spec on the card, None without one. A trained model's weights are in the directory itself.
+        """The spec on the card, or None. The backbone of a trained model is the directory itself.
 
         Raises:
             ModelError: The spec is malformed.
@@ -66,7 +66,7 @@ class Card:
 
     @property
     def trained(self) -> bool:
-        """Whether the weights were trained here: such a model is a backbone like any other."""
+        """Whether xalign trained the weights: such a model is a backbone like any other."""
         return "training" in self.claims
 
     @property
@@ -76,7 +76,7 @@ class Card:
 
     @property
     def revision(self) -> str:
-        """40 hex digits of the content, whatever the card says."""
+        """40 hex digits of the content, regardless of the card."""
         return self.content[:40]
 
     @property
@@ -103,14 +103,14 @@ def read_card(directory: Path) -> Card:
         return card
     if card.own_modules and not card.trained and card.claims.get("maps") not in {None, maps_fingerprint(files)}:
         raise ModelError(
-            f"{directory}: its maps are not those that {assets.CARD} was written for; fit it again, or remove "
+            f"{directory}: its maps are not those of {assets.CARD}; fit the model again, or remove "
             f"{assets.CARD} to use the directory as it is."
         )
     return dataclasses.replace(card, claims={})
 
 
 def is_name(text: str) -> bool:
-    """Whether a text may be a model's name, ``org/model``: it becomes a path below the results."""
+    """Whether a text is a valid name of a model, ``org/model``, which becomes a path below the results."""
     return _NAME.fullmatch(text) is not None and not any(part in {".", ".."} for part in text.split("/"))
 
 

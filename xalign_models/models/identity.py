@@ -7,7 +7,7 @@ from typing import Any
 
 from xalign_models import corpora
 from xalign_models.backbones.loading import open_backbone
-from xalign_models.models.card import read_card
+from xalign_models.models.card import Card, read_card
 from xalign_models.models.names import Located, locate
 from xalign_models.models.recipe import Recipe
 from xalign_models.specs import ModelSpec
@@ -44,11 +44,16 @@ def namespace(model: str | Located, **overrides: Any) -> str:
     return open_backbone(located.spec.backbone).fingerprint
 
 
-def trained_on(spec: ModelSpec) -> set[str]:
-    """Mteb's names of the data that a model was trained or fitted on here, beyond its published weights."""
+def trained_on(spec: ModelSpec, card: Card | None = None) -> set[str]:
+    """Mteb's names of the data that a model was trained or fitted on here, beyond its published weights.
+
+    Args:
+        spec: The model.
+        card: The card of its directory, if already read.
+    """
     datasets: set[str] = set()
     if spec.backbone.tuned and Path(spec.backbone.model).is_dir():
-        datasets |= read_card(Path(spec.backbone.model)).training_datasets or set()
+        datasets |= (card or read_card(Path(spec.backbone.model))).training_datasets or set()
     if spec.alignment:
         datasets |= {task for corpus in spec.alignment.corpora for task in corpora.trained_tasks(corpus)}
     return datasets

@@ -58,7 +58,7 @@ def meta_of(located: Located, recipe: Recipe | None = None) -> ModelMeta:
         if card is None and directory.is_dir():  # a spec alone, as mteb's loader passes it
             card = read_card(directory)
         arguments["training"] = dict(card.claims.get("training", {})) if card else {}
-    return describe(spec.name, fixed, trained_on(spec), spec, arguments)
+    return describe(spec.name, fixed, trained_on(spec, card), spec, arguments)
 
 
 def describe(

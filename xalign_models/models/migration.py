@@ -1,8 +1,8 @@
-"""A new model's queries against an old model's index: a map from the new model's vectors into the old model's space.
+"""Searches an old model's index with a new model: a map moves the new model's vectors into the old model's space.
 
-The index stays unchanged. The new model encodes a query, and the map moves its vector to the old model's vector of the
-query (the idea of Drift-Adapter, arXiv 2509.23471). Both models encode the same texts, and one map serves all
-languages: no translations are needed. Dimensions may differ.
+The index stays unchanged. The new model encodes a query, and the map predicts the old model's vector of the query, as
+in Drift-Adapter (arXiv 2509.23471). To fit the map, both models encode the same texts. One map serves all languages, so
+that no translations are needed. Dimensions may differ.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MAPS: dict[str, Callable[[AnyFloats, AnyFloats], tuple[Float64, Float64]]] = {
     "procrustes": similarity,
     "affine": ridge_by_leave_one_out,
 }
-"""Methods with a map between spaces of different dimensions."""
+"""Methods that can map between spaces of different dimensions."""
 
 
 def fit_map(method: str, new: AnyFloats, old: AnyFloats) -> tuple[Float64, Float64]:
@@ -66,9 +66,9 @@ def fit_map(method: str, new: AnyFloats, old: AnyFloats) -> tuple[Float64, Float
         AlignmentError: The method is unknown, or there are fewer than two texts.
     """
     if method not in MAPS:
-        raise AlignmentError(f"{method} is no map between two models; choose {' or '.join(MAPS)}.")
+        raise AlignmentError(f"{method} cannot map between two models; choose {' or '.join(MAPS)}.")
     if len(new) < 2:
-        raise AlignmentError(f"{len(new)} text is too few to fit a map on.")
+        raise AlignmentError(f"A map needs at least two texts, not {len(new)}.")
     return MAPS[method](normalise(new), normalise(old))
 
 
@@ -100,13 +100,13 @@ def fit(
     limit: int | None = None,
     device: str | None = None,
 ) -> SentenceTransformer:
-    """The new model with a map into the old model's space: its vectors are compared with those of the old index.
+    """The new model with a map into the old model's space, for searches in the old index.
 
     Args:
         method: ``procrustes`` or ``affine``.
-        old: The model of the index; ``vectors:FILE`` is the index itself, with its texts.
+        old: The model of the index, or ``vectors:FILE``, the index itself with its texts.
         new: The model of the queries.
-        corpus: Names of corpora that both encode.
+        corpus: Names of corpora that both models encode.
         languages: Canonical codes; None for all languages of the corpora.
         limit: Texts per language and corpus.
         device: cpu, cuda or mps.
@@ -120,7 +120,7 @@ def fit(
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     if method not in MAPS:
-        raise AlignmentError(f"{method} is no map between two models; choose {' or '.join(MAPS)}.")
+        raise AlignmentError(f"{method} cannot map between two models; choose {' or '.join(MAPS)}.")
     specs = [find_spec(model) for model in (new, old)]
     if aligned := [spec.name for spec in specs if spec.alignment]:
         raise ModelError(f"{aligned[0]} is aligned; migrate between backbones.")

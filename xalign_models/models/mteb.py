@@ -29,13 +29,13 @@ def register_models() -> None:
 
     Opens no weights, no text and no network connection. A revision is computed when a model is loaded.
     """
-    from xalign_models.models.metadata import describe
+    from mteb.models.model_implementations import MODEL_REGISTRY
 
-    registry = borrowed.find("mteb.models.model_implementations.MODEL_REGISTRY")
+    from xalign_models.models.metadata import describe
 
     for name, spec in {**catalogue.specs(), **trained_specs()}.items():
         meta = describe(name, None, trained_on(spec), spec, {"spec": spec.to_dict()})
-        registry[name] = meta.model_copy(update={"loader": _load})
+        MODEL_REGISTRY[name] = meta.model_copy(update={"loader": _load})
 
 
 def _load(name: str, revision: str | None = None, device: str | None = None, **kwargs: Any) -> XAlignEncoder:
@@ -58,6 +58,7 @@ def register_with_mteb() -> None:
 
 @cache
 def _register(tasks: tuple[str, ...], benchmarks: tuple[str, ...], _: tuple[str, ...]) -> None:
+    import mteb.benchmarks.benchmarks as mteb_benchmarks
     from mteb.benchmarks.benchmark import Benchmark as MtebBenchmark
 
     from xalign_models.models.sides import with_sides
@@ -66,14 +67,11 @@ def _register(tasks: tuple[str, ...], benchmarks: tuple[str, ...], _: tuple[str,
         _register_task(name)
     classes = borrowed.task_classes()
     classes.update({name: with_sides(kind) for name, kind in classes.items()})
-    borrowed.refresh_similar_tasks()
-    ours = [BENCHMARKS.get(name) for name in benchmarks]
-    borrowed.add_benchmarks(
-        {
-            name: MtebBenchmark(name=name, tasks=members(benchmark), description=f"{benchmark.description}.")
-            for name, benchmark in zip(benchmarks, ours, strict=True)
-        }
-    )
+    for name in benchmarks:
+        benchmark = BENCHMARKS.get(name)
+        named = MtebBenchmark(name=name, tasks=members(benchmark), description=f"{benchmark.description}.")
+        setattr(mteb_benchmarks, name, named)
+    borrowed.refresh()
     register_models()
 
 
@@ -97,7 +95,7 @@ def get_task(part: Part) -> AbsTask:
 
 
 def members(benchmark: Benchmark) -> list[AbsTask]:
-    """The tasks of a benchmark of ours."""
+    """The tasks of one of xalign's benchmarks."""
     return [get_task(part) for part in benchmark.parts]
 
 

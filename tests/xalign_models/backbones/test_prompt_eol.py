@@ -216,7 +216,7 @@ def test_as_a_sentence_transformer_saved_and_loaded_it_prompts_by_itself(
         loaded = load(str(tmp_path / mode), device="cpu")
         np.testing.assert_allclose(loaded.encode(inputs), wanted, atol=2e-5)
         if mode == "self-prompts":
-            with pytest.raises(LanguageError, match="language of a text that does not say which"):
+            with pytest.raises(LanguageError, match="the unknown language of a text"):
                 loaded.encode(["a cat"])
 
 
