@@ -40,7 +40,7 @@ def combine(files: Mapping[str, str]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def directory_fingerprint(directory: Path, without: str = "", hash_file: Callable[[Path], str] = sha256_file) -> str:
+def directory_fingerprint(directory: Path, without: str = "", hash_file: Callable[[Path], str] | None = None) -> str:
     """The fingerprint of a local checkpoint directory, from names and contents, not from its location.
 
     Links are followed. Hashes are cached, so that only changed files are read again, as seen by size, both times and
@@ -49,7 +49,7 @@ def directory_fingerprint(directory: Path, without: str = "", hash_file: Callabl
     Args:
         directory: The checkpoint.
         without: Pattern of names to exclude, e.g. ``*_Aligned/*``.
-        hash_file: Gives the sha256 (hex) of a file that is new or has changed.
+        hash_file: Function that returns the sha256 (hex) of a new or changed file.
     """
     directory = directory.resolve()
     record = cache_dir() / "fingerprints" / f"{hashlib.sha256(str(directory).encode()).hexdigest()}.json"
@@ -64,7 +64,7 @@ def directory_fingerprint(directory: Path, without: str = "", hash_file: Callabl
         state = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]
         *recorded_state, content = recorded.get(name) or [None]
         if recorded_state != state or stat.st_ctime_ns > settled or not isinstance(content, str):
-            content = hash_file(file)
+            content = (hash_file or sha256_file)(file)
         current[name] = [*state, content]
     if current != recorded:
         with suppress(OSError):  # a cache that cannot be written costs time, nothing else

@@ -190,4 +190,4 @@ def get_spec(name: str) -> ModelSpec:
     if spec := find_registered(full):
         return spec
     near = plugins.did_you_mean(full, specs(), cutoff=0.4)
-    raise ModelError(f"Unknown model {name!r}.{near} `xalign models` lists all; a directory or hub id works too.")
+    raise ModelError(f"Unknown model {name!r}.{near} `xalign models` lists them; a directory or hub id works too.")

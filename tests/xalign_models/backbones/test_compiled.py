@@ -93,7 +93,7 @@ def test_without_the_compilers_package_it_is_refused(monkeypatch: pytest.MonkeyP
 
 def test_a_model_whose_packs_have_no_kernel_is_refused(everywhere: None, modules: list[Any]) -> None:
     modules[0].compiled = True
-    with pytest.raises(ModelError, match="does not know the layers of a BertModel in torch.float32; leave it out"):
+    with pytest.raises(ModelError, match="does not support a BertModel in torch.float32; leave it out"):
         RawEncoder("", lambda: modules, "cpu").encode(["the cat"])
 
 

@@ -59,7 +59,7 @@ def test_a_saved_model_points_to_its_file(planted_file, workdir):
 def test_texts_that_are_not_there_are_counted_and_the_first_is_named(planted_file):
     file, _, texts = planted_file
     encoder = models.load_encoder(f"vectors:{file}")
-    with pytest.raises(ModelError, match=r"no vectors of 2 of 4 texts, the first of them 'jpn 1'; add them"):
+    with pytest.raises(ModelError, match=r"lacks the vectors of 2 of 4 texts, the first of them 'jpn 1'; add them"):
         encoder.encode_texts([texts[0], "jpn 1", "jpn 2", texts[1]], [None] * 4)
     with pytest.raises(ModelError, match="no texts"):
         encoder.raw.encode([])
@@ -89,5 +89,5 @@ def test_what_vectors_cannot_do_is_refused(planted_file, workdir):
 
 
 def test_nothing_behind_the_colon_is_no_folder(workdir):
-    with pytest.raises(ModelError, match="^vectors: write vectors:FILE, a parquet"):
+    with pytest.raises(ModelError, match="^vectors: names no file; write vectors:FILE, a parquet"):
         load("vectors:")

@@ -52,5 +52,5 @@ def test_trust_comes_from_nobodys_file(custom):
 
 
 def test_a_model_with_code_is_not_saved_without_it(custom, workdir):
-    with pytest.raises(ModelError, match="runs code of its own, which a saved model does not carry"):
+    with pytest.raises(ModelError, match="runs code of its own, which cannot be saved"):
         save(build(find_spec(str(custom), trust_remote_code=True), device="cpu"), workdir / "saved")
