@@ -28,10 +28,10 @@ def require(*names: str) -> None:
 def embedded_model(asset: str, device: str, backbone: str = "") -> list[nn.Module]:
     """The modules of an installed model, as the backbone of that name or of the asset's own name."""
     require(asset)
-    from xalign_models.backbones.loading import load_modules
+    from xalign_models.backbones.loading import open_backbone
     from xalign_models.models.catalogue import BACKBONES
 
-    return list(load_modules(BACKBONES[backbone or asset], device))
+    return list(open_backbone(BACKBONES[backbone or asset]).modules(device))
 
 
 def interface_texts() -> list[str]:

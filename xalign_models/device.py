@@ -9,14 +9,14 @@ def pick_device(device: str | None = None, *, several: bool = False) -> str:
     """``cpu``, ``cuda`` or ``mps``: the requested device, by default the best available.
 
     Args:
-        device: One device; or some, such as ``cuda:0,cuda:1``, or all GPUs, ``cuda:all``.
-        several: Whether some may be requested.
+        device: One device; or several, such as ``cuda:0,cuda:1``, or all GPUs, ``cuda:all``.
+        several: Whether several devices are supported.
 
     Returns:
-        One device; or some, each with its number, with commas between.
+        One device; or several, each with its number, with commas between.
 
     Raises:
-        ModelError: A requested device is unavailable, or some are requested where there can be but one.
+        ModelError: A requested device is unavailable, or several are requested where only one is supported.
     """
     import torch
 
@@ -27,7 +27,7 @@ def pick_device(device: str | None = None, *, several: bool = False) -> str:
         device = ",".join(f"cuda:{number}" for number in range(torch.cuda.device_count()))
     chosen = each(device)
     if len(chosen) > 1 and not several:
-        raise ModelError(f"--device {device}: this runs on one device; give one of them.")
+        raise ModelError(f"--device {device}: only one device is supported here; give one of them.")
     for name in chosen:
         kind, _, number = name.partition(":")
         if not usable.get(kind, False) or (number and not (number.isdecimal() and _is_there(kind, int(number)))):
@@ -37,7 +37,7 @@ def pick_device(device: str | None = None, *, several: bool = False) -> str:
 
 
 def each(device: str) -> list[str]:
-    """The single devices of what :func:`pick_device` gives."""
+    """The single devices in a result of :func:`pick_device`."""
     return device.split(",")
 
 

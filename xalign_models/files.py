@@ -12,12 +12,11 @@ import logging
 import math
 import re
 import stat
-import struct
 import sys
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -158,10 +157,12 @@ class TensorHeader:
     Attributes:
         dtype: As safetensors writes it, e.g. ``F32``.
         shape: The dimensions.
+        start: Position of its first byte in the file.
     """
 
     dtype: str
     shape: tuple[int, ...]
+    start: int = field(default=0, compare=False)
 
 
 def safetensors_header(path: Path) -> dict[str, TensorHeader]:
@@ -173,26 +174,43 @@ def safetensors_header(path: Path) -> dict[str, TensorHeader]:
     try:
         length = path.stat().st_size
         with path.open("rb") as file:
-            size = struct.unpack("<Q", file.read(8))[0]
-            if size > min(MOST_JSON, length - 8):
-                raise FileError(f"{path} is cut off or damaged: its header is longer than the file.")
-            header = parse_json(file.read(size), str(path))
-    except (OSError, struct.error) as error:
+            head = file.read(8)
+            head += file.read(min(int.from_bytes(head, "little"), MOST_JSON))
+    except OSError as error:
         raise FileError(f"{path} cannot be read as safetensors ({_line(error)}).") from None
+    return parse_safetensors(head, str(path), length)
+
+
+def parse_safetensors(content: Any, name: str, length: int | None = None) -> dict[str, TensorHeader]:
+    """Like :func:`safetensors_header` for bytes; ``name`` is for error messages.
+
+    Args:
+        content: The file, or at least its header.
+        name: What errors call it.
+        length: Bytes of the file, if ``content`` is the header alone.
+
+    Raises:
+        FileError: The file has another length than its header says, or its header is damaged.
+    """
+    length = len(content) if length is None else length
+    size = int.from_bytes(content[:8], "little")
+    if length < 8 or size > min(MOST_JSON, length - 8):
+        raise FileError(f"{name} is cut off or damaged: its header does not fit into the file.")
+    header = parse_json(bytes(content[8 : 8 + size]), name)
     tensors, end = {}, 0
     header.pop("__metadata__", None)
-    for name, entry in header.items():
+    for tensor, entry in header.items():
         try:
             dtype, shape = str(entry["dtype"]), tuple(map(int, entry["shape"]))
             first, last = map(int, entry["data_offsets"])
             fits = last - first == math.prod(shape) * _WIDTHS.get(dtype, 0) or dtype not in _WIDTHS
         except (TypeError, KeyError, ValueError):
-            raise FileError(f"{path} is damaged: its header has no valid entry for {name}.") from None
+            raise FileError(f"{name} is damaged: its header has no valid entry for {tensor}.") from None
         if not fits or first < 0 or last < first:
-            raise FileError(f"{path} is damaged: the length of {name} contradicts its shape.")
-        tensors[name], end = TensorHeader(dtype, shape), max(end, last)
+            raise FileError(f"{name} is damaged: the length of {tensor} contradicts its shape.")
+        tensors[tensor], end = TensorHeader(dtype, shape, 8 + size + first), max(end, last)
     if 8 + size + end != length:
-        raise FileError(f"{path} is cut off or damaged: {8 + size + end} bytes were expected, not {length}.")
+        raise FileError(f"{name} is cut off or damaged: {8 + size + end} bytes were expected, not {length}.")
     return tensors
 
 

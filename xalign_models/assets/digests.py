@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -38,7 +38,7 @@ def combine(files: Mapping[str, str]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def directory_fingerprint(directory: Path, without: str = "") -> str:
+def directory_fingerprint(directory: Path, without: str = "", hash_file: Callable[[Path], str] | None = None) -> str:
     """Fingerprint of a local checkpoint directory, from the names and contents of its files and not from its location.
 
     Links are followed. Hashes are cached, so a file is read again only if its size, times or inode change. A copy that
@@ -47,6 +47,7 @@ def directory_fingerprint(directory: Path, without: str = "") -> str:
     Args:
         directory: The checkpoint.
         without: Pattern of names to exclude, e.g. ``*_Aligned/*``.
+        hash_file: Function that returns the sha256 (hex) of a new or changed file.
     """
     directory = directory.resolve()
     record = cache_dir() / "fingerprints" / f"{hashlib.sha256(str(directory).encode()).hexdigest()}.json"
@@ -61,7 +62,7 @@ def directory_fingerprint(directory: Path, without: str = "") -> str:
         state = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]
         *recorded_state, content = recorded.get(name) or [None]
         if recorded_state != state or stat.st_ctime_ns > settled or not isinstance(content, str):
-            content = sha256_file(file)
+            content = (hash_file or sha256_file)(file)
         current[name] = [*state, content]
     if current != recorded:
         with suppress(OSError):  # without a writable cache files are only read more often

@@ -7,16 +7,16 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
 from xalign_models.assets.catalogue import NO_MODELS, get_asset, list_assets
-from xalign_models.assets.digests import directory_fingerprint
+from xalign_models.assets.inspection import Inspected
 from xalign_models.assets.installation import fingerprint, install, where
 from xalign_models.errors import AssetError, one_line
-from xalign_models.files import read_json
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _TIMEOUT = 5
@@ -24,22 +24,55 @@ _TIMEOUT = 5
 _PAUSE = 300
 """Seconds before an unreachable hub is tried again."""
 _REFUSALS = frozenset({401, 403, 404, 410, 451})
-"""Statuses that speak of one repository: others are still to be had. Too many requests, or a fault, are the hub's."""
+"""Statuses that concern one repository. Others, such as too many requests, concern the hub as a whole."""
 _unreachable: tuple[float, str] | None = None
 """Time and reason of the last failure to reach the hub."""
 
 
 @dataclass(frozen=True)
 class ResolvedModel:
-    """A loadable model: ``from_pretrained(path_or_id, revision=revision)``."""
+    """A model that can be loaded: ``from_pretrained(path_or_id, revision=revision)``.
+
+    Attributes:
+        path_or_id: The directory, or the hub id.
+        revision: The commit on the hub; None for a directory.
+        fingerprint: Identifies the weights.
+        source: An installed asset, another directory, or the hub.
+        opened: The directory's files, if some of them were read already.
+    """
 
     path_or_id: str
     revision: str | None
     fingerprint: str
     source: Literal["package", "local", "hub"]
+    opened: Inspected | None = field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def files(self) -> Inspected:
+        """The files; of a model on the hub, the JSON files alone, which are fetched now.
+
+        Raises:
+            AssetError: They cannot be fetched.
+        """
+        if self.source == "hub":
+            return Inspected(_fetched(self.path_or_id, str(self.revision)), self.path_or_id)
+        return self.opened or Inspected(Path(self.path_or_id))
 
 
-def resolve(model_id: str, revision: str | None = None) -> ResolvedModel:
+@lru_cache(maxsize=64)
+def _fetched(model: str, commit: str) -> Path:
+    """The folder in the hub's cache with the JSON files of a model; a commit never changes."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(
+            snapshot_download(model, revision=commit, allow_patterns=["*.json"], local_files_only=hub_is_away())
+        )
+    except Exception as error:
+        raise AssetError(f"{model} cannot be downloaded from the hub ({one_line(error)}).") from None
+
+
+def resolve(model_id: str, revision: str | None = None, files: Inspected | None = None) -> ResolvedModel:
     """Resolve an asset's name, else a local directory, else a hub id ``org/name``, in this order.
 
     A directory ``$XALIGN_MODELS/org/name``, a local mirror of the hub's repository, precedes the hub for any revision;
@@ -49,6 +82,7 @@ def resolve(model_id: str, revision: str | None = None) -> ResolvedModel:
     Args:
         model_id: The name, path or hub id.
         revision: A branch, tag or commit; for hub ids only.
+        files: The files of the directory, if some of them were read already.
 
     Raises:
         LicenceError: The asset's terms must be accepted first.
@@ -62,22 +96,22 @@ def resolve(model_id: str, revision: str | None = None) -> ResolvedModel:
     if revision is not None:
         raise AssetError(f"{model_id} is not on the hub and has no revision {revision!r}; leave the revision out.")
     if not is_asset:
-        return _local(directory)
+        return _local(directory, files)
     if (kind := get_asset(model_id).kind) in NO_MODELS:
         raise AssetError(f"{model_id} is a {kind}, not a model.")
     path = where(model_id) or install(model_id)
     return ResolvedModel(str(path), None, fingerprint(model_id), "package")
 
 
-def _local(directory: Path) -> ResolvedModel:
-    digest = directory_fingerprint(directory)
-    adapter = directory / "adapter_config.json"
-    if adapter.is_file() and not (directory / "sentence_bert_config.json").is_file():  # ours name their base's own
-        base = str(read_json(adapter).get("base_model_name_or_path"))
+def _local(directory: Path, files: Inspected | None = None) -> ResolvedModel:
+    files = files or Inspected(directory)
+    digest = files.fingerprint()
+    if files.has("adapter_config.json") and not files.has("sentence_bert_config.json"):  # our own name their base
+        base = str(files.json("adapter_config.json", dict).get("base_model_name_or_path"))
         local = Path(base).expanduser() if Path(base).expanduser().is_dir() else mirror(base)
-        base_digest = directory_fingerprint(local) if local else resolve(base).fingerprint
+        base_digest = Inspected(local).fingerprint() if local else resolve(base).fingerprint
         digest = sha256(f"{digest} {base_digest}".encode()).hexdigest()
-    return ResolvedModel(str(directory.resolve()), None, digest, "local")
+    return ResolvedModel(str(directory.resolve()), None, digest, "local", files)
 
 
 def mirror(model_id: str) -> Path | None:
@@ -96,20 +130,20 @@ def mirror(model_id: str) -> Path | None:
 
 
 def hub_is_away() -> bool:
-    """Whether the hub was unreachable a short while ago, so that only its local cache is used."""
+    """Whether the hub was unreachable a short while ago; only its local cache is used then."""
     return _unreachable is not None and time.monotonic() - _unreachable[0] < _PAUSE
 
 
 @contextmanager
 def hub_or_cache(dataset: str) -> Iterator[None]:
-    """Within, a data set of the hub comes at once from its local cache, or not at all, where the hub is unreachable.
+    """Within the context, an unreachable hub makes a data set load from its local cache at once, or fail at once.
 
-    By themselves, huggingface_hub and datasets try for 23 seconds, each time.
+    huggingface_hub and datasets would retry for 23 seconds each time.
     """
     from huggingface_hub import constants
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-    with suppress(HfHubHTTPError, HFValidationError):  # what is wrong with the name, loading says better
+    with suppress(HfHubHTTPError, HFValidationError):  # loading gives the better message
         _ask_hub("dataset_info", dataset)
     before = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = before or hub_is_away()
@@ -120,16 +154,16 @@ def hub_or_cache(dataset: str) -> Iterator[None]:
 
 
 def _ask_hub(question: str, *args: Any, **options: Any) -> Any:
-    """The answer of a method of the hub's API; None where the hub is unreachable, which is tried once in a while.
+    """The answer of a method of the hub's API; None if the hub is unreachable. A failure is remembered for a while.
 
     Raises:
-        HFValidationError: The name can be no repository's.
-        HfHubHTTPError: The hub refuses this repository or revision, e.g. because there is none.
+        HFValidationError: The name is not a valid repository name.
+        HfHubHTTPError: The hub refuses this repository or revision, e.g. because it does not exist.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-    global _unreachable  # noqa: PLW0603  # of the process, as is the network
+    global _unreachable  # noqa: PLW0603  # the network is shared by the whole process
     if not hub_is_away():
         try:
             return getattr(HfApi(), question)(*args, **options, timeout=_TIMEOUT)
@@ -174,8 +208,10 @@ def hub_commit(model_id: str, revision: str) -> str:
     try:
         found = _ask_hub("model_info", model_id, revision=revision)
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-        raise AssetError(f"The hub has no {model_id} with revision {revision!r} that you may read.") from error
-    except HfHubHTTPError as error:  # or a filter on the way to it, so that its local cache may serve
+        raise AssetError(
+            f"The hub has no model {model_id} with revision {revision!r}, or you have no access to it."
+        ) from error
+    except HfHubHTTPError as error:  # or a proxy on the way refuses; the local cache may still have it
         trouble = f"refuses to answer ({one_line(error)})"
     if found is not None and found.sha is not None:
         return str(found.sha)

@@ -1,4 +1,4 @@
-"""LoRA on a transformers model: added, and loaded without rounding its weights."""
+"""Adds LoRA to a transformers model, and loads saved LoRA weights without rounding them."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ from xalign_models.files import read_json
 
 ADAPTER = "adapter_config.json"
 _POOLER = r"(.*\.)?pooler\..*"
-_PREFIX = "base_model.model."  # of the names in a saved adapter
+_PREFIX = "base_model.model."  # PEFT puts it before the names of saved matrices
 
 
 def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, seed: int) -> None:
-    """Put trainable LoRA matrices on every linear layer of a transformers model that its states pass, in place.
+    """Add trainable LoRA matrices to every linear layer of a transformers model except its pooler, in place.
 
-    The second matrix of each starts at zero: nothing changes until it is trained. The matrices are float32, whatever
-    the model is. A model that has LoRA already keeps it, and it is trained on.
+    The second matrix of each pair starts at zero, so that the model's output stays the same until training. The
+    matrices are float32 in models of any dtype. Existing LoRA matrices are kept and trained further.
 
     Args:
-        model: Without gradients.
-        rank: Of the matrices.
-        alpha: Their scale is alpha / rank.
-        dropout: Of their input.
-        seed: Of the first matrices; torch's own generator is left as it was.
+        model: A model without gradients.
+        rank: Rank of the matrices.
+        alpha: Scale of their product, times the rank: the product counts alpha / rank.
+        dropout: Dropout of their input.
+        seed: Seed of the first matrices; torch's own generator is not changed.
 
     Raises:
-        ModelError: It has LoRA of another rank, scale or dropout; the message names them.
+        ModelError: The model has LoRA of another rank, scale or dropout; the message names them.
     """
     from peft import LoraConfig
 
     wanted: dict[str, Any] = {"r": rank, "lora_alpha": alpha, "lora_dropout": dropout}
     for config in getattr(model, "peft_config", {}).values():
         if differing := [
-            f"{key} ({getattr(config, key)} there, {value} now)"
+            f"{key} ({getattr(config, key)} saved, {value} requested)"
             for key, value in wanted.items()
             if getattr(config, key) != value
         ]:
-            raise ModelError(f"The model to start from has other LoRA matrices: {', '.join(differing)}.")
+            raise ModelError(f"The initial model has LoRA matrices of another kind: {', '.join(differing)}.")
     names = [name for name, _ in model.named_modules()]
     if not getattr(model, "peft_config", None):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            # A pooler, which many encoders have, reads one state and changes none.
+            # The pooler of many encoders does not affect token states.
             excluded = _POOLER if any(map(re.compile(_POOLER).fullmatch, names)) else None
             model.add_adapter(LoraConfig(**wanted, target_modules="all-linear", exclude_modules=excluded))
     for matrix in lora_matrices(model):
@@ -61,9 +61,9 @@ def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, seed: int) ->
 
 
 def name_base(folder: Path, name: str) -> None:
-    """Let a saved adapter name its checkpoint, not where that lies on this machine.
+    """Write the checkpoint's name into a saved adapter, in place of its path on this machine.
 
-    Not before it is saved: PEFT then reads the checkpoint's configuration, and asks the hub for a name that is no path.
+    While saving, PEFT reads the checkpoint's configuration from this path, and would look up any other name on the hub.
     """
     path = folder / ADAPTER
     adapter = {**read_json(path), "base_model_name_or_path": name}
@@ -71,10 +71,10 @@ def name_base(folder: Path, name: str) -> None:
 
 
 def load_adapter(model: Any, folder: Path) -> None:
-    """Transformers' own ``load_adapter``, in the precision of the model; the adapter has to be whole.
+    """Add a complete saved adapter to a model, in the model's dtype, by transformers' ``load_adapter``.
 
     Raises:
-        ModelError: Matrices are missing, of another shape, or of layers that the model has not.
+        ModelError: Matrices are missing, of another shape, or of layers that the model lacks.
     """
     from transformers.modeling_utils import LoadStateDictConfig
 
@@ -85,12 +85,12 @@ def load_adapter(model: Any, folder: Path) -> None:
 
 
 def load_lora(model: Any, folder: Path) -> None:
-    """Put a saved adapter on a model, in the precision that it was saved in, without gradients.
+    """Add a saved adapter to a model, in the dtype that it was saved in, without gradients.
 
-    transformers' own ``load_adapter`` rounds it to the precision of the model.
+    transformers' own ``load_adapter`` rounds it to the dtype of the model.
 
     Raises:
-        ModelError: Matrices are missing, of another shape, or of layers that the model has not.
+        ModelError: Matrices are missing, of another shape, or of layers that the model lacks.
     """
     from peft import LoraConfig
 
@@ -100,10 +100,10 @@ def load_lora(model: Any, folder: Path) -> None:
 
 
 def copy_lora(source: Any, target: Any) -> None:
-    """Put one model's LoRA on another of the same layers that has none, in its precision, without gradients.
+    """Copy one model's LoRA to a model of the same layers without LoRA, in its dtype, without gradients.
 
     Raises:
-        ModelError: Matrices are of another shape, or of layers that the target has not.
+        ModelError: Matrices are of another shape, or of layers that the target lacks.
     """
     from peft import get_peft_model_state_dict
 
@@ -125,5 +125,5 @@ def _put_lora(model: Any, config: Any, state: dict[str, torch.Tensor], origin: s
 
 
 def lora_matrices(model: nn.Module) -> Iterator[nn.Parameter]:
-    """The parameters of a model that are LoRA's."""
+    """The parameters of a model's LoRA matrices."""
     return (parameter for name, parameter in model.named_parameters() if "lora_" in name)

@@ -1,4 +1,4 @@
-"""Batches of similar length under a token budget, and their order restored."""
+"""Groups texts of similar length into batches under a token budget."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 SPREAD = 0.75
-"""The shortest text of a batch has at least this share of the longest one's tokens."""
+"""Minimum length of a batch's shortest text, as a share of its longest."""
 
 
 def token_budget_batches(lengths: Sequence[int], budget: int, least: int = 0) -> Iterator[np.ndarray]:
     """Indices of texts, batch by batch, longest first.
 
-    A batch of b texts whose longest has s tokens costs b * s padded tokens; it takes as many texts as keep that within
-    the budget and at most a quarter of it padding, and always one. The longest come first, so that memory that does not
-    suffice shows at once.
+    A batch of b texts whose longest has s tokens costs b * s padded tokens. It has as many texts as the budget allows
+    with at most a quarter of padding, and at least one. The longest texts come first, so that a lack of memory shows at
+    once.
 
     Args:
         lengths: Tokens of each text.
-        budget: Padded tokens of a batch.
-        least: Padded tokens up to which a batch is filled whatever its padding.
+        budget: Maximum of padded tokens in a batch.
+        least: Padded tokens up to which a batch is filled regardless of padding.
 
     Yields:
         (b,) int64 indices; together a permutation of ``range(len(lengths))``, stable among equal lengths.
@@ -43,7 +43,7 @@ def packed_batches(lengths: Sequence[int], budget: int) -> Iterator[np.ndarray]:
 
     Args:
         lengths: Tokens of each text.
-        budget: Tokens of a batch, which takes one text at least.
+        budget: Maximum of tokens in a batch; a longer text is a batch of its own.
 
     Yields:
         (b,) int64 indices; together a permutation of ``range(len(lengths))``, stable among equal lengths.
@@ -60,7 +60,7 @@ def packed_batches(lengths: Sequence[int], budget: int) -> Iterator[np.ndarray]:
 
 
 def useful_share(lengths: Sequence[int], budget: int) -> float:
-    """Real tokens over padded tokens of :func:`token_budget_batches`, in (0, 1]; 1 is no padding at all."""
+    """Real tokens divided by padded tokens of :func:`token_budget_batches`, in (0, 1]; 1 means no padding."""
     array = np.asarray(lengths, dtype=np.int64)
     padded = sum(len(batch) * int(array[batch].max()) for batch in token_budget_batches(lengths, budget))
     return float(array.sum() / padded) if padded else 1.0

@@ -1,18 +1,17 @@
-"""The one way to open a checkpoint: published models, LoRA's bases, the parts of LUSIFER and LiRA, translators.
+"""Opens checkpoints: published models, bases of LoRA, the parts of LUSIFER and LiRA, and translators.
 
-What may be loaded is :mod:`~xalign_models.backbones.policy`'s decision, whether weights are those of the model
-:mod:`~xalign_models.backbones.weights`'. Whatever a checkpoint makes its loader raise ends here as one line.
+:mod:`~xalign_models.backbones.policy` decides which files may be loaded, and :mod:`~xalign_models.backbones.weights`
+whether the weights are those of the model. Any error that a checkpoint causes in a library becomes one line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from xalign_models.backbones import policy
-from xalign_models.backbones.weights import require_fit, require_size, require_types, require_vocabulary
 from xalign_models.errors import AssetError, XAlignError, one_line
 
 if TYPE_CHECKING:
@@ -20,6 +19,9 @@ if TYPE_CHECKING:
 
     from xalign_models.assets import ResolvedModel
     from xalign_models.backbones.transformer import LanguageTransformer
+
+_UNREAD = frozenset(".bin .ckpt .data .gguf .h5 .msgpack .npz .onnx .onnx_data .ot .pb .pt .pth .tflite .xml".split())
+"""Weights in formats that are refused, ignored, or read from the directory itself, as graphs are."""
 
 
 def open_config(resolved: ResolvedModel, *, trust: bool = False, **changes: Any) -> Any:
@@ -35,34 +37,35 @@ def open_config(resolved: ResolvedModel, *, trust: bool = False, **changes: Any)
 
 
 def open_pretrained(kind: Any, resolved: ResolvedModel, *, trust: bool = False, **options: Any) -> Any:
-    """What one of transformers' Auto classes makes of a checkpoint; the weights of a model are all there.
+    """A configuration, tokenizer or model of a checkpoint; the weights of a model are complete.
 
     Args:
         kind: AutoConfig, AutoTokenizer, AutoModel, ...
         resolved: The checkpoint.
-        trust: Whether the model may run its own code.
+        trust: Whether the user trusts the model's code.
         **options: For ``from_pretrained``.
 
     Raises:
         ModelError: The checkpoint names code, or its weights are not the model's.
         AssetError: It cannot be loaded.
     """
+    from xalign_models.backbones import borrowed, weights
+
     policy.check(resolved, trust=trust)
     options |= _hub(resolved, trust)
     with opened(resolved.path_or_id), quiet():
-        if not hasattr(kind, "_model_mapping"):
+        if not borrowed.has_weights(kind):
             made = kind.from_pretrained(resolved.path_or_id, **options)
             if hasattr(made, "all_special_ids"):
-                require_vocabulary(made, resolved.path_or_id)
+                weights.require_vocabulary(made, resolved.path_or_id)
             return made
         if resolved.source != "hub":
-            require_types(Path(resolved.path_or_id))
-            config = options.get("config") or open_config(resolved, trust=trust)
-            require_size(config, Path(resolved.path_or_id))
+            weights.require_types(resolved.files)
+            weights.require_size(options.get("config") or open_config(resolved, trust=trust), resolved.files)
         model, info = kind.from_pretrained(
             resolved.path_or_id, output_loading_info=True, ignore_mismatched_sizes=True, use_safetensors=True, **options
         )
-        require_fit(info, resolved.path_or_id)
+        weights.require_fit(info, resolved.path_or_id)
         return model
 
 
@@ -74,20 +77,19 @@ def open_transformer(
     Args:
         kind: The module's class.
         resolved: The checkpoint.
-        dtype: Of its weights, e.g. ``bfloat16``.
-        trust: Whether the model may run its own code.
+        dtype: Type of its weights, e.g. ``bfloat16``.
+        trust: Whether the user trusts the model's code.
         **arguments: For the class.
 
     Raises:
         ModelError: The checkpoint names code, or its weights are not the model's.
         AssetError: It cannot be loaded.
     """
-    policy.check(resolved, trust=trust)
     hub = _hub(resolved, trust)
     config = {**hub, **arguments.pop("config_kwargs", {})}
-    with opened(resolved.path_or_id), quiet():
+    with _checked(resolved, trust) as path:
         return kind(
-            resolved.path_or_id,
+            path,
             model_kwargs={**hub, "torch_dtype": dtype},
             processor_kwargs=dict(hub),
             config_kwargs=config,
@@ -96,43 +98,67 @@ def open_transformer(
 
 
 def open_pipeline(resolved: ResolvedModel, device: str, *, trust: bool = False, **options: Any) -> SentenceTransformer:
-    """A sentence-transformers model, published or saved by us; code that it brings along is not run.
+    """A sentence-transformers model, published or saved by xalign, without running code from its files.
 
-    The classes that its ``modules.json`` names are handed over, so that nothing is imported by a name in a file.
+    The classes of its modules are passed in, so that nothing is imported by a name in a file.
 
     Args:
         resolved: A directory or a hub id with a ``modules.json``.
         device: cpu, cuda or mps.
-        trust: Whether the model may run its own code.
+        trust: Whether the user trusts the model's code.
         **options: For SentenceTransformer.
 
     Raises:
-        ModelError: It has modules of others, or code, or its weights are not the model's.
+        ModelError: It has unknown modules, or code, or its weights are not the model's.
         AssetError: It cannot be loaded.
     """
-    from sentence_transformers import SentenceTransformer
+    from xalign_models.backbones import borrowed, weights
 
-    policy.check(resolved, trust=trust)
-    with opened(resolved.path_or_id), quiet():
-        model: SentenceTransformer = SentenceTransformer._load_with_module_classes(
-            resolved.path_or_id,
-            policy.module_classes(resolved),
+    with _checked(resolved, trust) as path:
+        model: SentenceTransformer = borrowed.load_sentence_transformer(
+            path,
+            policy.module_classes(resolved.files),
             device=device,
             trust_remote_code=trust,
             revision=resolved.revision,
             **options,
         )
-        for folder in policy.folders_of_maps(resolved):
-            require_types(folder)
+        for folder in policy.folders_of_maps(resolved.files):
+            weights.require_types(resolved.files, folder)
         return model
 
 
 @contextmanager
+def _checked(resolved: ResolvedModel, trust: bool) -> Iterator[str]:
+    """The path or hub id of a model that may be loaded.
+
+    Libraries open files themselves. For a directory they get a temporary copy, made from the files as they were
+    checked. Code that the user trusts is imported from the directory itself.
+    """
+    policy.check(resolved, trust=trust)
+    if resolved.source == "hub" or trust:
+        with opened(resolved.path_or_id), quiet():
+            yield resolved.path_or_id
+        return
+    with resolved.files.copied(_is_unread) as copy:
+        try:
+            with opened(resolved.path_or_id), quiet():
+                yield str(copy)
+        except XAlignError as error:
+            raise type(error)(str(error).replace(str(copy), resolved.path_or_id)) from error.__cause__
+
+
+def _is_unread(name: str) -> bool:
+    path = PurePosixPath(name)
+    return path.suffix in _UNREAD or any(part.startswith(".") for part in path.parts)
+
+
+@contextmanager
 def opened(model: str) -> Iterator[None]:
-    """One line for whatever a loader raises: it meets files that anybody may have written.
+    """Turn any error of a loader into one line: anybody may have written the files.
 
     Raises:
-        AssetError: In place of any error that is not ours.
+        AssetError: In place of errors of other libraries.
     """
     try:
         yield
@@ -144,7 +170,7 @@ def opened(model: str) -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep transformers' reports and bars away; what they report is checked here."""
+    """Silence transformers' reports and progress bars; xalign checks what they report."""
     from transformers.utils import logging as transformers_logging
 
     level = transformers_logging.get_verbosity()

@@ -1,4 +1,4 @@
-"""Transformer layers compiled by torch, on a GPU: fewer launches, and intermediate results that stay off its memory.
+"""Compiles transformer layers with torch on a GPU: fewer kernel launches, and less traffic to the GPU's memory.
 
 All layers of one kind are compiled once, for packs of any size.
 """
@@ -11,14 +11,14 @@ from typing import Any
 from xalign_models.errors import ModelError
 
 COMPILER = "inductor"
-"""Torch's name of what turns a graph into kernels."""
+"""Torch's name of the compiler."""
 
 
 def require(device: str) -> None:
     """Refuse a device for which layers are not compiled.
 
     Raises:
-        ModelError: It is no GPU with CUDA, or the compiler lacks its package.
+        ModelError: The device is not a GPU with CUDA, or the compiler's package is missing.
     """
     if not device.startswith("cuda"):
         raise ModelError(f"--backend compiled is for GPUs with CUDA, not for {device}; leave it out.")
@@ -27,24 +27,25 @@ def require(device: str) -> None:
 
 
 def compile_layers(model: Any) -> None:
-    """Compile those layers of a transformers model that are not compiled yet: each when it is first called.
+    """Mark the layers of a transformers model for compilation, which happens when each is first called.
 
     Raises:
-        ModelError: The device is none for it, packs need more than one kernel, whose number a graph would fix, or the
-            model has no such layers.
+        ModelError: The device does not support it, the model's packs need several kernels per layer (a compiled graph
+            would fix their number), or the model has no layers of the usual kind.
     """
     from transformers.modeling_layers import GradientCheckpointingLayer
 
+    from xalign_models.backbones.borrowed import is_compiled
     from xalign_models.backbones.packing import find_kernel
 
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
-    waiting = [layer for layer in layers if layer._compiled_call_impl is None]
+    waiting = [layer for layer in layers if not is_compiled(layer)]
     if layers and not waiting:
         return
     require(str(model.device))
     if not layers or find_kernel(model) is None:
         raise ModelError(
-            f"--backend compiled does not know the layers of a {type(model).__name__} in {model.dtype}; leave it out."
+            f"--backend compiled does not support a {type(model).__name__} in {model.dtype}; leave it out."
         )
     for layer in waiting:
         layer.compile(dynamic=True, backend=COMPILER)

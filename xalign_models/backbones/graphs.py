@@ -1,8 +1,8 @@
-"""Exported transformers: a graph of ONNX Runtime's or OpenVINO's in place of a checkpoint's weights.
+"""Runs exported transformers: a graph for ONNX Runtime or OpenVINO replaces a checkpoint's weights.
 
-They lie where sentence-transformers exports them to, ``onnx/model.onnx`` or ``openvino/openvino_model.xml``, quantised
-ones under names of their own. Tokenizer, pooling, dense layers and prompts are the directory's, as with its weights. A
-graph is data: both libraries run their own operations only, and none that a file would bring along.
+sentence-transformers exports graphs to ``onnx/model.onnx`` or ``openvino/openvino_model.xml``, and quantised ones under
+other names. Tokenizer, pooling, dense layers and prompts are still the directory's. A graph is data: both libraries run
+their own operations only, and no operation from a file.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from transformers.modeling_outputs import BaseModelOutput
 from xalign_models.errors import ModelError, one_line
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-"""What a graph may ask for, all (texts, tokens)."""
+"""Permitted inputs of a graph, each (texts, tokens)."""
 OUTPUTS = ("last_hidden_state", "token_embeddings")
-"""What gives token vectors, (texts, tokens, d)."""
+"""Names of an output of token vectors, (texts, tokens, d)."""
 _EXTERNAL = re.compile(rb"\x0a\x08location\x12([\x01-\x7f])")
-"""How an ONNX file names a file of weights: protobuf's fields of a key and, behind its length, the name."""
+"""An ONNX file's reference to a file of weights, in protobuf: a key, the length of the name, the name."""
 _WEIGHTS = (".bin", ".data", ".onnx_data")
-"""What such files are named like: names that count in a model's fingerprint."""
+"""Suffixes of such files, all of which count in a model's fingerprint."""
 _POINTER = b"version https://git-lfs"
 
 
@@ -39,9 +39,9 @@ class Opened:
     """A graph that a library has opened.
 
     Attributes:
-        inputs: Type and shape by name; a dimension that is no whole number may vary.
+        inputs: Type and shape by name; a dimension that is not an integer may vary.
         outputs: Shapes by name.
-        run: The output of that name for inputs by name.
+        run: Computes an output, given its name and the inputs by name.
     """
 
     inputs: Mapping[str, tuple[Any, Sequence[Any]]]
@@ -50,15 +50,15 @@ class Opened:
 
 
 class Graph(nn.Module):
-    """A graph where sentence-transformers expects a model of transformers'.
+    """A graph with the interface that sentence-transformers expects of a transformers model.
 
     Args:
-        directory: The model's.
-        name: Of the graph's file, below it.
+        directory: The model's directory.
+        name: The graph's file, relative to the directory.
         config: The transformers configuration.
 
     Raises:
-        ModelError: There is no such file, it is no transformer that takes texts of any number and length, or the
+        ModelError: The file is missing, the graph is not a transformer for any number and length of texts, or the
             library that runs it is not installed.
     """
 
@@ -71,22 +71,20 @@ class Graph(nn.Module):
 
     @staticmethod
     def is_backend_compatible() -> bool:
-        """No: its texts cannot be packed."""
+        """False: texts cannot be packed for a graph."""
         return False
 
     def _checked(self) -> str:
         """The name of the output that has the token vectors."""
         inputs, outputs = self._graph.inputs, self._graph.outputs
         if not {*INPUTS[:2]} <= inputs.keys() <= {*INPUTS} or not {kind for kind, _ in inputs.values()} <= {*_WHOLE}:
-            raise ModelError(
-                f"{self.name} takes {', '.join(inputs)}; {', '.join(INPUTS)} in whole numbers were expected."
-            )
+            raise ModelError(f"{self.name} takes {', '.join(inputs)}; {', '.join(INPUTS)} as integers were expected.")
         name = next((name for name in OUTPUTS if name in outputs), "")
         if not name:
             raise ModelError(f"{self.name} gives {', '.join(outputs)}; {' or '.join(OUTPUTS)} was expected.")
         shapes = [*(shape for _, shape in inputs.values()), outputs[name][:2]]
         if len(outputs[name]) != 3 or any(len(shape) != 2 or any(map(_is_fixed, shape)) for shape in shapes):
-            raise ModelError(f"{self.name} is of fixed shapes; export it with texts and tokens as dynamic axes.")
+            raise ModelError(f"{self.name} has fixed shapes; export it with texts and tokens as dynamic axes.")
         if _is_fixed(outputs[name][2]) and outputs[name][2] != self.config.hidden_size:
             raise ModelError(f"{self.name} has another width than config.json, {self.config.hidden_size}.")
         return name
@@ -97,16 +95,16 @@ class Graph(nn.Module):
         """``last_hidden_state`` (b, s, d), float32.
 
         Raises:
-            ModelError: It is not on the CPU, or the graph fails.
+            ModelError: The input is not on the CPU, or the graph fails.
         """
         if input_ids.device.type != "cpu":
-            raise ModelError(f"{self.name} is run on the CPU: add --device cpu, or leave --backend out.")
+            raise ModelError(f"{self.name} runs on the CPU only: add --device cpu, or leave --backend out.")
         types = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         given = dict(zip(INPUTS, (input_ids, attention_mask, types), strict=True))
         feeds = {name: given[name].numpy().astype(kind) for name, (kind, _) in self._graph.inputs.items()}
         try:
             states = self._graph.run(self.output, feeds)
-        except Exception as error:  # whatever a library raises at what a file says
+        except Exception as error:  # a damaged file can raise anything
             raise ModelError(f"{self.name} cannot be run: {one_line(error)}") from None
         if states.shape != (*input_ids.shape, self.config.hidden_size):
             raise ModelError(f"{self.name} gives {states.shape} for {(*input_ids.shape, self.config.hidden_size)}.")
@@ -126,7 +124,7 @@ def _is_fixed(size: Any) -> bool:
 
 
 def _files(directory: Path, name: str) -> list[Path]:
-    """The graph's file and those that hold its weights, which lie beside it."""
+    """The graph's file and the files of its weights, all in the same folder."""
     graph = directory / name
     if not graph.is_file():
         have = [path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.suffix in _OPENERS]
@@ -155,7 +153,7 @@ def _onnx(file: Path) -> Opened:
         raise ModelError(f"{file.name} needs ONNX Runtime; run: pip install 'xalign[onnx]'.") from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = torch.get_num_threads(), 1
-    options.log_severity_level = 4  # what goes wrong is raised, too
+    options.log_severity_level = 4  # errors are raised as well
     session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     inputs = {node.name: (_ONNX_TYPES.get(node.type, node.type), node.shape) for node in session.get_inputs()}
     outputs = {node.name: node.shape for node in session.get_outputs()}
@@ -167,7 +165,7 @@ def _openvino(file: Path) -> Opened:
         import openvino
     except ImportError:
         raise ModelError(f"{file.name} needs OpenVINO; run: pip install 'xalign[openvino]'.") from None
-    # By itself it computes in bfloat16 where the processor can.
+    # By default it computes in bfloat16 if the processor can.
     settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": torch.get_num_threads()}
     compiled = openvino.Core().compile_model(file, "CPU", settings)
     request = compiled.create_infer_request()

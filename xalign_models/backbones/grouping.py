@@ -1,4 +1,4 @@
-"""A batch of texts of all lengths as parts of similar length, without their padding."""
+"""Splits a batch of texts of all lengths into parts of similar length, with less padding."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from torch.distributed.fsdp import FSDPModule
 from xalign_models.backbones.batching import token_budget_batches
 
 WORTH = 10**12
-"""Weights times padded tokens below which an accelerator gains nothing from a part of its own: starting its kernels
-takes as long as they do."""
+"""Minimum of weights times padded tokens for a part on an accelerator: a smaller part takes less time to compute than
+its kernels take to start."""
 
 
 def similar_lengths(features: dict[str, Any], model: nn.Module) -> Iterator[tuple[torch.Tensor, dict[str, Any]]]:
-    """Parts of a tokenised batch, each of rows of similar length, and none larger than the whole batch.
+    """Parts of a tokenised batch, each with rows of similar length and no larger than the whole batch.
 
-    A model that is sharded (FSDP) takes the batch as one part: each call gathers its layers from all processes, which
-    must therefore make equally many, whatever texts they have.
+    A sharded model (FSDP) takes the batch as one part: each call gathers layers from all processes, so that every
+    process must make the same number of calls.
 
     Args:
-        features: With an ``attention_mask`` (b, s); tensors of its shape are divided, all else goes to every part.
-        model: What they go through: on an accelerator, a small one gets fewer parts, with more padding.
+        features: Features with an ``attention_mask`` (b, s). Tensors of its shape are split; every part gets the rest.
+        model: The model; on an accelerator, a small one gets fewer parts with more padding.
 
     Yields:
-        (rows, features of the part): indices of the rows, and the columns in which any of them has a token.
+        (rows, features of the part): indices of the rows, and their columns with at least one token.
     """
     mask = features["attention_mask"]
     if any(isinstance(module, FSDPModule) for module in model.modules()):

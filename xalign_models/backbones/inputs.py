@@ -1,4 +1,4 @@
-"""What a first module is given: texts, or texts with their language, and languages that are to be identified."""
+"""Inputs of a first module: texts, or texts with their language, which may have to be identified."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def split_inputs(inputs: Sequence[Any], lang: str | None = None) -> tuple[list[A
 
     Args:
         inputs: Texts, or ``{"text": ..., "lang": ...}``.
-        lang: Language of the texts that come without one, as any code; ``auto`` identifies it.
+        lang: Language of texts without one, as any code; ``auto`` identifies it.
 
     Returns:
-        The texts, and their canonical codes, None where nothing says the language.
+        The texts, and their canonical codes; None for an unknown language.
 
     Raises:
-        LanguageError: No language has such a code, or languages cannot be identified here.
+        LanguageError: A code is unknown, or the language identifier is not installed.
     """
     texts = [row["text"] if isinstance(row, dict) and "text" in row else row for row in inputs]
     given = [(row.get("lang") if isinstance(row, dict) else None) or lang for row in inputs]
@@ -31,24 +31,24 @@ def split_inputs(inputs: Sequence[Any], lang: str | None = None) -> tuple[list[A
 
 
 def prompt_of(prompts: Mapping[str, str], language: str | None) -> str:
-    """The prompt of a text in a language, of prompts by canonical code.
+    """The prompt of a text in a language, from prompts by canonical code.
 
     Raises:
-        LanguageError: The text does not say its language, or there is no prompt in it.
+        LanguageError: The language is unknown, or has no prompt.
     """
     if language is not None and (known := match(language, tuple(prompts))) in prompts:
         return prompts[known]
     raise LanguageError(
-        f"There is no prompt in {language or 'the language of a text that does not say which'}; "
-        f"there is one in {', '.join(sorted(prompts))}. The English one does for every language."
+        f"There is no prompt in {language or 'the unknown language of a text'}; "
+        f"there is one in {', '.join(sorted(prompts))}. The English one works for every language."
     )
 
 
 def identify(text: str) -> str:
-    """The canonical code of the language that a text is in, by py3langid.
+    """The canonical code of a text's language, by py3langid.
 
     Raises:
-        LanguageError: py3langid is not installed, or gives a code that is no language's.
+        LanguageError: py3langid is not installed, or returns an unknown code.
     """
     try:
         import py3langid

@@ -1,12 +1,12 @@
-"""Linear layers in whole numbers, on a CPU: 8-bit weights by output channel, 8-bit activations by token.
+"""Linear layers in 8-bit integers on a CPU: weights are scaled by output channel, activations by token.
 
 With weights W (m, d) and an input x (n, d), row by row,
 
     s_i = max_j |x_ij| / 127        w_k = max_j |W_kj| / 127
     y_ik = s_i w_k sum_j round(x_ij / s_i) round(W_kj / w_k) + b_k
 
-so that a text's vector does not depend on the texts beside it. Everything else stays in float32. The sums are exact:
-processors agree.
+so that a text's vector does not depend on other texts of its batch. Everything else stays in float32. The sums are
+exact, so that all processors agree.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from xalign_models.errors import ModelError
 
 _MOST = 127
 _ZERO = 128
-"""What stands for 0 among activations: the kernel takes them as 0 to 255."""
+"""Code of 0 among activations, which the kernel takes as 0 to 255."""
 _ROWS = 2_048
-"""Rows that weights are laid out for; others work, too."""
+"""Number of rows that the layout of weights is optimised for; others work too."""
 
 Product = Callable[[Tensor], Tensor]
 
 
 class Int8Linear(nn.Linear):
-    """A linear layer that multiplies whole numbers when it is not trained; its weights are kept as they were."""
+    """A linear layer that multiplies integers outside of training; its float weights are kept."""
 
     _product: Product | None
     _inputs: dict[str, Any]
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is copied and pickled: not what is laid out for this processor."""
+        """State for copying and pickling, without the layout for this processor."""
         self._inputs.clear()
         return {**self.__dict__, "_product": None}
 
@@ -45,12 +45,12 @@ class Int8Linear(nn.Linear):
         """``input`` (..., d) to (..., m), float32.
 
         Raises:
-            ModelError: It runs elsewhere than on a CPU.
+            ModelError: The input is not on a CPU.
         """
         if self.training:
             return super().forward(input)
         if input.device.type != "cpu":
-            raise ModelError("--precision int8 is for CPUs; leave it away, or add --device cpu.")
+            raise ModelError("--precision int8 is for CPUs; leave it out, or add --device cpu.")
         if self._product is None:
             self._product = _products(self.weight.detach())
         last = self._inputs.get("last")
@@ -64,10 +64,10 @@ class Int8Linear(nn.Linear):
 
 
 def to_int8(model: nn.Module) -> None:
-    """Let all linear layers of a model multiply whole numbers, in place.
+    """Make all linear layers of a model multiply integers, in place.
 
     Raises:
-        ModelError: It has none, or its weights are not of float32.
+        ModelError: The model has no linear layers, or they are not float32.
     """
     layers = [module for module in model.modules() if type(module) is nn.Linear]
     if not layers or any(layer.weight.dtype != torch.float32 for layer in layers):
@@ -79,10 +79,10 @@ def to_int8(model: nn.Module) -> None:
 
 
 def quantised(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows (n, d) as whole numbers around :data:`_ZERO`, uint8, and their scales (n, 1).
+    """Rows (n, d) as integers around :data:`_ZERO`, uint8, and their scales (n, 1).
 
-    Rows of zeros follow them, up to one of a few lengths: oneDNN prepares a product for each new length, which takes
-    longer than the product.
+    The rows are padded with zeros to one of a few lengths, because oneDNN prepares the product for each new length,
+    which takes longer than the product itself.
     """
     scales = torch.maximum(rows.amax(1, keepdim=True), rows.amin(1, keepdim=True).neg_()).clamp_(min=1e-30).div_(_MOST)
     codes = (rows / scales).round_().to(torch.int8)
@@ -91,7 +91,7 @@ def quantised(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _products(weight: Tensor) -> Product:
-    """Codes (n, d) to products (n, m) with a layer's weights (m, d), without the rows' scales."""
+    """Function from codes (n, d) to products (n, m) with a layer's weights (m, d), without the rows' scales."""
     scales = weight.abs().amax(1).clamp_(min=1e-30) / _MOST
     codes = (weight / scales[:, None]).round().to(torch.int8)
     return (_by_onednn if has_kernel() else _by_floats)(codes, scales)
@@ -99,14 +99,14 @@ def _products(weight: Tensor) -> Product:
 
 @cache
 def has_kernel() -> bool:
-    """Whether torch has products of 8-bit numbers whose sums are exact on this processor: it has AVX512-VNNI or such.
+    """Whether torch sums 8-bit products exactly on this processor, which needs AVX512-VNNI or the like.
 
-    Older ones add pairs of products in 16 bits, which overflow.
+    Older processors add pairs of products in 16 bits, which overflow.
     """
     try:
         product = _by_onednn(torch.full((16, 64), _MOST, dtype=torch.int8), torch.ones(16))
         return torch.equal(product(torch.full((3, 64), 255, dtype=torch.uint8)), torch.full((3, 16), 64.0 * _MOST**2))
-    except (AttributeError, RuntimeError, TypeError):  # a build without it, or a version in which it is another
+    except (AttributeError, RuntimeError, TypeError):  # a build or version without the operator
         return False
 
 
@@ -124,7 +124,7 @@ def _by_onednn(codes: Tensor, scales: Tensor) -> Product:
 
 
 def _by_floats(codes: Tensor, scales: Tensor) -> Product:
-    """The same in float32, which holds such sums exactly up to some thousand terms: right, but not fast."""
+    """The same products in float32, which is exact for sums of some thousand terms, but slow."""
     floats = codes.float()
 
     def multiply(rows: Tensor) -> Tensor:

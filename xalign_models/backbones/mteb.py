@@ -1,4 +1,4 @@
-"""``mteb:org/name``: a model of mteb's registry as a backbone, by the wrapper and the prompts that mteb has for it."""
+"""``mteb:org/name``: a model of mteb's registry as a backbone, with mteb's wrapper and prompts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from xalign_models import assets, plugins
 from xalign_models.backbones import policy
+from xalign_models.backbones.borrowed import missing_requirement
 from xalign_models.backbones.checkpoint import opened
 from xalign_models.backbones.sources import Source
 from xalign_models.backbones.templates import prompted
@@ -29,20 +30,20 @@ if TYPE_CHECKING:
     from xalign_models.backbones.pipeline import Batch
 
 CHUNK = 2_048
-"""Texts that are handed to a wrapper together."""
+"""Texts per call of a wrapper."""
 BEHIND_AN_API = "a backbone behind an API, whose key its wrapper takes from the environment"
 OWN_CODE = "a backbone that runs code of its own, with --trust-remote-code"
 FIT_TASK = "Tatoeba"
-"""Text that is for no task, such as fit text, is encoded as mteb encodes this task's."""
+"""Text without a task, such as fit text, is encoded as mteb encodes the text of this task."""
 _GENERIC = {"mteb.models.sentence_transformer_wrapper", "mteb.models.instruct_wrapper"}
-"""Modules of wrappers to which subsets and splits are all the same."""
+"""Modules of wrappers that ignore subsets and splits."""
 
 
 class MtebModel(Source):
     """A model of mteb's registry.
 
     Raises:
-        ModelError: It is no name of a model.
+        ModelError: The name is not ``org/name``.
     """
 
     settable = Source.settable - {"prompts"} | {"trust_remote_code"}
@@ -61,7 +62,7 @@ class MtebModel(Source):
         """Mteb's entry.
 
         Raises:
-            ModelError: There is none, or the model gives no text vectors; the message says why.
+            ModelError: The entry is missing, or the model cannot be a backbone; the message gives the reason.
         """
         import mteb
 
@@ -75,7 +76,7 @@ class MtebModel(Source):
         return meta
 
     def fingerprint(self) -> str:
-        """The weights, the entry's arguments and mteb's version; of a model behind an API its name and revision."""
+        """Identity of weights, arguments and mteb's version; for a model behind an API, of its name and revision."""
         weights = f"{self.meta.revision}" if is_api(self.meta) else self._resolved.fingerprint
         return digest("mteb", version("mteb"), self.mteb_name, self.meta.loader_kwargs, weights)
 
@@ -84,20 +85,20 @@ class MtebModel(Source):
         return assets.resolve(self.mteb_name, self.meta.revision)
 
     def modules(self, spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
-        """The one module, which hands texts to mteb's wrapper.
+        """A module that passes texts to mteb's wrapper.
 
         Raises:
-            ModelError: The model runs code of its own, and the user did not trust it.
+            ModelError: The model runs code of its own that the user does not trust.
             AssetError: It cannot be loaded.
         """
         from xalign_models.backbones.streamed import Streamed
 
         meta = self.meta
         if needs_trust(meta) and not spec.trust_remote_code:
-            raise ModelError(f"{self.model} runs code of its own; if you trust its author, say --trust-remote-code.")
+            raise ModelError(f"{self.model} runs code of its own; if you trust its author, add --trust-remote-code.")
         if not is_api(meta):
             policy.check(self._resolved, trust=spec.trust_remote_code)
-            if self._resolved.source != "hub":  # a mirror: mteb's loaders take a path for a name
+            if self._resolved.source != "hub":  # a mirror: mteb's loaders accept a path as a name
                 meta = meta.model_copy(update={"name": self._resolved.path_or_id, "revision": None})
         with opened(self.model):
             wrapper: Any = meta.load_model(device=device)
@@ -109,7 +110,7 @@ class MtebModel(Source):
         return (Streamed(self.model, stream, {}, CHUNK),)
 
     def context(self, task: TaskMetadata, kind: PromptType | None, split: str, subset: str) -> str:
-        """What stands for all, beside the text, that mteb's wrapper may make a vector of."""
+        """Name of a task's context: everything except the text that mteb's wrapper may depend on."""
         generic = getattr(self.meta.loader, "__module__", "") in _GENERIC
         parts = [task.name, task.type, str(getattr(kind, "value", kind or "")), *(() if generic else (split, subset))]
         name = "\n".join(["mteb", *parts])
@@ -117,7 +118,7 @@ class MtebModel(Source):
         return name
 
     def facts(self) -> Mapping[str, Any]:
-        """Mteb's own."""
+        """The framework and the similarity function of mteb's entry."""
         return {"framework": self.meta.framework, "similarity_fn_name": self.meta.similarity_fn_name}
 
     def _stream(
@@ -153,7 +154,7 @@ class MtebModel(Source):
 
 
 def registry() -> dict[str, str]:
-    """Each model of mteb's own registry, and why it cannot be a backbone or what it asks for; nothing is opened."""
+    """Each model of mteb's registry -> the reason why it cannot be a backbone, or its requirement; opens nothing."""
     import mteb
 
     metas = [meta for meta in mteb.get_model_metas() if not str(meta.name).startswith("xalign/")]
@@ -162,7 +163,7 @@ def registry() -> dict[str, str]:
 
 
 def is_api(meta: ModelMeta) -> bool:
-    """Whether it runs behind an API, whose key its wrapper takes from the environment."""
+    """Whether a model runs behind an API, whose key its wrapper takes from the environment."""
     return "API" in meta.framework
 
 
@@ -173,7 +174,7 @@ def needs_trust(meta: ModelMeta) -> bool:
 
 
 def why_not(meta: ModelMeta) -> str:
-    """Why a model of mteb's registry cannot be a backbone, in words that many share; empty if it can."""
+    """Reason why a model of mteb's registry cannot be a backbone, worded for a kind of model; empty if it can."""
     kinds = {str(kind) for kind in meta.model_type}
     for kind, reason in (
         ("cross-encoder", "a cross-encoder scores pairs of texts and gives no vectors"),
@@ -187,9 +188,7 @@ def why_not(meta: ModelMeta) -> str:
         return f"its vectors are {' and '.join(sorted(kinds))}, an alignment maps dense ones"
     if meta.loader is None:
         return "mteb has no way to load it"
-    try:
-        meta._check_requirements()  # the one way in which mteb tells
-    except ImportError as error:
+    if error := missing_requirement(meta):
         missing = re.sub(
             r" *;[^,(]*", "", " ".join(str(error).split()).partition("dependencies: ")[2].partition(". You")[0]
         )

@@ -1,4 +1,4 @@
-"""The texts of a batch one behind the other, without padding, and the attention that keeps them apart."""
+"""Packs the texts of a batch into one row without padding, and computes attention within each text."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from xalign_models.backbones.borrowed import attention_of, efficient_attention, flash_attention
+
 ATTENTION = "xalign_packed"
-"""The attention's name among transformers'. It is in none of its tables of masks: no mask is made."""
+"""Name under which the attention is registered with transformers; it has no mask function, so that none is made."""
 Kernel = Literal["flash", "efficient"]
-"""Which of torch's kernels takes packs: FlashAttention in half precision, memory-efficient attention in float32."""
+"""Torch's kernel for packs: FlashAttention in half precision, memory-efficient attention in float32."""
 MIN_SHARED = 3
-"""Tokens that all texts of a batch begin with, from which on they are computed once instead of once per text."""
+"""Minimum length of a common prefix of a batch that is computed once instead of once per text."""
 _NO_MASK, _LAST_QUERY_SEES_LAST_KEY = 0, 2
-"""Types of masks of memory-efficient attention, in torch's numbers."""
+"""Mask types of memory-efficient attention, as torch numbers them."""
 
 
 def attention(
@@ -49,55 +51,49 @@ def attention(
     """Attention within each text of a pack, as transformers calls it.
 
     Args:
-        module: The layer; says whether it is causal where the call does not.
+        module: The layer; its ``is_causal`` is the default of the argument.
         query: (1, heads, tokens, dim).
-        key: (1, groups of heads, tokens, dim), and so the values.
-        value: See ``key``.
-        attention_mask: None: what is masked follows from the lengths.
-        cu_seq_lens_q: (texts + 1,) int32, where each text's queries begin.
-        cu_seq_lens_k: The same of keys.
-        max_length_q: Most queries of a text.
-        max_length_k: Most keys of a text.
-        keys: Which tokens are each text's keys; None where its own are.
-        kernel: What :func:`find_kernel` said.
-        runs: Texts of equal length, (texts, queries, keys), which attend together where no kernel takes the whole pack.
-        scaling: Of the scores.
-        sliding_window: How far a token sees.
-        is_causal: Whether it sees only what is before it.
-        softcap: Not supported, and neither are the next two.
-        position_bias: A learned one.
-        s_aux: Attention sinks.
-        **kwargs: What else transformers passes along.
+        key: (1, groups of heads, tokens, dim).
+        value: Same shape as ``key``.
+        attention_mask: Ignored: the mask follows from the lengths.
+        cu_seq_lens_q: (texts + 1,) int32, the start of each text's queries.
+        cu_seq_lens_k: (texts + 1,) int32, the start of each text's keys.
+        max_length_q: Maximum number of queries of a text.
+        max_length_k: Maximum number of keys of a text.
+        keys: Indices of each text's keys among the tokens; None if they are the text's own tokens.
+        kernel: Result of :func:`find_kernel`.
+        runs: Texts of equal length, (texts, queries, keys), which attend together if no kernel takes the whole pack.
+        scaling: Factor of the scores.
+        sliding_window: Number of tokens that a token sees.
+        is_causal: Whether a token sees previous tokens only.
+        softcap: Not supported.
+        position_bias: Not supported.
+        s_aux: Attention sinks; not supported.
+        **kwargs: Other arguments of transformers.
 
     Returns:
-        (1, tokens, heads, dim), and no weights.
+        (1, tokens, heads, dim), and None in place of attention weights.
 
     Raises:
-        ValueError: The model needs what is not supported.
+        ValueError: The model needs a soft cap, a position bias or attention sinks.
     """
     if softcap is not None or position_bias is not None or s_aux is not None:
-        raise ValueError("packed attention has no soft cap, no learned bias and no sinks")
+        raise ValueError("packed attention supports no soft cap, no position bias and no attention sinks")
     causal = is_causal if is_causal is not None else bool(getattr(module, "is_causal", True))
     if keys is not None:
         key, value = key[:, :, keys], value[:, :, keys]
     q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
     window = sliding_window if sliding_window is not None and sliding_window < max_length_k else None
+    lengths = (cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k)
     if kernel == "flash":
-        # What torch.nn.attention.varlen wraps; the wrapper's signature is another in each release of torch.
         back = -1 if window is None else window - 1
-        out = torch.ops.aten._flash_attention_forward(
-            q, k, v, cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k, 0.0, causal, False,
-            scale=scaling, window_size_left=back, window_size_right=0 if causal else back,
-        )[0]  # fmt: skip
-        return out[None], None
-    if kernel == "efficient" and (causal or window is None):  # its windows only look back
+        windows = {"window_size_left": back, "window_size_right": 0 if causal else back}
+        return flash_attention(q, k, v, *lengths, 0.0, causal, False, scale=scaling, **windows)[None], None
+    if kernel == "efficient" and (causal or window is None):  # its windows reach back only
         if (groups := q.shape[1] // k.shape[1]) > 1:
             k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
-        out = torch.ops.aten._efficient_attention_forward(
-            q[None], k[None], v[None], None, cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k, 0.0,
-            _LAST_QUERY_SEES_LAST_KEY if causal else _NO_MASK, scale=scaling, window_size=window,
-        )[0]  # fmt: skip
-        return out, None
+        batch, kind = (q[None], k[None], v[None], None), _LAST_QUERY_SEES_LAST_KEY if causal else _NO_MASK
+        return efficient_attention(*batch, *lengths, 0.0, kind, scale=scaling, window_size=window), None
     parts: list[Tensor] = []
     at_q = at_k = 0
     for texts, length_q, length_k in runs:
@@ -118,7 +114,7 @@ def attention(
 
 
 def _mask(queries: int, keys: int, causal: bool, window: int | None, device: torch.device) -> Tensor | None:
-    """What the last ``queries`` of a text's tokens see of them all; None where the flag of causality says it."""
+    """Mask (queries, keys) of the last tokens of a text; None if the flag ``is_causal`` suffices."""
     window = window if window is not None and window < keys else None
     if window is None and (not causal or queries == keys):
         return None
@@ -132,8 +128,8 @@ AttentionInterface.register(ATTENTION, attention)
 
 @contextmanager
 def packed_attention(model: Any) -> Iterator[None]:
-    """Let a transformers model attend within packs."""
-    before = model.config._attn_implementation
+    """Switch a transformers model to attention within packs."""
+    before = attention_of(model)
     model.set_attn_implementation(ATTENTION)
     try:
         yield
@@ -142,16 +138,16 @@ def packed_attention(model: Any) -> Iterator[None]:
 
 
 def pack(rows: Sequence[npt.NDArray[np.int64]], shared: int = 0, kernel: Kernel | None = None) -> dict[str, Any]:
-    """One row of all texts' tokens, and what :func:`attention` needs to know.
+    """One row with all texts' tokens, and the arguments of :func:`attention`.
 
     Args:
-        rows: Token ids of each text, none empty; texts of equal length side by side.
-        shared: How many first tokens they have in common that are to be there once; less than the shortest has.
-        kernel: The kernel that takes the pack, see :func:`find_kernel`.
+        rows: Token ids of each text, none empty; texts of equal length must be adjacent.
+        shared: Length of the token prefix shared by all texts and packed once, less than the shortest text.
+        kernel: The kernel for the pack, see :func:`find_kernel`.
 
     Returns:
-        Features for a transformers model, positions counted from 0; and ``seq_idx``, the text of each token once all
-        texts have their first ones again, which pooling reads and the model does not.
+        Features for a transformers model, with positions from 0; and ``seq_idx``, the text of each token after
+        :func:`unshare`, for pooling.
     """
     lengths = np.array([len(row) for row in rows])
     tails, positions = [row[shared:] for row in rows], [np.arange(shared, n) for n in lengths]
@@ -184,7 +180,7 @@ def pack(rows: Sequence[npt.NDArray[np.int64]], shared: int = 0, kernel: Kernel 
 
 
 def unshare(features: dict[str, Any], *names: str) -> None:
-    """Give each text its own first tokens again: ids, and states (1, tokens, d) under the names, in place."""
+    """Repeat the shared prefix for each text: its ids, and its states (1, tokens, d) under the names, in place."""
     shared = features.pop("shared", 0)
     features.pop("runs", None)
     features.pop("kernel", None)
@@ -197,7 +193,7 @@ def unshare(features: dict[str, Any], *names: str) -> None:
 
 
 def keep_content(features: dict[str, Any], special: Sequence[int], *names: str) -> None:
-    """Leave special tokens' states, under the names, out of a pack, in place; all stay of a text without others."""
+    """Remove special tokens' states, under the names, from a pack, in place, except from texts without other tokens."""
     ids, text = features["input_ids"][0], features["seq_idx"][0]
     content = ~torch.isin(ids, torch.tensor(special, device=ids.device))
     counts = features["cu_seq_lens_q"].new_zeros(len(features["cu_seq_lens_q"]) - 1)
@@ -209,14 +205,14 @@ def keep_content(features: dict[str, Any], special: Sequence[int], *names: str) 
 
 
 def _take(features: dict[str, Any], tokens: Tensor, *names: str) -> None:
-    """Some tokens of what is (1, tokens, ...), or a tuple of such."""
+    """Select tokens of arrays (1, tokens, ...), or of tuples of them, in place."""
     for name in names:
         value = features[name]
         features[name] = tuple(part[:, tokens] for part in value) if isinstance(value, tuple) else value[:, tokens]
 
 
 def shared_tokens(rows: Sequence[npt.NDArray[np.int64]]) -> int:
-    """How many first tokens all rows have in common, short of the last of the shortest; 0 if that is too few."""
+    """Length of the prefix shared by all rows, capped at the shortest length minus one; 0 below :data:`MIN_SHARED`."""
     most = min(len(row) for row in rows) - 1
     if len(rows) == 1 or most < MIN_SHARED:
         return 0
@@ -226,11 +222,11 @@ def shared_tokens(rows: Sequence[npt.NDArray[np.int64]]) -> int:
 
 
 def find_kernel(model: Any) -> Kernel | None:
-    """The kernel that takes packs of a model; None where texts of equal length have to attend together.
+    """The kernel for packs of a model; None if texts of equal length must attend together instead.
 
-    FlashAttention wants half precision, heads of a multiple of 8 and at most 256 numbers, and compute capability 8.0.
-    Memory-efficient attention takes float32, in which it keeps float32's precision, and wants heads of a multiple of 4
-    numbers; AMD's version of it has not been checked.
+    FlashAttention requires half precision, a head dimension that is a multiple of 8 and at most 256, and compute
+    capability 8.0. Memory-efficient attention is used for float32, whose precision it keeps, and requires a head
+    dimension that is a multiple of 4. AMD's version of it is untested and not used.
     """
     if model.device.type != "cuda":
         return None
@@ -244,7 +240,7 @@ def find_kernel(model: Any) -> Kernel | None:
 
 
 def first_position(model: nn.Module) -> int:
-    """The position of a text's first token: behind the padding index in RoBERTa and its kind, else 0."""
+    """The position of a text's first token: one more than the padding index in RoBERTa-like models, else 0."""
     for module in model.modules():
         index = getattr(module, "padding_idx", None)
         if isinstance(index, int) and isinstance(getattr(module, "position_embeddings", None), nn.Embedding):

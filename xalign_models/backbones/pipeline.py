@@ -1,4 +1,4 @@
-"""From texts to batches on the device: tokenised once, sorted, packed, and made ahead of the device's need."""
+"""Turns texts into batches: tokenises them once, sorts and packs them, ahead of the device."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from xalign_models.backbones.transformer import LanguageTransformer
 logger = logging.getLogger(__name__)
 
 CHUNK = 16_384
-"""Texts that are tokenised and sorted together."""
+"""Maximum number of texts that are tokenised and sorted together."""
 FIRST_CHUNK = 1_024
-"""Texts of the first chunk, for which the device waits; each later one is twice as large, up to CHUNK."""
+"""Texts in the first chunk, for which the device waits; later chunks double in size up to CHUNK."""
 SLICE = 512
-"""Texts that go through the tokenizer together."""
+"""Texts per call of the tokenizer."""
 SAMPLE = 16
-"""Texts of a chunk that are tokenised both ways."""
+"""Texts of a chunk that are tokenised both ways, to compare them."""
 AHEAD = 4
-"""Batches that wait for the device."""
+"""Batches that are prepared ahead of the device."""
 
 T = TypeVar("T")
 
@@ -41,8 +41,8 @@ class Batch:
     """Texts that go through a backbone together.
 
     Attributes:
-        rows: Which of the texts, (b,).
-        features: What the first module takes.
+        rows: Indices of the texts, (b,).
+        features: Input of the first module.
         real_tokens: Tokens of the texts.
         computed_tokens: Tokens that go through the model: padding counts, a shared prefix counts once.
     """
@@ -54,10 +54,10 @@ class Batch:
 
 
 def token_budget(first: Any, device: str) -> int:
-    """Tokens of a batch: on a CPU few, so that activations stay in the cache; on a GPU about 64 million activations.
+    """Tokens of a batch: few on a CPU, to keep activations in its cache; on a GPU enough for 64 million activations.
 
-    That is 16,384 tokens of a model of width 4,096, and more of a narrower one, whose kernels are short: a batch has to
-    outlast the launches of its kernels.
+    A model of width 4,096 gets 16,384 tokens. A narrower one gets more, because its kernels are short and a batch must
+    take longer than their launches.
     """
     if device == "cpu":
         return 1_024
@@ -66,14 +66,14 @@ def token_budget(first: Any, device: str) -> int:
 
 
 def batches(first: Any, texts: Sequence[str], prompt: str, budget: int, device: str) -> Iterator[Batch]:
-    """Batches of all texts, the longest of a chunk first; packed where the first module can, made ahead in a thread.
+    """Batches of all texts, the longest of each chunk first; packed if possible, and prepared ahead in a thread.
 
     Args:
         first: The first module of a backbone.
         texts: n texts.
-        prompt: Of all of them.
+        prompt: Prompt of all texts.
         budget: Tokens of a batch.
-        device: Where they go; pinned memory is used for a GPU.
+        device: Device of the model; batches for a GPU are in pinned memory.
     """
     return ahead(_chunks(first, texts, prompt, budget, device, _packed if can_pack(first) else _padded))
 
@@ -115,7 +115,7 @@ def _padded(first: Any, texts: Sequence[str], prompt: str, budget: int) -> Itera
 
 
 def _padded_rows(first: Any, texts: Sequence[str], prompt: str, budget: int) -> Iterator[Batch]:
-    """Like :func:`_padded`, and tokenised once."""
+    """Padded batches from tokens that were computed once."""
     rows, others = tokenise(first, texts, prompt)
     for group in token_budget_batches([len(row) for row in rows], budget):
         chosen = [torch.from_numpy(rows[i]) for i in group]
@@ -125,11 +125,11 @@ def _padded_rows(first: Any, texts: Sequence[str], prompt: str, budget: int) -> 
 
 
 def tokenise(first: Any, texts: Sequence[str], prompt: str) -> tuple[list[npt.NDArray[np.int64]], dict[str, Any]]:
-    """Token ids of each text as the model would see them, and the features that all of them share.
+    """Token ids of each text, as the first module computes them, and features that are equal for all texts.
 
-    The tokenizer alone is faster than the module around it; it is used where it gives the same for a sample of them.
+    The tokenizer alone is faster than the module's ``preprocess``. It is used if both agree on a sample of the texts.
 
-    A text that has no tokens, which is an empty one without special tokens, stands for a padding token.
+    A text without tokens, i.e. an empty one without special tokens, gets a padding token.
     """
     if len(texts) <= SAMPLE:
         return _tokenise_padded(first, texts, prompt)
@@ -142,11 +142,11 @@ def tokenise(first: Any, texts: Sequence[str], prompt: str) -> tuple[list[npt.ND
 
 
 def _tokenise_fast(first: Any, texts: Sequence[str], prompt: str) -> list[npt.NDArray[np.int64]]:
-    """Ids by the tokenizer alone, as it was set by its last call; none where more than a prefix is to be done."""
+    """Ids by the tokenizer alone, as its last call set it; empty if a prompt does more than precede texts."""
     backend: Any = getattr(first.tokenizer, "backend_tokenizer", None)
     if SLOT in prompt or first.prompts or not hasattr(backend, "encode_batch_fast"):
         return []
-    backend.no_padding()  # transformers turns it on again where it wants it
+    backend.no_padding()  # transformers turns it on again when needed
     encodings = backend.encode_batch_fast([prompt + text for text in texts])
     pad = [first.tokenizer.pad_token_id or 0]
     return [np.array(encoding.ids or pad, dtype=np.int64) for encoding in encodings]
@@ -155,8 +155,8 @@ def _tokenise_fast(first: Any, texts: Sequence[str], prompt: str) -> list[npt.ND
 def _tokenise_padded(
     first: Any, texts: Sequence[str], prompt: str
 ) -> tuple[list[npt.NDArray[np.int64]], dict[str, Any]]:
-    """Ids by the module's own way, which pads them, slice by slice."""
-    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # so that a slice has little padding
+    """Ids by the module's ``preprocess``, which pads them, slice by slice."""
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # little padding per slice
     rows: list[Any] = [None] * len(texts)
     others: dict[str, Any] = {}
     for start in range(0, len(order), SLICE):
@@ -171,7 +171,7 @@ def _tokenise_padded(
 
 
 def token_counts(first: Any, texts: Sequence[str], prompt: str = "") -> list[int]:
-    """Tokens of each prompted text after truncation; characters where the module has no such tokenizer."""
+    """Tokens of each prompted text after truncation; characters if the module has no tokenizer."""
     tokenizer = getattr(first, "tokenizer", None)
     if not callable(tokenizer):
         return [len(text) + 1 for text in texts]
@@ -181,10 +181,10 @@ def token_counts(first: Any, texts: Sequence[str], prompt: str = "") -> list[int
 
 
 def can_pack(first: Any) -> bool:
-    """Whether the module's texts can be packed: it is a transformer of ours, and they do not see each other then.
+    """Whether texts can be packed for a module: it is a LanguageTransformer in which packed texts do not interact.
 
-    That is tried, once: a text must have the same states behind another one, whatever that says, and nearly those that
-    it has by itself.
+    This is tested once per module: a text's states must not depend on the text before it, and must be close to its
+    states alone.
     """
     if not isinstance(first, LanguageTransformer):
         return False
@@ -192,7 +192,7 @@ def can_pack(first: Any) -> bool:
     if known is None:
         try:
             known = _apart(first)
-        except Exception as error:  # whatever a model of some kind does with what it does not know
+        except Exception as error:  # a model may fail in any way on unknown arguments
             known, reason = False, f": {error}"
         else:
             reason = ""
@@ -204,7 +204,7 @@ def can_pack(first: Any) -> bool:
 
 @torch.inference_mode()
 def _apart(first: Any) -> bool:
-    """Whether a text behind another has the states that it has behind a third one, and nearly those it has alone."""
+    """Whether a text's states are the same after two different texts, and close to its states alone."""
     config = first.model.config.get_text_config()
     if first.model.training or not first.model.is_backend_compatible():
         return False
@@ -234,7 +234,7 @@ def _apart(first: Any) -> bool:
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:
-    """The same items, made in a thread while earlier ones are used."""
+    """The same items, prepared in a thread while earlier ones are used."""
     done: Any = object()
     with ThreadPoolExecutor(1) as pool:
         try:

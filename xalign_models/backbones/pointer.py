@@ -1,4 +1,4 @@
-"""A backbone that is named rather than copied: a saved model holds its maps and points to its base, as PEFT does."""
+"""A reference to a backbone in place of its weights, as in PEFT: a saved model then holds its maps alone."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, Self
 from sentence_transformers.base.modules.input_module import InputModule
 from torch import nn
 
-from xalign_models.backbones import loading
-from xalign_models.backbones.reduced import Reduced
+from xalign_models.assets import Inspected
+from xalign_models.assets.inspection import inspected
+from xalign_models.backbones.loading import open_backbone
 from xalign_models.errors import FileError, ModelError
-from xalign_models.files import read_json
 from xalign_models.specs import BackboneSpec, ModelSpec
 
 CONFIG = "xalign_base.json"
@@ -26,7 +26,7 @@ class Pointer(InputModule):
 
     Args:
         spec: The backbone.
-        modules: Its modules, as :func:`~xalign_models.backbones.loading.load_modules` gives them.
+        modules: Its modules, as :meth:`~xalign_models.backbones.loading.Backbone.modules` gives them.
     """
 
     save_in_root = True
@@ -45,7 +45,7 @@ class Pointer(InputModule):
         """Tokenise by the first module."""
         first: Any = self.inner[0]
         features: dict[str, Any] = first.preprocess(inputs, prompt=prompt, **kwargs)
-        return {**features, **({"task": kwargs["task"]} if "task" in kwargs else {})}  # which routes look for
+        return {**features, **({"task": kwargs["task"]} if "task" in kwargs else {})}  # routes are chosen by it
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """The raw vectors, ``features["sentence_embedding"]`` (n, d)."""
@@ -54,52 +54,40 @@ class Pointer(InputModule):
         return features
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
-        """Write the pointer."""
-        pointer = {"spec": spec_fields(self.spec), "fingerprint": loading.fingerprint(self.spec)}
+        """Write the reference: the spec and the fingerprint of the backbone."""
+        pointer = {
+            "spec": ModelSpec(self.spec).to_dict()["backbone"],
+            "fingerprint": open_backbone(self.spec).fingerprint,
+        }
         text = json.dumps(pointer, indent=2, ensure_ascii=False) + "\n"
         (Path(output_path) / CONFIG).write_text(text, encoding="utf-8")
 
     @classmethod
     def load(cls, model_name_or_path: str, *args: Any, **kwargs: Any) -> Self:
-        """Load the base that a directory points to.
+        """Load the backbone that a directory refers to.
 
         Raises:
-            AssetError: The base cannot be had.
-            ModelError: There is no pointer, or the base has changed since.
+            AssetError: The backbone is unavailable.
+            ModelError: There is no reference, or the backbone has changed since.
         """
-        directory = Path(model_name_or_path)
-        spec = pointed(directory)
+        files = inspected(model_name_or_path)
+        spec = pointed(files)
         if spec is None:
-            raise ModelError(f"{directory / CONFIG} is missing or damaged; fit the model again.")
-        claimed = _read(directory).get("fingerprint")
-        if loading.fingerprint(spec) != claimed:
-            raise ModelError(f"{directory} was fitted on another {spec.model} than the one that is here; fit it again.")
-        modules = loading.load_modules(spec, "cpu")
-        if spec.whole != spec:  # as earlier versions wrote it: now what cuts vectors is saved as a module of its own
-            modules = (*modules, Reduced(spec.truncate_dim, spec.vectors))
-        return cls(spec, modules)
+            raise ModelError(f"{files.directory / CONFIG} is missing or damaged; fit the model again.")
+        backbone = open_backbone(spec)
+        if backbone.fingerprint != files.json(CONFIG, dict).get("fingerprint"):
+            raise ModelError(f"{files.directory} was fitted on {spec.model}, which has changed since; fit it again.")
+        return cls(spec, backbone.modules("cpu"))
 
 
-def pointed(directory: Path) -> BackboneSpec | None:
-    """The backbone that a saved model points to; None where the directory holds its own weights.
+def pointed(files: Inspected) -> BackboneSpec | None:
+    """The backbone that a saved model refers to; None if the directory has its own weights.
 
     Raises:
-        ModelError: The pointer's fields are malformed.
+        ModelError: The spec of the backbone is malformed.
     """
-    fields = _read(directory).get("spec")
-    if not isinstance(fields, dict):
-        return None
-    return ModelSpec.from_dict({"backbone": fields}).backbone
-
-
-def spec_fields(spec: BackboneSpec) -> dict[str, Any]:
-    """A backbone's spec as plain data."""
-    fields: dict[str, Any] = ModelSpec(spec).to_dict()["backbone"]
-    return fields
-
-
-def _read(directory: Path) -> dict[str, Any]:
     try:
-        return read_json(directory / CONFIG)
+        fields = files.json(CONFIG, dict).get("spec") if files.has(CONFIG) else None
     except FileError:
-        return {}
+        return None
+    return ModelSpec.from_dict({"backbone": fields}).backbone if isinstance(fields, dict) else None

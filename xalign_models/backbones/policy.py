@@ -1,25 +1,24 @@
-r"""The one place that decides what a model directory may load: weights, texts and settings, never code.
+r"""Decides which files of a model directory may be loaded: weights, texts and settings, never code.
 
-Both libraries that open checkpoints import what a configuration names: sentence-transformers the classes in
-``modules.json``, transformers those of ``auto_map``, peft and the kernels package others. So each configuration is
-parsed (an escape such as ``auto\u005fmap`` is the same key), and what is not on a list here is refused before anything
-is loaded. ``trust_remote_code`` of a BackboneSpec is the user's word that code may run.
+The libraries that open checkpoints import classes by names in configurations: sentence-transformers those in
+``modules.json``, transformers those in ``auto_map``, peft and kernels others. Therefore each configuration is parsed
+(an escape such as ``auto\u005fmap`` is the same key), and names that are not on a list here are refused before
+anything is loaded. A user who trusts a model's code sets ``trust_remote_code`` of its BackboneSpec.
 """
 
 from __future__ import annotations
 
-import os
 import pkgutil
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets, plugins
+from xalign_models.assets.inspection import Inspected
 from xalign_models.builtin import MODULE_TYPES
-from xalign_models.errors import AssetError, FileError, ModelError, one_line
-from xalign_models.files import parse_json, read_json, safetensors_header, walk
+from xalign_models.errors import FileError, ModelError
+from xalign_models.files import walk
 
 if TYPE_CHECKING:
     from xalign_models.assets import ResolvedModel
@@ -44,12 +43,14 @@ _ADOPTED = {
     "Asym": "xalign_models.backbones.router:LanguageRouter",
     "StaticEmbedding": "xalign_models.backbones.static:LanguageStatic",
 }
-"""Ours in place of sentence-transformers' own."""
-_OURS = (*MODULE_TYPES,)
+"""Our modules that replace those of sentence-transformers."""
+
+_EARLIER = ("xalign_models.lira.", "xalign_models.lusifer.")
+"""Folders of modules in earlier versions, which wrote other files."""
 
 
 def _paths(name: str, module: str) -> Iterator[str]:
-    """The ways in which versions of sentence-transformers write a class."""
+    """Import paths of a class in the releases of sentence-transformers."""
     root = "sentence_transformers"
     package = module.rpartition(".")[0]
     yield from (f"{root}.models.{name}", f"{root}.models.{name}.{name}", f"{root}.{module}.{name}")
@@ -62,9 +63,9 @@ MODULES: dict[str, str] = {
         for name, module in _PUBLISHED.items()
         for path in _paths(name, module)
     },
-    **{path: ":".join(path.rsplit(".", 1)) for path in _OURS},
+    **{path: ":".join(path.rsplit(".", 1)) for path in MODULE_TYPES},
 }
-"""What ``modules.json`` may name -> the class that is handed over for it, ``module:attribute``; plug-ins have more."""
+"""Type in ``modules.json`` -> the class that is loaded for it, ``module:attribute``; plug-ins add theirs."""
 
 _ACTIVATIONS = {
     f"torch.nn.{package}{name}"
@@ -98,13 +99,12 @@ _KWARG_KEYS = set(
 _FLOATING = (":Aligned", ":CNN", ":Dense", ":LSTM", ":LayerNorm", ":WeightedLayerPooling")
 _METHOD = re.compile(r"forward|get_[a-z]+_features")
 _QUANTISED = {None, "awq", "bitsandbytes", "compressed-tensors", "gptq", "hqq", "quanto", "torchao"}
-"""Ways of quantising whose code is in packages that the user installs; others fetch kernels, or are unknown."""
+"""Quantisation methods whose code is in packages that the user installs; other methods fetch kernels."""
 _COUNTS = {
     re.compile(r"layers?$|(^|_)(attention_types|blocks?|depths?|experts|groups?|group_num|heads?|stages?)$"): 1_000,
     re.compile(r"(^|_)(labels|langs)$"): 1_000_000,
 }
-"""Fields of a configuration that say how many parts a model is built of, each of which takes memory, and the most."""
-_MOST_FILES = 10_000
+"""Fields of a configuration that count parts of a model, and their limits: every part takes memory."""
 _MOST_SETTINGS = 16 << 20
 
 
@@ -112,136 +112,101 @@ def check(resolved: ResolvedModel, *, trust: bool = False) -> None:
     """Refuse a model that names code, has weights in other forms than safetensors, or has damaged files.
 
     Args:
-        resolved: A directory or a hub id; of a hub id the configurations are fetched, and nothing else.
-        trust: The user's word that the model may run its own code.
+        resolved: A directory or a hub id; only the configurations of a hub id are fetched.
+        trust: Whether the user trusts the model's code.
 
     Raises:
-        ModelError: The model may not be loaded; the message says what is in the way.
+        ModelError: The model may not be loaded; the message gives the reason.
         AssetError: The configurations cannot be fetched.
     """
-    if resolved.source == "hub":
-        _check_settings(_snapshot(resolved), resolved.path_or_id, trust, frozenset())
-    else:
-        check_directory(Path(resolved.path_or_id), trust=trust)
+    _check(resolved.files, trust, frozenset(), weights=resolved.source != "hub")
 
 
-def check_directory(directory: Path, *, trust: bool = False) -> None:
-    """:func:`check` of a local directory.
+def check_directory(directory: Inspected | Path, *, trust: bool = False) -> None:
+    """:func:`check` of a local directory, or of its files.
 
     Raises:
         ModelError: The model may not be loaded.
     """
-    _check_directory(directory, trust, frozenset())
+    _check(_inspected(directory), trust, frozenset())
 
 
-def module_classes(resolved: ResolvedModel) -> dict[str, type]:
-    """The classes for the types that ``modules.json`` names; types not on our list are left out."""
-    directory = _snapshot(resolved) if resolved.source == "hub" else Path(resolved.path_or_id)
-    types = {entry["type"] for entry in _all_modules(directory)}
+def module_classes(files: Inspected) -> dict[str, type]:
+    """The classes of the types in ``modules.json``; unknown types are left out."""
+    types = {entry["type"] for entry in _all_modules(files)}
     classes = {kind: pkgutil.resolve_name(MODULES[kind]) for kind in sorted(types & MODULES.keys())}
     return classes | {kind: plugins.MODULES[kind] for kind in sorted(types - MODULES.keys()) if kind in plugins.MODULES}
 
 
-def folders_of_maps(resolved: ResolvedModel) -> list[Path]:
-    """Where the modules lie whose weights are floating point: dense layers and the like, and alignments."""
-    directory = _snapshot(resolved) if resolved.source == "hub" else Path(resolved.path_or_id)
-    return [
-        directory / entry["path"]
-        for entry in _all_modules(directory)
-        if MODULES.get(entry["type"], "").endswith(_FLOATING)
-    ]
+def folders_of_maps(files: Inspected) -> list[str]:
+    """Folders of the modules whose weights are floating point: dense layers and the like, and alignments."""
+    return [entry["path"] for entry in _all_modules(files) if MODULES.get(entry["type"], "").endswith(_FLOATING)]
 
 
-def has_own_modules(directory: Path) -> bool:
-    """Whether it is a sentence-transformers directory with modules of ours, as ``save`` writes it."""
-    path = directory / "modules.json"
-    if not path.is_file():
-        return False
+def has_own_modules(directory: Inspected | Path) -> bool:
+    """Whether a directory is a sentence-transformers model with modules of xalign, as ``save`` writes it."""
+    files = _inspected(directory)
     try:
-        return any(_is_own(entry["type"]) for entry in _modules(path))
+        return files.has("modules.json") and any(
+            entry["type"] in plugins.MODULES or entry["type"] in MODULE_TYPES for entry in _modules(files)
+        )
     except ModelError:
-        return False  # whoever opens it says what is wrong
+        return False  # loading the model reports the damage
 
 
-def _is_own(kind: str) -> bool:
-    return kind in plugins.MODULES or kind in _OURS
+def _inspected(directory: Inspected | Path) -> Inspected:
+    return directory if isinstance(directory, Inspected) else Inspected(directory)
 
 
-def _check_directory(directory: Path, trust: bool, above: frozenset[str]) -> None:
-    files = list(_files(directory))
-    for name in files:
+def _check(files: Inspected, trust: bool, above: frozenset[str], *, weights: bool = True) -> None:
+    if weights:
+        _check_formats(files, trust)
+    for name in sorted(files.files):
+        if not _SETTINGS.fullmatch(PurePosixPath(name).name):
+            continue
+        settings, where = _settings(files, name), f"{files.label}: {name}"
+        if name.endswith(".index.json"):
+            _check_index(files, name, settings, where)
+        elif not trust:
+            _check_code(settings, files.label, where)
+            if re.fullmatch(r"sentence_[\w-]+_config\.json", PurePosixPath(name).name):
+                _check_transformer(settings, where)
+    if files.has("modules.json"):
+        _check_modules(files, trust)
+    if files.has("adapter_config.json"):
+        _check_adapter(files, trust, above)
+
+
+def _check_formats(files: Inspected, trust: bool) -> None:
+    for name in files.files:
         suffix = PurePosixPath(name.lower()).suffix
         if suffix in _CODE and not trust:
-            raise ModelError(_code(str(directory), f"the file {name}"))
-        if suffix in _PICKLES and _is_read(directory / name):
-            raise ModelError(f"{directory} has pickled weights ({name}), which can run code; save it as safetensors.")
+            raise ModelError(_code(files.label, f"the file {name}"))
+        if suffix in _PICKLES and _is_read(files, PurePosixPath(name)):
+            raise ModelError(f"{files.label} has pickled weights ({name}), which can run code; save it as safetensors.")
         if suffix == ".safetensors":
             try:
-                safetensors_header(directory / name)
+                files.header(name)
             except FileError as error:
                 raise ModelError(str(error)) from None
-    _check_settings(directory, str(directory), trust, above)
 
 
-def _files(directory: Path) -> Iterator[str]:
-    """Every file, relative; links have to stay within the directory, or within the hub's cache that it lies in."""
-    root = directory.resolve()
-    roots = [root, *([root.parents[1] / "blobs"] if root.parent.name == "snapshots" else [])]
-    count = 0
-    for folder, folders, names in os.walk(root):
-        for name in (*folders, *names):
-            path = Path(folder, name)
-            if path.is_symlink() and not any(Path(os.path.realpath(path)).is_relative_to(root) for root in roots):
-                raise ModelError(
-                    f"{directory} has a link that leads out of it ({path.relative_to(root)}); copy the file."
-                )
-        for name in names:
-            if not Path(folder, name).is_file():  # a pipe would be waited for, a device never ends
-                raise ModelError(f"{directory} has {name}, which is no file.")
-            count += 1
-            if count > _MOST_FILES:
-                raise ModelError(f"{directory} has more than {_MOST_FILES:,} files; give the model's own directory.")
-            yield Path(folder, name).relative_to(root).as_posix()
+def _is_read(files: Inspected, name: PurePosixPath) -> bool:
+    """Whether a loader would open a pickle: its name is that of weights, and no safetensors are beside it.
 
-
-def _is_read(path: Path) -> bool:
-    """Whether a loader would open a pickle: it is named like weights, and they do not lie beside it as safetensors.
-
-    The weights of an OpenVINO graph are named like a pickle and are none.
+    The weights of an OpenVINO graph have the suffix of a pickle, but are not one.
     """
-    if path.suffix == ".bin" and path.name.startswith("openvino") and path.with_suffix(".xml").is_file():
+    if name.suffix == ".bin" and name.name.startswith("openvino") and files.has(str(name.with_suffix(".xml"))):
         return False
-    stem = re.split(r"[-.]", path.name.removeprefix("pytorch_"), maxsplit=1)[0]
-    same = (path.with_name(f"{stem}.safetensors"), path.with_name(f"{stem}.safetensors.index.json"))
-    return path.suffix in _NEVER or ("model" in stem and not any(file.is_file() for file in same))
+    stem = re.split(r"[-.]", name.name.removeprefix("pytorch_"), maxsplit=1)[0]
+    same = (f"{stem}.safetensors", f"{stem}.safetensors.index.json")
+    return name.suffix in _NEVER or ("model" in stem and not any(files.has(str(name.with_name(file))) for file in same))
 
 
-def _check_settings(directory: Path, label: str, trust: bool, above: frozenset[str]) -> None:
-    for path in sorted(directory.rglob("*")):
-        if not _SETTINGS.fullmatch(path.name) or not path.is_file():
-            continue
-        where = f"{label}: {path.relative_to(directory).as_posix()}"
-        settings = _settings(path, where)
-        if path.name.endswith(".index.json"):
-            _check_index(path, settings, where)
-        elif not trust:
-            _check_code(settings, label, where)
-            if re.fullmatch(r"sentence_[\w-]+_config\.json", path.name):
-                _check_transformer(settings, where)
-    if (directory / "modules.json").is_file():
-        _check_modules(directory, label, trust)
-    if (directory / "adapter_config.json").is_file():
-        _check_adapter(directory, label, trust, above)
-
-
-def _settings(path: Path, where: str) -> Any:
+def _settings(files: Inspected, name: str) -> Any:
     try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_SETTINGS + 1)
-        if len(content) > _MOST_SETTINGS:
-            raise ModelError(f"{where} is longer than any configuration.")
-        return parse_json(content, where, (dict, list))
-    except (FileError, OSError) as error:
+        return files.json(name, most=_MOST_SETTINGS, where=f"{files.label}: {name}")
+    except FileError as error:
         raise ModelError(str(error)) from None
 
 
@@ -262,32 +227,29 @@ def _check_code(settings: Any, label: str, where: str) -> None:
             if key in _ATTENTION_KEYS:
                 for choice in walk(list(value.values()) if isinstance(value, Mapping) else value):
                     if not (choice is None or isinstance(choice, list) or choice in _ATTENTION):
-                        raise ModelError(_code(label, f"{where} names an attention {choice!r} that is none of ours"))
+                        raise ModelError(_code(label, f"{where} names the attention {choice!r}, which is not built in"))
 
 
 def _check_count(key: str, value: Any, where: str) -> None:
     for counted, most in _COUNTS.items():
         if counted.search(key) and any(isinstance(count, int) and count > most for count in walk(value)):
-            raise ModelError(f"{where} has more than {most:,} as {key}.")
+            raise ModelError(f"{where} sets {key} to more than {most:,}.")
 
 
 def _method_of(quantisation: Any) -> Any:
     return quantisation.get("quant_method") if isinstance(quantisation, Mapping) else "?"
 
 
-def _check_index(path: Path, settings: Any, where: str) -> None:
+def _check_index(files: Inspected, name: str, settings: Any, where: str) -> None:
     shards = settings.get("weight_map") if isinstance(settings, Mapping) else None
     if not isinstance(shards, Mapping):
         raise ModelError(f"{where} is damaged: it has no weight_map.")
     for shard in {*map(str, shards.values())}:
         if PurePosixPath(shard).name != shard or not shard.endswith((".safetensors", ".bin")):
-            raise ModelError(f"{where} names {shard!r}, which is no file of weights beside it.")
-        if shard.endswith(".safetensors") and not (path.parent / shard).is_file() and not _is_snapshot(path.parent):
-            raise ModelError(f"{where} names {shard}, which is not there.")
-
-
-def _is_snapshot(directory: Path) -> bool:
-    return "snapshots" in directory.parts
+            raise ModelError(f"{where} names {shard!r}, which is not a file of weights in the same folder.")
+        is_there = files.has(str(PurePosixPath(name).with_name(shard)))
+        if shard.endswith(".safetensors") and not is_there and "snapshots" not in files.directory.parts:
+            raise ModelError(f"{where} names {shard}, which is missing.")
 
 
 def _check_transformer(settings: Any, where: str) -> None:
@@ -298,23 +260,24 @@ def _check_transformer(settings: Any, where: str) -> None:
             if unknown := sorted(value.keys() - _KWARG_KEYS if isinstance(value, Mapping) else [value], key=str):
                 raise ModelError(f"{where}: {key} has {unknown[0]!r}, which a checkpoint may not set.")
         elif key not in _TRANSFORMER_KEYS:
-            raise ModelError(f"{where}: {key!r} is no setting of a transformer module.")
+            raise ModelError(f"{where}: {key!r} is not a setting of a transformer module.")
     longest = settings.get("max_seq_length")
     if longest is not None and (type(longest) is not int or not 0 < longest < 2**31):
-        raise ModelError(f"{where}: max_seq_length {str(longest)[:40]} is no number of tokens.")
+        raise ModelError(f"{where}: max_seq_length {str(longest)[:40]} is not a number of tokens.")
     if settings.get("tokenizer_name_or_path"):
-        raise ModelError(f"{where}: the tokenizer is to come from elsewhere; put its files into the directory.")
+        raise ModelError(f"{where}: the tokenizer is outside of the directory; copy its files into it.")
     if (graph := settings.get("graph")) is not None and not (isinstance(graph, str) and _is_below(graph)):
         raise ModelError(f"{where}: graph names a file outside of the directory ({str(graph)[:80]!r}).")
     modalities = settings.get("modality_config", {})
     for options in modalities.values() if isinstance(modalities, Mapping) else ("?",):
         if not isinstance(options, Mapping) or not _METHOD.fullmatch(str(options.get("method"))):
-            raise ModelError(f"{where}: modality_config names a method that is none of a model's.")
+            raise ModelError(f"{where}: modality_config names an unknown method of a model.")
 
 
-def _modules(path: Path) -> list[dict[str, Any]]:
+def _modules(files: Inspected) -> list[dict[str, Any]]:
+    path = files.directory / "modules.json"
     try:
-        entries = read_json(path, list, most=1 << 20)
+        entries: list[dict[str, Any]] = files.json("modules.json", list, most=1 << 20)
     except FileError as error:
         raise ModelError(str(error)) from None
     for entry in entries:
@@ -323,67 +286,67 @@ def _modules(path: Path) -> list[dict[str, Any]]:
     return entries
 
 
-def _all_modules(directory: Path) -> Iterator[dict[str, str]]:
-    """The modules that ``modules.json`` names, and after each Router those that it names."""
-    for entry in _modules(directory / "modules.json"):
+def _all_modules(files: Inspected) -> Iterator[dict[str, str]]:
+    """The modules in ``modules.json``, and after each Router the modules of its routes."""
+    for entry in _modules(files):
         yield entry
-        if is_router(entry["type"]):
-            types = _types(directory / entry["path"])
-            if not types or any(map(is_router, types.values())):
-                raise ModelError(_code(str(directory), f"the routes of module {entry['name']} have no known modules"))
+        if _is_router(entry["type"]):
+            types = _types(files, entry["path"])
+            if not types or any(map(_is_router, types.values())):
+                raise ModelError(_code(files.label, f"the routes of module {entry['name']} have no known modules"))
             for name, kind in types.items():
                 yield {"name": name, "path": (PurePosixPath(entry["path"]) / name).as_posix(), "type": kind}
 
 
-def _types(folder: Path) -> dict[str, str]:
-    """What a Router names, where sentence-transformers looks for it: name to type."""
+def _types(files: Inspected, folder: str) -> dict[str, str]:
+    """The types of a Router's modules by name, from the file that sentence-transformers would read."""
     for name in ("router_config.json", "config.json"):
-        if (folder / name).is_file() and (settings := _settings(folder / name, f"{folder / name}")):
+        path = (PurePosixPath(folder) / name).as_posix()
+        if files.has(path) and (settings := _settings(files, path)):
             types = settings.get("types") if isinstance(settings, Mapping) else None
             return types if isinstance(types, dict) and {type(kind) for kind in types.values()} == {str} else {}
     return {}
 
 
-def is_router(kind: str) -> bool:
-    """Whether a type of ``modules.json`` is a Router."""
+def _is_router(kind: str) -> bool:
     return MODULES.get(kind, "").endswith(":LanguageRouter")
 
 
-def routers(modules: Path) -> dict[str, set[str]]:
-    """Folder of each Router that a ``modules.json`` names to the types that it names; empty for most models.
+def routers(files: Inspected) -> dict[str, set[str]]:
+    """Folder of each Router in ``modules.json`` -> the types of its modules; empty for most models.
 
     Raises:
         ModelError: The file is damaged.
     """
-    folders = [entry["path"] for entry in _modules(modules) if is_router(entry["type"])]
-    return {folder: {*_types(modules.parent / folder).values()} for folder in folders}
+    if not files.has("modules.json"):
+        return {}
+    folders = [entry["path"] for entry in _modules(files) if _is_router(entry["type"])]
+    return {folder: {*_types(files, folder).values()} for folder in folders}
 
 
-def _check_modules(directory: Path, label: str, trust: bool) -> None:
-    entries = _modules(directory / "modules.json")
+def _check_modules(files: Inspected, trust: bool) -> None:
+    entries, label = _modules(files), files.label
     if not entries or len({entry["name"] for entry in entries}) < len(entries):
-        raise ModelError(f"{label}: modules.json names no module, or one twice.")
-    for entry in _all_modules(directory):
-        path = PurePosixPath(entry["path"])
+        raise ModelError(f"{label}: modules.json has no module, or two of the same name.")
+    for entry in _all_modules(files):
+        kind, config = entry["type"], (PurePosixPath(entry["path"]) / "config.json").as_posix()
         if not _is_below(entry["path"]):
             raise ModelError(f"{label}: modules.json names a folder outside of it ({entry['path']!r}).")
-        known = entry["type"] in MODULES or entry["type"] in plugins.MODULES
-        if not known and entry["type"].startswith("xalign_models."):
-            raise ModelError(f"{label} was saved by an earlier version of xalign; fit or train it again.")
+        known = kind in MODULES or kind in plugins.MODULES
+        if not known and kind.startswith(_EARLIER):
+            raise ModelError(f"{label} was saved by an earlier version of xalign; train it again.")
         if not known and not trust:
-            if entry["type"].startswith(f"{plugins.PACKAGE}."):
-                file = f"{entry['type'].split('.')[1]}.py"
+            if kind.startswith(f"{plugins.PACKAGE}."):
+                file = f"{kind.split('.')[1]}.py"
                 raise ModelError(f"{label} needs a plug-in that is not loaded: name its file, {file}, with --plugin.")
-            raise ModelError(_code(label, f"modules.json names {entry['type']!r}, which is none of the known modules"))
-        config = directory / path / "config.json"
-        if MODULES.get(entry["type"], "").endswith(":Dense") and config.is_file():
-            settings = _settings(config, f"{label}: {path / 'config.json'}")
+            raise ModelError(_code(label, f"modules.json names {kind!r}, which is not a known module"))
+        if MODULES.get(kind, "").endswith(":Dense") and files.has(config):
+            settings = _settings(files, config)
             activation = settings.get("activation_function") if isinstance(settings, Mapping) else "?"
             if activation is not None and activation not in _ACTIVATIONS:
-                raise ModelError(_code(label, f"{path / 'config.json'} names {activation!r} as an activation_function"))
-    header = directory / "config_sentence_transformers.json"
-    if header.is_file():
-        settings = _settings(header, f"{label}: {header.name}")
+                raise ModelError(_code(label, f"{config} names {activation!r} as an activation_function"))
+    if files.has("config_sentence_transformers.json"):
+        settings = _settings(files, "config_sentence_transformers.json")
         kind = settings.get("model_type", "SentenceTransformer") if isinstance(settings, Mapping) else "?"
         if kind != "SentenceTransformer":
             raise ModelError(f"{label} is a {kind}, not a SentenceTransformer.")
@@ -394,41 +357,21 @@ def _is_below(path: str) -> bool:
     return not (parts.is_absolute() or ".." in parts.parts or "\\" in path or ":" in path)
 
 
-def _check_adapter(directory: Path, label: str, trust: bool, above: frozenset[str]) -> None:
-    settings = _settings(directory / "adapter_config.json", f"{label}: adapter_config.json")
+def _check_adapter(files: Inspected, trust: bool, above: frozenset[str]) -> None:
+    settings = _settings(files, "adapter_config.json")
     base = settings.get("base_model_name_or_path") if isinstance(settings, Mapping) else None
     if not isinstance(base, str) or not base or settings.get("peft_type") != "LORA":
-        raise ModelError(f"{label}: adapter_config.json names no base, or is not of LoRA.")
-    if (directory / "config.json").is_file():
-        raise ModelError(f"{label} has both a model and an adapter; give the adapter its own directory.")
+        raise ModelError(f"{files.label}: adapter_config.json names no base, or is not an adapter of LoRA.")
+    if files.has("config.json"):
+        raise ModelError(f"{files.label} has both a model and an adapter; give the adapter its own directory.")
     resolved = assets.resolve(base)
     if resolved.path_or_id in above:
-        raise ModelError(f"{label}: adapters name each other as their base.")
-    above |= {resolved.path_or_id}
-    if resolved.source == "hub":
-        _check_settings(_snapshot(resolved), resolved.path_or_id, trust, above)
-    else:
-        _check_directory(Path(resolved.path_or_id), trust, above)
+        raise ModelError(f"{files.label}: adapters name each other as their base.")
+    _check(resolved.files, trust, above | {resolved.path_or_id}, weights=resolved.source != "hub")
 
 
-def _snapshot(resolved: ResolvedModel) -> Path:
-    return _fetched(resolved.path_or_id, str(resolved.revision))
-
-
-@lru_cache(maxsize=64)
-def _fetched(model: str, commit: str) -> Path:
-    """The configurations of a model on the hub, in its cache; a commit never changes."""
-    from huggingface_hub import snapshot_download
-
-    local = assets.hub_is_away()
-    try:
-        return Path(snapshot_download(model, revision=commit, allow_patterns=["*.json"], local_files_only=local))
-    except Exception as error:
-        raise AssetError(f"{model} cannot be had from the hub ({one_line(error)}).") from None
-
-
-def _code(label: str, what: str) -> str:
+def _code(label: str, reason: str) -> str:
     return (
-        f"{label} brings code of its own: {what}. It is not run. If you trust its author, say --trust-remote-code "
-        "(in Python trust_remote_code=True)."
+        f"{label} brings code of its own: {reason}. xalign does not run it. If you trust its author, add "
+        "--trust-remote-code (in Python trust_remote_code=True)."
     )

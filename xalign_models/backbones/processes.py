@@ -1,4 +1,4 @@
-"""A backbone on several devices of one machine: a process for each encodes, and this one alone writes the store."""
+"""Encodes on several devices of one machine, one process for each; only the main process writes the store."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 Encoded = list[tuple[Batch, npt.NDArray[np.float32]]]
 ROUNDS = 4
-"""Pieces of work for each process, so that none waits long for the last."""
+"""Pieces of work per process: with several, no process waits long for the last one."""
 
 
 class Processes(nn.Module):
     """The only module of a backbone that runs in other processes; has no weights of its own.
 
     Args:
-        load: Gives the modules on a device; has to be one that can be sent to a process.
-        devices: Of the processes, such as ``cuda:0`` and ``cuda:1``.
+        load: Returns the modules on a device; must be picklable.
+        devices: Devices of the processes, such as ``cuda:0`` and ``cuda:1``.
     """
 
     def __init__(self, load: Callable[[str], Sequence[nn.Module]], devices: Sequence[str]) -> None:
@@ -50,7 +50,7 @@ class Processes(nn.Module):
         weakref.finalize(self, self._pool.shutdown, wait=False, cancel_futures=True)
 
     def stream(self, texts: Sequence[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
-        """Batches and their vectors (b, d), as they come.
+        """Batches and their vectors (b, d), in order of completion.
 
         Raises:
             ModelError: A process died.
@@ -68,12 +68,12 @@ class Processes(nn.Module):
                         yield replace(batch, rows=start + batch.rows), vectors
         except BrokenProcessPool:
             raise ModelError(
-                "A process that encodes on a device of its own died, perhaps of too little memory."
+                "An encoding process died, perhaps for lack of memory; use fewer devices or --max-tokens."
             ) from None
 
 
 _encoders: list[RawEncoder] = []
-"""In a process: its one encoder."""
+"""The encoder of this process."""
 
 
 def _open(
@@ -87,7 +87,7 @@ def _open(
 
 
 def _leave_with_parent() -> None:
-    """End this process when the one that started it has ended, however that was: it would hold on to its device."""
+    """End this process with the one that started it, even if that was killed: it would keep its device busy."""
     if parent := multiprocessing.parent_process():
         parent.join()
         os._exit(1)

@@ -1,4 +1,4 @@
-"""Any Hugging Face causal language model as an encoder: PromptEOL, or the hidden state of the text's own last token."""
+"""Causal language models as encoders: PromptEOL, or the hidden state of the text's last token."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class PromptEOL(LanguageTransformer):
     """A decoder-only language model without its head.
 
     With a prompt such as ``This sentence : "[TEXT]" means in one word:"`` the last token is the prompt's closing quote,
-    and last-token pooling reads there what the model would say next. An end-of-text token that a tokenizer adds behind
-    it is masked. Without a prompt the last token is the text's own (or the end token, where the tokenizer adds one).
+    and last-token pooling takes the state from which the model would predict the next word. An end-of-text token that
+    the tokenizer adds is masked. Without a prompt, the last token is the text's own, or the added end token.
 
-    Vectors do not depend on the batch or on the padding side. In a pack, the tokens that all its texts begin with (the
-    template up to the text) are computed once; see :mod:`~xalign_models.backbones.packing`.
+    Vectors do not depend on the batch or on the padding side. In a pack, the prefix that all texts share (the template
+    up to the text) is computed once; see :mod:`~xalign_models.backbones.packing`.
     """
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ class PromptEOL(LanguageTransformer):
         return features
 
     def embed_tokens(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Token embeddings (b, s, d) after the model's last layer and final norm, or after the layer asked for."""
+        """Token embeddings (b, s, d) after the model's last layer and final norm, or after the requested layer."""
         mask = features["attention_mask"]
         if not bool(mask[:, 0].all()):  # padded on the left: positions count from the first real token
             features["position_ids"] = (mask.cumsum(dim=1) - 1).clamp(min=0)

@@ -1,4 +1,4 @@
-"""Raw vectors of texts: looked up in the store, else encoded once, in batches without padding."""
+"""Raw vectors of texts: read from the store, or else encoded once, in batches without padding."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ENOUGH = 5000
-"""Tokens from which a speed is worth a word."""
+"""Minimum number of tokens before a speed is reported."""
 FLUSH = 512
-"""Vectors that are handed to the store at a time: the most, but for a batch, that a killed process encodes again."""
+"""Vectors per write to the store; a killed process loses at most these and one batch."""
 
 
 def key(prompt: str, text: str) -> bytes:
-    """16 bytes that stand for (prompt, text); a length prefix keeps ("a", "bc") apart from ("ab", "c")."""
+    """16 bytes that identify (prompt, text); a length prefix distinguishes ("a", "bc") from ("ab", "c")."""
     encoded = prompt.encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(len(encoded).to_bytes(8, "little") + encoded, digest_size=16)
     digest.update(text.encode("utf-8", "surrogatepass"))
@@ -42,15 +42,15 @@ def key(prompt: str, text: str) -> bytes:
 
 @dataclass
 class Counts:
-    """What was asked for and what was done: exact, so that benchmarks need no clock.
+    """Counts of requested and encoded texts. They are exact, so that benchmarks can compare them instead of times.
 
     Attributes:
-        requested: Texts asked for.
+        requested: Requested texts.
         encoded: Texts that went through the backbone.
-        batches: Batches of them.
-        real_tokens: Their tokens.
-        computed_tokens: More than those by the padding, fewer by tokens that a batch's texts begin with and share.
-        seconds: From the first batch to the last vector, tokenisation and storing included.
+        batches: Batches of encoded texts.
+        real_tokens: Tokens of encoded texts.
+        computed_tokens: Tokens that went through the model: padding counts, a prefix shared by a batch counts once.
+        seconds: Time from the first batch to the last vector, including tokenisation and storage.
     """
 
     requested: int = 0
@@ -62,7 +62,7 @@ class Counts:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Measured speed; None of too few tokens to tell."""
+        """Measured speed; None after fewer than :data:`ENOUGH` tokens."""
         return self.real_tokens / self.seconds if self.real_tokens >= ENOUGH and self.seconds else None
 
 
@@ -71,11 +71,10 @@ class RawEncoder:
 
     Args:
         namespace: Fingerprint of the backbone: the store's namespace.
-        load: Gives the modules; called when the first text has to be encoded, so never when the store has them all.
-        device: Where the modules run; several, with commas between, if ``load`` gives what runs on several.
-        store: None encodes every call's distinct texts anew.
-        token_budget: Tokens of a batch; by default as many as :func:`~xalign_models.backbones.pipeline.token_budget`
-            says.
+        load: Returns the modules; called when the first text must be encoded, so not if the store has all vectors.
+        device: Device of the modules; several, with commas between, if the modules run on several.
+        store: Store of vectors; None encodes every call's distinct texts again.
+        token_budget: Tokens of a batch; by default :func:`~xalign_models.backbones.pipeline.token_budget`.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class RawEncoder:
 
     @property
     def modules(self) -> Sequence[nn.Module]:
-        """The backbone's modules, loaded now if they were not."""
+        """The backbone's modules, loaded on first use."""
         if self._modules is None:
             self._modules = self._load()
         return self._modules
@@ -108,12 +107,12 @@ class RawEncoder:
         """Raw vectors (n, d), float32, in the order of ``texts``; equal texts are encoded once.
 
         Args:
-            texts: Any strings, empty ones too; long ones are cut at the backbone's limit.
-            prompt: Of all texts, or one for each; put before a text, or around it where it has ``[TEXT]``.
-            progress: Label of a progress bar, shown on a terminal when it takes over two seconds.
+            texts: Any strings, including empty ones; long ones are truncated at the backbone's limit.
+            prompt: Prompt of all texts, or one for each; put before a text, or around it if it contains ``[TEXT]``.
+            progress: Label of a progress bar, shown on a terminal after two seconds.
 
         Raises:
-            ModelError: No texts, or a vector is not finite; the message names the text.
+            ModelError: There are no texts, or a vector is not finite; the message names the text.
         """
         if not len(texts):
             raise ModelError("There are no texts to encode.")
@@ -136,7 +135,7 @@ class RawEncoder:
     def _encode_by_prompt(
         self, texts: Sequence[str], prompts: Sequence[str], progress: str | None
     ) -> npt.NDArray[np.float32]:
-        """Prompt by prompt: the texts of a batch have theirs in common."""
+        """Encode the texts of each prompt together: a batch has one prompt."""
         rows = {prompt: [i for i, other in enumerate(prompts) if other == prompt] for prompt in dict.fromkeys(prompts)}
         parts = [self.encode([texts[i] for i in chosen], prompt, progress) for prompt, chosen in rows.items()]
         vectors = np.empty((len(texts), parts[0].shape[1]), dtype=np.float32)
@@ -149,11 +148,11 @@ class RawEncoder:
     ) -> None:
         pending: list[int] = []
         written: list[Future[None]] = []
-        flush = getattr(self.modules[0], "flush", FLUSH)  # loading is no part of the time below
+        flush = getattr(self.modules[0], "flush", FLUSH)  # loading does not count towards the time below
         start = perf_counter()
         quiet = None if progress else True
         with (
-            ThreadPoolExecutor(1) as writer,  # so that nothing waits for the disk
+            ThreadPoolExecutor(1) as writer,  # encoding does not wait for the disk
             live(total=len(keys), desc=progress, unit=" texts", disable=quiet) as bar,
         ):
             for batch, vectors in self.vectors(texts, prompt):
@@ -169,7 +168,7 @@ class RawEncoder:
                 if len(pending) >= flush:
                     written.append(writer.submit(self._write, keys, pending, known))
                     pending = []
-                    if flush == 1:  # what an endpoint answered was paid for: it is stored before more is asked for
+                    if flush == 1:  # an endpoint's answers cost money: store each before the next request
                         written[-1].result()
                 bar.update(len(batch.rows))
             written.append(writer.submit(self._write, keys, pending, known))
@@ -180,14 +179,14 @@ class RawEncoder:
     def vectors(self, texts: list[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
         """Batches of texts and their vectors (b, d), without the store.
 
-        One batch is on its way to the device while the one before it is fetched.
+        While one batch is computed, the vectors of the previous one are fetched.
         """
         from xalign_models.backbones.pipeline import batches, token_budget
         from xalign_models.backbones.router import of_route
 
         side, prompt = split_side(prompt)
         modules = of_route(self.modules, side)
-        if modules != list(self.modules):  # the model has routes: those of this one are a model of their own
+        if modules != list(self.modules):  # the modules of one route of a Router
             encoder = RawEncoder(self.namespace, lambda: modules, self.device, token_budget=self.token_budget)
             yield from encoder.vectors(texts, prompt)
             return
@@ -213,7 +212,7 @@ class RawEncoder:
     def _forward_halving(
         self, features: dict[str, Any], texts: list[str], prompt: str
     ) -> Callable[[], npt.NDArray[np.float32]]:
-        """:meth:`_launch`; a batch that the accelerator's memory cannot hold goes through it in halves."""
+        """:meth:`_launch` a batch; if the accelerator runs out of memory, split it in halves."""
         import torch
 
         try:
@@ -234,7 +233,7 @@ class RawEncoder:
         return lambda: np.concatenate(parts)
 
     def forward(self, texts: Sequence[str], prompt: str = "") -> npt.NDArray[np.float32]:
-        """One batch through the backbone, padded together: (n, d) float32. What packed batches are tested against."""
+        """Vectors (n, d), float32, of one padded batch: the reference for tests of packed batches."""
         return self._launch(self._preprocess(texts, prompt))()
 
     def _preprocess(self, texts: Sequence[str], prompt: str) -> dict[str, Any]:
@@ -243,7 +242,7 @@ class RawEncoder:
         return features
 
     def _launch(self, features: dict[str, Any]) -> Callable[[], npt.NDArray[np.float32]]:
-        """Start a batch on the device; what is returned waits for its vectors."""
+        """Start a batch on the device; the returned function waits for its vectors."""
         import torch
 
         from xalign_models.linalg import onednn

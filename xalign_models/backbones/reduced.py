@@ -1,9 +1,9 @@
-"""Shorter, binary and int8 vectors: what follows a backbone whose vectors are cut (Matryoshka) or kept in few bits."""
+"""Truncated (Matryoshka), binary and int8 vectors: the module after a backbone that reduces its vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,22 +15,23 @@ from xalign_models.specs import Vectors
 
 
 class Reduced(Module):
-    """Keeps the first dimensions of ``features["sentence_embedding"]``, then few bits of each where that is asked for.
+    """Truncates ``features["sentence_embedding"]``, then quantises it if requested.
 
-    Signs are 1 and -1, so that a cosine of two vectors is one minus twice their share of differing bits: what an index
-    of packed bits ranks by. They are the bits of sentence-transformers' ``quantize_embeddings(..., "ubinary")``.
+    Binary values are 1 and -1, so that the cosine of two vectors is one minus twice their share of differing bits, by
+    which an index of packed bits ranks. They are the bits of sentence-transformers' ``quantize_embeddings(...,
+    "ubinary")``.
 
-    Whole numbers, -128 to 127, are those of ``quantize_embeddings(..., "int8", ranges)`` for vectors of unit length.
+    int8 values, -128 to 127, are those of ``quantize_embeddings(..., "int8", ranges)`` for vectors of unit length.
 
     Its import path is a file format: do not move it.
 
     Args:
-        truncate_dim: Dimensions that are kept; None is all.
+        truncate_dim: Number of dimensions to keep; None for all.
         vectors: ``float32``, ``binary`` or ``int8``.
-        ranges: Least and greatest value of each dimension, (2, d), for ``int8``.
+        ranges: Minimum and maximum of each dimension, (2, d), for ``int8``.
 
     Raises:
-        ModelError: ``int8`` without ranges, or with damaged ones.
+        ModelError: ``int8`` has no ranges, or damaged ones.
     """
 
     config_keys = ["truncate_dim", "vectors", "ranges"]
@@ -50,13 +51,13 @@ class Reduced(Module):
                 or not np.isfinite(self._ranges).all()
                 or (np.diff(self._ranges, axis=0) < 0).any()
             ):
-                raise ModelError("Vectors of int8 need the range of each dimension; fit and save the model again.")
+                raise ModelError("int8 vectors need the range of each dimension; fit and save the model again.")
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """From (n, d) to (n, truncate_dim).
 
         Raises:
-            ModelError: There are fewer dimensions than are to be kept.
+            ModelError: The vectors have too few dimensions.
         """
         features["sentence_embedding"] = self.reduce(features["sentence_embedding"])
         return features
@@ -77,13 +78,6 @@ class Reduced(Module):
         """Write the configuration."""
         self.save_config(output_path)
 
-    @classmethod
-    def load(cls, model_name_or_path: str, *args: Any, **kwargs: Any) -> Self:
-        """Read what ``save`` wrote."""
-        names = ("subfolder", "token", "cache_folder", "revision", "local_files_only")
-        options = {name: kwargs[name] for name in names if name in kwargs}
-        return cls(**cls.load_config(model_name_or_path, **options))
-
 
 def unit(vectors: torch.Tensor) -> torch.Tensor:
     """Rows at unit length, in float32."""
@@ -91,11 +85,11 @@ def unit(vectors: torch.Tensor) -> torch.Tensor:
 
 
 def ranges_of(parts: Iterable[npt.NDArray[np.float32]], truncate_dim: int | None) -> list[list[float]]:
-    """Least and greatest value of each dimension, (2, d), over vectors that are cut and brought to unit length.
+    """Minimum and maximum of each dimension, (2, d), over vectors that are truncated and brought to unit length.
 
     Args:
         parts: Vectors (n, d), in any number of parts.
-        truncate_dim: Dimensions that are kept; None is all.
+        truncate_dim: Number of dimensions to keep; None for all.
     """
     ends = [torch.aminmax(unit(torch.from_numpy(part)[:, :truncate_dim]), dim=0) for part in parts]
     low, high = (torch.stack(side) for side in zip(*ends, strict=True))

@@ -1,18 +1,20 @@
-"""Models that encode queries and documents in two ways: sentence-transformers' Router, once called Asym.
+"""Models that encode queries and documents differently: sentence-transformers' Router, formerly called Asym.
 
-Raw vectors are encoded by the modules of one route, as by those of any other model. The route travels with the prompt,
-so that the store keeps the vectors of each route.
+The modules of one route encode raw vectors like any other model. The prompt carries the route, so that the store keeps
+the vectors of each route apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any, Self
 
 from sentence_transformers.base.modules.router import Router
 from torch import nn
 
+from xalign_models.backbones.borrowed import resolve_route
 from xalign_models.backbones.inputs import split_inputs
 from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.errors import ModelError
@@ -26,9 +28,9 @@ class LanguageRouter(Router):
     Its import path is a file format: do not move it.
 
     Args:
-        *args: The Router's own.
-        default_lang: Language of texts that come without one; ``auto`` identifies it.
-        **kwargs: The Router's own.
+        *args: Arguments of Router.
+        default_lang: Language of texts without one; ``auto`` identifies it.
+        **kwargs: Arguments of Router.
     """
 
     config_keys = [*Router.config_keys, "default_lang"]
@@ -40,10 +42,10 @@ class LanguageRouter(Router):
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, task: str | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """Tokenise by the first module of the task's route; ``features["lang"]`` is there when an input has one.
+        """Tokenise by the first module of the task's route; sets ``features["lang"]`` if an input names a language.
 
         Raises:
-            ModelError: There is no such route.
+            ModelError: The task has no route.
         """
         lang = kwargs.pop("lang", None) or self.default_lang
         first = self.sub_modules[route_of(self, task)][0]
@@ -56,7 +58,7 @@ class LanguageRouter(Router):
 
 
 class _Unread(nn.Identity):
-    """In place of a module whose weights do not matter."""
+    """Replaces a module whose weights are not needed."""
 
     @classmethod
     def load(cls, *args: Any, **kwargs: Any) -> Self:
@@ -64,34 +66,33 @@ class _Unread(nn.Identity):
         return cls()
 
 
-def read_routes(model: str, folder: str, types: Iterable[str], **hub: Any) -> Router:
+def read_routes(model: Path, folder: str, types: Iterable[str]) -> Router:
     """A saved Router without the weights of its modules.
 
     Args:
-        model: Directory or hub id.
-        folder: Of the Router, below it.
-        types: Of the modules that it names.
-        **hub: Revision and the like.
+        model: The model's directory.
+        folder: Folder of the Router below it.
+        types: Types of the modules in its routes.
     """
-    return LanguageRouter.load(model, subfolder=folder, module_classes=dict.fromkeys(types, _Unread), **hub)
+    return LanguageRouter.load(str(model), subfolder=folder, module_classes=dict.fromkeys(types, _Unread))
 
 
 def route_of(router: Router, side: str | None) -> str:
-    """The route of texts of a side, ``query`` or ``document``; None is of neither.
+    """The route of texts of a side, ``query`` or ``document``, or of texts without a side.
 
     Raises:
-        ModelError: There is none.
+        ModelError: There is no such route.
     """
     try:
-        return str(router._resolve_route(side or None, "text"))
+        return resolve_route(router, side or None)
     except ValueError:
         routes = ", ".join(router.sub_modules)
-        which = f"no route for a {side}" if side else "no default route, which texts that are no query or document need"
+        which = f"no route for a {side}" if side else "no default route for texts that are neither query nor document"
         raise ModelError(f"The model has {which}; its routes are {routes}.") from None
 
 
 def sides_of(modules: Iterable[Any]) -> frozenset[str]:
-    """The sides that modules encode in another way than texts of none."""
+    """The sides that modules encode differently from texts without a side."""
     routers = [module for module in modules if isinstance(module, Router)]
     return frozenset(side for side in SIDES if any(_known(router, side) != _known(router, None) for router in routers))
 
@@ -104,7 +105,7 @@ def _known(router: Router, side: str | None) -> str | None:
 
 
 def of_route(modules: Iterable[Any], side: str) -> list[Any]:
-    """The modules that a text of a side goes through; ``""`` is of none.
+    """The modules for texts of a side; ``""`` is no side.
 
     Raises:
         ModelError: There is no such route.
@@ -117,7 +118,7 @@ def of_route(modules: Iterable[Any], side: str) -> list[Any]:
 
 
 def first_modules(modules: Sequence[Any]) -> list[Any]:
-    """The modules that texts may come to first, each once."""
+    """The first module of each route, or of the model."""
     first = modules[0]
     routes: Mapping[str, Any] = first.sub_modules if isinstance(first, Router) else {"": modules}
     return list(dict.fromkeys(route[0] for route in routes.values()))
@@ -129,6 +130,6 @@ def has_routes(modules: Iterable[Any]) -> bool:
 
 
 def all_modules(modules: Iterable[Any]) -> list[Any]:
-    """The modules, and after each Router those of its routes."""
+    """The modules, each Router followed by the modules of its routes."""
     routes = ((module, *chain(*getattr(module, "sub_modules", {}).values())) for module in modules)
     return list(chain(*routes))

@@ -1,18 +1,16 @@
-"""Backbones that are no checkpoint: what stands before the colon of ``model`` says who gives the vectors.
+"""Sources of a backbone's raw vectors: a checkpoint, or what the scheme of ``model`` names, such as ``openai:``.
 
-``openai:text-embedding-3-small`` is a model behind a server, for one. A source is registered like everything else, by a
-plug-in too: ``register.source("mine", "module:Class")``.
+``openai:text-embedding-3-small`` is a model behind a server. Plug-ins add sources like everything else:
+``register.source("mine", "module:Class")``.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from xalign_models.errors import ModelError
 from xalign_models.plugins import SOURCES
 from xalign_models.specs import BackboneSpec
 
@@ -21,21 +19,26 @@ if TYPE_CHECKING:
 
 
 class Source(ABC):
-    """Who gives the vectors of a backbone. Making one opens nothing: no file, no network.
+    """A provider of a backbone's vectors. Making one opens nothing: no file, no network.
 
     Args:
         model: The backbone's ``model``, scheme and colon included.
 
     Attributes:
-        named: Whether the user named it in this process; a directory or a result that names it is no such word.
+        named: Whether the user named the source in this process, rather than a directory or a result.
     """
 
     settable: frozenset[str] = frozenset({"name", "model", "prompts", "mteb_name", "truncate_dim", "vectors"})
-    """Fields of a BackboneSpec that mean something to it."""
+    """Fields of a BackboneSpec that apply to the source."""
     normalises: bool = True
-    """Whether vectors that are not aligned are brought to unit length, as those of checkpoints are."""
+    """Whether unaligned vectors are brought to unit length, as those of checkpoints are."""
+    has_weights: bool = False
+    """Whether its modules hold weights, which can be saved and put on several devices."""
     mteb_name: str | None = None
-    """The mteb model whose metadata holds for it."""
+    """The mteb model whose metadata describes it."""
+    context: Callable[[Any, Any, str, str], str] | None = None
+    """Names the context of a task's texts, from mteb's metadata, prompt type, split and subset. ``stream`` gets the
+    name in place of a prompt. None for sources that need a prompt only."""
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -43,15 +46,15 @@ class Source(ABC):
 
     @property
     def name(self) -> str:
-        """What names of models are made of."""
+        """The part that it contributes to names of models."""
         return self.model
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """What, beside the spec, determines the raw vector of a prompted text.
+        """Identity of the source: with the spec, it determines the raw vector of a prompted text.
 
         Raises:
-            ModelError: It cannot be had, or is not what it was.
+            ModelError: The source is unavailable, or has changed.
         """
 
     @abstractmethod
@@ -59,40 +62,28 @@ class Source(ABC):
         """The modules that give raw vectors; a first one with ``stream(texts, prompt)`` makes its own batches.
 
         Raises:
-            ModelError: It cannot be had.
+            ModelError: The source is unavailable.
         """
 
-    context: Callable[[Any, Any, str, str], str] | None = None
-    """Names what a task's texts are encoded in, from mteb's metadata, prompt type, split and subset; ``stream`` gets
-    the name in place of a prompt. None where prompts are all there is."""
-
     def prompts(self) -> Mapping[str, str]:
-        """The prompts that it brings along, by key."""
+        """The source's own prompts, by key."""
         return {}
 
+    def sides(self) -> frozenset[str]:
+        """The sides, ``query`` or ``document``, that it encodes differently from texts without a side."""
+        return frozenset()
+
     def facts(self) -> Mapping[str, Any]:
-        """Fields of mteb's ModelMeta that are known of it."""
+        """Known fields of mteb's ModelMeta."""
         return {}
 
 
 @cache
 def find_source(model: str) -> Source | None:
-    """The source that a backbone's ``model`` names; None for an asset, a directory or a hub id.
+    """The source that the scheme of a backbone's ``model`` names; None for a checkpoint.
 
     Raises:
-        ModelError: What follows the colon is malformed.
+        ModelError: The text after the colon is malformed.
     """
     scheme, colon, _ = model.partition(":")
     return SOURCES[scheme](model) if colon and scheme in SOURCES else None
-
-
-def check_fields(source: Source, spec: BackboneSpec) -> None:
-    """Refuse fields of a spec that mean nothing to its source.
-
-    Raises:
-        ModelError: One is set; the message names its flag.
-    """
-    for field in dataclasses.fields(spec):
-        if field.name not in source.settable and getattr(spec, field.name) != field.default:
-            flag = f"--{field.name.replace('_', '-')}"
-            raise ModelError(f"{flag} does not apply to {source.model}, which is no checkpoint here; leave it out.")

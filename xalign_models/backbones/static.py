@@ -1,4 +1,4 @@
-"""Static models, which average the vectors of tokens, for inputs that carry their language."""
+"""Static models, which average vectors of tokens, for inputs that carry their language."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class LanguageStatic(StaticEmbedding):
     """
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Tokenise; ``features["lang"]`` is there when any input names its language."""
+        """Tokenise; sets ``features["lang"]`` if an input names its language."""
         texts, languages = split_inputs(inputs, kwargs.get("lang"))
         features: dict[str, Any] = super().preprocess(texts, prompt=prompt)
         return {**features, **({"lang": languages} if any(languages) else {})}
 
     @classmethod
     def load(cls, *args: Any, **kwargs: Any) -> Self:
-        """What sentence-transformers loads, as one of ours."""
+        """Load a StaticEmbedding as a LanguageStatic."""
         module = super().load(*args, **kwargs)
         module.__class__ = cls
         return module  # type: ignore[no-any-return]

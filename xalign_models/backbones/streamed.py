@@ -1,4 +1,4 @@
-"""A first module whose vectors come from elsewhere: a server, or a wrapper of mteb's."""
+"""A first module that gets its vectors from a server or from a wrapper of mteb."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from xalign_models.backbones.pipeline import Batch
 
 Stream = Callable[[Sequence[str], str], "Iterator[tuple[Batch, npt.NDArray[np.float32]]]"]
-"""Texts and their prompt to batches and their vectors (b, d), in any order."""
+"""Function from texts and their prompt to batches and their vectors (b, d), in any order."""
 
 
 class Streamed(InputModule):
-    """Has no weights and nothing to save: a saved model points to its backbone.
+    """A module without weights. A saved model refers to it instead of containing it.
 
     Args:
-        label: What errors call it.
-        stream: Gives the vectors.
-        prompts: Those of the spec; the ones by language are for inputs that come without a prompt of the call's.
-        flush: Vectors that are stored at a time.
+        label: Name in messages.
+        stream: Returns the vectors.
+        prompts: Prompts of the spec; those by language are for calls without a prompt.
+        flush: Vectors per write to the store.
     """
 
     def __init__(self, label: str, stream: Stream, prompts: Mapping[str, str], flush: int) -> None:
@@ -39,10 +39,10 @@ class Streamed(InputModule):
         self.default_lang: str | None = None
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Put prompts on texts, or on ``{"text": ..., "lang": ...}``.
+        """Add prompts to texts, or to inputs ``{"text": ..., "lang": ...}``.
 
         Raises:
-            LanguageError: The prompts are by language, and an input has none or one without a prompt.
+            LanguageError: The prompts are by language, and an input has no language or one without a prompt.
         """
         texts, languages = split_inputs(inputs, kwargs.get("lang") or self.default_lang)
         if prompt or not self.prompts:
@@ -61,9 +61,11 @@ class Streamed(InputModule):
         return features
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
-        """Refuse: there are no weights here.
+        """Refuse to save, as there are no weights.
 
         Raises:
             ModelError: Always.
         """
-        raise ModelError(f"{self.label} has no weights here; xalign_models.save writes a pointer to it.")
+        raise ModelError(
+            f"{self.label} has no weights on this machine; save the model with xalign_models.save, which refers to it."
+        )

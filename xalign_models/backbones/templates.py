@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 SLOT = "[TEXT]"
-"""Where the text goes in a prompt that surrounds it; any other prompt is put before the text."""
+"""Place of the text in a prompt that surrounds it; any other prompt precedes the text."""
 _SIDE = "\x1d"
-"""Around the side in a prompt: a control character that no prompt of words has."""
+"""Delimiter of the side in a prompt: a control character that does not occur in prompts."""
 
 TEMPLATES = {
     "arb-Arab": 'هذه الجملة: "[TEXT]" تعني بكلمة واحدة:"',
@@ -57,12 +57,12 @@ ENGLISH = TEMPLATES["eng-Latn"]
 
 
 def prompted(prompt: str, text: str) -> str:
-    """The text in its prompt: where the prompt has ``[TEXT]``, else after it; the text itself is not changed."""
+    """The text in its prompt, at ``[TEXT]`` or else after the prompt; the text itself is not changed."""
     return prompt.replace(SLOT, text, 1) if SLOT in prompt else prompt + text
 
 
 def with_side(side: str, prompt: str) -> str:
-    """A prompt and the side, ``query`` or ``document``, whose modules encode the text; ``""`` is of none."""
+    """A prompt that carries the side, ``query`` or ``document``, of its texts; ``""`` is no side."""
     return f"{_SIDE}{side}{_SIDE}{prompt}" if side else prompt
 
 
@@ -75,5 +75,5 @@ def split_side(prompt: str) -> tuple[str, str]:
 
 
 def surrounds(prompts: Iterable[str]) -> bool:
-    """Whether any of the prompts has text after the slot or before it, rather than only going before a text."""
+    """Whether any of the prompts surrounds the text, rather than preceding it."""
     return any(SLOT in prompt for prompt in prompts)

@@ -1,18 +1,19 @@
-"""Any Hugging Face encoder as the first module of a sentence-transformers model that knows each text's language."""
+"""Hugging Face encoders as the first module of a sentence-transformers model, for texts with a language."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
 import torch
 from sentence_transformers.sentence_transformer.modules import Transformer
-from transformers.utils.peft_utils import find_adapter_config_file
 
 from xalign_models import assets
+from xalign_models.assets.inspection import inspected
 from xalign_models.backbones.adapters import ADAPTER, load_adapter, name_base
+from xalign_models.backbones.borrowed import has_adapter, load_encoder_only
 from xalign_models.backbones.checkpoint import open_transformer
 from xalign_models.backbones.compiled import compile_layers
 from xalign_models.backbones.graphs import Graph
@@ -22,23 +23,32 @@ from xalign_models.backbones.int8 import to_int8
 from xalign_models.backbones.packing import keep_content, packed_attention, unshare
 from xalign_models.backbones.templates import SLOT, prompted
 from xalign_models.backbones.tf32 import products
-from xalign_models.backbones.weights import require_fit, require_size, require_types, require_vocabulary
+from xalign_models.backbones.weights import (
+    require_fit,
+    require_size,
+    require_types,
+    require_vocabulary,
+    state_dict,
+)
 from xalign_models.errors import ModelError
-from xalign_models.files import read_json
 
 
 class CheckedTransformer(Transformer):
-    """sentence-transformers' Transformer, which refuses a checkpoint whose weights are not its configuration's.
+    """sentence-transformers' Transformer, which refuses weights that do not match the configuration.
 
-    With ``model_kwargs={"graph": "onnx/model.onnx"}`` an exported graph of the directory takes their place.
+    ``model_kwargs={"graph": "onnx/model.onnx"}`` replaces the weights by an exported graph of the directory.
     """
 
     graph: str | None = None
 
-    def __init__(self, *args: Any, config_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, model_name_or_path: str, *args: Any, config_kwargs: dict[str, Any] | None = None, **kwargs: Any
+    ) -> None:
         self._layers = (config_kwargs or {}).get("num_hidden_layers")  # the model is cut there on purpose
-        super().__init__(*args, config_kwargs=config_kwargs, **kwargs)
-        require_vocabulary(self.tokenizer, str(args[0] if args else kwargs.get("model_name_or_path")))
+        super().__init__(model_name_or_path, *args, config_kwargs=config_kwargs, **kwargs)
+        directory = inspected(model_name_or_path).directory  # where a temporary copy was made from
+        require_vocabulary(self.tokenizer, str(directory))
+        self.tokenizer.name_or_path = str(directory)
 
     def _load_model(
         self,
@@ -49,21 +59,31 @@ class CheckedTransformer(Transformer):
         is_peft_model: bool,
         **model_kwargs: Any,
     ) -> Any:
-        source = model_name_or_path
+        source, folder = model_name_or_path, str(model_kwargs.get("subfolder") or "")
+        files = inspected(source)
         if graph := model_kwargs.pop("graph", None):
             self.graph = graph
-            return Graph(Path(source) / (model_kwargs.get("subfolder") or ""), graph, config)
+            return Graph(files.directory / folder, graph, config)
         if is_peft_model:  # opened one after the other: transformers reports on the adapter alone
-            adapter = find_adapter_config_file(source, revision=model_kwargs.pop("revision", None))
-            base = assets.resolve(read_json(Path(adapter))["base_model_name_or_path"])
+            name = (PurePosixPath(folder) / ADAPTER).as_posix()
+            base = assets.resolve(files.json(name, dict)["base_model_name_or_path"])
             source, model_kwargs["revision"] = base.path_or_id, base.revision
-        if Path(source).is_dir():
-            folder = Path(source) / (model_kwargs.get("subfolder") or "")
-            require_types(folder)
-            require_size(config, folder)
+            files = inspected(source)
         model_kwargs |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "use_safetensors": True}
-        model, info = super()._load_model(source, transformer_task, config, backend, False, **model_kwargs)
-        require_fit(info, source, self._layers)
+        loaded: Any = None
+        if Path(source).is_dir():
+            require_types(files, folder)
+            kind = require_size(config, files, folder)
+            quantised, trusted = getattr(config, "quantization_config", None), model_kwargs.get("trust_remote_code")
+            if kind and transformer_task == "feature-extraction" and not quantised and not trusted:
+                given = {**model_kwargs, "state_dict": state_dict(files, folder)}  # the weights as they were checked
+                for place in ("revision", "subfolder"):
+                    given.pop(place, None)
+                own = config if isinstance(config, kind.config_class) else config.get_text_config()
+                loaded = load_encoder_only(self, config, **given) or kind.from_pretrained(None, config=own, **given)
+        model, info = loaded or super()._load_model(source, transformer_task, config, backend, False, **model_kwargs)
+        require_fit(info, str(files.directory), self._layers)
+        model.name_or_path = model.config.name_or_path = str(files.directory)
         if is_peft_model:
             load_adapter(model, Path(model_name_or_path))
         return model
@@ -72,25 +92,24 @@ class CheckedTransformer(Transformer):
 class LanguageTransformer(CheckedTransformer):
     """sentence-transformers' Transformer, for inputs that carry their language and prompts that surround a text.
 
-    An input is a text or ``{"text": ..., "lang": "deu-Latn"}``. The language is taken out before tokenisation and put
-    into ``features["lang"]``, a list of one code (or None) per text, where an alignment finds it: it travels inside the
-    input, so it is right however texts are sorted and batched.
+    An input is a text or ``{"text": ..., "lang": "deu-Latn"}``. The language is moved into ``features["lang"]``, a list
+    of one code (or None) per text, for the alignment. As part of the input, it stays correct when texts are sorted and
+    batched.
 
-    A prompt that contains ``[TEXT]`` surrounds the text, any other goes before it. Where a surrounded text is too long,
-    the text is cut at its end and the prompt stays whole.
+    A prompt that contains ``[TEXT]`` surrounds the text, any other precedes it. A surrounded text that is too long is
+    cut at its end; the prompt stays whole.
 
     Args:
         pool_special_tokens: Whether a pooling module after this one sees [CLS], [SEP] and the like.
-        prompts: Prompt by canonical language code, for inputs that come without a prompt of the call's.
-        base: The checkpoint that LoRA weights belong to, ``{"model", "revision", "fingerprint", "dtype"}``: a saved
-            module has only those weights, and finds the others by it.
-        default_lang: Language of texts that come without one; ``auto`` identifies it.
-        int8: Whether linear layers multiply whole numbers; see :mod:`~xalign_models.backbones.int8`.
+        prompts: Prompt by canonical language code, for calls without a prompt.
+        base: The checkpoint below LoRA weights, ``{"model", "revision", "fingerprint", "dtype"}``: a saved module
+            contains the LoRA weights only, and loads the others from there.
+        default_lang: Language of texts without one; ``auto`` identifies it.
+        int8: Whether linear layers multiply integers; see :mod:`~xalign_models.backbones.int8`.
         tf32: Whether linear layers round float32 to TF32; see :mod:`~xalign_models.backbones.tf32`.
         compiled: Whether layers are compiled; see :mod:`~xalign_models.backbones.compiled`.
-        graph: The directory's exported graph that is run in place of weights; see
-            :mod:`~xalign_models.backbones.graphs`.
-        **kwargs: Those of sentence-transformers' Transformer.
+        graph: The directory's exported graph that replaces the weights; see :mod:`~xalign_models.backbones.graphs`.
+        **kwargs: Arguments of sentence-transformers' Transformer.
     """
 
     config_keys: list[str] = [
@@ -137,27 +156,27 @@ class LanguageTransformer(CheckedTransformer):
 
     @classmethod
     def adopt(cls, module: Transformer) -> Self:
-        """The same module, weights and all, as one of ours (in place: nothing is loaded again)."""
+        """Turn a Transformer with its weights into this class, in place, without loading anything."""
         module.__class__ = cls
         module.pool_special_tokens, module.prompts, module.base, module._writable = True, {}, None, set()
         module.default_lang, module.int8 = None, False
         return module  # type: ignore[no-any-return]
 
     def to_int8(self) -> None:
-        """Let linear layers multiply whole numbers, from now on and wherever the module is loaded again.
+        """Make linear layers multiply integers, now and in saved copies.
 
         Raises:
-            ModelError: Its weights are not of float32.
+            ModelError: The weights are not float32.
         """
         to_int8(self.model)
         self.int8 = True
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Tokenise; ``features["lang"]`` is there when any input names its language.
+        """Tokenise; sets ``features["lang"]`` if an input names its language.
 
         Raises:
-            LanguageError: The prompts are by language, and an input has none or one without a prompt.
-            ModelError: The tokenizer cannot write a prompt, or a prompt alone is longer than the limit.
+            LanguageError: The prompts are by language, and an input has no language or one without a prompt.
+            ModelError: The tokenizer lacks characters of a prompt, or a prompt alone exceeds the limit.
         """
         texts, languages = split_inputs(inputs, kwargs.pop("lang", None) or self.default_lang)
         if not prompt and self.prompts:
@@ -172,10 +191,10 @@ class LanguageTransformer(CheckedTransformer):
         return features
 
     def fill(self, prompt: str, text: str) -> str:
-        """The prompted text; a text that would not fit within ``max_seq_length`` tokens is cut at its end.
+        """The prompted text; a text that does not fit within ``max_seq_length`` tokens is cut at its end.
 
         Raises:
-            ModelError: The tokenizer cannot write the prompt, or the prompt leaves no room.
+            ModelError: The tokenizer lacks characters of the prompt, or the prompt leaves no room for a text.
         """
         limit, filled = self.max_seq_length, prompted(prompt, text)
         if SLOT not in prompt:
@@ -199,33 +218,33 @@ class LanguageTransformer(CheckedTransformer):
         if tokenizer.unk_token_id is not None and tokenizer.unk_token_id in ids:
             raise ModelError(
                 f"The tokenizer of {tokenizer.name_or_path} lacks characters of the prompt {prompt!r}; "
-                "use a prompt that it can write, e.g. the English one, or none."
+                "use another prompt, e.g. the English one, or none."
             )
         self._writable.add(prompt)
 
     def get_config_dict(self) -> dict[str, Any]:
-        """What is saved; ``base`` only where its weights are not."""
+        """The saved configuration; ``base`` is in it if the base's weights are not saved."""
         config: dict[str, Any] = super().get_config_dict()
-        for key in ("graph", "tf32", "compiled"):  # younger than saved models
+        for key in ("graph", "tf32", "compiled"):  # saved only if set
             if not config[key]:
                 del config[key]
-        return config if _has_adapter(self.model) else {**config, "base": None}
+        return config if has_adapter(self.model) else {**config, "base": None}
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
-        """Write weights (of LoRA alone where there are such), tokenizer and configuration."""
+        """Write weights (those of LoRA alone, if any), tokenizer and configuration."""
         super().save(output_path, *args, **kwargs)
         if self.base and (Path(output_path) / ADAPTER).is_file():
             name_base(Path(output_path), str(self.base["model"]))
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Self:
-        """Load a saved module; LoRA weights are put on the checkpoint that they were trained on.
+        """Load a saved module; LoRA weights are added to the checkpoint that they were trained on.
 
-        They are rounded to its precision, in which training multiplied them too: no casts slow encoding.
+        They are rounded to its dtype, in which training multiplied them, so that encoding needs no casts.
 
         Raises:
-            AssetError: That checkpoint cannot be had.
-            ModelError: It has changed since.
+            AssetError: The checkpoint is unavailable.
+            ModelError: The checkpoint has changed since.
         """
         config = cls.load_config(model_name_or_path, subfolder=subfolder) if Path(model_name_or_path).is_dir() else {}
         base = config.get("base")
@@ -233,26 +252,28 @@ class LanguageTransformer(CheckedTransformer):
             return super().load(model_name_or_path, subfolder=subfolder, **kwargs)  # type: ignore[no-any-return]
         checkpoint = assets.resolve(base["model"], base["revision"])
         if checkpoint.fingerprint != base["fingerprint"]:
-            raise ModelError(f"{model_name_or_path} was trained on another {base['model']} than the one that is here.")
+            raise ModelError(
+                f"{model_name_or_path} was trained on {base['model']}, which has changed since; train it again."
+            )
         dtype = (kwargs.get("model_kwargs") or {}).get("torch_dtype") or base["dtype"]
         module = open_transformer(cls, checkpoint, dtype, **config)
         load_adapter(module.model, Path(model_name_or_path) / subfolder)
-        for adapter in module.model.peft_config.values():  # where peft looks when it saves
+        for adapter in module.model.peft_config.values():  # peft looks there when it saves
             adapter.base_model_name_or_path = checkpoint.path_or_id
         return module
 
     def _special_ids(self) -> list[int]:
-        """Ids that stand for no content; [UNK] stands for some, unless it is the end token's second name."""
+        """Ids of special tokens without content. [UNK] has content, unless it doubles as the start or end token."""
         tokenizer = self.tokenizer
         ends = (tokenizer.bos_token_id, tokenizer.eos_token_id)
         return [token for token in tokenizer.all_special_ids if token != tokenizer.unk_token_id or token in ends]
 
     def embed_tokens(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """sentence-transformers' own forward: ``features["token_embeddings"]`` (b, s, d) of the layer asked for.
+        """Token embeddings of the requested layer, ``features["token_embeddings"]`` (b, s, d).
 
-        A batch that is trained on holds texts of all lengths together: those of similar length go through the model
-        together, and their padding is left out. Otherwise batches are of similar length to begin with. (Not a matter of
-        gradients: a cached loss embeds once without and once with them, and must draw the same dropout.)
+        A training batch has texts of all lengths. It goes through the model in parts of similar length, with less
+        padding. Batches for encoding have texts of similar length already. The switch is ``training``, not gradients: a
+        cached loss embeds a batch once without and once with gradients, and must draw the same dropout.
         """
         if not self.training:
             return self._read(features, **kwargs)
@@ -268,7 +289,7 @@ class LanguageTransformer(CheckedTransformer):
         return features
 
     def attending(self) -> AbstractContextManager[dict[str, Any]]:
-        """What every call of the model happens in, packed or padded; it gives keywords of the call. Here nothing."""
+        """Context of each call of the model, packed or padded; yields keyword arguments, for subclasses to override."""
         return nullcontext({})
 
     def _read(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
@@ -302,7 +323,3 @@ class LanguageTransformer(CheckedTransformer):
         if not self.pool_special_tokens:
             keep_content(features, self._special_ids(), *states)
         return features
-
-
-def _has_adapter(model: Any) -> bool:
-    return bool(getattr(model, "_hf_peft_config_loaded", False))

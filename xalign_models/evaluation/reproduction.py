@@ -21,7 +21,7 @@ from xalign_models.evaluation.cache import SafeResultCache, hardware
 from xalign_models.evaluation.run import languages_of, make_task, run_one
 from xalign_models.models import fitting
 from xalign_models.models.building import load_encoder
-from xalign_models.models.identity import fit_spec
+from xalign_models.models.recipe import Recipe
 from xalign_models.results.possible import MAIN
 from xalign_models.results.reading import ModelMeta, TaskScores, check_main_scores, read_meta, read_result
 from xalign_models.specs import ModelSpec
@@ -200,7 +200,8 @@ def _plan(encoder: XAlignEncoder, spec: ModelSpec | None, task: Any, store: Embe
 
     if spec is None or spec.alignment is None:
         return "Only the task's text is encoded; the model has no alignment to fit."
-    fit = fit_spec(spec)
+    fit = Recipe(spec).alignment
+    assert fit is not None
     if any(isinstance(module, FittedOnDemand) for module in encoder.tail):  # only what the task asks for
         codes = {code for languages in languages_of(task).values() for code in languages}
         known = set(fitting.fit_languages(fit, fitting.load_corpora(fit)))

@@ -1,4 +1,4 @@
-"""The Python API: fit an alignment, and pass a model to mteb. The command line is a thin layer over it."""
+"""The Python API to fit alignments and to pass models to mteb. The command line is a thin layer over it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from xalign_models.languages import canonical
 from xalign_models.models import catalogue, fitting
 from xalign_models.models.building import build, encoder_of, load_encoder
 from xalign_models.models.names import find_spec, is_label, slug
+from xalign_models.models.recipe import Recipe
 from xalign_models.specs import AlignmentSpec, ModelSpec, digest
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def fit(
     """Fit an alignment to a backbone.
 
     Args:
-        method: A registered alignment, e.g. ``lsar``; ``auto`` takes what ``recommend`` suggests, if any.
+        method: A registered alignment, e.g. ``lsar``; ``auto`` fits the recommendation of ``recommend``, if any.
         backbone: A registered backbone, a directory or a hub id.
         corpus: Names of corpora, e.g. ``ntrex`` or ``own:DIR``; by default the text and the number of rows of the
             registered model with this method.
@@ -55,7 +56,7 @@ def fit(
         device: cpu, cuda or mps; by default the best available.
         default_lang: Language of texts without a language, or ``auto``.
         unknown: ``error`` or ``unaligned``: treatment of texts in languages that were not fitted.
-        judge: Names of other corpora, on which ``auto`` judges what it fits.
+        judge: Names of other corpora, on which ``auto`` compares the candidates.
         overrides: Fields of the backbone's spec, e.g. ``{"layer": 6}``.
         **params: The method's hyperparameters.
 
@@ -66,10 +67,18 @@ def fit(
         ModelError: The backbone is unknown or aligned already, or the label is invalid.
         AlignmentError: The method or a parameter is unknown, or the method cannot be fitted on the text.
         XAlignError: Weights or fit text are missing.
+
+    Examples:
+        The folder ``parallel`` contains ``deu.txt``, ``eng.txt`` and ``fra.txt``, each with one sentence per line.
+
+        >>> import xalign_models
+        >>> model = xalign_models.fit("lsar", backbone="all-MiniLM-L6-v2", corpus="own:parallel", device="cpu")
+        >>> model.encode(["Good morning", "Guten Morgen"]).shape == (2, model.get_embedding_dimension())
+        True
     """
     if method == "auto":
         if params or not corpus:
-            raise AlignmentError("auto chooses its parameters itself, on a text that is named: --corpus ntrex.")
+            raise AlignmentError("auto chooses its own parameters and needs the name of a text: add --corpus ntrex.")
         recommendation = recommend(
             backbone=backbone,
             corpus=corpus,
@@ -84,8 +93,8 @@ def fit(
             return build(find_spec(backbone, **(overrides or {})), device=device)
         method, params = recommendation.chosen.method, dict(recommendation.chosen.params)
     elif judge:
-        raise AlignmentError(f"{method} is fitted without judging; --judge is for auto.")
-    spec = fit_spec(
+        raise AlignmentError(f"--judge applies to the method auto only, not to {method}; leave it out.")
+    spec = aligned_spec(
         method,
         backbone=backbone,
         corpus=corpus,
@@ -112,42 +121,41 @@ def recommend(
     seed: int = 0,
     judge: str | Sequence[str] | None = None,
 ) -> Recommendation:
-    """Recommend an alignment for a backbone, by rows of text that are held out; see :mod:`.recommendation`.
+    """Recommend an alignment for a backbone, by scores on held-out rows of text; see :mod:`xalign_models.recommend`.
 
     Args:
         backbone: A registered backbone, a directory or a hub id.
-        corpus: Names of corpora; unless all have translations, centring is the only candidate.
+        corpus: Names of corpora; centring is the only candidate unless all have translations.
         languages: Codes; by default all languages of the text.
-        pivot: Language that the others are paired with.
+        pivot: Language that the other languages are paired with.
         limit: Rows per language and corpus; None for all.
         device: cpu, cuda or mps; by default the best available.
         overrides: Fields of the backbone's spec, e.g. ``{"layer": 6}``.
-        seed: Of the folds.
-        judge: Names of other corpora with translations to judge on, in their languages that are fitted; by default
-            folds of the text itself.
+        seed: Seed of the folds.
+        judge: Names of other corpora with translations, on which the candidates are compared in their common
+            languages; by default folds of the text itself.
 
     Raises:
         XAlignError: Weights or text are missing, or the text is too short.
     """
     from xalign_models import recommend as recommendation
-    from xalign_models.models.building import encoding, raw_encoder
-    from xalign_models.models.identity import fit_spec as with_prompts
+    from xalign_models.models.building import raw_encoder
     from xalign_models.store import open_store
 
     pivot = canonical(pivot)
     names = [corpus] if isinstance(corpus, str) else list(corpus)
     paired = all(corpora.load(name).kind != "monolingual" for name in names)
     if judge and not paired:
-        raise DataError("Centring is judged on the text itself; --judge needs a --corpus with translations.")
+        raise DataError("--judge needs a --corpus with translations; centring alone is judged on the text itself.")
 
     def spec_of(text: str | Sequence[str], codes: Collection[str] | None) -> ModelSpec:
         method, params = ("procrustes", {"pivot": pivot}) if paired else ("centered", {})
-        return fit_spec(method, backbone=backbone, corpus=text, languages=codes, limit=limit, label="recommend",
-                        overrides=overrides, **params)  # fmt: skip
+        return aligned_spec(method, backbone=backbone, corpus=text, languages=codes, limit=limit, label="recommend",
+                            overrides=overrides, **params)  # fmt: skip
 
     spec = spec_of(corpus, languages)
-    raw = raw_encoder(spec.backbone, loading.pick_device(device, several=True), open_store())
-    data = fitting.fit_vectors(with_prompts(spec), encoding(spec, raw)[1])
+    recipe = Recipe(spec, raw_encoder(spec.backbone, loading.pick_device(device, several=True), open_store()))
+    data = recipe.fit_vectors()
     if not paired:
         return recommendation.recommend_centring(data, seed)
     if not judge:
@@ -155,13 +163,12 @@ def recommend(
     others = [judge] if isinstance(judge, str) else list(judge)
     common = {code for name in others for code in corpora.load(name).languages} & data.keys()
     if not common:
-        raise LanguageError(f"{', '.join(others)} have none of {', '.join(data)}; name another text to judge on.")
-    other = spec_of(judge, sorted(common))
-    judged = fitting.fit_vectors(with_prompts(other), encoding(other, raw)[1])
+        raise LanguageError(f"{', '.join(others)} have no text in {', '.join(data)}; name another text with --judge.")
+    judged = Recipe(spec_of(judge, sorted(common)), recipe.raw, recipe.backbone).fit_vectors()
     return recommendation.recommend(data, pivot, seed=seed, judge=judged)
 
 
-def fit_spec(
+def aligned_spec(
     method: str,
     *,
     backbone: str,
@@ -172,7 +179,7 @@ def fit_spec(
     overrides: Mapping[str, Any] | None = None,
     **params: Any,
 ) -> ModelSpec:
-    """The spec of a model of :func:`fit`, with a unique name unless a label sets it.
+    """The spec of the model that :func:`fit` makes, with a unique name unless a label sets it.
 
     Raises:
         ModelError: The backbone is unknown or aligned already, or the label is invalid.
@@ -180,7 +187,7 @@ def fit_spec(
     """
     alignments.make(method, **params)
     if label is not None and not is_label(label):
-        raise ModelError(f"--label {label!r}: letters, digits, '.', '-' and single '_' can be part of a model's name.")
+        raise ModelError(f"--label {label!r}: use letters, digits, '.', '-' and single '_' only.")
     base = find_spec(backbone, **(overrides or {}))
     if base.alignment:
         raise ModelError(f"--backbone {backbone} is aligned already; give its backbone, {base.backbone.name}.")
@@ -201,12 +208,12 @@ def fit_spec(
     if registered is not None and registered.alignment == alignment:
         return spec
     text = "-".join(Path(name.partition(":")[2]).name or name if name.startswith("own") else name for name in corpora)
-    unique = "" if label else f"-{fitting.fingerprint(alignment)[:6]}"  # a label is the user's own name
+    unique = "" if label else f"-{fitting.fingerprint(alignment)[:6]}"  # the user is responsible for a label
     return dataclasses.replace(spec, data=f"{slug(text)}{unique}")
 
 
 def set_language_handling(model: SentenceTransformer, default_lang: str | None, unknown: str) -> None:
-    """Set ``default_lang`` and ``unknown`` in a model's modules, which are saved with them.
+    """Set ``default_lang`` and ``unknown`` in a model's modules, which save them.
 
     Raises:
         AlignmentError: ``unknown`` is neither ``error`` nor ``unaligned``.
@@ -225,15 +232,23 @@ def set_language_handling(model: SentenceTransformer, default_lang: str | None, 
 
 
 def as_mteb(model: str | SentenceTransformer, *, device: str | None = None) -> XAlignEncoder:
-    """A model as an mteb encoder, which passes every text's language to the alignment.
+    """A model as an mteb encoder, which passes the language of each text to the alignment.
 
     Args:
-        model: A name, a directory, a hub id, or a SentenceTransformer, whose own modules are used.
+        model: A name, a directory, a hub id, or a SentenceTransformer, which keeps its modules.
         device: cpu, cuda or mps; by default the best available, or that of the SentenceTransformer.
 
     Raises:
         ModelError: The model is unknown.
         XAlignError: Weights or fit text are missing.
+
+    Examples:
+        >>> import xalign_models
+        >>> encoder = xalign_models.as_mteb("all-MiniLM-L6-v2", device="cpu")
+        >>> encoder.mteb_model_meta.name
+        'xalign/plain__all-MiniLM-L6-v2'
+        >>> encoder.encode_texts(["Good morning", "Guten Morgen"], ["eng-Latn", "deu-Latn"]).shape[0]
+        2
     """
     if isinstance(model, str):
         return load_encoder(model, device=device)
@@ -253,7 +268,7 @@ def as_mteb(model: str | SentenceTransformer, *, device: str | None = None) -> X
 
 
 def _identity(model: SentenceTransformer) -> str:
-    """40 hex digits that identify a model's vectors: modules, settings, weights, tokenizer, prompts."""
+    """40 hex digits of a model's modules, settings, weights, tokenizer and prompts, which determine its vectors."""
     import torch
 
     from xalign_models.backbones.router import all_modules

@@ -1,4 +1,4 @@
-"""The card of a model directory: its claims, read once and checked against the content."""
+"""Reads the card of a model directory, and checks its claims against the files."""
 
 from __future__ import annotations
 
@@ -11,43 +11,48 @@ from pathlib import Path
 from typing import Any
 
 from xalign_models import assets
-from xalign_models.backbones import loading
+from xalign_models.assets import Inspected
+from xalign_models.backbones.policy import has_own_modules
 from xalign_models.errors import FileError, ModelError
-from xalign_models.files import read_json
 from xalign_models.specs import ModelSpec
 
 MAPS = "*_Aligned"
-"""Folder of the alignment in a saved model."""
+"""Pattern of the alignment's folder in a saved model."""
 _NAME = re.compile(r"[\w.+-]+/[\w.+-]+")
 
 
 @dataclass(frozen=True)
 class Card:
-    """A model directory and its card. A card is a claim: name and text come from it, identity from the content.
+    """A model directory and its card. Names and texts come from the card, identities from the files.
 
     Attributes:
-        directory: The directory.
-        own_modules: Whether its ``modules.json`` names modules of ours.
+        files: The directory's files.
+        own_modules: Whether its ``modules.json`` names modules of xalign.
         claims: The content of ``xalign.json``; empty if it is missing or the files have changed since.
     """
 
-    directory: Path
+    files: Inspected = field(compare=False, repr=False)
     own_modules: bool
     claims: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def directory(self) -> Path:
+        """The directory."""
+        return self.files.directory
 
     @cached_property
     def content(self) -> str:
         """Sha256 (hex) of the files that determine the vectors."""
-        return assets.directory_fingerprint(self.directory)
+        return self.files.fingerprint()
 
     @cached_property
     def backbone(self) -> str:
-        """Sha256 (hex) of the files that determine the raw vectors; models that differ only in their maps share it."""
-        return assets.directory_fingerprint(self.directory, without=f"{MAPS}/*")
+        """Sha256 (hex) of the files that determine the raw vectors, equal for models that differ only in their maps."""
+        return self.files.fingerprint(without=f"{MAPS}/*")
 
     @cached_property
     def spec(self) -> ModelSpec | None:
-        """The spec on the card, None without one. A trained model's weights are in the directory itself.
+        """The spec on the card, or None. The backbone of a trained model is the directory itself.
 
         Raises:
             ModelError: The spec is malformed.
@@ -61,7 +66,7 @@ class Card:
 
     @property
     def trained(self) -> bool:
-        """Whether the weights were trained here: such a model is a backbone like any other."""
+        """Whether xalign trained the weights: such a model is a backbone like any other."""
         return "training" in self.claims
 
     @property
@@ -71,7 +76,7 @@ class Card:
 
     @property
     def revision(self) -> str:
-        """40 hex digits of the content, whatever the card says."""
+        """40 hex digits of the content, regardless of the card."""
         return self.content[:40]
 
     @property
@@ -92,36 +97,31 @@ def read_card(directory: Path) -> Card:
     Raises:
         ModelError: The maps have changed since the card was written.
     """
-    card = Card(directory, loading.has_own_modules(directory), _claims(directory / assets.CARD))
+    files = Inspected(directory)
+    card = Card(files, has_own_modules(files), _claims(files))
     if not card.claims or card.claims.get("content") == card.content:
         return card
-    if card.own_modules and not card.trained and _maps_changed(directory, card.claims):
+    if card.own_modules and not card.trained and card.claims.get("maps") not in {None, maps_fingerprint(files)}:
         raise ModelError(
-            f"{directory}: its maps are not those that {assets.CARD} was written for; fit it again, or remove "
+            f"{directory}: its maps are not those of {assets.CARD}; fit the model again, or remove "
             f"{assets.CARD} to use the directory as it is."
         )
     return dataclasses.replace(card, claims={})
 
 
 def is_name(text: str) -> bool:
-    """Whether a text may be a model's name, ``org/model``: it becomes a path below the results."""
+    """Whether a text is a valid name of a model, ``org/model``, which becomes a path below the results."""
     return _NAME.fullmatch(text) is not None and not any(part in {".", ".."} for part in text.split("/"))
 
 
-def _claims(path: Path) -> dict[str, Any]:
+def _claims(files: Inspected) -> dict[str, Any]:
     try:
-        return read_json(path)
+        return dict(files.json(assets.CARD, dict)) if files.has(assets.CARD) else {}
     except FileError:
         return {}
 
 
-def _maps_changed(directory: Path, claims: Mapping[str, Any]) -> bool:
-    """Whether the alignment's files differ from those on the card."""
-    maps = claims.get("maps")
-    return maps is not None and maps != maps_fingerprint(directory)
-
-
-def maps_fingerprint(directory: Path) -> str | None:
+def maps_fingerprint(files: Inspected) -> str | None:
     """Sha256 (hex) of the files of the alignment module of a saved model; None if it has no such module."""
-    folder = next((path.parent for path in directory.glob(f"{MAPS}/config.json")), None)
-    return None if folder is None else assets.directory_fingerprint(folder)
+    folder = next((path.parent for path in files.directory.glob(f"{MAPS}/config.json")), None)
+    return None if folder is None else files.fingerprint(folder=folder.name)

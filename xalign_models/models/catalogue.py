@@ -1,4 +1,4 @@
-"""The models that xalign knows by name: backbones x alignments, as data."""
+"""The registered models as data: backbones times alignments."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ MODES: dict[str, tuple[tuple[str, str], ...]] = {
     "en-prompts": (("default", ENGLISH),),
     "last-token": (),
 }
-"""PromptEOL's prompts of a language model: the template in the text's language, the English one, none."""
+"""PromptEOL's prompts for a language model: the template in the text's language, the English template, or none."""
 
 
 def modes_of(
     name: str, model: str, revision: str | None = "main", dtype: Dtype = Dtype.BFLOAT16
 ) -> tuple[BackboneSpec, ...]:
-    """A causal language model as three backbones, one per mode of :data:`MODES`; bf16 like its weights."""
+    """A causal language model as three backbones, one per mode of :data:`MODES`, by default in bfloat16."""
     return tuple(
         BackboneSpec(
             f"{name}-{mode}", model, revision, pooling=Pooling.LAST, max_tokens=512, dtype=dtype, prompts=prompts
@@ -68,11 +68,11 @@ for _spec in (
                  "sentence-transformers/paraphrase-multilingual-mpnet-base-v2", "main",
                  mteb_name="sentence-transformers/paraphrase-multilingual-mpnet-base-v2"),
     BackboneSpec("bge-m3", "BAAI/bge-m3", "main", mteb_name="BAAI/bge-m3"),
-    # The LSAR paper's: mean over all tokens, 512 tokens, a middle layer.
+    # As in the LSAR paper: mean over all tokens, 512 tokens, a middle layer.
     BackboneSpec("mbert-layer8", "google-bert/bert-base-multilingual-cased", "main", 8, Pooling.MEAN,
                  max_tokens=512),
     BackboneSpec("xlm-100-layer8", "FacebookAI/xlm-mlm-100-1280", "main", 8, Pooling.MEAN, max_tokens=512),
-    # The paper's code takes its layer 8 from the last twelve of sixteen layers: the output of the twelfth.
+    # The paper's code takes layer 8 of the last twelve of sixteen layers: the output of the twelfth.
     BackboneSpec("xlm-100-layer12", "FacebookAI/xlm-mlm-100-1280", "main", 12, Pooling.MEAN, max_tokens=512),
     BackboneSpec("xlm-roberta-large-layer11", "FacebookAI/xlm-roberta-large", "main", 11, Pooling.MEAN,
                  max_tokens=512),
@@ -86,7 +86,7 @@ LUSIFER = (
     BackboneSpec("multilingual-e5-small-q4__smollm2-135m-q4", "multilingual-e5-small-q4", max_tokens=512,
                  dtype=Dtype.BFLOAT16, tuned="lusifer", llm="smollm2-135m-q4"),
 )  # fmt: skip
-"""Models of `xalign train lusifer`, the paper's and a small one, named after their encoder until trained."""
+"""Models for `xalign train lusifer`, the paper's and a small one, named after their encoder until trained."""
 
 CITATIONS = {
     "affine": "Vasilyev, Isono, Bohannon (2023): Linear Cross-Lingual Mapping of Sentence Embeddings",
@@ -106,8 +106,8 @@ LANGUAGES = tuple(
     por-Latn rus-Cyrl spa-Latn swh-Latn tam-Taml tel-Telu tgl-Latn tha-Thai tur-Latn urd-Arab vie-Latn zho-Hans
     zsm-Latn""".split()
 )
-"""The languages of the default runs: those of Tatoeba-36 and Malay. Parallel methods are fitted for those in
-their corpus, monolingual methods for all languages of theirs."""
+"""The languages of the default runs: those of Tatoeba-36, and Malay. Parallel methods are fitted for those of them in
+their corpus, monolingual methods for all languages of their corpora."""
 _PARALLEL = tuple(code for code in LANGUAGES if code != "jav-Latn")
 PAIRS = ("ntrex", "tatoeba_pairs")
 _METHODS = {
@@ -124,11 +124,11 @@ _EMBEDDED = {
     for label, spec in _METHODS.items()
 }
 ALIGNMENTS = {"": _METHODS, "gettext": _EMBEDDED}
-"""Fit data (the last part of a model's name) -> label -> alignment; ``gettext`` is the embedded corpus' fit half."""
+"""Fit data (the last part of a model's name) -> label -> alignment; ``gettext`` is the fit half of this corpus."""
 
 
 def default_fit(method: str) -> AlignmentSpec | None:
-    """The registered fit of a method: its text, rows and languages; None if there is none."""
+    """The registered alignment of a method, with its text, rows and languages, or None."""
     return next((spec for spec in fits()[""].values() if spec.method == method), None)
 
 
@@ -158,9 +158,9 @@ def specs() -> dict[str, ModelSpec]:
 
 
 def find_registered(name: str) -> ModelSpec | None:
-    """The spec of a registered name, or of one whose alignments are registered and joined by ``+``; None for others.
+    """The spec of a registered name, or of registered alignments joined by ``+``; None for others.
 
-    ``centered+affine__use-multilingual-v3`` is fitted on the text of its first method that takes translations, if any.
+    ``centered+affine__use-multilingual-v3`` is fitted on the text of its first method that uses translations, if any.
 
     Args:
         name: With the prefix ``xalign/``.
@@ -172,7 +172,7 @@ def find_registered(name: str) -> ModelSpec | None:
     stages = [registered.get(f"xalign/{label}__{rest}") for label in labels.split("+")]
     alignments = [spec.alignment for spec in stages if spec is not None and spec.alignment is not None]
     params = [parameter for alignment in alignments for parameter in alignment.params]
-    if len(alignments) < len(stages) or len(dict(params)) < len(params):  # two that differ in one parameter
+    if len(alignments) < len(stages) or len(dict(params)) < len(params):  # two values of one parameter
         return None
     text = next((spec for spec in alignments if plugins.ALIGNMENTS.facts(spec.method)["parallel"]), alignments[0])
     method = "+".join(alignment.method for alignment in alignments)
@@ -184,7 +184,7 @@ def get_spec(name: str) -> ModelSpec:
     """The spec of a model as in :func:`find_registered`, with or without the prefix ``xalign/``.
 
     Raises:
-        ModelError: The model is unknown; the message suggests the nearest.
+        ModelError: The model is unknown; the message suggests the most similar name.
     """
     full = name if name.startswith("xalign/") else f"xalign/{name}"
     if spec := find_registered(full):

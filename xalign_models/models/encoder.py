@@ -1,4 +1,4 @@
-"""The mteb encoder: pairs every text with its language, owns the prompts, and encodes each text once."""
+"""The mteb encoder: pairs each text with its language, chooses its prompt, and encodes it once."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class XAlignEncoder(AbsEncoder):
 
     Args:
         raw: The encoder of raw vectors, with the store.
-        tail: The modules after the backbone: an alignment, a normalisation; applied to raw vectors at every call. Or
-            what gives them, called when the first text is encoded, so never when every score is at hand.
+        tail: The modules after the backbone, such as an alignment and a normalisation, applied to raw vectors at every
+            call. A function that returns them is called when the first text is encoded.
         prompts: Prompts by language, task name, task type, ``query`` / ``document`` or ``default``; see BackboneSpec.
-        languages: The languages that the alignment is fitted for; None for any language. If prompts are by language,
-            the model has only those with a prompt.
+        languages: The languages of the alignment; None for any language. If prompts are by language, only languages
+            with a prompt count.
         meta: Name, revision and other metadata for mteb.
-        sides: Those of ``query`` and ``document`` that the backbone encodes in another way than other texts.
-        context: Names the context of a task's texts, if the backbone has its own prompts; see
+        sides: The sides, ``query`` or ``document``, that the backbone encodes differently from texts without a side.
+        context: Function that names the context of a task's texts, if the backbone chooses its own prompts; see
             :class:`~xalign_models.backbones.sources.Source`.
     """
 
@@ -58,11 +58,11 @@ class XAlignEncoder(AbsEncoder):
         self.languages = frozenset.intersection(*known_sets) if known_sets else None
         self._meta = meta
         self._context, self._sides = context, sides
-        self.model = None  # mteb's attribute for a wrapped model; the modules here are raw.modules and tail
+        self.model = None  # mteb expects a wrapped model here; the modules are raw.modules and tail
 
     @property
     def tail(self) -> Sequence[nn.Module]:
-        """The modules after the backbone, built now if they were not."""
+        """The modules after the backbone, built on first use."""
         if callable(self._tail):
             self._tail = self._tail()
         return self._tail
@@ -78,34 +78,34 @@ class XAlignEncoder(AbsEncoder):
 
     @mteb_model_meta.setter
     def mteb_model_meta(self, meta: ModelMeta) -> None:
-        # mteb sets the registry's entry, which has no revision if the weights were missing when it was made
+        # mteb sets its registry's entry, which has no revision if the weights were missing at that time
         if meta.revision is not None:
             self._meta = meta
 
     def measured(self) -> dict[str, float]:
-        """Speed of encoding and time of fitting a language as far as they are known, for the record of a run."""
+        """Speed of encoding and time of fitting a language, if known, for the record of a run."""
         fit_seconds = next((seconds for module in self.tail if (seconds := getattr(module, "fit_seconds", None))), None)
         costs = {"tokens_per_second": self.raw.counts.tokens_per_second, "fit_seconds_per_language": fit_seconds}
         return {name: float(f"{cost:.4g}") for name, cost in costs.items() if cost}
 
     def unfitted(self, languages: Iterable[str]) -> list[str]:
-        """The ``languages`` (any codes) that alignment or prompts do not know, canonical and sorted."""
+        """The ``languages`` (any codes) that the alignment or the prompts lack, canonical and sorted."""
         return [] if self.languages is None else sorted({canonical(code) for code in languages} - self.languages)
 
     def refusal(self, unfitted: Sequence[str]) -> str:
-        """The reason why texts in these languages cannot be encoded, and a remedy."""
+        """A message that says why texts in these languages cannot be encoded, and what to do."""
         prompted = prompt_languages(self.prompts)
         if prompted is None or set(unfitted) <= prompted:
             return f"{self.mteb_model_meta.name} is not fitted for {', '.join(unfitted)}"
         return (
             f"{self.mteb_model_meta.name} has no prompt in {', '.join(sorted({*unfitted} - prompted))}; it has one in "
-            f"{', '.join(sorted(prompted))}. English prompts (en-prompts) do for every language"
+            f"{', '.join(sorted(prompted))}. English prompts (en-prompts) work for every language"
         )
 
     def prompt_for(self, task: TaskMetadata, prompt_type: PromptType | None = None) -> str:
-        """The first prompt of task name, task type, query / document, default; a language's own prompt precedes it.
+        """The prompt of the task's name, type or side, or the default, in this order; a language's prompt precedes it.
 
-        The documents' prompt may be called ``passage``, as in e5.
+        The prompt of documents may be called ``passage``, as in e5.
         """
         kind = str(getattr(prompt_type, "value", prompt_type or ""))
         kinds = ("document", "passage") if kind in {"document", "passage"} else (kind,)
@@ -124,10 +124,10 @@ class XAlignEncoder(AbsEncoder):
     ) -> npt.NDArray[np.float32]:
         """Vectors (n, d), float32, of a task's texts.
 
-        A text's language is the batch's ``lang`` column, else the one language of the subset.
+        A text's language is in the batch's ``lang`` column, or else it is the only language of the subset.
 
         Raises:
-            LanguageError: The alignment needs the language, and the task hides it or has one that is not fitted.
+            LanguageError: The alignment needs the language, which is unknown or was not fitted.
         """
         texts: list[str] = []
         codes: list[str] = []
@@ -153,12 +153,12 @@ class XAlignEncoder(AbsEncoder):
     ) -> npt.NDArray[np.float32]:
         """Vectors (n, d), float32, of texts in given languages (any codes; None if no alignment needs one).
 
-        Without a ``prompt`` the model's default is used; ``""`` is no prompt. A ``side``, ``query`` or ``document``,
-        chooses the route of a model that has routes.
+        By default the model's default prompt is used; ``""`` means no prompt. The ``side``, ``query`` or ``document``,
+        selects the route of a model that has routes.
 
         Raises:
             LanguageError: A language has neither a prompt nor a default one.
-            ModelError: The model has routes, and none for these texts.
+            ModelError: The model has routes, but none for these texts.
         """
         import torch
 
@@ -193,7 +193,7 @@ class XAlignEncoder(AbsEncoder):
                 listed = task.languages
         if len(set(listed)) == 1:
             return canonical(listed[0])
-        if self.languages is None:  # the default prompt does
+        if self.languages is None:  # the default prompt serves all
             return None
         raise LanguageError(
             f"{task.name} does not say which language each text of {subset!r} is in, and {self.mteb_model_meta.name} "
@@ -202,7 +202,7 @@ class XAlignEncoder(AbsEncoder):
 
 
 def _columns(inputs: DataLoader[Any]) -> Iterable[Mapping[str, Sequence[str]]]:
-    """Texts and languages of all inputs at once, if they are columns of a data set; else batch by batch."""
+    """Texts and languages of all inputs at once, if they are columns of a data set, or else batch by batch."""
     dataset: Any = getattr(inputs, "dataset", None)
     names = [name for name in ("text", "lang") if name in (getattr(dataset, "column_names", None) or ())]
     return [dataset.select_columns(names)[:]] if "text" in names else inputs

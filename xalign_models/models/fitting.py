@@ -24,7 +24,7 @@ from xalign_models.specs import AlignmentSpec, digest
 logger = logging.getLogger(__name__)
 
 MANY = 10_000
-"""Texts that take a CPU about a minute or more: their number is said before they are encoded."""
+"""Number of texts that take a CPU about a minute: from here on, a message announces it."""
 
 _anew = ContextVar("anew", default=False)
 
@@ -117,7 +117,7 @@ def fit(spec: AlignmentSpec, encode: Encode) -> Alignment:
 
 
 def fit_texts(spec: AlignmentSpec) -> Iterator[tuple[str, list[list[str]]]]:
-    """Fit text by language: its sentences and, for a parallel method, the pivot's.
+    """Fit text by language: sentences of the language and, for a parallel method, of the pivot.
 
     Raises:
         DataError: Fit text is missing or not aligned.
@@ -135,15 +135,15 @@ def fit_texts(spec: AlignmentSpec) -> Iterator[tuple[str, list[list[str]]]]:
 
 
 def fit_vectors(spec: AlignmentSpec, encode: Encode) -> dict[str, Any]:
-    """Fit data: raw vectors (n, d) by language or, for a parallel method, pairs (its own, the pivot's).
+    """Fit data: raw vectors (n, d) by language or, for a parallel method, pairs (language, pivot).
 
     Raises:
         DataError: Fit text is missing or not aligned.
     """
     texts, data = dict(fit_texts(spec)), dict[str, Any]()
     if (count := len({text for sides in texts.values() for side in sides for text in side})) > MANY:
-        fewer = "" if spec.limit else " --limit 1000 takes that many rows of each corpus and language."
-        said = "%s is fitted on %s texts in %d languages; those that the store lacks are encoded first.%s"
+        fewer = "" if spec.limit else " Limit the rows per corpus and language with --limit 1000."
+        said = "%s is fitted on %s texts in %d languages. Texts that are not in the store are encoded first.%s"
         logger.warning(said, spec.label, f"{count:,}", len(texts), fewer)
     for language, sides in texts.items():
         codes = (language, pivot_of(spec))[: len(sides)]
@@ -151,17 +151,17 @@ def fit_vectors(spec: AlignmentSpec, encode: Encode) -> dict[str, Any]:
         vectors = [encode(side, code, progress=progress) for side, code in zip(sides, codes, strict=True)]
         data[language] = tuple(vectors) if len(vectors) > 1 else vectors[0]
     if not data:
-        raise DataError(f"{spec.label}: no language but the pivot; parallel methods need at least one other.")
+        raise DataError(f"{spec.label} has text in the pivot only; parallel methods need at least one other language.")
     return data
 
 
 def _languages(corpus: Corpus) -> set[str]:
-    """The languages that a corpus has text in: of pairs, English too."""
+    """The languages of a corpus; pairs include English."""
     return {*corpus.languages, *([corpora.ENGLISH] if corpus.kind == "pairs" else [])}
 
 
 def pivot_of(spec: AlignmentSpec) -> str:
-    """The language that a parallel method maps onto; any language of row-parallel text."""
+    """The language that a parallel method maps onto; it can be any language of row-parallel text."""
     return str(dict(spec.params).get("pivot", corpora.ENGLISH))
 
 
@@ -172,7 +172,7 @@ def _rows(corpus: Corpus, language: str, limit: int | None, pivot: str | None) -
 
 
 def cached(spec: AlignmentSpec, backbone: str) -> Alignment | None:
-    """The cached fit of the same text, backbone and prompt; None if there is none."""
+    """The cached fit of the same text, backbone and prompt, or None."""
     if _anew.get():
         return None
     with suppress(AlignmentError):

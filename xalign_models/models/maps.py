@@ -1,4 +1,4 @@
-"""The maps of a model without its backbone, to align existing vectors."""
+"""Applies the maps of a model without its backbone, to align existing vectors."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from xalign_models import alignments
 from xalign_models.alignments.base import rows_by_language
 from xalign_models.alignments.module import Aligned
-from xalign_models.assets import ResolvedModel
 from xalign_models.backbones import loading, policy
 from xalign_models.errors import LanguageError, ModelError
-from xalign_models.files import read_json
 from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.models.building import fitted, raw_encoder
 from xalign_models.models.card import read_card
@@ -43,7 +41,7 @@ class Maps:
 
     @property
     def fingerprint(self) -> str:
-        """Sha256 (hex) of all that determines the mapped rows."""
+        """Sha256 (hex) of everything that determines the mapped rows."""
         content = hashlib.sha256(digest(self.aligned.get_config_dict(), self.normalise).encode())
         for name, tensor in sorted(self.aligned.state_dict().items()):
             content.update(name.encode() + tensor.contiguous().numpy().tobytes())
@@ -80,14 +78,14 @@ class Maps:
 
         Args:
             rows: (n, d), never changed.
-            numbers: The map of each row, -1 for none; or one for all rows, None for none.
+            numbers: The map of each row, -1 for none; or one map for all rows, None for none.
 
         Raises:
             ModelError: The rows have another dimension than the maps.
         """
         if rows.shape[1] != self.aligned.dim:
             raise ModelError(
-                f"The vectors have dimension {rows.shape[1]}, and the maps {self.aligned.dim}; give vectors of the "
+                f"The vectors have dimension {rows.shape[1]}, but the maps {self.aligned.dim}; give vectors of the "
                 "backbone that the maps were fitted on."
             )
         with torch.inference_mode(), warnings.catch_warnings(), np.errstate(over="ignore"):
@@ -117,8 +115,8 @@ def load_maps(
     """The maps of a model, without opening the weights of a saved one.
 
     Args:
-        model: A saved aligned model, a directory that an alignment was saved to, or a registered name, whose alignment
-            is fitted now unless an earlier fit is in the cache.
+        model: A saved aligned model, the directory of a saved alignment, or a registered name, whose alignment is
+            fitted now unless an earlier fit is in the cache.
         default_lang: Language of rows without one; by default the model's own.
         unknown: ``error`` or ``unaligned``: treatment of rows in languages that were not fitted; by default the
             model's own.
@@ -138,7 +136,7 @@ def load_maps(
         spec = find_spec(model)
         fit = fitted(spec, raw_encoder(spec.backbone, loading.pick_device(device), open_store()))
         if fit is None:
-            raise ModelError(f"{model} has no alignment; give an aligned model, such as one that `xalign fit` wrote.")
+            raise ModelError(f"{model} has no alignment; give an aligned model, e.g. from `xalign fit`.")
         maps = Maps(fit.module() or Aligned.of(fit), normalise=True)
     module = maps.aligned.to("cpu").eval()
     module.default_lang, module.unknown = default_lang or module.default_lang, unknown or module.unknown
@@ -146,17 +144,16 @@ def load_maps(
 
 
 def _saved(directory: Path) -> Maps:
-    read_card(directory)  # raises if the maps are not those of the card
-    resolved = ResolvedModel(str(directory), None, "", "local")
-    policy.check(resolved)
-    classes = policy.module_classes(resolved)
+    files = read_card(directory).files  # raises if the maps are not those of the card
+    policy.check_directory(files)
+    classes = policy.module_classes(files)
     aligned: Aligned | None = None
     normalise = False
-    for entry in read_json(directory / "modules.json", list):
+    for entry in files.json("modules.json", list):
         kind = classes[entry["type"]]
         if issubclass(kind, Aligned):
             aligned = kind.load(str(directory), subfolder=entry["path"])
         normalise |= aligned is not None and issubclass(kind, Normalize)
     if aligned is None:
-        raise ModelError(f"{directory} has no separate maps; give a model of `xalign fit` without --standalone.")
+        raise ModelError(f"{directory} has no separate maps; give a model from `xalign fit` without --standalone.")
     return Maps(aligned, normalise)

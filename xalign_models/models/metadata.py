@@ -6,13 +6,13 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_models import assets
-from xalign_models.backbones.sources import find_source
+from xalign_models.backbones.loading import open_backbone
 from xalign_models.errors import XAlignError
 from xalign_models.models import catalogue
-from xalign_models.models.card import Card, read_card
-from xalign_models.models.identity import revision, trained_on
+from xalign_models.models.card import read_card
+from xalign_models.models.identity import trained_on
 from xalign_models.models.names import Located, locate
+from xalign_models.models.recipe import Recipe
 from xalign_models.specs import ModelSpec
 
 if TYPE_CHECKING:
@@ -35,29 +35,30 @@ def model_meta(model: str | ModelSpec) -> ModelMeta:
     return meta_of(locate(model) if isinstance(model, str) else Located(model))
 
 
-def meta_of(located: Located) -> ModelMeta:
-    """:func:`model_meta` of a located model."""
+def meta_of(located: Located, recipe: Recipe | None = None) -> ModelMeta:
+    """:func:`model_meta` of a located model.
+
+    Args:
+        located: The model.
+        recipe: Its recipe, if already open.
+    """
     spec, card = located.spec, located.card
     if located.saved and card is not None:
         arguments = {"spec": spec.to_dict()} if spec else {}
         return describe(located.name, card.revision, card.training_datasets, spec, arguments)
     assert spec is not None
+    fixed = None
     try:
-        fixed = revision(spec)
+        fixed = (recipe or Recipe(spec)).revision
     except XAlignError as error:
         logger.debug("%s has no revision yet: %s", spec.name, error)
-        fixed = None
     arguments = {"spec": spec.to_dict()}
     if spec.backbone.tuned:
-        arguments["training"] = dict(_training(spec, card))
-    return describe(spec.name, fixed, trained_on(spec), spec, arguments)
-
-
-def _training(spec: ModelSpec, card: Card | None) -> dict[str, Any]:
-    if card is None:  # a spec alone, as mteb's loader hands it over
         directory = Path(spec.backbone.model)
-        card = read_card(directory) if directory.is_dir() else None
-    return dict(card.claims.get("training", {})) if card else {}
+        if card is None and directory.is_dir():  # a spec alone, as mteb's loader passes it
+            card = read_card(directory)
+        arguments["training"] = dict(card.claims.get("training", {})) if card else {}
+    return describe(spec.name, fixed, trained_on(spec, card), spec, arguments)
 
 
 def describe(
@@ -79,18 +80,15 @@ def describe(
     }
     of_backbone = backbone_facts.get("training_datasets")
     if spec is not None:
+        backbone, alignment = open_backbone(spec.backbone), spec.alignment
         inherited["max_tokens"] = spec.backbone.max_tokens or inherited["max_tokens"]
-        if like is None:
-            inherited |= _of_asset(spec.backbone.model)
-        if source := find_source(spec.backbone.model):
-            inherited |= source.facts()
-            if spec.alignment:
-                inherited["similarity_fn_name"] = ScoringFunction.COSINE
+        if like is None or not backbone.source.has_weights:
+            inherited |= backbone.source.facts()
         inherited["embed_dim"] = spec.backbone.truncate_dim or inherited["embed_dim"]
-        if spec.alignment and spec.alignment.languages:
-            inherited["languages"] = sorted(spec.alignment.languages)
-        if spec.alignment and (citation := catalogue.CITATIONS.get(spec.alignment.method)):
-            inherited["citation"] = citation
+        if alignment:
+            inherited["similarity_fn_name"] = ScoringFunction.COSINE
+            inherited["languages"] = sorted(alignment.languages or ()) or inherited["languages"]
+            inherited["citation"] = catalogue.CITATIONS.get(alignment.method) or inherited["citation"]
     return ModelMeta(
         **{
             **inherited,
@@ -103,13 +101,3 @@ def describe(
             "adapted_from": like,
         }
     )
-
-
-def _of_asset(name: str) -> dict[str, Any]:
-    """Facts from the catalogue of assets on a model that mteb does not know; empty for other models."""
-    asset = next((asset for asset in assets.list_assets() if asset.name == name), None)
-    if asset is None:
-        return {}
-    licence = "gemma" if asset.licence.startswith("Gemma") else asset.licence.lower()
-    facts = {"n_parameters": asset.parameters, "embed_dim": asset.dimension, "license": licence}
-    return {**facts, "reference": asset.source}

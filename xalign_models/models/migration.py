@@ -1,8 +1,8 @@
-"""A new model's queries against an old model's index: a map from the new model's vectors into the old model's space.
+"""Searches an old model's index with a new model: a map moves the new model's vectors into the old model's space.
 
-The index stays unchanged. The new model encodes a query, and the map moves its vector to the old model's vector of the
-query (the idea of Drift-Adapter, arXiv 2509.23471). Both models encode the same texts, and one map serves all
-languages: no translations are needed. Dimensions may differ.
+The index stays unchanged. The new model encodes a query, and the map predicts the old model's vector of the query, as
+in Drift-Adapter (arXiv 2509.23471). To fit the map, both models encode the same texts. One map serves all languages, so
+that no translations are needed. Dimensions may differ.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
 from xalign_models.backbones import loading
 from xalign_models.errors import AlignmentError, DataError, ModelError
 from xalign_models.linalg.arrays import AnyFloats, Float32, Float64
-from xalign_models.models.building import assemble, encoding, raw_encoder
+from xalign_models.models.building import assemble, raw_encoder
 from xalign_models.models.names import find_spec, slug
+from xalign_models.models.recipe import Recipe
 from xalign_models.ranking.ranks import normalise
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.store import open_store
@@ -50,7 +51,7 @@ MAPS: dict[str, Callable[[AnyFloats, AnyFloats], tuple[Float64, Float64]]] = {
     "procrustes": similarity,
     "affine": ridge_by_leave_one_out,
 }
-"""Methods with a map between spaces of different dimensions."""
+"""Methods that can map between spaces of different dimensions."""
 
 
 def fit_map(method: str, new: AnyFloats, old: AnyFloats) -> tuple[Float64, Float64]:
@@ -65,9 +66,9 @@ def fit_map(method: str, new: AnyFloats, old: AnyFloats) -> tuple[Float64, Float
         AlignmentError: The method is unknown, or there are fewer than two texts.
     """
     if method not in MAPS:
-        raise AlignmentError(f"{method} is no map between two models; choose {' or '.join(MAPS)}.")
+        raise AlignmentError(f"{method} cannot map between two models; choose {' or '.join(MAPS)}.")
     if len(new) < 2:
-        raise AlignmentError(f"{len(new)} text is too few to fit a map on.")
+        raise AlignmentError(f"A map needs at least two texts, not {len(new)}.")
     return MAPS[method](normalise(new), normalise(old))
 
 
@@ -99,13 +100,13 @@ def fit(
     limit: int | None = None,
     device: str | None = None,
 ) -> SentenceTransformer:
-    """The new model with a map into the old model's space: its vectors are compared with those of the old index.
+    """The new model with a map into the old model's space, for searches in the old index.
 
     Args:
         method: ``procrustes`` or ``affine``.
-        old: The model of the index; ``vectors:FILE`` is the index itself, with its texts.
+        old: The model of the index, or ``vectors:FILE``, the index itself with its texts.
         new: The model of the queries.
-        corpus: Names of corpora that both encode.
+        corpus: Names of corpora that both models encode.
         languages: Canonical codes; None for all languages of the corpora.
         limit: Texts per language and corpus.
         device: cpu, cuda or mps.
@@ -119,7 +120,7 @@ def fit(
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     if method not in MAPS:
-        raise AlignmentError(f"{method} is no map between two models; choose {' or '.join(MAPS)}.")
+        raise AlignmentError(f"{method} cannot map between two models; choose {' or '.join(MAPS)}.")
     specs = [find_spec(model) for model in (new, old)]
     if aligned := [spec.name for spec in specs if spec.alignment]:
         raise ModelError(f"{aligned[0]} is aligned; migrate between backbones.")
@@ -150,5 +151,7 @@ def dense(weight: Float64, shift: Float64, kind: Any) -> Any:
 
 def _encoded(spec: ModelSpec, texts: dict[str, list[str]], device: str | None) -> Float32:
     """The backbone's vectors of all texts, by its own prompt."""
-    _, encode = encoding(spec, raw_encoder(spec.backbone, loading.pick_device(device), open_store()))
-    return np.concatenate([encode(side, language, progress=f"fit {language}") for language, side in texts.items()])
+    recipe = Recipe(spec, raw_encoder(spec.backbone, loading.pick_device(device), open_store()))
+    return np.concatenate(
+        [recipe.encode(side, language, progress=f"fit {language}") for language, side in texts.items()]
+    )

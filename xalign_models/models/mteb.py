@@ -1,21 +1,18 @@
-"""Our models, tasks and benchmarks in mteb's registries, and mteb's names; only here are its private ones used."""
+"""Registers models, tasks and benchmarks with mteb, and finds mteb's own by name."""
 
 from __future__ import annotations
 
 import importlib.util
-import random
 import re
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from xalign_models.errors import DataError
-from xalign_models.models import catalogue
+from xalign_models.models import borrowed, catalogue
 from xalign_models.models.identity import trained_on
 from xalign_models.models.names import trained_specs
 from xalign_models.plugins import ALIGNMENTS, BACKBONES, BENCHMARKS, TASKS, Benchmark, Part, did_you_mean
@@ -42,7 +39,7 @@ def register_models() -> None:
 
 
 def _load(name: str, revision: str | None = None, device: str | None = None, **kwargs: Any) -> XAlignEncoder:
-    """Mteb's loader of a model."""
+    """Load a model for ``mteb.get_model``."""
     from xalign_models.models.building import load_encoder
     from xalign_models.store import open_store
 
@@ -55,24 +52,8 @@ def register_with_mteb() -> None:
 
     Opens no text, no weights and no network connection. Later registrations need another call.
     """
-    with _unseeded():
+    with borrowed.unseeded():
         _register(tuple(TASKS), tuple(BENCHMARKS), (*BACKBONES, *ALIGNMENTS))
-
-
-@contextmanager
-def _unseeded() -> Iterator[None]:
-    """Make tasks without seeding the process: mteb's benchmarks make thousands, a millisecond of torch's for each."""
-    from mteb.abstasks import abstask
-
-    module: Any = abstask
-    if (seed := getattr(module, "_set_seed", None)) is None:  # another release of mteb
-        yield
-        return
-    module._set_seed = lambda number: (random.Random(number), np.random.default_rng(number))
-    try:
-        yield
-    finally:
-        module._set_seed = seed
 
 
 @cache
@@ -84,32 +65,24 @@ def _register(tasks: tuple[str, ...], benchmarks: tuple[str, ...], _: tuple[str,
 
     for name in tasks:
         _register_task(name)
-    module: Any = sys.modules["mteb.get_tasks"]
-    module._TASKS_REGISTRY.update({name: with_sides(kind) for name, kind in module._TASKS_REGISTRY.items()})
-    module._SIMILAR_TASKS.update(module._create_similar_tasks(module.TASK_LIST))  # for zero-shot marks
+    classes = borrowed.task_classes()
+    classes.update({name: with_sides(kind) for name, kind in classes.items()})
     for name in benchmarks:
         benchmark = BENCHMARKS.get(name)
         named = MtebBenchmark(name=name, tasks=members(benchmark), description=f"{benchmark.description}.")
         setattr(mteb_benchmarks, name, named)
-    get_benchmark: Any = sys.modules["mteb.benchmarks.get_benchmark"]
-    get_benchmark._build_registry.cache_clear()
-    get_benchmark._build_aliases_registry.cache_clear()
+    borrowed.refresh()
     register_models()
 
 
 def _register_task(name: str) -> None:
-    import mteb.get_tasks  # noqa: F401  # the function of this name hides the module
-
     from xalign_models.models.sides import with_sides
 
-    module: Any = sys.modules["mteb.get_tasks"]
-    if name in TASKS and name not in module._TASKS_REGISTRY:
-        module.TASK_LIST = (*module.TASK_LIST, TASKS.get(name))
-    module._TASKS_REGISTRY[name] = TASKS.get(name) if name in TASKS else with_sides(module._TASKS_REGISTRY[name])
+    borrowed.add_task(name, TASKS.get(name) if name in TASKS else with_sides(borrowed.task_classes()[name]))
 
 
 def get_task(part: Part) -> AbsTask:
-    """A task by name, ours or mteb's, with the subsets and splits that count.
+    """A task by name, ours or mteb's, with the subsets and splits of a benchmark's part.
 
     Raises:
         DataError: The task is unknown.
@@ -122,7 +95,7 @@ def get_task(part: Part) -> AbsTask:
 
 
 def members(benchmark: Benchmark) -> list[AbsTask]:
-    """The tasks of a benchmark of ours."""
+    """The tasks of one of xalign's benchmarks."""
     return [get_task(part) for part in benchmark.parts]
 
 
@@ -156,9 +129,7 @@ def _has(name: str) -> bool:
     """Whether mteb has a task of this name; it is imported only if its source has the name in quotes."""
     if "mteb" not in sys.modules and name not in _quoted("tasks"):
         return False
-    import mteb.get_tasks  # noqa: F401  # the function of this name hides the module
-
-    return name in sys.modules["mteb.get_tasks"].__dict__["_TASKS_REGISTRY"]
+    return name in borrowed.task_classes()
 
 
 @cache
@@ -172,8 +143,6 @@ def _quoted(folder: str, before: str = "") -> frozenset[str]:
 
 def described(tasks: Iterable[str]) -> dict[str, Any]:
     """Mteb's metadata of known tasks, by name."""
-    import mteb.get_tasks  # noqa: F401  # the function of this name hides the module
-
-    registered = sys.modules["mteb.get_tasks"].__dict__["_TASKS_REGISTRY"]
+    registered = borrowed.task_classes()
     kinds = {name: TASKS.get(name) if name in TASKS else registered.get(name) for name in tasks}
     return {name: task.metadata for name, task in kinds.items() if task is not None}

@@ -1,4 +1,4 @@
-"""Resolves a user's name of a model to its spec, without opening weights, text or network."""
+"""Finds the spec of a model that the user names, without opening weights, text or network."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from xalign_models import assets
+from xalign_models.backbones.loading import Backbone
 from xalign_models.backbones.sources import find_source
 from xalign_models.errors import ModelError
 from xalign_models.models import catalogue
@@ -20,7 +21,7 @@ from xalign_models.specs import BackboneSpec, ModelSpec, digest
 
 @dataclass(frozen=True)
 class Located:
-    """A model that a user named.
+    """A model named by the user.
 
     Attributes:
         spec: The backbone and the alignment; None for a saved model without a card.
@@ -35,12 +36,18 @@ class Located:
         """Whether the directory's own modules are the model."""
         return self.card is not None and self.card.saved
 
+    def open_backbone(self) -> Backbone:
+        """The backbone, of a model that is not saved; files that were read to locate it are not opened again."""
+        assert self.spec is not None
+        files = self.card.files if self.card and self.card.directory.samefile(self.spec.backbone.model) else None
+        return Backbone(self.spec.backbone, files)
+
     @property
     def name(self) -> str:
         """The model's name in results.
 
-        A directory never takes the name of a registered model, as its card could claim anything. The exception is one
-        that was trained into the cache.
+        A directory never takes the name of a registered model, because its card could claim anything. The exception is
+        a directory in the cache to which `xalign train` wrote the model.
         """
         if not self.saved or self.card is None:
             assert self.spec is not None
@@ -53,12 +60,18 @@ class Located:
 
 
 def list_models() -> list[str]:
-    """Names of the registered models, sorted."""
+    """Names of the registered models, sorted.
+
+    Examples:
+        >>> import xalign_models
+        >>> "xalign/lsar__all-MiniLM-L6-v2" in xalign_models.list_models()
+        True
+    """
     return sorted(catalogue.specs())
 
 
 def locate(model: str, **overrides: Any) -> Located:
-    """Locate a model by name, directory or hub id; only this function reads a directory's card.
+    """Locate a model by name, directory or hub id, and read the card of a directory.
 
     Args:
         model: ``xalign/lsar__multilingual-e5-small-q4``, the name of a backbone, a directory, or ``org/name``.
@@ -74,9 +87,9 @@ def locate(model: str, **overrides: Any) -> Located:
     if not changes:
         return located
     if located.saved or located.spec is None:
-        raise ModelError(f"{model} is a saved model: its {', '.join(changes)} cannot be changed; fit it anew.")
+        raise ModelError(f"{model} is a saved model: its {', '.join(changes)} cannot be changed; fit it again.")
     parts = {field: digest(value)[:6] if field == "prompts" else value for field, value in sorted(changes.items())}
-    # shorter words than the field's name
+    # shorter than the field's name
     words = {"backend": "", "precision": "", "truncate_dim": "dim", "vectors": "vectors-"}
     labels = (words.get(field, field) for field in parts)
     suffix = slug(
@@ -108,10 +121,10 @@ def _in_directory(directory: Path) -> Located:
     card = read_card(directory)
     if card.saved:
         return Located(card.spec, card)
-    spec = card.spec if card.trained else None  # otherwise the files are the model, whatever the card claims
+    spec = card.spec if card.trained else None  # otherwise the files are the model, regardless of the card
     spec = spec or ModelSpec(BackboneSpec(slug(directory.resolve().name), str(directory.resolve())))
     if not is_name(spec.name):
-        raise ModelError(f"{directory}: {assets.CARD} gives a name that is none ({spec.name[:80]!r}); remove it.")
+        raise ModelError(f"{directory}: {assets.CARD} contains an invalid name ({spec.name[:80]!r}); remove it.")
     own = card.trained and directory.resolve() == directory_of(spec.name).resolve()  # where `xalign train` puts it
     if catalogue.find_registered(spec.name) and not own:  # a registered name is reserved
         backbone = dataclasses.replace(spec.backbone, name=f"{spec.backbone.name}-{card.content[:6]}")
@@ -132,7 +145,7 @@ def find_spec(model: str, **overrides: Any) -> ModelSpec:
     located = locate(model, **overrides)
     if located.spec is not None:
         return located.spec
-    directory = Path(model).resolve()  # a saved model without a card: refused where its backbone is loaded
+    directory = Path(model).resolve()  # a saved model without a card is refused when its backbone is loaded
     return ModelSpec(BackboneSpec(slug(directory.name), str(directory)))
 
 
@@ -162,10 +175,10 @@ def trained_specs() -> dict[str, ModelSpec]:
 
 
 def is_label(text: str) -> bool:
-    """Whether a text may be the first part of a model's name."""
+    """Whether a text is valid as the first part of a model's name."""
     return re.fullmatch(r"(?!.*__)[\w.-]+", text) is not None
 
 
 def slug(text: str) -> str:
-    """A text reduced to a part of a model's name: letters, digits, ``.``, ``-`` and single ``_``."""
+    """A text as a valid part of a model's name: letters, digits, ``.``, ``-`` and single ``_``."""
     return re.sub(r"__+", "_", re.sub(r"[^\w.-]+", "-", text).strip("-")) or "model"

@@ -1,4 +1,4 @@
-"""Maps that are fitted when their language is first used: a run of three languages encodes three languages."""
+"""Fits maps when their language is first used: a run on three languages encodes fit text in three languages."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from xalign_models.specs import AlignmentSpec
 
 
 class FittedOnDemand(nn.Module):
-    """Applies an alignment with separately fitted maps per language, fitting missing ones.
+    """Applies an alignment with a separate map per language, and fits missing maps.
 
     Args:
-        spec: Method, hyperparameters and text; ``spec.languages`` are all possible ones.
+        spec: Method, hyperparameters and text; ``spec.languages`` lists all languages.
         backbone: Fingerprint of ``encode``, prompt included.
         encode: Texts to raw vectors (n, d).
     """
@@ -37,13 +37,13 @@ class FittedOnDemand(nn.Module):
         """Map ``features["sentence_embedding"]`` (n, d) by ``features["lang"]``, fitting missing maps.
 
         Raises:
-            LanguageError: A language is missing or not among the spec's.
+            LanguageError: A language is missing, or not in the spec.
             XAlignError: Fit text is missing, or the method cannot be fitted on it.
         """
         codes = features.get("lang") or []
         fitted = self._spec.languages or ()
         if not codes or (unknown := {code for code in codes if code not in fitted}):
-            names = ", ".join(sorted(map(str, unknown))) if codes else "a text of no language"
+            names = ", ".join(sorted(map(str, unknown))) if codes else "texts without a language"
             raise LanguageError(f"{self._spec.label} is not fitted for {names}; fitted languages: {', '.join(fitted)}.")
         self._fit({*codes})
         assert self._aligned is not None

@@ -1,4 +1,4 @@
-"""The card and README of a saved model: its content, its fit text, its use."""
+"""Writes the card and the README of a saved model: content, fit text and usage."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write_card(
         model: A model with ``xalign_spec`` and ``xalign_claims``.
         directory: Directory of the model.
         training: Record of the training, for a newly trained model.
-        called: Final name of the directory, if different.
+        called: Final name of the directory, if it differs.
         readme: Whether to write README.md.
     """
     spec: ModelSpec | None = model.xalign_spec
@@ -47,8 +47,9 @@ def write_card(
         elif "training_datasets" not in claims:
             claims["training_datasets"] = sorted(trained_on(spec) or ())
         claims["spec"] = spec.to_dict()
-    claims["maps"] = maps_fingerprint(directory)
-    claims["content"] = assets.directory_fingerprint(directory)
+    files = assets.Inspected(directory)
+    claims["maps"] = maps_fingerprint(files)
+    claims["content"] = files.fingerprint()
     atomic_write_text(directory / assets.CARD, json.dumps(claims, indent=2, ensure_ascii=False) + "\n")
     if readme:
         (directory / "README.md").write_text(_readme(model, spec, claims, called or directory.name), encoding="utf-8")
@@ -94,7 +95,7 @@ def _sentence(spec: ModelSpec | None, claims: Mapping[str, Any]) -> str:
         return "A cross-lingually aligned text encoder, saved by xalign."
     if "training" in claims:
         return (
-            f"`{spec.backbone.tuned}` of {spec.backbone.name}, trained by xalign; `xalign.json` says on what and how."
+            f"`{spec.backbone.tuned}` of {spec.backbone.name}, trained by xalign; `xalign.json` describes the training."
         )
     if spec.alignment is None:
         return f"The backbone `{spec.backbone.model}`, saved by xalign."

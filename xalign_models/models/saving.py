@@ -1,4 +1,4 @@
-"""Saves models as sentence-transformers directories with a card: whole, as maps alone, or independent of xalign."""
+"""Saves models as sentence-transformers directories with a card: whole, maps only, or independent of xalign."""
 
 from __future__ import annotations
 
@@ -26,31 +26,37 @@ def save(
     standalone: bool = False,
     lang: str | None = None,
 ) -> None:
-    """Write a model as an ordinary sentence-transformers directory with our card in it.
+    """Write a model as an ordinary sentence-transformers directory with a card.
 
-    An existing directory is replaced as a whole, at the end.
+    An existing directory is replaced when the new one is complete.
 
     Args:
-        model: From ``build`` or ``load``; ``spec.backbone.tuned`` marks a trained
-            one.
+        model: A model from ``fit`` or ``load``.
         directory: Directory to write.
         training: Record of the training, for the card; ``datasets`` names mteb's tasks.
         files: Additional files, by name, such as a training log.
-        adapter: Write the maps and a pointer to the backbone, without its weights.
-        standalone: Write stock modules only, which sentence-transformers loads without xalign.
+        adapter: Write the maps and a reference to the backbone, without its weights.
+        standalone: Write stock modules only, so that sentence-transformers loads the model without xalign.
         lang: With ``standalone``: the language of all texts, if the alignment depends on it.
 
     Raises:
         ModelError: The model has no spec, or its maps cannot be written in this form.
+
+    Examples:
+        >>> import xalign_models
+        >>> model = xalign_models.load("all-MiniLM-L6-v2", device="cpu")
+        >>> xalign_models.save(model, "saved")
+        >>> xalign_models.load("saved", device="cpu").encode(["Good morning"]).shape[0]
+        1
     """
     from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer
 
     directory = Path(directory)
     if getattr(model, "xalign_spec", None) is None:
-        raise ModelError("Only models that xalign made or loaded can be saved with their card; use save_pretrained.")
+        raise ModelError("Only models from xalign can be saved with a card; use save_pretrained for others.")
     if model.xalign_spec.backbone.trust_remote_code:
-        raise ModelError(f"{model.xalign_spec.name} runs code of its own, which a saved model does not carry.")
+        raise ModelError(f"{model.xalign_spec.name} runs code of its own, which cannot be saved.")
     if adapter and standalone:
         raise ModelError("--adapter and --standalone exclude each other: one needs xalign to load, the other does not.")
     chosen = _with_pointer(model) if adapter else _without_xalign(model, lang) if standalone else model
@@ -69,20 +75,18 @@ def save(
 
 
 def _with_pointer(model: SentenceTransformer) -> SentenceTransformer:
-    """The model with its backbone replaced by a pointer."""
+    """The model with its backbone replaced by a reference."""
     from xalign_models.backbones.pointer import Pointer
 
     modules, start, _ = split(model)
     spec = model.xalign_spec.backbone
     if isinstance(modules[0], Pointer):
         return model
-    if _is_of_this_machine(spec.model):
-        raise ModelError(f"--adapter needs a backbone that others have; {spec.model} is a directory of this machine.")
+    if Path(spec.model).is_dir():
+        raise ModelError(
+            f"--adapter needs a backbone that others can download; {spec.model} is a directory on this machine."
+        )
     return _copied(model, [Pointer(spec.whole, modules[:start]), *modules[start:]])
-
-
-def _is_of_this_machine(model: str) -> bool:
-    return Path(model).is_dir()
 
 
 def _without_xalign(model: SentenceTransformer, lang: str | None) -> SentenceTransformer:
@@ -106,7 +110,7 @@ def _without_xalign(model: SentenceTransformer, lang: str | None) -> SentenceTra
     spec = model.xalign_spec.backbone
     if not isinstance(first, Transformer) or by_language or has_routes(modules) or spec.whole != spec:
         raise ModelError(
-            f"--standalone: {type(first).__name__} does what no stock module does; save it with --adapter."
+            f"--standalone: no stock module replaces {type(first).__name__} with these options; use --adapter instead."
         )
     stock = Transformer.__new__(Transformer)
     stock.__dict__ = {**first.__dict__}

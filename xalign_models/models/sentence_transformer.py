@@ -1,4 +1,4 @@
-"""A SentenceTransformer with a spec, which is saved with the weights by any method."""
+"""A SentenceTransformer with a spec, which every way of saving writes beside the weights."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class AlignedSentenceTransformer(SentenceTransformer):
 
     @classmethod
     def adopt(cls, model: SentenceTransformer, spec: ModelSpec | None, claims: Mapping[str, Any] | None = None) -> Self:
-        """Turn a model into one of ours, in place, without loading anything."""
+        """Turn a model into this class, in place, without loading anything."""
         model.__class__ = cls
         model.xalign_spec, model.xalign_claims = spec, dict(claims or {})
         return cast(Self, model)
 
     def save_pretrained(self, path: str, *args: Any, create_model_card: bool = True, **kwargs: Any) -> None:
-        """Write the directory as sentence-transformers does, with our model card and ``xalign.json`` in it.
+        """Write the directory as sentence-transformers does, with xalign's README and ``xalign.json``.
 
         Args:
             path: Directory; created if missing.

@@ -1,7 +1,7 @@
-"""The language of each side of mteb's cross-lingual tasks, whose subsets name both languages but not the sides.
+"""Tells models the language of each side of mteb's cross-lingual tasks, whose subsets name both languages only.
 
-A task keeps its text, metric, name and revision. Only our models get more: the subset's name is the language of the
-texts to encode.
+A task keeps its text, metric, name and revision. For models of xalign, the subset's name is replaced by the language of
+the texts to encode.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ SEARCHES = {
     "MLQARetrieval": ("document", "query"),
     "mFollowIRCrossLingual": ("query", "document"),
 }
-"""Searches in two languages -> the order of sides in a subset's languages, which mteb does not record."""
+"""Retrieval task in two languages -> sides in the order of a subset's languages, which mteb does not record."""
 COMPARES = {"BitextMining", "STS"}
-"""Task types with two columns of text, the first of which is in the first language of a subset's name."""
+"""Task types with two columns of text, in the order of the languages in a subset's name."""
 
 
 def closed(kind: type[Any]) -> dict[str, str]:
     """Subsets of a task that a language-dependent model cannot encode -> the reason."""
     metadata = kind.metadata
     subsets = metadata.eval_langs if isinstance(metadata.eval_langs, dict) else {"default": metadata.eval_langs}
-    named = not getattr(kind, "parallel_subsets", False)  # otherwise columns are named by their language
+    named = not getattr(kind, "parallel_subsets", False)  # otherwise columns are named after their language
     reasons = {subset: _reason(metadata, subset, codes) for subset, codes in subsets.items() if named}
     return {subset: reason for subset, reason in reasons.items() if reason}
 
@@ -41,15 +41,15 @@ def _reason(metadata: Any, subset: str, codes: Sequence[str]) -> str | None:
     try:
         several = len(_codes(codes))
     except LanguageError:
-        return "some of its text is in no natural language"
+        return "some of its text is not in a natural language"
     if several > 2:
-        return "it does not say which text is in which of several languages"
+        return "the language of each text is unknown, out of several"
     known = metadata.name in SEARCHES or (metadata.type in COMPARES and subset != "default")
-    return None if several == 1 or known else "it does not say which side is in which of two languages"
+    return None if several == 1 or known else "the language of each side is unknown, out of two"
 
 
 def with_sides(kind: type[Any]) -> type[Any]:
-    """A task's class, or a subclass that tells our models the language of each side of bilingual subsets."""
+    """A task's class, or a subclass that passes the language of each side of bilingual subsets to models of xalign."""
     languages = kind.metadata.eval_langs
     if issubclass(kind, _Sided) or getattr(kind, "parallel_subsets", False) or not isinstance(languages, dict):
         return kind
@@ -60,18 +60,18 @@ def with_sides(kind: type[Any]) -> type[Any]:
 
 
 class _Sided:
-    """A mixin before the class of mteb's task."""
+    """A mixin that precedes the class of mteb's task."""
 
     metadata: Any
     dataset: Any
 
     def evaluate(self, model: Any, *args: Any, **kwargs: Any) -> Any:
-        """Mteb's scores; our models get the language of each side."""
+        """Evaluate as mteb does; models of xalign get the language of each side."""
         sided = _WithLanguages(model, self) if isinstance(model, XAlignEncoder) else model
         return super().evaluate(sided, *args, **kwargs)  # type: ignore[misc]
 
     def language_of(self, texts: Sequence[str], split: str, subset: str, prompt_type: Any) -> str | None:
-        """The canonical language of the texts of one side; None in a subset of one language."""
+        """The canonical language of one side's texts; None in a subset of one language."""
         codes = _codes(self.metadata.eval_langs[subset])
         if len(codes) == 1:
             return None
@@ -81,11 +81,11 @@ class _Sided:
         for column, code in zip(("sentence1", "sentence2"), codes, strict=True):
             if list(rows[column]) == texts:
                 return code
-        raise LanguageError(f"{self.metadata.name} {subset}: its texts are not those of one column.")
+        raise LanguageError(f"{self.metadata.name} {subset}: its texts are not a column of the data set.")
 
 
 class _WithLanguages:
-    """One of our models, with the languages of a task."""
+    """A model of xalign with the languages of a task."""
 
     def __init__(self, encoder: XAlignEncoder, task: _Sided) -> None:
         self._encoder, self._task = encoder, task

@@ -19,8 +19,9 @@ from xalign_models.backbones.sources import find_source
 from xalign_models.backbones.vectors import VectorsFile
 from xalign_models.errors import DataError, FileError, ModelError
 from xalign_models.linalg.arrays import AnyFloats
-from xalign_models.models.building import raw_encoder, reduction
+from xalign_models.models.building import raw_encoder
 from xalign_models.models.names import locate
+from xalign_models.models.recipe import Recipe
 from xalign_models.paths import atomic_file
 from xalign_models.specs import BackboneSpec, ModelSpec
 from xalign_models.vectors.parquet import writer
@@ -84,7 +85,7 @@ def export(
     """
     spec = _spec(model, **fields)
     raw = raw_encoder(spec.backbone, loading.pick_device(device), store)
-    (reduced,) = reduction(spec, raw) or (Reduced(),)
+    (reduced,) = Recipe(spec, raw).reduced or (Reduced(),)
     if texts is None:
         rows = _stored(store, raw.namespace, reduced)
     else:
@@ -125,7 +126,8 @@ def import_file(
         XAlignError: The model is unavailable.
     """
     spec = _spec(model).backbone
-    namespace, prompts = loading.fingerprint(spec), loading.prompts(spec)
+    backbone = loading.open_backbone(spec)
+    namespace, prompts = backbone.fingerprint, backbone.prompts
     if prompt is None and (languages := loading.prompt_languages(prompts)) is not None:
         raise ModelError(f"{model} has a prompt for each of {len(languages)} languages; choose one with --prompt.")
     chosen = prompts.get("default", "") if prompt is None else prompt
@@ -183,7 +185,7 @@ def _encoded(
     prompt: str | None,
     reduced: Reduced,
 ) -> Iterator[pa.RecordBatch]:
-    prompts = loading.prompts(spec)
+    prompts = loading.open_backbone(spec).prompts
     for language, side in texts.items():
         chosen = loading.prompt_in(prompts, language) if prompt is None else prompt
         for start in range(0, len(side), ROWS):

@@ -47,7 +47,7 @@ def vectors_by_layer(request: Request, backbone: BackboneSpec, texts: Mapping[st
         ModelError: The backbone is no transformer.
         AssetError: The checkpoint is unavailable.
     """
-    device, prompts = loading.pick_device(request.device), loading.prompts(backbone)
+    device, prompts = loading.pick_device(request.device), loading.open_backbone(backbone).prompts
     layers = at_every_layer(backbone)
     for language, rows in texts.items():
         prompt = loading.prompt_in(prompts, language)
@@ -90,7 +90,7 @@ def fill(
     Returns:
         Number of encoded texts.
     """
-    namespaces = [loading.fingerprint(layer) for layer in layers]
+    namespaces = [loading.open_backbone(layer).fingerprint for layer in layers]
     distinct = {key(prompt, text): text for text in texts}
     stored = [store.get(namespace, list(distinct)) for namespace in namespaces]
     missing = [hash_ for hash_, *vectors in zip(distinct, *stored, strict=True) if any(v is None for v in vectors)]

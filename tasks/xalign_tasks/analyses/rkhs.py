@@ -64,7 +64,7 @@ def sentence_norms(name: str, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
     """
     import torch
 
-    first: Any = loading.load_modules(find_spec(name).backbone, "cpu")[0]
+    first: Any = loading.open_backbone(find_spec(name).backbone).modules("cpu")[0]
     if not hasattr(first, "model") or not hasattr(first.model, "get_input_embeddings"):
         raise ModelError(f"--model {name}: it has no input embeddings; name a transformer.")
     embedding, special = first.model.get_input_embeddings(), set(first._special_ids())

@@ -42,7 +42,7 @@ class Vectors:
 
     def embed(self, texts: Sequence[str], language: str) -> Float32:
         """Raw vectors (n, d) of texts of one language, with the language's prompt."""
-        prompt = loading.prompt_in(loading.prompts(self.backbone), language)
+        prompt = loading.prompt_in(loading.open_backbone(self.backbone).prompts, language)
         return self.raw.encode(texts, prompt, f"{self.backbone.name} {language}")
 
 

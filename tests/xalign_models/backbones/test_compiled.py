@@ -11,7 +11,7 @@ import torch
 from torch._dynamo.utils import counters
 
 from xalign_models.backbones import compiled, packing
-from xalign_models.backbones.loading import fingerprint, load_modules
+from xalign_models.backbones.loading import open_backbone
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.errors import ModelError
 from xalign_models.models import load
@@ -56,7 +56,8 @@ def test_vectors_are_the_same_and_layers_are_compiled_again_where_they_are_sent(
 
     monkeypatch.setattr(packing, "find_kernel", lambda model: "flash")
     plain, changed = (
-        load_modules(BackboneSpec("tiny", str(tiny_model), backend=one), "cpu")[0] for one in ("torch", "compiled")
+        open_backbone(BackboneSpec("tiny", str(tiny_model), backend=one)).modules("cpu")[0]
+        for one in ("torch", "compiled")
     )
     wanted = states(plain)
     assert not counters["stats"]
@@ -70,7 +71,7 @@ def test_vectors_are_the_same_and_layers_are_compiled_again_where_they_are_sent(
 
 def test_a_model_is_another_one_and_says_so(tiny_model: Path) -> None:
     plain, changed = (BackboneSpec("tiny", str(tiny_model), backend=one) for one in ("torch", "compiled"))
-    assert fingerprint(plain) != fingerprint(changed)
+    assert open_backbone(plain).fingerprint != open_backbone(changed).fingerprint
     assert find_spec(str(tiny_model), backend="compiled").backbone.name.endswith("-compiled")
     assert "backend" not in plain.encoding_fields()  # revisions from before there was a choice stay
 
@@ -92,7 +93,7 @@ def test_without_the_compilers_package_it_is_refused(monkeypatch: pytest.MonkeyP
 
 def test_a_model_whose_packs_have_no_kernel_is_refused(everywhere: None, modules: list[Any]) -> None:
     modules[0].compiled = True
-    with pytest.raises(ModelError, match="does not know the layers of a BertModel in torch.float32; leave it out"):
+    with pytest.raises(ModelError, match="does not support a BertModel in torch.float32; leave it out"):
         RawEncoder("", lambda: modules, "cpu").encode(["the cat"])
 
 

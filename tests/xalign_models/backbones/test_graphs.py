@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from xalign_models.backbones import policy
-from xalign_models.backbones.loading import fingerprint, load_modules
+from xalign_models.backbones.loading import open_backbone
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.errors import ModelError, XAlignError
 from xalign_models.models import api, load
@@ -68,7 +68,7 @@ def converted(exported: Path) -> Path:
 
 def encoder(folder: Path, **fields) -> RawEncoder:
     spec = BackboneSpec("tiny", str(folder), **fields)
-    return RawEncoder(fingerprint(spec), lambda: load_modules(spec, "cpu"), "cpu")
+    return RawEncoder(open_backbone(spec).fingerprint, lambda: open_backbone(spec).modules("cpu"), "cpu")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -110,7 +110,7 @@ def test_it_is_another_model_and_each_file_one_of_its_own(exported, tmp_path):
 
     def identity(backend: str) -> tuple[str, str]:
         spec = find_spec(str(folder), backend=backend)
-        return revision(spec), fingerprint(spec.backbone)
+        return revision(spec), open_backbone(spec.backbone).fingerprint
 
     choices = ("torch", "onnx", "onnx/model_qint8_avx512.onnx")
     before = [identity(backend) for backend in choices]
@@ -239,11 +239,11 @@ def external(folder: Path, location: str, swapped: bool = False) -> bytes:
 def test_weights_beside_the_graph_belong_to_the_model(changed, tmp_path):
     (changed / "onnx/model.onnx_data").write_bytes(external(changed, "model.onnx_data"))
     assert np.isfinite(encoder(changed, backend="onnx").encode(["w1"])).all()
-    before = fingerprint(BackboneSpec("tiny", str(changed), backend="onnx"))
+    before = open_backbone(BackboneSpec("tiny", str(changed), backend="onnx")).fingerprint
     save(load(str(changed), device="cpu", backend="onnx"), tmp_path / "saved")
     assert (tmp_path / "saved/onnx/model.onnx_data").is_file()
     (changed / "onnx/model.onnx_data").write_bytes(bytes(16 * 64 * 4))
-    assert fingerprint(BackboneSpec("tiny", str(changed), backend="onnx")) != before
+    assert open_backbone(BackboneSpec("tiny", str(changed), backend="onnx")).fingerprint != before
 
 
 @pytest.mark.parametrize("swapped", [False, True])

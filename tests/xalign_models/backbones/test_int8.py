@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from xalign_models.backbones import int8
-from xalign_models.backbones.loading import fingerprint, load_modules
+from xalign_models.backbones.loading import open_backbone
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.errors import ModelError
 from xalign_models.models import load
@@ -97,11 +97,12 @@ def test_other_types_are_refused():
 
 def test_a_model_is_another_one(tiny_model):
     plain, changed = (BackboneSpec("tiny", str(tiny_model), precision=one) for one in ("native", "int8"))
-    assert fingerprint(plain) != fingerprint(changed)
+    assert open_backbone(plain).fingerprint != open_backbone(changed).fingerprint
     assert "precision" not in plain.encoding_fields()  # revisions from before there was a choice stay
     texts = ["w1 w2 w3", "w4", "w5 w6"]
     vectors = [
-        RawEncoder("", lambda spec=spec: load_modules(spec, "cpu"), "cpu").encode(texts) for spec in (plain, changed)
+        RawEncoder("", lambda spec=spec: open_backbone(spec).modules("cpu"), "cpu").encode(texts)
+        for spec in (plain, changed)
     ]
     cosines = (vectors[0] * vectors[1]).sum(1) / np.prod([np.linalg.norm(one, axis=1) for one in vectors], axis=0)
     assert 0.99 < cosines.min() < 1 - 1e-7

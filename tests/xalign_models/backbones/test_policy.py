@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pickle
@@ -17,7 +18,7 @@ import torch
 
 from xalign_models import assets, plugins
 from xalign_models.backbones import policy
-from xalign_models.backbones.loading import load_modules, open_directory
+from xalign_models.backbones.loading import open_backbone, open_directory
 from xalign_models.errors import ModelError, XAlignError
 from xalign_models.specs import BackboneSpec, Pooling
 
@@ -278,7 +279,7 @@ def test_a_crafted_directory_runs_nothing_and_is_refused_in_one_line(folder, wor
     craft(folder)
     spec = BackboneSpec("crafted", str(folder))
     refusals = []
-    for function in (lambda: load_modules(spec, "cpu"), lambda: open_directory(folder, "cpu")):
+    for function in (lambda: open_backbone(spec).modules("cpu"), lambda: open_directory(folder, "cpu")):
         with pytest.raises(XAlignError) as caught:
             function()
         refusals.append(str(caught.value))
@@ -290,7 +291,7 @@ def test_a_crafted_directory_runs_nothing_and_is_refused_in_one_line(folder, wor
 
 
 def test_the_good_model_that_the_crafted_ones_are_copies_of_is_loaded(folder, workdir):
-    assert len(load_modules(BackboneSpec("good", str(folder)), "cpu")) == 2
+    assert len(open_backbone(BackboneSpec("good", str(folder))).modules("cpu")) == 2
     assert not policy.has_own_modules(folder)
 
 
@@ -304,6 +305,7 @@ def test_a_model_on_the_hub_is_checked_by_its_settings_before_its_weights_are_re
     snapshot.mkdir(parents=True)
     shutil.copytree(folder, snapshot, dirs_exist_ok=True)
     policy.check(resolved)
+    resolved = dataclasses.replace(resolved)  # files are read once
     escaped(snapshot / "config.json", "auto_map", AUTO)
     (snapshot / "model.safetensors").unlink()
     with pytest.raises(ModelError, match=r"someone/model brings code .* auto_map.*--trust-remote-code"):
@@ -318,7 +320,7 @@ def test_links_of_the_hubs_own_cache_are_followed(folder, workdir):
     shutil.copytree(folder, snapshot)
     shutil.move(snapshot / "model.safetensors", blobs / "1")
     (snapshot / "model.safetensors").symlink_to(Path("../../blobs/1"))
-    assert len(load_modules(BackboneSpec("cached", str(snapshot)), "cpu")) == 2
+    assert len(open_backbone(BackboneSpec("cached", str(snapshot))).modules("cpu")) == 2
 
 
 CUSTOM = """
@@ -347,7 +349,7 @@ def test_a_custom_model_runs_where_the_user_trusts_it_and_its_name_and_spec_say_
     with pytest.raises(ModelError, match="brings code of its own"):
         load(str(folder), device="cpu")
     spec = find_spec(str(folder), trust_remote_code=True)
-    modules = load_modules(spec.backbone, "cpu")
+    modules = open_backbone(spec.backbone).modules("cpu")
     assert type(modules[-1]).__name__ == "Doubled"
     assert "trust" in spec.name
     assert spec.to_dict()["backbone"]["trust_remote_code"] is True
@@ -365,12 +367,11 @@ def test_a_module_of_a_plug_in_is_admitted_once_it_is_registered(folder, monkeyp
         policy.check_directory(folder)
     plugins.MODULES.register(kind, torch.nn.Identity)
     policy.check_directory(folder)
-    resolved = assets.ResolvedModel(str(folder), None, "", "local")
-    assert policy.module_classes(resolved)[kind] is torch.nn.Identity
+    assert policy.module_classes(assets.Inspected(folder))[kind] is torch.nn.Identity
 
 
 def test_layers_and_poolings_of_a_checkpoint_are_still_chosen(folder):
-    first = load_modules(BackboneSpec("cut", str(folder), layer=0, pooling=Pooling.MEAN), "cpu")[0]
+    first = open_backbone(BackboneSpec("cut", str(folder), layer=0, pooling=Pooling.MEAN)).modules("cpu")[0]
     assert first.model.config.num_hidden_layers == 1
 
 
@@ -379,7 +380,7 @@ def test_whatever_a_configuration_makes_a_loader_raise_is_one_line(folder, archi
     plain(folder)
     edit(folder / "config.json", architectures=architectures)
     with pytest.raises(XAlignError):
-        load_modules(BackboneSpec("odd", str(folder)), "cpu")
+        open_backbone(BackboneSpec("odd", str(folder))).modules("cpu")
 
 
 def test_whole_numbers_in_a_dense_layer_are_refused_by_name(folder):
@@ -389,9 +390,9 @@ def test_whole_numbers_in_a_dense_layer_are_refused_by_name(folder):
     for kind in (torch.float32, torch.int8):
         save_file({"linear.weight": torch.eye(16).to(kind)}, folder / "9_Evil" / "model.safetensors")
         if kind == torch.float32:
-            load_modules(BackboneSpec("good", str(folder)), "cpu")
+            open_backbone(BackboneSpec("good", str(folder))).modules("cpu")
     with pytest.raises(ModelError, match=r"linear\.weight is of type I8"):
-        load_modules(BackboneSpec("rounded", str(folder)), "cpu")
+        open_backbone(BackboneSpec("rounded", str(folder))).modules("cpu")
 
 
 @pytest.mark.parametrize("opener", ["writer", "tokenizer", "encoder", "config", "pipeline"])

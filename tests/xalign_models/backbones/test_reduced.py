@@ -18,7 +18,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 import xalign_models
 from xalign_models.errors import ModelError, XAlignError
 from xalign_models.evaluation.run import run
-from xalign_models.models import identity
+from xalign_models.models import recipe
 from xalign_models.models.building import build, load_encoder, raw_encoder
 from xalign_models.models.identity import namespace, revision
 from xalign_models.models.names import find_spec
@@ -41,7 +41,7 @@ def calibrated(workdir, write_text, monkeypatch):
     """The texts that ranges of int8 vectors are measured on."""
     folder = write_text(workdir / "calibration", 30, seed=5)
     text = AlignmentSpec("int8", "centered", corpora=(f"own:{folder}",))
-    monkeypatch.setattr(identity, "CALIBRATION", text)
+    monkeypatch.setattr(recipe, "CALIBRATION", text)
     return [line for file in sorted(folder.iterdir()) for line in file.read_text().splitlines()]
 
 
@@ -120,7 +120,7 @@ def test_an_adapter_keeps_what_cuts_the_vectors(tiny_model, calibrated, workdir,
     save(model, "adapter", adapter=True)
     assert np.array_equal(xalign_models.load("adapter", device="cpu").encode(TEXTS), model.encode(TEXTS))
     assert namespace("adapter") == namespace("org/tiny")
-    with pytest.raises(ModelError, match="does what no stock module does"):
+    with pytest.raises(ModelError, match="no stock module replaces"):
         save(model, "stock", standalone=True)
 
 

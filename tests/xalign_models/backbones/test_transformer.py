@@ -114,7 +114,7 @@ class TestLoading:
 
     def encode(self, **fields: Any) -> np.ndarray:
         spec = BackboneSpec("tiny", "somewhere", **fields)
-        model = SentenceTransformer(modules=list(loading.load_modules(spec, "cpu")), device="cpu")
+        model = SentenceTransformer(modules=list(loading.open_backbone(spec).modules("cpu")), device="cpu")
         return model.encode(TEXTS)
 
     @pytest.mark.parametrize("layer", range(LAYERS + 1))
@@ -124,7 +124,7 @@ class TestLoading:
             np.testing.assert_allclose(vector, states[layer].mean(dim=0).numpy(), atol=1e-5)
 
     def test_layers_above_the_one_that_is_pooled_are_not_loaded(self) -> None:
-        (first, _) = loading.load_modules(BackboneSpec("tiny", "somewhere", layer=1), "cpu")
+        (first, _) = loading.open_backbone(BackboneSpec("tiny", "somewhere", layer=1)).modules("cpu")
         assert len(first.model.encoder.layer) == 2
 
     @pytest.mark.parametrize(("pooling", "token"), [(PoolingChoice.CLS, 0), (PoolingChoice.LAST, -1)])
@@ -135,7 +135,7 @@ class TestLoading:
 
     def test_texts_are_cut_at_the_lower_of_the_two_limits(self) -> None:
         for max_tokens, limit in ((None, LIMIT), (8, 8), (10_000, LIMIT)):
-            (first, _) = loading.load_modules(BackboneSpec("tiny", "somewhere", max_tokens=max_tokens), "cpu")
+            (first, _) = loading.open_backbone(BackboneSpec("tiny", "somewhere", max_tokens=max_tokens)).modules("cpu")
             assert first.max_seq_length == limit
             assert first.preprocess(["the cat " * 50])["input_ids"].shape == (1, limit)
 

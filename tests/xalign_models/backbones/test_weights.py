@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from xalign_models.backbones.loading import load_modules
+from xalign_models.backbones.loading import open_backbone
 from xalign_models.backbones.weights import require_fit
 from xalign_models.errors import ModelError
 from xalign_models.specs import BackboneSpec, Pooling
@@ -58,7 +58,7 @@ def rewrite(folder: Path, change: Callable[[Weights], Weights]) -> None:
     ("change", "message"),
     [
         (without, r"lacks encoder\.layer\.1\..* and \d+ more"),
-        (more, r"has encoder\.layer\.7\.attention\.self\.query\.weight, which the model has not"),
+        (more, r"has encoder\.layer\.7\.attention\.self\.query\.weight, which the model lacks"),
         (reshaped, rf"{QUERY} has the shape \(16, 8\) instead of \(16, 16\)"),
         (renamed, r"lacks .*query.*; it has .*question"),
         (prefixed, r"lacks embeddings\..*; it has model\.teacher\."),
@@ -69,7 +69,7 @@ def rewrite(folder: Path, change: Callable[[Weights], Weights]) -> None:
 def test_a_checkpoint_that_does_not_fit_is_refused_by_name(model, change, message, pooling):
     rewrite(model, change)
     with pytest.raises(ModelError, match=message):
-        load_modules(BackboneSpec("wrong", str(model), pooling=pooling), "cpu")
+        open_backbone(BackboneSpec("wrong", str(model), pooling=pooling)).modules("cpu")
 
 
 def test_a_file_that_is_cut_off_is_refused_by_name(model):
@@ -77,7 +77,7 @@ def test_a_file_that_is_cut_off_is_refused_by_name(model):
     for length in (4, 100, len(content) // 2, len(content) - 1):
         (model / "model.safetensors").write_bytes(content[:length])
         with pytest.raises(ModelError, match="model.safetensors"):
-            load_modules(BackboneSpec("cut", str(model)), "cpu")
+            open_backbone(BackboneSpec("cut", str(model))).modules("cpu")
 
 
 def test_a_module_behind_the_transformer_is_checked_too(model):
@@ -91,7 +91,7 @@ def test_a_module_behind_the_transformer_is_checked_too(model):
     (model / "2_Dense" / "config.json").write_text(json.dumps(config))
     save_file({"linear.weight": torch.zeros(16, 16)}, model / "2_Dense" / "model.safetensors")
     with pytest.raises(Exception, match=r"linear\.bias") as caught:
-        load_modules(BackboneSpec("dense", str(model)), "cpu")
+        open_backbone(BackboneSpec("dense", str(model))).modules("cpu")
     assert "\n" not in str(caught.value)
 
 
@@ -100,21 +100,21 @@ def test_a_masked_language_model_without_a_pooler_is_an_encoder_as_it_is(workdir
 
     folder = make_bert(workdir / "mlm", ["w1", "w2"])
     BertForMaskedLM(BertConfig.from_pretrained(folder)).save_pretrained(folder)
-    assert load_modules(BackboneSpec("mlm", str(folder)), "cpu")
+    assert open_backbone(BackboneSpec("mlm", str(folder))).modules("cpu")
 
 
 def test_a_cut_model_leaves_later_layers_and_nothing_else(model):
-    assert load_modules(BackboneSpec("cut", str(model), layer=0), "cpu")
+    assert open_backbone(BackboneSpec("cut", str(model), layer=0)).modules("cpu")
     rewrite(model, renamed)
     with pytest.raises(ModelError, match="question"):
-        load_modules(BackboneSpec("cut", str(model), layer=0), "cpu")
+        open_backbone(BackboneSpec("cut", str(model), layer=0)).modules("cpu")
 
 
 @pytest.mark.parametrize("change", [without, renamed, reshaped])
 def test_an_adapter_that_does_not_fit_is_refused_by_name(model, workdir, change):
     from peft import LoraConfig
 
-    first = load_modules(BackboneSpec("base", str(model)), "cpu")[0]
+    first = open_backbone(BackboneSpec("base", str(model))).modules("cpu")[0]
     first.model.add_adapter(LoraConfig(r=2, target_modules="all-linear"))
     folder = workdir / "adapter"
     first.save(str(folder))

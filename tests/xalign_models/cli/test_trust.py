@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from tests.xalign_models.backbones.test_policy import CUSTOM, module
-from xalign_models.backbones.loading import load_modules
+from xalign_models.backbones.loading import open_backbone
 from xalign_models.errors import ModelError
 from xalign_models.models.building import build
 from xalign_models.models.card import read_card
@@ -48,9 +48,9 @@ def test_trust_comes_from_nobodys_file(custom):
     claimed = read_card(custom).spec
     assert claimed is not None
     with pytest.raises(ModelError, match="brings code of its own"):
-        load_modules(claimed.backbone, "cpu")
+        open_backbone(claimed.backbone).modules("cpu")
 
 
 def test_a_model_with_code_is_not_saved_without_it(custom, workdir):
-    with pytest.raises(ModelError, match="runs code of its own, which a saved model does not carry"):
+    with pytest.raises(ModelError, match="runs code of its own, which cannot be saved"):
         save(build(find_spec(str(custom), trust_remote_code=True), device="cpu"), workdir / "saved")

@@ -116,7 +116,7 @@ def test_texts_of_neither_column_are_refused() -> None:
     task.dataset = {"de-en": {"test": Dataset.from_dict({"sentence1": ["a"], "sentence2": ["b"]})}}
     assert task.language_of(["b"], "test", "de-en", None) == "eng-Latn"
     assert task.language_of(["x"], "test", "de", None) is None
-    with pytest.raises(LanguageError, match="not those of one column"):
+    with pytest.raises(LanguageError, match="are not a column of the data set"):
         task.language_of(["b", "a"], "test", "de-en", None)
 
 

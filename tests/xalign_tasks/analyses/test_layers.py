@@ -35,7 +35,7 @@ def test_every_layer_is_as_if_it_had_been_encoded_alone(workdir, tiny_model, kin
     store = open_store()
     assert fill(layers, TEXTS, "w0 ", "cpu", store, "") == 4  # "w4" comes twice
     for spec in layers:
-        alone = RawEncoder("", lambda spec=spec: loading.load_modules(spec, "cpu"), "cpu").encode(TEXTS, "w0 ")
+        alone = RawEncoder("", lambda spec=spec: loading.open_backbone(spec).modules("cpu"), "cpu").encode(TEXTS, "w0 ")
         found = raw_encoder(spec, "cpu", store)
         np.testing.assert_allclose(found.encode(TEXTS, "w0 "), alone, atol=1e-5)
         assert found.counts.encoded == 0  # all of it was in the store

@@ -67,7 +67,8 @@ def test_norms_are_of_unnormalised_means(tiny_model: Path, given: Sentences, wor
 
 
 def test_norms_need_input_embeddings(given: Sentences, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rkhs.loading, "load_modules", lambda *_: (torch.nn.Identity(),))
+    opened = SimpleNamespace(modules=lambda device: (torch.nn.Identity(),))
+    monkeypatch.setattr(rkhs.loading, "open_backbone", lambda spec: opened)
     with pytest.raises(ModelError, match="has no input embeddings"):
         ANALYSES["rkhs"](Request(("smollm2-135m-q4",)))
 

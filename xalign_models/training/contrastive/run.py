@@ -70,7 +70,7 @@ def _identity(spec: ModelSpec, config: ContrastiveConfig, corpus: Corpus) -> dic
     """The fields that determine a training, as JSON preserves them."""
     languages = [*config.languages, config.pivot]
     return {
-        "backbone": loading.fingerprint(spec.backbone),
+        "backbone": loading.open_backbone(spec.backbone).fingerprint,
         "text": corpus.fingerprint(languages),
         **to_mapping(config),
     }

@@ -290,7 +290,7 @@ def grow(network: Network, *, rank: int, alpha: int, seed: int = 0) -> None:
 
 
 def _open(part: str, spec: BackboneSpec, base: Mapping[str, Any] | None = None) -> LanguageTransformer:
-    first = loading.load_modules(spec, "cpu")[0]
+    first = loading.open_backbone(spec).modules("cpu")[0]
     if not isinstance(first, LanguageTransformer) or not hasattr(first.model, "get_input_embeddings"):
         raise ModelError(f"{part} {spec.name} is not a transformer, so it has no stream of tokens.")
     if base is not None and (first.base or {}).get("fingerprint") != base["fingerprint"]:

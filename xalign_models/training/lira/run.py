@@ -333,5 +333,6 @@ def _with_extra(module: LiRA, extra: Sequence[str]) -> CandidateSource:
 def _identity(fields: Mapping[str, Any], design: Design | None, *texts: Split) -> dict[str, Any]:
     """The fields that determine a training, as JSON preserves them."""
     parts = {} if design is None else {"multilingual": design.multilingual, "english": design.english}
-    backbones = {part: loading.fingerprint(models.find_spec(name).backbone) for part, name in parts.items()}
+    specs = {part: models.find_spec(name).backbone for part, name in parts.items()}
+    backbones = {part: loading.open_backbone(spec).fingerprint for part, spec in specs.items()}
     return {**fields, "backbones": backbones, "text": {k: v for split in texts for k, v in split.fingerprints.items()}}

@@ -435,7 +435,7 @@ def test_registered_models_say_how_they_are_trained(workdir):
     for name in ("xlm-roberta-large__mistral-7b", "multilingual-e5-small-q4__smollm2-135m-q4"):
         spec = models.find_spec(f"xalign/lusifer__{name}")
         assert spec.backbone.llm
-        with pytest.raises(ModelError, match="is not trained here: `xalign train lusifer`"):
+        with pytest.raises(ModelError, match="is not trained yet. Train it with `xalign train lusifer"):
             models.load(f"xalign/lusifer__{name}", device="cpu")
         assert models.model_meta(spec).revision is None
 

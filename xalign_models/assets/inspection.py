@@ -1,0 +1,185 @@
+"""A model's directory as it was read: each file is opened once, and the same bytes are hashed, checked and loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from xalign_models.assets.digests import directory_fingerprint
+from xalign_models.errors import FileError, ModelError
+from xalign_models.files import MOST_JSON, TensorHeader, parse_json, parse_safetensors
+
+IN_MEMORY = 64 << 20
+"""Longer files, in bytes, are mapped instead of read."""
+_MOST_FILES = 10_000
+_copies: dict[str, Inspected] = {}
+"""Temporary copies that are in use, by path."""
+
+
+class Inspected:
+    """The files of a model's directory, each opened when it is first needed and only once.
+
+    Args:
+        directory: The directory.
+        label: Name of the model in messages; by default the directory.
+    """
+
+    def __init__(self, directory: Path, label: str = "") -> None:
+        self._directory = directory
+        self.label = label or str(directory)
+        self._contents: dict[str, bytearray | mmap.mmap] = {}
+        self._parsed: dict[str, Any] = {}
+        self._headers: dict[str, dict[str, TensorHeader]] = {}
+        self._hashes: dict[str, str] = {}
+
+    @property
+    def directory(self) -> Path:
+        """The directory."""
+        return self._directory
+
+    def has(self, name: str) -> bool:
+        """Whether there is a file of this name, relative to the directory."""
+        return (self.directory / name).is_file()
+
+    def content(self, name: str) -> bytearray | mmap.mmap:
+        """The bytes of a file.
+
+        Raises:
+            FileError: The file is missing or unreadable.
+        """
+        if name not in self._contents:
+            path = self.directory / name
+            try:
+                if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would block, a device never ends
+                    raise FileError(f"{path} cannot be read: it is not a regular file.")
+                with path.open("rb") as file:
+                    if os.fstat(file.fileno()).st_size > IN_MEMORY:
+                        self._contents[name] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+                    else:
+                        self._contents[name] = bytearray(file.read(IN_MEMORY))
+            except OSError as error:
+                raise FileError(f"{path} cannot be read: {error.strerror or error}.") from None
+        return self._contents[name]
+
+    def take(self, name: str) -> bytearray | mmap.mmap:
+        """The bytes of a file for a single user, who may change them in memory; a later call opens the file again.
+
+        Raises:
+            FileError: The file is missing or unreadable.
+        """
+        content = self.content(name)
+        del self._contents[name]
+        return content
+
+    def json(
+        self, name: str, kind: type | tuple[type, ...] = (dict, list), *, most: int = MOST_JSON, where: str = ""
+    ) -> Any:
+        """The value of a JSON file, parsed once; callers must not change it.
+
+        Args:
+            name: The file.
+            kind: The expected type or types.
+            most: Maximum number of bytes.
+            where: Name of the file in messages; by default its path.
+
+        Raises:
+            FileError: The file is missing, too long, damaged, or has another type.
+        """
+        where = where or str(self.directory / name)
+        if name not in self._parsed:
+            content = self.content(name)
+            if len(content) > most:
+                raise FileError(f"{where} is longer than {most} bytes.")
+            self._parsed[name] = parse_json(bytes(content), where, (dict, list))
+        if not isinstance(self._parsed[name], kind):
+            parse_json(bytes(self.content(name)), where, kind)  # raises
+        return self._parsed[name]
+
+    def header(self, name: str) -> dict[str, TensorHeader]:
+        """Names, types and shapes of a safetensors file.
+
+        Raises:
+            FileError: The file is missing or damaged.
+        """
+        if name not in self._headers:
+            self._headers[name] = parse_safetensors(self.content(name), str(self.directory / name))
+        return self._headers[name]
+
+    def fingerprint(self, without: str = "", folder: str = "") -> str:
+        """The fingerprint of the directory, or of a folder in it.
+
+        See :func:`~xalign_models.assets.digests.directory_fingerprint`.
+        """
+        return directory_fingerprint(self.directory / folder, without, self._sha256)
+
+    def _sha256(self, path: Path) -> str:
+        name = path.relative_to(self.directory.resolve()).as_posix()
+        if name not in self._hashes:
+            self._hashes[name] = hashlib.sha256(self.content(name)).hexdigest()
+        return self._hashes[name]
+
+    @cached_property
+    def files(self) -> list[str]:
+        """Every file, relative to the directory.
+
+        Links must stay within the directory, or within the hub's cache that it is in.
+
+        Raises:
+            ModelError: A link leads out of the directory, something is not a regular file, or there are too many files.
+        """
+        root = self.directory.resolve()
+        roots = [root, *([root.parents[1] / "blobs"] if root.parent.name == "snapshots" else [])]
+        names: list[str] = []
+        for folder, folders, files in os.walk(root):
+            for name in (*folders, *files):
+                path = Path(folder, name)
+                if path.is_symlink() and not any(Path(os.path.realpath(path)).is_relative_to(root) for root in roots):
+                    raise ModelError(
+                        f"{self.label} has a link that leads out of it ({path.relative_to(root)}); copy the file."
+                    )
+            for name in files:
+                if not Path(folder, name).is_file():
+                    raise ModelError(f"{self.label} has {name}, which is not a regular file; remove it.")
+                names.append(Path(folder, name).relative_to(root).as_posix())
+                if len(names) > _MOST_FILES:
+                    raise ModelError(
+                        f"{self.label} has more than {_MOST_FILES:,} files; give the model's own directory."
+                    )
+        return names
+
+    @contextmanager
+    def copied(self, skip: Callable[[str], bool]) -> Iterator[Path]:
+        """A temporary directory with the files as they were read, for libraries that open files themselves.
+
+        Args:
+            skip: Whether a file is left out. Long files are links to the originals.
+        """
+        with tempfile.TemporaryDirectory(prefix="xalign-") as temporary:
+            for name in self.files:
+                source, target = self.directory.resolve() / name, Path(temporary, name)
+                if skip(name):
+                    continue
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if source.stat().st_size > IN_MEMORY:
+                    target.symlink_to(source)
+                else:
+                    target.write_bytes(self.content(name))
+            _copies[temporary] = self
+            try:
+                yield Path(temporary)
+            finally:
+                del _copies[temporary]
+                self._contents.clear()  # the model has been loaded
+
+
+def inspected(path: str | Path) -> Inspected:
+    """The files of a directory; of a temporary copy, those that it was made from."""
+    return _copies.get(str(path)) or Inspected(Path(path))

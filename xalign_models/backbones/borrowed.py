@@ -1,0 +1,81 @@
+"""Names of other packages that are private, or undocumented, each behind one function: nothing public does the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+def load_sentence_transformer(path: str, classes: Mapping[str, type], **options: Any) -> Any:
+    """A SentenceTransformer whose module types are given as classes.
+
+    The public constructor imports the types by their names in ``modules.json``, which may be anybody's code.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer._load_with_module_classes(path, classes, **options)
+
+
+def is_built_in(config: Any) -> bool:
+    """Whether transformers itself has the encoder of a configuration; the public registry only adds to it."""
+    from transformers import AutoModel
+
+    return type(config) in AutoModel._model_mapping
+
+
+def load_encoder_only(module: Any, config: Any, **options: Any) -> Any:
+    """The encoder of an encoder-decoder that a Transformer module loads alone; None for any other architecture."""
+    return module._load_encoder_only_model(None, config, **options)
+
+
+def has_weights(kind: Any) -> bool:
+    """Whether a class of transformers' Auto classes loads models, and not configurations or tokenizers."""
+    return hasattr(kind, "_model_mapping")
+
+
+def has_adapter(model: Any) -> bool:
+    """Whether LoRA was added to a transformers model; ``active_adapters`` raises an error otherwise."""
+    return bool(getattr(model, "_hf_peft_config_loaded", False))
+
+
+def attention_of(model: Any) -> str:
+    """The name of a transformers model's attention, which ``set_attn_implementation`` only sets."""
+    return str(model.config._attn_implementation)
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Whether ``compile`` was called on a module."""
+    return module._compiled_call_impl is not None
+
+
+def missing_requirement(meta: Any) -> ImportError | None:
+    """The error of mteb's own check of a model's packages; None if all are installed."""
+    try:
+        meta._check_requirements()
+    except ImportError as error:
+        return error
+    return None
+
+
+def resolve_route(router: Any, side: str | None) -> str:
+    """The route that a Router takes for texts of a side; its public ``forward`` needs tokens first.
+
+    Raises:
+        ValueError: There is no such route.
+    """
+    return str(router._resolve_route(side, "text"))
+
+
+def flash_attention(*args: Any, **options: Any) -> Tensor:
+    """FlashAttention of texts of different lengths; its public wrapper has another signature in each torch release."""
+    result: Tensor = torch.ops.aten._flash_attention_forward(*args, **options)[0]
+    return result
+
+
+def efficient_attention(*args: Any, **options: Any) -> Tensor:
+    """Memory-efficient attention of texts of different lengths; torch has no public function for it."""
+    result: Tensor = torch.ops.aten._efficient_attention_forward(*args, **options)[0]
+    return result
