@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xalign_models import alignments
-from xalign_models.vectors.parquet import batches, column_of, matrix_of, writer
+from xalign_models.vector_files.parquet import batches, column_of, matrix_of, writer
 
 DIM = 384
 FILE = 1_000_000

@@ -13,25 +13,6 @@ import pytest
 
 from tests.test_imports import FILES
 
-KNOWN = {
-    ("xalign_models.backbones.checkpoint", "_load_with_module_classes"),
-    ("xalign_models.backbones.checkpoint", "_model_mapping"),
-    ("xalign_models.backbones.compiled", "_compiled_call_impl"),
-    ("xalign_models.backbones.mteb", "_check_requirements"),
-    ("xalign_models.backbones.packing", "_attn_implementation"),
-    ("xalign_models.backbones.packing", "_efficient_attention_forward"),
-    ("xalign_models.backbones.packing", "_flash_attention_forward"),
-    ("xalign_models.backbones.router", "_resolve_route"),
-    ("xalign_models.backbones.transformer", "_hf_peft_config_loaded"),
-    ("xalign_models.backbones.weights", "_model_mapping"),
-    ("xalign_models.models.mteb", "_SIMILAR_TASKS"),
-    ("xalign_models.models.mteb", "_TASKS_REGISTRY"),
-    ("xalign_models.models.mteb", "_build_aliases_registry"),
-    ("xalign_models.models.mteb", "_build_registry"),
-    ("xalign_models.models.mteb", "_create_similar_tasks"),
-    ("xalign_tasks.product_search.task", "_evaluators"),
-}
-"""Uses outside a ``borrowed.py`` that wait for their rooms: (module, private name)."""
 OURS = {"xalign_models", "xalign_tasks", "benchmarks", "tests", *sys.stdlib_module_names}
 DOCUMENTED = {"_asdict", "_exit", "_fields", "_make", "_replace"}
 """Names with an underscore that the standard library documents."""
@@ -94,7 +75,7 @@ def test_private_names_of_other_packages_are_in_a_borrowed_module():
         if path.name != "borrowed.py"
         for name in borrowed(path.read_text("utf-8"), ours)
     }
-    assert found == KNOWN  # one that is gone leaves the list
+    assert found == set()
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from xalign_models import plugins
@@ -113,6 +114,42 @@ def machine(tmp_path_factory: pytest.TempPathFactory, byte_tokenizer: Callable[.
         return folder
 
     return make
+
+
+def list_column(matrix: np.ndarray, kind: str = "fixed") -> Any:
+    """Vectors as a column: lists of fixed size, lists, large lists or a tensor."""
+    import pyarrow as pa
+
+    rows, dim = matrix.shape
+    flat = pa.array(np.ascontiguousarray(matrix).reshape(-1))
+    if kind == "fixed":
+        return pa.FixedSizeListArray.from_arrays(flat, dim)
+    if kind == "tensor":
+        return pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(matrix))
+    large = kind == "large"
+    offsets = pa.array(np.arange(rows + 1) * dim, pa.int64() if large else pa.int32())
+    return (pa.LargeListArray if large else pa.ListArray).from_arrays(offsets, flat)
+
+
+@pytest.fixture
+def write_vectors() -> Callable[..., Path]:
+    """Writes texts and vectors in the form that the file's name says."""
+
+    def write(path: Path, names: Sequence[Any], matrix: np.ndarray, by: str = "text", kind: str = "fixed") -> Path:
+        if path.suffix == ".npz":
+            np.savez(path, **{by: np.array(names) if len(names) else np.array([], str), "vectors": matrix})
+        elif path.suffix == ".safetensors":
+            from safetensors.numpy import save_file
+
+            save_file({"vectors": matrix}, path, metadata={by: json.dumps(list(names))})
+        else:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+
+            pq.write_table(pa.table({by: names, "vector": list_column(matrix, kind)}), path)
+        return path
+
+    return write
 
 
 Put = Callable[..., Path]

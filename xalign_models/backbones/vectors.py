@@ -19,7 +19,7 @@ from xalign_models.backbones.raw import key
 from xalign_models.backbones.sources import Source
 from xalign_models.errors import ModelError
 from xalign_models.specs import BackboneSpec
-from xalign_models.vectors.reading import read_vectors
+from xalign_models.vector_files.reading import read_vectors
 
 CHUNK = 16_384
 """Vectors per batch."""
@@ -71,7 +71,7 @@ class StoredVectors(InputModule):
     """The vectors of a file as the first module of a model. A saved model refers to the file.
 
     Args:
-        file: Parquet, npz or safetensors; see :func:`~xalign_models.vectors.reading.read_vectors`.
+        file: Parquet, npz or safetensors; see :func:`~xalign_models.vector_files.reading.read_vectors`.
 
     Raises:
         FileError: The file has no usable vectors.

@@ -1,1 +1,1 @@
-"""Files of vectors: reading, mapping by an alignment, import and export."""
+"""Stored vectors: mapping by an alignment, import and export."""

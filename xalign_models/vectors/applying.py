@@ -19,7 +19,7 @@ from xalign_models.models.maps import Maps
 from xalign_models.paths import atomic_file, atomic_write_text
 from xalign_models.progress import live
 from xalign_models.specs import digest
-from xalign_models.vectors.parquet import (
+from xalign_models.vector_files.parquet import (
     batches,
     column_of,
     matrix_of,

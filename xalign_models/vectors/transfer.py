@@ -24,8 +24,8 @@ from xalign_models.models.names import locate
 from xalign_models.models.recipe import Recipe
 from xalign_models.paths import atomic_file
 from xalign_models.specs import BackboneSpec, ModelSpec
-from xalign_models.vectors.parquet import writer
-from xalign_models.vectors.reading import BY, FileVectors, read_batches
+from xalign_models.vector_files.parquet import writer
+from xalign_models.vector_files.reading import BY, FileVectors, read_batches
 
 if TYPE_CHECKING:
     from xalign_models.store import EmbeddingStore

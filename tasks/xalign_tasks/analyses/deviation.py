@@ -47,7 +47,7 @@ def analyse(request: Request) -> Findings:
         "mismatched: cosine of texts with translations of others; english_mismatched: of translations with each other, "
         "which no training changes. A collapse would lift the first far above the second.",
         "The bounds are indicative: epsilon_2 is a cosine distance and no divergence in nats, and C is the largest "
-        "mean norm of the text, a lower bound. bound_printed can be violated (see xalign_models.training.lira.theory).",
+        "mean norm of the text, a lower bound. bound_printed can be violated; bound_safe holds.",
     )
 
 

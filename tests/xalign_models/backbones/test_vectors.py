@@ -12,7 +12,7 @@ from xalign_models.errors import FileError, LanguageError, ModelError
 from xalign_models.models import api
 from xalign_models.models.names import find_spec
 from xalign_models.models.saving import save
-from xalign_models.vectors.reading import read_vectors
+from xalign_models.vector_files.reading import read_vectors
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.xalign_models.vectors.conftest import LANGUAGES, list_column, make_maps
+from tests.xalign_models.conftest import list_column
+from tests.xalign_models.vectors.conftest import LANGUAGES, make_maps
 from xalign_models import cluster as on_ray
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.cluster import schedule

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import xalign_models
-from tests.xalign_models.vectors.conftest import LANGUAGES, list_column, make_maps
+from tests.xalign_models.conftest import list_column
+from tests.xalign_models.vectors.conftest import LANGUAGES, make_maps
 from xalign_models.cluster.applying import write_parts
 from xalign_models.evaluation import run as running
 from xalign_models.models.building import build, load_encoder

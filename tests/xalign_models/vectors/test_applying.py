@@ -18,7 +18,8 @@ from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.vectors import applying, parquet
 from xalign_models.vectors.applying import apply
 
-from .conftest import LANGUAGES, list_column
+from ..conftest import list_column
+from .conftest import LANGUAGES
 
 ROWS, DIM = 60, 8
 

@@ -12,7 +12,7 @@ from xalign_models.backbones.raw import key
 from xalign_models.errors import DataError, FileError, ModelError
 from xalign_models.models.maps import load_maps
 from xalign_models.store import EmbeddingStore, open_store
-from xalign_models.vectors.reading import read_vectors
+from xalign_models.vector_files.reading import read_vectors
 from xalign_models.vectors.transfer import export, import_file
 
 TEXTS = [f"w{number} w{number + 2}" for number in range(40)]

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xalign_models.errors import FileError
-from xalign_models.vectors.parquet import column_of, matrix_of
-from xalign_models.vectors.reading import read_vectors
+from xalign_models.vector_files.parquet import column_of, matrix_of
+from xalign_models.vector_files.reading import read_vectors
 
 TEXTS = ["eins", "zwei", "drei", ""]
 MATRIX = np.random.default_rng(0).standard_normal((4, 8))

@@ -15,7 +15,7 @@ import pyarrow as pa
 from xalign_models.errors import FileError
 from xalign_models.files import parse_json, read_npz, safetensors_header
 from xalign_models.linalg.arrays import AnyFloats
-from xalign_models.vectors.parquet import (
+from xalign_models.vector_files.parquet import (
     NAMES,
     batches,
     matrix_of,

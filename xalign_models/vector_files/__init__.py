@@ -1,0 +1,1 @@
+"""Files of stored vectors: parquet, npz and safetensors."""
