@@ -389,7 +389,7 @@ def test_the_hub_serves_two_files_of_a_commit(written, monkeypatch):
         return str(folder / name)
 
     monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
-    monkeypatch.setattr("xalign_models.backbones.policy._fetched", lambda *_: folder)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(folder))
     monkeypatch.setattr("xalign_models.assets.resolution.hub_commit", lambda model, revision: f"{revision}-commit")
     found = models.load_encoder("lusifer:Hieuman/LUSIFER@v1").encode_texts(TEXTS, [None] * 4, "")
     np.testing.assert_allclose(found, expected(written[1], TEXTS, ""), atol=1e-5)
