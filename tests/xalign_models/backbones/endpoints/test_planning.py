@@ -14,7 +14,7 @@ from xalign_models.cli import main
 from xalign_models.errors import ModelError
 from xalign_models.evaluation.planning import announce
 from xalign_models.evaluation.run import run
-from xalign_models.models import catalogue, identity
+from xalign_models.models import catalogue, recipe
 from xalign_models.plugins import BACKBONES
 from xalign_models.plugins import TASKS as REGISTERED
 from xalign_models.specs import AlignmentSpec, BackboneSpec
@@ -77,7 +77,7 @@ def test_the_fit_text_of_the_languages_asked_for_counts(server, text, caplog, mo
 
 
 def test_the_text_of_the_ranges_of_int8_counts(server, text, caplog, monkeypatch):
-    monkeypatch.setattr(identity, "CALIBRATION", AlignmentSpec("int8", "centered", corpora=(f"own:{text}",)))
+    monkeypatch.setattr(recipe, "CALIBRATION", AlignmentSpec("int8", "centered", corpora=(f"own:{text}",)))
     overrides = {"vectors": "int8"}
     assert told([server.openai], caplog, overrides=overrides) == sent([server.openai], server, overrides=overrides)
 
