@@ -11,14 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.xalign_models.conftest import list_column
 from xalign_models import alignments, models
 from xalign_models.errors import FileError, LanguageError, ModelError
 from xalign_models.models.maps import load_maps
 from xalign_models.specs import AlignmentSpec, ModelSpec
-from xalign_models.vectors import applying, parquet
+from xalign_models.vector_files import parquet
+from xalign_models.vectors import applying
 from xalign_models.vectors.applying import apply
 
-from ..conftest import list_column
 from .conftest import LANGUAGES
 
 ROWS, DIM = 60, 8
