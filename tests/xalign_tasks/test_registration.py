@@ -9,7 +9,8 @@ import mteb
 import numpy as np
 import pytest
 
-from xalign_models.models.mteb import _register, _unseeded
+from xalign_models.models.borrowed import unseeded
+from xalign_models.models.mteb import _register
 from xalign_models.plugins import BENCHMARKS, TASKS, task_facts
 from xalign_tasks import register_with_mteb
 
@@ -84,7 +85,7 @@ def test_registering_leaves_the_seeds_of_the_process_alone():
 
 
 def test_mtebs_own_are_still_there_and_registering_again_changes_nothing(registered):
-    with _unseeded():  # sooner
+    with unseeded():  # sooner
         before = len(mteb.get_tasks())
         register_with_mteb()
         assert len(mteb.get_tasks()) == before

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 
@@ -22,6 +21,9 @@ from xalign_models.training.instruments import Retrieval
 from xalign_models.training.processes import share_of
 from xalign_models.training.trainer import Trainer, arguments
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+
 CHECKPOINT_STEPS = 5
 """Optimisation steps between checkpoints: at most as many are lost if the training is killed."""
 
@@ -30,6 +32,8 @@ class _DistinctTexts(NoDuplicatesBatchSampler):
     """Batches without repeated texts, whatever their language tags: a repeated text would be its own negative."""
 
     def __init__(self, dataset: Dataset, **options: Any) -> None:
+        from datasets import Dataset
+
         columns = {name: [entry["text"] for entry in dataset[name]] for name in dataset.column_names}
         super().__init__(Dataset.from_dict(columns), **options)
 
@@ -81,6 +85,8 @@ def fit(
     Raises:
         ModelError: The loss is not finite, or the processes cannot share the batches of a step.
     """
+    from datasets import Dataset  # not where losses alone are timed
+
     rows = {
         "anchor": [anchor._asdict() for anchor, _ in pairs],
         "positive": [positive._asdict() for _, positive in pairs],

@@ -67,7 +67,7 @@ def test_shorter_and_binary_vectors_are_compared_as_they_are_kept(serve, base, m
     assert equal.least > 1 - 1e-9
     other = serve(lambda listed: -served(listed))
     assert not compare(reduced, Served(other.tei, "cpu", **way), texts).same
-    with pytest.raises(ModelError, match="ranges of its own"):
+    with pytest.raises(ModelError, match="its own ranges"):
         Served(str(directory), "cpu", vectors="int8")
 
 
