@@ -45,11 +45,7 @@ def without_ties(columns: Columns) -> dict[str, list[str]]:
 
 def metadata(name: str, columns: Columns) -> Any:
     return precision_metadata(
-        name,
-        columns,
-        "A benchmark's task.",
-        dataset={"path": "local/bench", "revision": "bench"},
-        eval_splits=["test"],
+        name, columns, "A benchmark's task.", dataset={"path": "local/bench", "revision": "bench"}, eval_splits=["test"]
     )
 
 

@@ -76,12 +76,7 @@ class STS17CrossLingual(CorpusTask, AbsTaskSTS):
         return _with_languages(track, rows["sentence1"], rows["sentence2"], rows["score"])
 
     def _save_task_predictions(
-        self,
-        predictions: Any,
-        model: Any,
-        prediction_folder: Path,
-        hf_split: str,
-        hf_subset: str,
+        self, predictions: Any, model: Any, prediction_folder: Path, hf_split: str, hf_subset: str
     ) -> None:
         """Keep each pair's share in Spearman's correlation of its cosine with the human score."""
         human = self.dataset[hf_subset][hf_split]["score"]

@@ -98,9 +98,6 @@ def draw(frame: pd.DataFrame, backbone: str, text: str) -> Figure:
     axis.axhline(original, color="#555555", linewidth=1, linestyle=":", label="nothing removed")
     axis.legend()
     figures.describe(
-        axis,
-        f"{backbone}: {text}",
-        "directions removed (k of LIR, rank r of LSAR)",
-        "accuracy in %, English query",
+        axis, f"{backbone}: {text}", "directions removed (k of LIR, rank r of LSAR)", "accuracy in %, English query"
     )
     return figure

@@ -119,10 +119,7 @@ def mixing(vectors: Float32, labels: Sequence[str], meanings: Sequence[int]) -> 
 
 @figures.styled()
 def draw(
-    panels: Mapping[str, Mapping[str, Float64]],
-    labels: Sequence[str],
-    meanings: Sequence[int],
-    highlighted: int = 0,
+    panels: Mapping[str, Mapping[str, Float64]], labels: Sequence[str], meanings: Sequence[int], highlighted: int = 0
 ) -> Figure:
     """A row per projection, a column per model, a colour and a marker per label; one meaning large and connected.
 
