@@ -27,19 +27,6 @@ from xalign_tasks.facts import FACTS
 
 logger = logging.getLogger(__name__)
 
-__all__ = [
-    "CorpusTask",
-    "JointTask",
-    "Scored",
-    "Scoring",
-    "StampedTask",
-    "SubsetTask",
-    "fill_scores",
-    "save_items",
-    "task_metadata",
-    "without_normalisation",
-]
-
 Scored = tuple[Mapping[str, dict[str, float]], Mapping[str, npt.NDArray[Any]]]
 """Scores and item data, by subset."""
 
@@ -140,11 +127,7 @@ class CorpusTask(StampedTask):
         return self._corpus
 
     def fingerprint(self) -> str:
-        """Sha256 (hex) of the local corpus.
-
-        Raises:
-            DataError: The corpus is missing.
-        """
+        """Sha256 (hex) of the local corpus."""
         return self.local_corpus().fingerprint()
 
     def local_corpus(self) -> Corpus:
@@ -244,7 +227,7 @@ class SubsetTask(CorpusTask):
         scores, items = self.score(Scoring(model, hf_split, encode_kwargs), hf_subset, **options)
         if prediction_folder is not None:
             save_items(Path(prediction_folder), self.metadata.name, {hf_subset: items})
-        return fill_scores(scores, self.metadata.main_score)
+        return with_main(scores, self.metadata.main_score)
 
 
 class JointTask(CorpusTask, AbsTaskBitextMining):
@@ -279,7 +262,7 @@ class JointTask(CorpusTask, AbsTaskBitextMining):
         scores, items = self.score(Scoring(model, split, encode_kwargs, folder), subsets)
         if folder is not None:
             save_items(folder, self.metadata.name, {name: rows for name, rows in items.items() if name in subsets})
-        return {subset: scores[subset] for subset in sorted(subsets)}
+        return {subset: with_main(scores[subset], self.metadata.main_score) for subset in sorted(subsets)}
 
 
 def without_normalisation(model: EncoderProtocol) -> EncoderProtocol:
@@ -292,6 +275,6 @@ def without_normalisation(model: EncoderProtocol) -> EncoderProtocol:
     return unscaled
 
 
-def fill_scores(scores: dict[str, float], main: str) -> dict[str, float]:
+def with_main(scores: dict[str, float], main: str) -> dict[str, float]:
     """The scores with mteb's ``main_score``."""
     return {**scores, "main_score": scores[main]}

@@ -42,8 +42,7 @@ def analyse(request: Request) -> Findings:
         XAlignError: A model or the text is unavailable.
     """
     texts, data = flores(request, LANGUAGES, ROWS)
-    study = Study()
-    study.data |= data
+    study = Study(data)
     for name in request.named():
         encoder = request.load(name)
         without_store = load_encoder(name, device=request.device)  # the store has vectors from larger batches
