@@ -135,21 +135,20 @@ def main() -> None:
     print(f"numpy: {numpy_seconds:.0f} s of processor time for all rows", flush=True)
     command = [sys.executable, "-m", "xalign_models.cli", "apply", str(folder / "map"), "--in", str(source)]
     command += ["--lang-column", "lang", "-o", str(output)]
-    before = children()
-    megabytes = applied(command, folder / f".{output.name}.parts" / "part-00000001.parquet")
-    left = sorted(path.name for path in (folder / f".{output.name}.parts").iterdir())
-    print("killed; these parts remain:", left, flush=True)
+    before, parts = children(), folder / f".{output.name}.parts"
+    megabytes = applied(command, parts / "part-00000001.parquet")
+    print("killed; these parts remain:", sorted(path.name for path in parts.iterdir()), flush=True)
     assert not output.exists()
     megabytes = max(megabytes, applied(command, None))
-    after = children()
+    seconds = children() - before
     print("resumed and finished", flush=True)
     rows, worst = same(source, output, weight, shift)
     report = {
         "rows": rows,
         "dimension": DIM,
         "numpy_rows_per_cpu_second": round(rows / numpy_seconds),
-        "apply_rows_per_cpu_second": round(rows / (after - before)),
-        "ratio": round(numpy_seconds / (after - before), 3),
+        "apply_rows_per_cpu_second": round(rows / seconds),
+        "ratio": round(numpy_seconds / seconds, 3),
         "peak_MB": round(megabytes),
         "lost_or_doubled": 0,
         "largest_difference": worst,

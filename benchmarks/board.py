@@ -100,13 +100,7 @@ class PlainEncoder(AbsEncoder):
 
 @dataclass(frozen=True)
 class Event:
-    """A task of the board.
-
-    Attributes:
-        ours: Our task.
-        plain: mteb's tasks on the same rows, one for each pair of languages if those are separate data sets.
-        metrics: Names of the metric in ours and in mteb's.
-    """
+    """A task of the board, mteb's on the same rows (several if its languages are data sets), and both metrics."""
 
     ours: Any
     plain: list[Any]

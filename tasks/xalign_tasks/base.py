@@ -15,7 +15,6 @@ import numpy.typing as npt
 from mteb.abstasks import AbsTask, AbsTaskBitextMining
 from mteb.abstasks.task_metadata import TaskMetadata
 from mteb.models import EncoderProtocol
-from mteb.timing import TimingStack
 from mteb.types import EncodeKwargs, PromptType
 from torch.utils.data import DataLoader
 
@@ -34,10 +33,7 @@ Scored = tuple[Mapping[str, dict[str, float]], Mapping[str, npt.NDArray[Any]]]
 def task_metadata(name: str, eval_langs: Mapping[str, list[str]], **fields: Any) -> TaskMetadata:
     """Metadata of a task; its description and main score are those of :data:`xalign_tasks.facts.FACTS`.
 
-    Args:
-        name: Name of the task.
-        eval_langs: Canonical languages of each subset.
-        **fields: Further fields of mteb's metadata, which override the defaults.
+    ``eval_langs`` are canonical; further fields of mteb's metadata override the defaults.
     """
     facts = FACTS.get(name)
     listed = {"description": facts.description, "main_score": facts.score} if facts else {}
@@ -84,14 +80,7 @@ class StampedTask(AbsTask):
 
 @dataclass(frozen=True)
 class Scoring:
-    """The model that a task scores, with mteb's settings.
-
-    Attributes:
-        model: The model.
-        split: Split of the data set.
-        encode_kwargs: mteb's options of the model's ``encode``.
-        folder: Folder for item data; None keeps none.
-    """
+    """The model that a task scores, with mteb's settings; without a folder, no item data are kept."""
 
     model: EncoderProtocol
     split: str
@@ -220,8 +209,6 @@ class SubsetTask(CorpusTask):
         hf_subset: str,
         encode_kwargs: EncodeKwargs,
         prediction_folder: Path | None = None,
-        num_proc: int | None = None,
-        timer: TimingStack | None = None,
         **options: Any,
     ) -> dict[str, float]:
         scores, items = self.score(Scoring(model, hf_split, encode_kwargs), hf_subset, **options)
@@ -250,13 +237,11 @@ class JointTask(CorpusTask, AbsTaskBitextMining):
         *,
         encode_kwargs: EncodeKwargs,
         prediction_folder: Path | None = None,
-        num_proc: int | None = None,
-        timer: TimingStack | None = None,
         **kwargs: Any,
     ) -> dict[str, dict[str, float]]:
         """Scores of the chosen subsets; with ``prediction_folder`` their item data are kept there."""
         if not self.data_loaded:
-            self.load_data(num_proc=num_proc)
+            self.load_data()
         subsets = set(self.hf_subsets) & set(self.hf_subsets if subsets_to_run is None else subsets_to_run)
         folder = None if prediction_folder is None else Path(prediction_folder)
         scores, items = self.score(Scoring(model, split, encode_kwargs, folder), subsets)

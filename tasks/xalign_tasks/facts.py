@@ -12,14 +12,9 @@ from importlib.resources import files
 
 @dataclass(frozen=True)
 class Facts:
-    """A task's entry in lists.
+    """A task's entry in lists: the main score, numbers of languages and subsets, and a line of description.
 
-    Attributes:
-        place: Module and class within this package, ``flores:FloresPrecision``.
-        score: Name of the main score.
-        languages: Number of languages.
-        subsets: Number of subsets.
-        description: One line.
+    Its place is module and class within this package, such as ``flores:FloresPrecision``.
     """
 
     place: str

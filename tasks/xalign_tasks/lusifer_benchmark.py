@@ -31,16 +31,9 @@ _PEARSON = {"cosine_spearman": "cosine_pearson"}
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set of a language.
+    """A data set of a language: its name and type of task in the paper, and mteb's task, split and main score.
 
-    Attributes:
-        name: Name in the paper.
-        category: Type of task in the paper's figures 3 to 5.
-        task: Name of the task in mteb.
-        split: Split of mteb's task.
-        metric: Main score of the task.
-        subsets: Scored subsets; the data set's score is their mean.
-        published: (column, percent).
+    Its score is the mean over the subsets; the published ones are pairs of column and percent.
     """
 
     name: str

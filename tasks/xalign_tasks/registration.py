@@ -38,18 +38,8 @@ TASKS.before_look(_own_tasks)
 
 register.benchmark(
     "XAlign(parallel)",
-    (
-        "FloresPrecision",
-        "NTREXPrecision",
-        "Tatoeba36",
-        "STS17CrossLingual",
-        "LanguageIdentity",
-        "Orthogonality",
-        "ProductSearchStandIn",
-        "XQuAD-R",
-        "SIB200ZeroShot",
-        "TweetSentimentZeroShot",
-    ),
+    "FloresPrecision NTREXPrecision Tatoeba36 STS17CrossLingual LanguageIdentity Orthogonality ProductSearchStandIn "
+    "XQuAD-R SIB200ZeroShot TweetSentimentZeroShot".split(),
 )
 register.benchmark("XAlign(LiRA)", ("MLQARetrieval", "BelebeleRetrieval", "STS22", "LazRetrieval"))
 register.benchmark("XAlign(embedded)", ("GettextPrecision",))

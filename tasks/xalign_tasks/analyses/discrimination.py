@@ -40,12 +40,7 @@ def analyse(request: Request) -> Findings:
 
 
 def discriminated(encoder: XAlignEncoder, texts: dict[str, list[str]]) -> pd.DataFrame:
-    """Share of sentences whose translation has a higher cosine than its changed form, by language and kind.
-
-    Args:
-        encoder: The model.
-        texts: Language to sentences, row by row; the English side gets changed.
-    """
+    """Share of sentences whose translation has a higher cosine than its changed English form, by language and kind."""
     english = texts[ENGLISH]
 
     def vectors(rows: list[str], language: str) -> np.ndarray:

@@ -20,15 +20,7 @@ PUBLISHED = "STS22 sentence1"
 
 @dataclass(frozen=True)
 class Sentences:
-    """Texts with their languages.
-
-    Attributes:
-        name: Origin of the texts.
-        texts: Sentences.
-        languages: Canonical code of each sentence.
-        revision: Revision of the text.
-        note: A remark on the choice for readers.
-    """
+    """Texts with the canonical codes of their languages, their origin, and a remark on the choice for readers."""
 
     name: str
     texts: list[str]
@@ -45,11 +37,7 @@ class Sentences:
 
 
 def load_sentences(request: Request, rows: int) -> Sentences:
-    """STS22's first sentences, as in the paper, if the hub is available, else STS17's.
-
-    Args:
-        request: Its languages filter; its rows, if given, override ``rows``.
-        rows: Maximum number of sentences in total.
+    """STS22's first sentences, as in the paper, if the hub is available, else STS17's; ``rows`` at most by default.
 
     Raises:
         DataError: Neither is available, or nothing in these languages.

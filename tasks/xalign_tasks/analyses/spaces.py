@@ -110,9 +110,7 @@ class Tatoeba:
     def within(self, languages: Collection[str], source: str) -> tuple[Tatoeba, list[str]]:
         """The test restricted to ``languages``, and a note on the languages left out.
 
-        Args:
-            languages: Canonical codes.
-            source: Subject and verb of the error, such as "the fit text has".
+        ``source`` begins the error: its subject and verb, such as "the fit text has".
 
         Raises:
             LanguageError: No language is left, or ``languages`` lacks English.
@@ -144,10 +142,7 @@ def open_tatoeba(request: Request) -> Tatoeba:
 def each_space(request: Request, study: Study, *, fitted_only: bool = False) -> Iterator[tuple[Space, Tatoeba]]:
     """The space of each requested model with the test text; notes on them and the text's revision go to the study.
 
-    Args:
-        request: Models, languages and rows.
-        study: Receives the notes.
-        fitted_only: Whether languages that LSAR was not fitted on are left out.
+    With ``fitted_only``, languages that LSAR was not fitted on are left out.
 
     Raises:
         LanguageError: No language is left.

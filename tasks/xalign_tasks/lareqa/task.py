@@ -158,10 +158,8 @@ def pool_targets(sides: Mapping[str, Side]) -> npt.NDArray[np.int64]:
 def heat_map_row(language: str, languages: list[str], one_target: npt.NDArray[np.float64]) -> dict[str, float]:
     """One question language's row of the limit-to-one-target heat map, and its mean off the diagonal.
 
-    Args:
-        language: Language of the questions.
-        languages: k canonical codes of the answers.
-        one_target: (n, k) of :func:`xalign_models.ranking.ranks.one_target_precision`.
+    ``one_target`` is (n, k), of :func:`xalign_models.ranking.ranks.one_target_precision`; the k languages are the
+    answers'.
     """
     cells = {
         answer: float(np.nanmean(column))
