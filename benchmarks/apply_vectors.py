@@ -106,20 +106,15 @@ def applied(command: list[str], kill_after: Path | None) -> float:
 
 def same(source: Path, output: Path, weight: np.ndarray, shift: np.ndarray) -> tuple[int, float]:
     """Check that all ids come in the input's order; returns their number, and the largest difference from numpy."""
-    ids = {"in": [], "out": []}
-    for key, folder in (("in", source), ("out", output)):
-        for file in sorted(folder.glob("*.parquet")):
-            ids[key].append(pq.read_table(file, columns=["id"]).column(0).to_numpy())
-    known, found = (np.concatenate(parts) for parts in ids.values())
+    files = [sorted(folder.glob("*.parquet")) for folder in (source, output)]
+    known, found = (
+        np.concatenate([pq.read_table(file, columns=["id"]).column(0).to_numpy() for file in side]) for side in files
+    )
     assert np.array_equal(known, found), "rows are lost, repeated or in another order"
-    worst = 0.0
-    pairs = zip((min(source.glob("*.parquet")),), (min(output.glob("*.parquet")),), strict=True)
-    for before, after in pairs:
-        x, y = (pq.ParquetFile(file).read_row_group(0).slice(0, 2000) for file in (before, after))
-        first = np.array([code == LANGUAGES[0] for code in x.column("lang").to_pylist()[: len(y)]])
-        a, b = (matrix_of(t.column("vector").combine_chunks(), "")[: len(first)] for t in (x, y))
-        worst = float(np.abs(a[first] @ weight + shift - b[first]).max())
-    return len(found), worst
+    x, y = (pq.ParquetFile(side[0]).read_row_group(0).slice(0, 2000) for side in files)
+    first = np.array([code == LANGUAGES[0] for code in x.column("lang").to_pylist()[: len(y)]])
+    a, b = (matrix_of(t.column("vector").combine_chunks(), "")[: len(first)] for t in (x, y))
+    return len(found), float(np.abs(a[first] @ weight + shift - b[first]).max())
 
 
 def main() -> None:
@@ -140,21 +135,20 @@ def main() -> None:
     print(f"numpy: {numpy_seconds:.0f} s of processor time for all rows", flush=True)
     command = [sys.executable, "-m", "xalign_models.cli", "apply", str(folder / "map"), "--in", str(source)]
     command += ["--lang-column", "lang", "-o", str(output)]
-    before = children()
-    megabytes = applied(command, folder / f".{output.name}.parts" / "part-00000001.parquet")
-    left = sorted(path.name for path in (folder / f".{output.name}.parts").iterdir())
-    print("killed; these parts remain:", left, flush=True)
+    before, parts = children(), folder / f".{output.name}.parts"
+    megabytes = applied(command, parts / "part-00000001.parquet")
+    print("killed; these parts remain:", sorted(path.name for path in parts.iterdir()), flush=True)
     assert not output.exists()
     megabytes = max(megabytes, applied(command, None))
-    after = children()
+    seconds = children() - before
     print("resumed and finished", flush=True)
     rows, worst = same(source, output, weight, shift)
     report = {
         "rows": rows,
         "dimension": DIM,
         "numpy_rows_per_cpu_second": round(rows / numpy_seconds),
-        "apply_rows_per_cpu_second": round(rows / (after - before)),
-        "ratio": round(numpy_seconds / (after - before), 3),
+        "apply_rows_per_cpu_second": round(rows / seconds),
+        "ratio": round(numpy_seconds / seconds, 3),
         "peak_MB": round(megabytes),
         "lost_or_doubled": 0,
         "largest_difference": worst,

@@ -45,11 +45,7 @@ def without_ties(columns: Columns) -> dict[str, list[str]]:
 
 def metadata(name: str, columns: Columns) -> Any:
     return precision_metadata(
-        name,
-        columns,
-        "A benchmark's task.",
-        dataset={"path": "local/bench", "revision": "bench"},
-        eval_splits=["test"],
+        name, columns, "A benchmark's task.", dataset={"path": "local/bench", "revision": "bench"}, eval_splits=["test"]
     )
 
 
@@ -104,13 +100,7 @@ class PlainEncoder(AbsEncoder):
 
 @dataclass(frozen=True)
 class Event:
-    """A task of the board.
-
-    Attributes:
-        ours: Our task.
-        plain: mteb's tasks on the same rows, one for each pair of languages if those are separate data sets.
-        metrics: Names of the metric in ours and in mteb's.
-    """
+    """A task of the board, mteb's on the same rows (several if its languages are data sets), and both metrics."""
 
     ours: Any
     plain: list[Any]

@@ -22,12 +22,7 @@ from benchmarks.devices import gpu_clocks, processor, revision, synchronise
 from benchmarks.roofline import peak_flops
 
 collect_ignore = [] if find_spec("mteb") else ["test_harness.py"]  # it measures mteb's tasks
-QUICK = {
-    "bench_rows": 16,
-    "bench_texts": 12,
-    "bench_dims": "384",
-    "bench_all_languages": 4,
-}
+QUICK = {"bench_rows": 16, "bench_texts": 12, "bench_dims": "384", "bench_all_languages": 4}
 """Values under --quick of options that are not given."""
 PACKAGES = ("torch", "transformers", "sentence-transformers", "peft", "numpy", "scipy")
 

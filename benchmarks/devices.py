@@ -49,10 +49,8 @@ def gpu_clocks() -> str:
 def processor() -> str:
     """The processor's name and the vector instructions that it has."""
     path = Path("/proc/cpuinfo")
-    lines = (
-        dict(line.split("\t", 1) for line in path.read_text().splitlines() if "\t" in line) if path.is_file() else {}
-    )
-    facts = {name.strip(): value.lstrip("\t: ") for name, value in lines.items()}
+    lines = path.read_text().splitlines() if path.is_file() else []
+    facts = {name.strip(): value.lstrip("\t: ") for name, tab, value in (line.partition("\t") for line in lines) if tab}
     flags = sorted({"avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8"} & {*facts.get("flags", "").split()})
     return ", ".join([facts.get("model name") or platform.processor() or platform.machine(), *flags])
 

@@ -33,7 +33,8 @@ from xalign_models.backbones.prompt_eol import PromptEOL
 from xalign_models.backbones.transformer import LanguageTransformer
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
-VOCABULARY = [*SPECIAL, *(f"w{i}" for i in range(1000)), ":", '"']
+WORDS = [f"w{i}" for i in range(1000)]
+VOCABULARY = [*SPECIAL, *WORDS, ":", '"']
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def build(shape: Shape, directory: Path, device: str, dtype: torch.dtype, **chan
 def texts_of(lengths: Sequence[int], seed: int = 0) -> list[str]:
     """Distinct texts of these numbers of words; their first words differ."""
     rng = np.random.default_rng(seed)
-    words = np.array([f"w{i}" for i in range(1000)])
+    words = np.array(WORDS)
     numbers = [f"{i:07d}"[::-1][:length] for i, length in enumerate(lengths)]
     return [
         " ".join([*words[[int(digit) for digit in number]], *rng.choice(words, length - len(number))])
@@ -147,5 +148,4 @@ def mixed_texts(n: int, seed: int = 0) -> list[str]:
     """Distinct texts of 1 to 200 words, most of them short, in random order."""
     rng = np.random.default_rng(seed)
     lengths = np.clip(rng.lognormal(np.log(20), 0.9, n), 1, 200).astype(int)
-    words = [f"w{i}" for i in range(1000)]
-    return [" ".join([words[i % 1000], *rng.choice(words, length - 1)]) for i, length in enumerate(lengths)]
+    return [" ".join([WORDS[i % 1000], *rng.choice(WORDS, length - 1)]) for i, length in enumerate(lengths)]

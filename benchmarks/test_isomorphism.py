@@ -50,9 +50,7 @@ def test_against_one_fit_and_one_sort_per_direction(compare):
 
 @pytest.mark.quick
 @pytest.mark.parametrize(
-    ("n", "d", "sizes"),
-    [(200, 64, [64]), (40, 64, [40, 24]), (40, 400, [40, 40])],
-    ids=["n >= d", "n < d", "2n < d"],
+    ("n", "d", "sizes"), [(200, 64, [64]), (40, 64, [40, 24]), (40, 400, [40, 40])], ids=["n >= d", "n < d", "2n < d"]
 )
 def test_decompositions_and_products_of_a_pair(benchmark, note, monkeypatch, n, d, sizes):
     """Both directions take one SVD of d x d or, when n < d, two of at most n x n: inside the rows' span and outside."""

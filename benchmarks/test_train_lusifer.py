@@ -101,21 +101,14 @@ def make(shape, device, tmp_path):
     return build
 
 
-class Waiting:
+class Waiting(torch.autograd.graph.saved_tensors_hooks):
     """Bytes of activations that wait for a backward pass: the current number and the peak."""
 
     def __init__(self, model: nn.Module) -> None:
+        super().__init__(self._pack, lambda held: held.tensor)
         self.weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
         self.held: dict[int, int] = {}
         self.now = self.most = 0
-
-    def __enter__(self) -> Waiting:
-        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda held: held.tensor)
-        self._hooks.__enter__()
-        return self
-
-    def __exit__(self, *details: Any) -> None:
-        self._hooks.__exit__(*details)
 
     def _pack(self, tensor: torch.Tensor) -> Any:
         storage = tensor.untyped_storage()
@@ -153,7 +146,8 @@ def memory_of(step: Step, device: str) -> dict[str, int]:
     if device != "cpu":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    with Waiting(step.model) as waiting:
+    waiting = Waiting(step.model)
+    with waiting:
         step()
     most = {"activations": waiting.most}
     return most if device == "cpu" else {**most, "peak_memory": torch.cuda.max_memory_allocated()}

@@ -33,14 +33,7 @@ SMALL_MODEL = "intfloat/multilingual-e5-small"
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A statistic of the models that have every language of a column.
-
-    Attributes:
-        atlas: The table.
-        scores: Their scores by language.
-        values: (models,) the statistic.
-        multilingual: (models,) which of them are multilingual.
-    """
+    """The values (models,) of a statistic of the models that have every language of a column, with their scores."""
 
     atlas: Atlas
     scores: Levels

@@ -7,9 +7,11 @@ with the first choice, among the models that have a score there. Prints a line f
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from scipy.special import expit
 
 from xalign_models.atlas import Atlas, load_atlas
 from xalign_models.atlas.choose import Wish, choose, task_scores
@@ -30,31 +32,18 @@ SAME_TEXT = (
 FEWEST = 10
 
 
-@dataclass(frozen=True)
-class HeldOut:
-    """The outcome of a choice on a task that it has not seen.
+def held_out(atlas: Atlas, *, by_kind: bool) -> Iterator[dict[str, Any]]:
+    """The outcome for each set of languages and each task with at least half of them.
 
-    Attributes:
-        languages: Codes that were asked for.
-        task: The held-out task.
-        candidates: Models with a score there.
-        tied: Candidates that are tied with the first choice.
-        success: Whether the best candidate is among them.
-        lost: Score of the best candidate minus the first choice's.
-        better: Share of candidates with a higher score than the first choice's.
+    Args:
+        atlas: The table.
+        by_kind: Whether the choice is asked for the kind of the task.
+
+    Yields:
+        The ``languages`` and the held-out ``task``; the number of ``candidates``, which have a score there, and of
+        those ``tied`` with the first choice; ``success``, whether the best candidate is among these; ``points_lost``
+        by the first choice to the best; and ``better_share``, the share of candidates with a higher score.
     """
-
-    languages: str
-    task: str
-    candidates: int
-    tied: int
-    success: bool
-    lost: float
-    better: float
-
-
-def held_out(atlas: Atlas, *, by_kind: bool) -> Iterator[HeldOut]:
-    """The outcome for each set of languages and each task with at least half of them; ``by_kind`` asks for its kind."""
     for codes in SETS:
         languages = tuple(canonical(code) for code in codes.split(","))
         done: set[str] = set()
@@ -84,33 +73,23 @@ def held_out(atlas: Atlas, *, by_kind: bool) -> Iterator[HeldOut]:
             if len(ranked) < FEWEST or not ranked[0].tied:  # no model that is tied with the first has a score there
                 continue
             first, best = ranked[0], max(ranked, key=lambda candidate: truth[candidate.model])
-            yield HeldOut(
-                codes,
-                column.label,
-                len(ranked),
-                sum(candidate.tied for candidate in ranked),
-                best.tied,
-                logistic(truth[best.model]) - logistic(truth[first.model]),
-                float(np.mean([truth[candidate.model] > truth[first.model] for candidate in ranked])),
-            )
+            yield {
+                "languages": codes,
+                "task": column.label,
+                "candidates": len(ranked),
+                "tied": sum(candidate.tied for candidate in ranked),
+                "success": best.tied,
+                "points_lost": 100 * (expit(truth[best.model]) - expit(truth[first.model])),  # scores are logits
+                "better_share": np.mean([truth[candidate.model] > truth[first.model] for candidate in ranked]),
+            }
 
 
-def logistic(value: float) -> float:
-    """A score from its logit."""
-    return float(1 / (1 + np.exp(-value)))
-
-
-def summary(rows: list[HeldOut]) -> dict[str, float]:
+def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
     """The number of cases, the share of successes, and medians of the other outcomes."""
-    return {
-        "cases": len(rows),
-        "success": float(np.mean([row.success for row in rows])),
-        "tied": float(np.median([row.tied for row in rows])),
-        "candidates": float(np.median([row.candidates for row in rows])),
-        "points_lost": 100 * float(np.median([row.lost for row in rows])),
-        "better_share": float(np.median([row.better for row in rows])),
-        "by_chance": float(np.mean([row.tied / row.candidates for row in rows])),
-    }
+    frame = pd.DataFrame(rows)
+    medians = frame[["tied", "candidates", "points_lost", "better_share"]].median()
+    by_chance = (frame["tied"] / frame["candidates"]).mean()
+    return {"cases": len(rows), "success": frame["success"].mean(), "by_chance": by_chance, **medians}
 
 
 def main() -> None:
@@ -120,8 +99,8 @@ def main() -> None:
         rows = list(held_out(atlas, by_kind=by_kind))
         for row in rows if by_kind else ():
             print(
-                f"{row.languages:10s} {row.task:40s} {'yes' if row.success else 'no ':3s} tied {row.tied:3d} of "
-                f"{row.candidates:3d}, {100 * row.lost:5.1f} points below the best"
+                f"{row['languages']:10s} {row['task']:40s} {'yes' if row['success'] else 'no':3s} tied "
+                f"{row['tied']:3d} of {row['candidates']:3d}, {row['points_lost']:5.1f} points below the best"
             )
         found = summary(rows)
         print(

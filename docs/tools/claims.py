@@ -40,15 +40,7 @@ _TABLE = re.compile(r"<!-- table: (?P<name>[\w-]+) -->\n\n?(?P<content>.*?)(?=<!
 
 @dataclass(frozen=True)
 class Claim:
-    """A number or a fact that a page states.
-
-    Attributes:
-        page: The page.
-        line: The line of the number, from 1.
-        number: The number as written; None if no number stands before the comment.
-        expression: Its source.
-        fact: Whether the expression must be true instead of giving the number.
-    """
+    """A number as a page writes it, or a fact, with the expression that gives the number or must be true."""
 
     page: Path
     line: int

@@ -84,13 +84,7 @@ def _results(root: Path) -> Results:
 
 @source
 def scores(
-    model: str,
-    task: str,
-    subsets: str = ".*",
-    *,
-    languages: str = "",
-    metric: str = MAIN,
-    beside: Sequence[str] = (),
+    model: str, task: str, subsets: str = ".*", *, languages: str = "", metric: str = MAIN, beside: Sequence[str] = ()
 ) -> dict[str, float]:
     """Scores of a model on a task in percent, by subset.
 

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from mteb.abstasks import AbsTask, AbsTaskBitextMining
 from mteb.abstasks.task_metadata import TaskMetadata
 from mteb.models import EncoderProtocol
-from mteb.timing import TimingStack
 from mteb.types import EncodeKwargs, PromptType
 from torch.utils.data import DataLoader
 
@@ -27,19 +26,6 @@ from xalign_tasks.facts import FACTS
 
 logger = logging.getLogger(__name__)
 
-__all__ = [
-    "CorpusTask",
-    "JointTask",
-    "Scored",
-    "Scoring",
-    "StampedTask",
-    "SubsetTask",
-    "fill_scores",
-    "save_items",
-    "task_metadata",
-    "without_normalisation",
-]
-
 Scored = tuple[Mapping[str, dict[str, float]], Mapping[str, npt.NDArray[Any]]]
 """Scores and item data, by subset."""
 
@@ -47,10 +33,7 @@ Scored = tuple[Mapping[str, dict[str, float]], Mapping[str, npt.NDArray[Any]]]
 def task_metadata(name: str, eval_langs: Mapping[str, list[str]], **fields: Any) -> TaskMetadata:
     """Metadata of a task; its description and main score are those of :data:`xalign_tasks.facts.FACTS`.
 
-    Args:
-        name: Name of the task.
-        eval_langs: Canonical languages of each subset.
-        **fields: Further fields of mteb's metadata, which override the defaults.
+    ``eval_langs`` are canonical; further fields of mteb's metadata override the defaults.
     """
     facts = FACTS.get(name)
     listed = {"description": facts.description, "main_score": facts.score} if facts else {}
@@ -97,14 +80,7 @@ class StampedTask(AbsTask):
 
 @dataclass(frozen=True)
 class Scoring:
-    """The model that a task scores, with mteb's settings.
-
-    Attributes:
-        model: The model.
-        split: Split of the data set.
-        encode_kwargs: mteb's options of the model's ``encode``.
-        folder: Folder for item data; None keeps none.
-    """
+    """The model that a task scores, with mteb's settings; without a folder, no item data are kept."""
 
     model: EncoderProtocol
     split: str
@@ -140,11 +116,7 @@ class CorpusTask(StampedTask):
         return self._corpus
 
     def fingerprint(self) -> str:
-        """Sha256 (hex) of the local corpus.
-
-        Raises:
-            DataError: The corpus is missing.
-        """
+        """Sha256 (hex) of the local corpus."""
         return self.local_corpus().fingerprint()
 
     def local_corpus(self) -> Corpus:
@@ -237,14 +209,12 @@ class SubsetTask(CorpusTask):
         hf_subset: str,
         encode_kwargs: EncodeKwargs,
         prediction_folder: Path | None = None,
-        num_proc: int | None = None,
-        timer: TimingStack | None = None,
         **options: Any,
     ) -> dict[str, float]:
         scores, items = self.score(Scoring(model, hf_split, encode_kwargs), hf_subset, **options)
         if prediction_folder is not None:
             save_items(Path(prediction_folder), self.metadata.name, {hf_subset: items})
-        return fill_scores(scores, self.metadata.main_score)
+        return with_main(scores, self.metadata.main_score)
 
 
 class JointTask(CorpusTask, AbsTaskBitextMining):
@@ -267,19 +237,17 @@ class JointTask(CorpusTask, AbsTaskBitextMining):
         *,
         encode_kwargs: EncodeKwargs,
         prediction_folder: Path | None = None,
-        num_proc: int | None = None,
-        timer: TimingStack | None = None,
         **kwargs: Any,
     ) -> dict[str, dict[str, float]]:
         """Scores of the chosen subsets; with ``prediction_folder`` their item data are kept there."""
         if not self.data_loaded:
-            self.load_data(num_proc=num_proc)
+            self.load_data()
         subsets = set(self.hf_subsets) & set(self.hf_subsets if subsets_to_run is None else subsets_to_run)
         folder = None if prediction_folder is None else Path(prediction_folder)
         scores, items = self.score(Scoring(model, split, encode_kwargs, folder), subsets)
         if folder is not None:
             save_items(folder, self.metadata.name, {name: rows for name, rows in items.items() if name in subsets})
-        return {subset: scores[subset] for subset in sorted(subsets)}
+        return {subset: with_main(scores[subset], self.metadata.main_score) for subset in sorted(subsets)}
 
 
 def without_normalisation(model: EncoderProtocol) -> EncoderProtocol:
@@ -292,6 +260,6 @@ def without_normalisation(model: EncoderProtocol) -> EncoderProtocol:
     return unscaled
 
 
-def fill_scores(scores: dict[str, float], main: str) -> dict[str, float]:
+def with_main(scores: dict[str, float], main: str) -> dict[str, float]:
     """The scores with mteb's ``main_score``."""
     return {**scores, "main_score": scores[main]}

@@ -58,11 +58,7 @@ class FilesTask(JointTask):
         return ""
 
     def local_corpus(self) -> Corpus:
-        """The files as a corpus, each language read by :meth:`read`.
-
-        Raises:
-            DataError: The files are not under XALIGN_DATA.
-        """
+        """The files as a corpus, each language read by :meth:`read`."""
         name, files = self.metadata.name, self.files()
 
         def identity(language: str) -> str:

@@ -31,16 +31,9 @@ _PEARSON = {"cosine_spearman": "cosine_pearson"}
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set of a language.
+    """A data set of a language: its name and type of task in the paper, and mteb's task, split and main score.
 
-    Attributes:
-        name: Name in the paper.
-        category: Type of task in the paper's figures 3 to 5.
-        task: Name of the task in mteb.
-        split: Split of mteb's task.
-        metric: Main score of the task.
-        subsets: Scored subsets; the data set's score is their mean.
-        published: (column, percent).
+    Its score is the mean over the subsets; the published ones are pairs of column and percent.
     """
 
     name: str
@@ -51,14 +44,15 @@ class DataSet:
     subsets: tuple[str, ...]
     published: tuple[tuple[str, float], ...]
 
-    def score(self, table: TaskScores, metric: str) -> tuple[float, int] | None:
-        """(mean over the scored subsets in percent, their number); None without scored subsets."""
+    def cell(self, table: TaskScores, metric: str) -> Cell | None:
+        """The mean over the scored subsets in percent; None without scored subsets."""
         values = [
             scores[metric]
             for split, subset, _, scores in table.entries
             if split == self.split and subset in self.subsets and metric in scores
         ]
-        return (100 * fmean(values), len(values)) if values else None
+        covered, of = (len(values), len(self.subsets)) if len(values) < len(self.subsets) else (None, None)
+        return Cell(100 * fmean(values), covered=covered, of=of, fitted=table.trained_on) if values else None
 
 
 @cache
@@ -103,7 +97,7 @@ def overview(results: Results, benchmark: str, models: Collection[str] | None = 
     Args:
         results: From :func:`xalign_models.results.reading.read_results`.
         benchmark: :data:`ALL`.
-        models: Names, with or without ``xalign/``, directories or hub ids; None for all with any of its results.
+        models: As in :func:`board`.
 
     Raises:
         ResultsError: The benchmark has no results.
@@ -120,9 +114,7 @@ def overview(results: Results, benchmark: str, models: Collection[str] | None = 
         mean = dict[str, Cell]()
         for column in columns:
             if cells := [row.cells[column] for row in of_category if column in row.cells]:
-                complete = len(cells) == len(of_category) and all(cell.covered is None for cell in cells)
-                covered = None if complete else (len(cells), len(of_category))
-                mean[column] = _cell(fmean(cell.score for cell in cells), covered)
+                mean[column] = _mean_cell(cells, len(of_category))
         shown += [Row(category, "mean", f"{category} mean", mean), *of_category]
     return Board("language", columns, shown, _legend(shown))
 
@@ -152,17 +144,17 @@ def _mean(
     mean: dict[str, Cell] = {}
     for model in models:
         if covered := [cells[model] for cells in scored if model in cells]:
-            complete = len(covered) == len(members) and all(cell.covered is None for cell in covered)
-            mean[model] = _cell(
-                fmean(cell.score for cell in covered), None if complete else (len(covered), len(members))
-            )
+            mean[model] = _mean_cell(covered, len(members))
     for column in PUBLISHED:
         mean[_printed(column)] = Cell(fmean(dict(data.published)[column] for data in members))
     return mean
 
 
-def _cell(score: float, covered: tuple[int, int] | None, fitted: bool = False) -> Cell:
-    return Cell(score, covered=covered and covered[0], of=covered and covered[1], fitted=fitted)
+def _mean_cell(cells: Collection[Cell], count: int) -> Cell:
+    """The mean of cells, with their number unless all ``count`` are there and complete."""
+    partial = len(cells) < count or any(cell.covered is not None for cell in cells)
+    covered, of = (len(cells), count) if partial else (None, None)
+    return Cell(fmean(cell.score for cell in cells), covered=covered, of=of)
 
 
 def _printed(column: str) -> str:
@@ -176,10 +168,8 @@ def _rows(results: Results, data: DataSet, models: Collection[str]) -> Iterator[
         cells = {}
         for model in models:
             table = results.tables.get((model, data.task))
-            scored = data.score(table, metric) if table else None
-            if table and scored:
-                complete = scored[1] == len(data.subsets)
-                cells[model] = _cell(scored[0], None if complete else (scored[1], len(data.subsets)), table.trained_on)
+            if table and (cell := data.cell(table, metric)):
+                cells[model] = cell
         if metric == last:
             cells |= {_printed(column): Cell(value) for column, value in data.published}
         name = f"{data.name} ({metric.removeprefix('cosine_').title()})" if data.metric in _PEARSON else data.name

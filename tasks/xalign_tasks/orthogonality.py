@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -141,16 +142,9 @@ def compared(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> tuple[di
 
 def map_shape(weight: npt.NDArray[np.float64]) -> dict[str, float]:
     """Orthogonality and dilation of a map ``y = x W``, (d, d), by their names in results."""
-    p, alpha = orthogonality(weight), dilation(weight)
-    return {
-        "p_mean_abs": p.mean_abs,
-        "p_std": p.std,
-        "p_min": p.min,
-        "p_max": p.max,
-        "dilation_std": alpha.std,
-        "dilation_range": alpha.range,
-        "dilation_mean": alpha.mean,
-    }
+    alpha = dilation(weight)
+    lengths = {f"dilation_{name}": float(getattr(alpha, name)) for name in ("std", "range", "mean")}
+    return {**{f"p_{name}": value for name, value in asdict(orthogonality(weight)).items()}, **lengths}
 
 
 def map_gains(

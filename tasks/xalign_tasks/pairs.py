@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,7 @@ from xalign_models.ranking.neighbours import NAMES, Measures
 from xalign_models.ranking.pairs import BUDGET, LanguageVectors, Sides, all_pairs
 from xalign_models.ranking.ranks import AnyRanks
 from xalign_models.ranking.resume import RankLog
-
-if TYPE_CHECKING:
-    from xalign_tasks.base import CorpusTask, Scoring
+from xalign_tasks.base import CorpusTask, Scoring
 
 RankedSubset = tuple[str, AnyRanks, Measures]
 """A subset, ranks of its queries' counterparts, and the measures of its neighbourhoods."""
@@ -53,15 +51,12 @@ def scored_pairs(
     """
     pairs = sorted({(min(pair), max(pair)) for pair in (subset.split("-") for subset in subsets)})
     model: Any = scoring.model
-    meta = getattr(model, "mteb_model_meta", None)
+    name, meta = task.metadata.name, getattr(model, "mteb_model_meta", None)
     identity = f"{task.metadata.dataset} {getattr(meta, 'name', '')} {getattr(meta, 'revision', '')}"
-    log_file = RankLog(
-        log_path(scoring.folder, task.metadata.name), identity, shape, len(NAMES) if shape[0] == 1 else 0
-    )
+    log_file = RankLog(log_path(scoring.folder, name), identity, shape, len(NAMES) if shape[0] == 1 else 0)
     finished = log_file.read()
     remaining = [pair for pair in pairs if pair not in finished]
     vectors = LanguageVectors(budget)
-    name = task.metadata.name
     for code in live(sorted({code for pair in remaining for code in pair}), desc=f"{name}: encode"):
         vectors[code] = sides(code)
     device = str(getattr(getattr(model, "raw", None), "device", "cpu"))

@@ -14,7 +14,7 @@ from xalign_models.languages import canonical, to_flores
 from xalign_models.ranking.neighbours import NAMES
 from xalign_models.ranking.pairs import Sides
 from xalign_models.ranking.ranks import AnyRanks, normalise, precision_at
-from xalign_tasks.base import JointTask, Scored, Scoring, fill_scores, task_metadata
+from xalign_tasks.base import JointTask, Scored, Scoring, task_metadata
 from xalign_tasks.pairs import RankedSubset, log_path, scored_pairs
 
 MAIN = "precision_at_1"
@@ -49,11 +49,11 @@ class RankedTask(JointTask):
 
     def score(self, scoring: Scoring, subsets: set[str]) -> Scored:
         """Scores of the subsets, and the rank of each sentence's counterpart."""
-        ranks, scores, main = {}, {}, self.metadata.main_score
+        ranks, scores = {}, {}
         for subset, rows, measures in self.ranks(scoring, subsets):
             ranks[subset] = rows
             further = {name: float(value) for name, value in zip(NAMES, measures, strict=False) if np.isfinite(value)}
-            scores[subset] = fill_scores({**self.scores(rows), **further}, main)
+            scores[subset] = {**self.scores(rows), **further}
         return scores, ranks
 
     def evaluate(self, *args: Any, prediction_folder: Path | None = None, **kwargs: Any) -> dict[str, dict[str, float]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import asdict
 
 from xalign_models.corpora.own_text import TASK, own_paths, own_task
 from xalign_models.errors import DataError
@@ -14,15 +15,9 @@ from xalign_tasks.lusifer_benchmark import ALL, data_sets, fourteen
 
 def _register_task(name: str, kind: str, place: str = "") -> None:
     """Register a task with the facts of a kind of task."""
-    facts = FACTS[kind]
-    register.task(
-        f"xalign_tasks.{place or facts.place}",
-        name,
-        score=facts.score,
-        languages=facts.languages,
-        subsets=facts.subsets,
-        description=facts.description,
-    )
+    facts = asdict(FACTS[kind])
+    own_place = facts.pop("place")
+    register.task(f"xalign_tasks.{place or own_place}", name, **facts)
 
 
 for _name in FACTS:
@@ -43,18 +38,8 @@ TASKS.before_look(_own_tasks)
 
 register.benchmark(
     "XAlign(parallel)",
-    (
-        "FloresPrecision",
-        "NTREXPrecision",
-        "Tatoeba36",
-        "STS17CrossLingual",
-        "LanguageIdentity",
-        "Orthogonality",
-        "ProductSearchStandIn",
-        "XQuAD-R",
-        "SIB200ZeroShot",
-        "TweetSentimentZeroShot",
-    ),
+    "FloresPrecision NTREXPrecision Tatoeba36 STS17CrossLingual LanguageIdentity Orthogonality ProductSearchStandIn "
+    "XQuAD-R SIB200ZeroShot TweetSentimentZeroShot".split(),
 )
 register.benchmark("XAlign(LiRA)", ("MLQARetrieval", "BelebeleRetrieval", "STS22", "LazRetrieval"))
 register.benchmark("XAlign(embedded)", ("GettextPrecision",))
@@ -105,7 +90,14 @@ _ANALYSES = {
     "atlas": "How even published models are across languages, from mteb's public results.",
     "scatter": "A multilingual pool in the plane (PCA, t-SNE), before and after alignment.",
 }
-_SHARED_FILE = {"mgsm": "reasoning:analyse_mgsm", "x-csqa": "reasoning:analyse_xcsqa"}
+_SHARED_FILE = {
+    "lsar-families": "lsar_subspace:analyse_families",
+    "lsar-syntax": "lsar_subspace:analyse_syntax",
+    "lsar-ranks": "lsar_accuracy:analyse_ranks",
+    "lsar-layers": "lsar_accuracy:analyse_layers",
+    "mgsm": "reasoning:analyse_mgsm",
+    "x-csqa": "reasoning:analyse_xcsqa",
+}
 
 for _name, _description in _ANALYSES.items():
     _place = _SHARED_FILE.get(_name, f"{_name.replace('-', '_')}:analyse")

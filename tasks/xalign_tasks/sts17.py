@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from xalign_models.corpora import Corpus, file_digest, read_lines
 from xalign_models.errors import DataError
 from xalign_models.languages import from_sts17
 from xalign_models.ranking.correlation import spearman_shares
-from xalign_tasks.base import CorpusTask, save_items, task_metadata
+from xalign_models.results.items import save_items
+from xalign_tasks.base import CorpusTask, task_metadata
 from xalign_tasks.files import data_folder, present
 
 # subset (mteb's name: languages of sentence1 and 2) -> track; in all of them the file's first column is sentence1
@@ -48,10 +50,10 @@ class STS17CrossLingual(CorpusTask, AbsTaskSTS):
         Raises:
             DataError: They are not under XALIGN_DATA.
         """
-        root = _root()
+        _root()
 
         def identity(track: str) -> str:
-            return hashlib.sha256("".join(file_digest(path) for path in _files(root, track)).encode()).hexdigest()
+            return hashlib.sha256("".join(map(file_digest, _files(track))).encode()).hexdigest()
 
         return Corpus("sts17", "pairs", ("STS17", self.metadata.name), tuple(_TRACKS), str, identity)
 
@@ -66,22 +68,14 @@ class STS17CrossLingual(CorpusTask, AbsTaskSTS):
         try:
             self.stamp(self.local_corpus().fingerprint())
         except DataError as missing:
-            self.dataset = {track: {"test": self._from_hub(track, missing)} for track in self.hf_subsets}
+            rows = {track: self.hub_rows(track, "test", missing) for track in self.hf_subsets}
         else:
-            self.dataset = {track: {"test": _read(_root(), track)} for track in self.hf_subsets}
+            rows = {track: _read(track) for track in self.hf_subsets}
+        self.dataset = {track: {"test": _with_languages(track, columns)} for track, columns in rows.items()}
         self.data_loaded = True
 
-    def _from_hub(self, track: str, missing: DataError) -> Dataset:
-        rows = self.hub_rows(track, "test", missing)
-        return _with_languages(track, rows["sentence1"], rows["sentence2"], rows["score"])
-
     def _save_task_predictions(
-        self,
-        predictions: Any,
-        model: Any,
-        prediction_folder: Path,
-        hf_split: str,
-        hf_subset: str,
+        self, predictions: Any, model: Any, prediction_folder: Path, hf_split: str, hf_subset: str
     ) -> None:
         """Keep each pair's share in Spearman's correlation of its cosine with the human score."""
         human = self.dataset[hf_subset][hf_split]["score"]
@@ -97,31 +91,23 @@ def _root() -> Path:
     )
 
 
-def _files(root: Path, track: str) -> tuple[Path, Path]:
-    name = _TRACKS[track]
+def _files(track: str) -> tuple[Path, Path]:
+    root, name = _root(), _TRACKS[track]
     paths = root / "STS2017.eval.v1.1" / f"STS.input.{name}.txt", root / "STS2017.gs" / f"STS.gs.{name}.txt"
     present({track: paths}, "SemEval-2017 task 1")
     return paths
 
 
-def _read(root: Path, track: str) -> Dataset:
-    inputs, gold = _files(root, track)
+def _read(track: str) -> dict[str, list[Any]]:
+    inputs, gold = _files(track)
     scores = [float(line) for line in read_lines(gold) if line.strip()]
     rows = [line.split("\t") for line in read_lines(inputs)][: len(scores)]
     if len(rows) < len(scores) or min(map(len, rows)) < 2:
         raise DataError(f"{inputs} lacks two tab-separated sentences for some of the {len(scores)} scores.")
-    return _with_languages(track, [row[0] for row in rows], [row[1] for row in rows], scores)
+    return {"sentence1": [row[0] for row in rows], "sentence2": [row[1] for row in rows], "score": scores}
 
 
-def _with_languages(track: str, first: list[str], second: list[str], scores: list[float]) -> Dataset:
-    lang1, lang2 = from_sts17(track)
-    n = len(scores)
-    return Dataset.from_dict(
-        {
-            "sentence1": list(first),
-            "lang1": [lang1] * n,
-            "sentence2": list(second),
-            "lang2": [lang2] * n,
-            "score": list(scores),
-        }
-    )
+def _with_languages(track: str, columns: Mapping[str, Any]) -> Dataset:
+    rows = {name: list(columns[name]) for name in ("sentence1", "sentence2", "score")}
+    languages = zip(("lang1", "lang2"), from_sts17(track), strict=True)
+    return Dataset.from_dict({**rows, **{name: [code] * len(rows["score"]) for name, code in languages}})

@@ -1,1 +1,1 @@
-"""Analyses: tables and figures beyond single scores. One analysis is one file, registered in one place."""
+"""Analyses: tables and figures beyond single scores. Related analyses share a file; one place registers all."""

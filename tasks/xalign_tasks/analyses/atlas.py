@@ -41,7 +41,8 @@ def analyse(request: Request) -> Findings:
         XAlignError: The families of languages are unavailable.
     """
     atlas = load_atlas()
-    columns = [(column, of) for column, of in _columns(atlas) if len(of.models) >= FEWEST]
+    measured = ((column, levels(atlas, column)) for column in atlas.columns if column.task in TASKS)
+    columns = [(column, of) for column, of in measured if len(of.models) >= FEWEST]
     frames = {
         "associations": pd.DataFrame(row for column, of in columns for row in _associations(atlas, column, of)),
         "ranks": pd.DataFrame(
@@ -59,10 +60,6 @@ def analyse(request: Request) -> Findings:
         "Intervals of statistics resample languages, those of associations resample models; both are 95%.",
     )
     return Findings(frames, draw_groups(atlas), notes, {"public results": source["commit"]})
-
-
-def _columns(atlas: Atlas) -> Iterator[tuple[Column, Levels]]:
-    return ((column, levels(atlas, column)) for column in atlas.columns if column.task in TASKS)
 
 
 def _statistics(column: Column, of: Levels) -> pd.DataFrame:

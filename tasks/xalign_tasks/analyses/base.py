@@ -23,20 +23,13 @@ LANGUAGES = tuple(canonical(code) for code in "de fr es ru ar zh ja hi tr vi sw 
 
 
 class Study:
-    """Gathers the findings of an analysis.
+    """Gathers :class:`xalign_models.analysis.Findings`, whose tables may come in several parts."""
 
-    Attributes:
-        tables: By name, the parts of each table in their order.
-        figures: By name.
-        notes: Caveats for readers of the tables.
-        data: Fingerprint or revision of each text, by name.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, data: Mapping[str, str] | None = None) -> None:
         self.tables: dict[str, list[pd.DataFrame]] = {}
         self.figures: dict[str, Figure] = {}
         self.notes: list[str] = []
-        self.data: dict[str, str] = {}
+        self.data = dict(data or {})
 
     def add(self, table: str, rows: pd.DataFrame | Iterable[Mapping[str, Any]], **labels: object) -> pd.DataFrame:
         """Append rows to a table, with constant columns added before their own; returns the labelled rows."""

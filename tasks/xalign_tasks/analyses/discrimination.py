@@ -25,8 +25,7 @@ def analyse(request: Request) -> Findings:
         XAlignError: A model or the text is unavailable.
     """
     texts, data = flores(request, LANGUAGES, ROWS)
-    study = Study()
-    study.data |= data
+    study = Study(data)
     for name in request.named():
         encoder = request.load(name)
         model = str(encoder.mteb_model_meta.name)
@@ -41,12 +40,7 @@ def analyse(request: Request) -> Findings:
 
 
 def discriminated(encoder: XAlignEncoder, texts: dict[str, list[str]]) -> pd.DataFrame:
-    """Share of sentences whose translation has a higher cosine than its changed form, by language and kind.
-
-    Args:
-        encoder: The model.
-        texts: Language to sentences, row by row; the English side gets changed.
-    """
+    """Share of sentences whose translation has a higher cosine than its changed English form, by language and kind."""
     english = texts[ENGLISH]
 
     def vectors(rows: list[str], language: str) -> np.ndarray:
@@ -59,22 +53,18 @@ def discriminated(encoder: XAlignEncoder, texts: dict[str, list[str]]) -> pd.Dat
         rows = np.array([i for i, form in enumerate(forms) if form is not None], dtype=np.int64)
         changed[kind] = rows, vectors([form for form in forms if form is not None], ENGLISH) if len(rows) else true[:0]
     table = []
-    for language, sentences in texts.items():
-        if language == ENGLISH:
-            continue
-        side = vectors(sentences, language)
+    tested = np.unique(np.concatenate([rows for rows, _ in changed.values()]))
+    for language in (code for code in texts if code != ENGLISH):
+        side = vectors(texts[language], language)
         gold = np.einsum("ij,ij->i", side, true)
         everywhere = np.ones(len(side), dtype=bool)
         for kind, (rows, changed_vectors) in changed.items():
             beaten = np.einsum("ij,ij->i", side[rows], changed_vectors) < gold[rows] - TIE
             everywhere[rows] &= beaten
             if len(rows):
-                table.append({"language": language, "change": kind, "accuracy": beaten.mean(), "sentences": len(rows)})
-        tested = np.unique(np.concatenate([rows for rows, _ in changed.values()]))
-        table.append(
-            {"language": language, "change": ALL, "accuracy": everywhere[tested].mean(), "sentences": len(tested)}
-        )
-    return pd.DataFrame(table)
+                table.append((language, kind, beaten.mean(), len(rows)))
+        table.append((language, ALL, everywhere[tested].mean(), len(tested)))
+    return pd.DataFrame(table, columns=["language", "change", "accuracy", "sentences"])
 
 
 @figures.styled()

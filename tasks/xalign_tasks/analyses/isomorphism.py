@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
 from statistics import fmean
@@ -51,7 +51,13 @@ def analyse(request: Request) -> Findings:
     scored = sorted({model for model, task in results if task == TASK})
     having = [model for model in scored if _has(results, (model, TASK), languages)]
     names = {_name(model, scored): model for model in request.models or having}
-    _require(names, results, languages, request.results)
+    lacking = [model for name, model in names.items() if name not in having]
+    if lacking or not names:
+        models = " ".join(f"-m {model}" for model in lacking or ["MODEL"])
+        raise ResultsError(
+            f"There are no results of {TASK} for {', '.join(lacking) or 'any model'} under {request.results}; make "
+            f"them with `xalign run {models} -t {TASK} --languages {','.join(languages)} -o {request.results}`."
+        )
     tables = {name.removeprefix("xalign/"): results[name, TASK] for name in names}
     measured = {label: _scores(table, languages) for label, table in tables.items()}
     printed = _published() if set(languages) == set(SEVEN) else {}
@@ -69,7 +75,7 @@ def analyse(request: Request) -> Findings:
             "directions": _directions(shown, languages),
         },
         figures={label.replace("/", "__"): _heat_maps(label, scores, languages) for label, scores in measured.items()},
-        notes=(*_notes(tables, raw, printed), *_left_out([] if request.models else scored, names)),
+        notes=_notes(tables, raw, printed, [] if request.models else [name for name in scored if name not in names]),
         data={f"{TASK} {label}": str(table.dataset_revision) for label, table in tables.items()},
     )
 
@@ -87,18 +93,6 @@ def _name(model: str, scored: Sequence[str]) -> str:
 
 def _has(results: Mapping[tuple[str, str], TaskScores], key: tuple[str, str], languages: Sequence[str]) -> bool:
     return key in results and {_subset(*pair) for pair in permutations(languages, 2)} <= set(results[key].values())
-
-
-def _require(
-    names: Mapping[str, str], results: Mapping[tuple[str, str], TaskScores], languages: Sequence[str], root: Path
-) -> None:
-    lacking = [model for name, model in names.items() if not _has(results, (name, TASK), languages)]
-    if lacking or not names:
-        models = " ".join(f"-m {model}" for model in lacking or ["MODEL"])
-        raise ResultsError(
-            f"There are no results of {TASK} for {', '.join(lacking) or 'any model'} under {root}; make them with "
-            f"`xalign run {models} -t {TASK} --languages {','.join(languages)} -o {root}`."
-        )
 
 
 def _subset(query: str, searched: str) -> str:
@@ -153,7 +147,7 @@ def _matrices(models: Mapping[str, Scores], k: int, languages: Sequence[str]) ->
     """The models' matrices one below the other, in the paper's form."""
     head = {**_codes(languages), ALL: "Into X"}
     rows = [
-        {"model": label, f"P@{k}": {**head, ALL: "From X"}[query]}
+        {"model": label, f"P@{k}": "From X" if query == ALL else head[query]}
         | {head[searched]: _cell(scores, query, searched, k) for searched in head}
         for label, scores in models.items()
         if (ALL, ALL, _metric("after", k)) in scores
@@ -170,17 +164,14 @@ def _cell(scores: Scores, query: str, searched: str, k: int) -> str:
 
 def _directions(models: Mapping[str, Scores], languages: Sequence[str]) -> pd.DataFrame:
     """P@5 of each direction, the models side by side."""
-    return pd.DataFrame(
-        [
-            {"from": display_name(query), "to": display_name(searched)}
-            | {
-                f"{label} {stage}": round(scores[query, searched, _metric(stage, KS[0])], 4)
-                for label, scores in models.items()
-                for stage in STAGES
-            }
-            for query, searched in permutations(languages, 2)
-        ]
-    )
+    pairs = list(permutations(languages, 2))
+    names = [[display_name(code) for code in side] for side in zip(*pairs, strict=True)]
+    columns = {
+        f"{label} {stage}": [round(scores[*pair, _metric(stage, KS[0])], 4) for pair in pairs]
+        for label, scores in models.items()
+        for stage in STAGES
+    }
+    return pd.DataFrame({"from": names[0], "to": names[1], **columns})
 
 
 def _codes(languages: Sequence[str]) -> dict[str, str]:
@@ -207,13 +198,8 @@ def _heat_maps(label: str, scores: Scores, languages: Sequence[str]) -> Figure:
     return figure
 
 
-def _left_out(scored: Sequence[str], names: Mapping[str, str]) -> Iterator[str]:
-    if omitted := [name.removeprefix("xalign/") for name in scored if name not in names]:
-        yield f"Left out, not scored in all of these languages: {', '.join(omitted)}."
-
-
 def _notes(
-    tables: Mapping[str, TaskScores], raw: Mapping[str, Scores], printed: Mapping[str, Scores]
+    tables: Mapping[str, TaskScores], raw: Mapping[str, Scores], printed: Mapping[str, Scores], left_out: Sequence[str]
 ) -> tuple[str, ...]:
     sentences = sorted({int(value) for table in tables.values() for value in table.values("sentences").values()})
     notes = [
@@ -228,4 +214,7 @@ def _notes(
         notes.append(f"`xalign run -t {RAW}` fits on rows of their own lengths; the summary then has both.")
     if not printed:
         notes.append("The published matrices are of the paper's seven languages.")
+    if left_out:
+        names = ", ".join(name.removeprefix("xalign/") for name in left_out)
+        notes.append(f"Left out, not scored in all of these languages: {names}.")
     return tuple(notes)

@@ -57,11 +57,7 @@ def vectors_by_layer(request: Request, backbone: BackboneSpec, texts: Mapping[st
 
 
 class EveryLayer(nn.Module):
-    """Pools each layer's token vectors; ``sentence_embedding`` is (b, (layers + 1) d), the embeddings first.
-
-    Args:
-        pooling: Pools one layer's (b, s, d) to (b, d).
-    """
+    """Pools each layer's (b, s, d); ``sentence_embedding`` is (b, (layers + 1) d), the embeddings first."""
 
     def __init__(self, pooling: nn.Module) -> None:
         super().__init__()
@@ -77,18 +73,10 @@ class EveryLayer(nn.Module):
 def fill(
     layers: Sequence[BackboneSpec], texts: Sequence[str], prompt: str, device: str, store: EmbeddingStore, label: str
 ) -> int:
-    """Store the vectors of texts at every layer, for each layer's own RawEncoder.
-
-    Args:
-        layers: The backbones of :func:`at_every_layer`.
-        texts: Any strings; texts that the store has at every layer are skipped.
-        prompt: Prefix or template of each text.
-        device: cpu, cuda or mps.
-        store: The store to fill.
-        label: Label of the progress bar.
+    """Store the vectors of texts at every layer of :func:`at_every_layer`, for each layer's own RawEncoder.
 
     Returns:
-        Number of encoded texts.
+        Number of encoded texts; those that the store has at every layer are skipped.
     """
     namespaces = [loading.open_backbone(layer).fingerprint for layer in layers]
     distinct = {key(prompt, text): text for text in texts}

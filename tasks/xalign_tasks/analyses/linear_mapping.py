@@ -112,15 +112,9 @@ def study(
     rows: int,
     fits: Mapping[str, Fit],
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Fit the maps of a language on a text and measure them.
+    """Fit the maps of a language on ``text`` and test them on ``texts``, of each the first ``rows`` pairs.
 
-    Args:
-        encoder: The encoder.
-        language: Canonical code.
-        text: The text to fit the maps on.
-        texts: The texts to test on.
-        rows: Maximum number of pairs per text.
-        fits: Fitting functions, by name; without any, only the shape of the map from English is studied.
+    Without ``fits``, the fitting functions by name, only the shape of the map from English is studied.
 
     Returns:
         Rows of the tables of gains and of shapes; none if the pairs do not determine a map.
@@ -157,12 +151,7 @@ def _embed(encoder: XAlignEncoder, sides: tuple[list[str], list[str]], language:
 
 
 def shape(source: Float64, target: Float64) -> dict[str, float | bool]:
-    """Orthogonality (eqs. 11-16) and dilation (eqs. 17-20) of the map that unit vectors determine.
-
-    Args:
-        source: (n, d).
-        target: (n, d), row by row its translations.
-    """
+    """Orthogonality (eqs. 11-16) and dilation (eqs. 17-20) of the map of unit rows (n, d) to their translations'."""
     weight = determined_map(source, target)
     p, alpha = orthogonality(weight), dilation(weight)
     shuffled = np.random.default_rng(0).permutation(len(target))

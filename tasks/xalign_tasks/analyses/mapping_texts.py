@@ -23,14 +23,9 @@ Sides = tuple[list[str], list[str]]
 
 @dataclass(frozen=True)
 class MappingText:
-    """Pairs of English and other languages.
+    """Pairs of English and other languages; ``read`` maps a canonical code to its texts and their English counterparts.
 
-    Attributes:
-        name: Name in tables.
-        languages: Canonical codes of the other languages.
-        read: Maps a language to its texts and their English counterparts.
-        fitted_on: Whether maps are fitted on it; a part is then held out.
-        fingerprint: Fingerprint of the text.
+    Where maps are fitted on the text, a part of it is held out.
     """
 
     name: str

@@ -88,11 +88,8 @@ def _vectors(encoder: XAlignEncoder, texts: dict[str, list[str]]) -> Vectors:
 def kept(old: Vectors, new: Vectors, languages: tuple[str, ...], facts: dict[str, Any]) -> list[dict[str, Any]]:
     """Scores by method, number of pairs and language; also without a map, where the dimensions are equal.
 
-    Args:
-        old: Language to unit vectors of the index's model, row-parallel, and those of more English texts.
-        new: The vectors of the queries' model, likewise.
-        languages: Languages of the queries.
-        facts: Columns of every row.
+    ``old`` and ``new`` have row-parallel unit vectors by language, and those of more English texts, from the index's
+    model and from the queries'. ``facts`` are columns of every row.
     """
     sides = (("old", old), ("new", new))
     fit = {

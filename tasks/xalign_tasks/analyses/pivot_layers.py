@@ -15,7 +15,7 @@ from xalign_models.ranking.neighbours import NAMES, measured_ranks
 from xalign_models.ranking.ranks import normalise
 from xalign_models.ranking.similarity import linear_cka, rsa
 from xalign_models.specs import BackboneSpec
-from xalign_tasks.analyses.base import LANGUAGES, flores
+from xalign_tasks.analyses.base import LANGUAGES, Study, flores
 from xalign_tasks.analyses.layers import vectors_by_layer
 
 ROWS = 400
@@ -37,22 +37,19 @@ def analyse(request: Request) -> Findings:
         XAlignError: A model or the text is unavailable.
     """
     texts, data = flores(request, LANGUAGES, ROWS)
-    frames = []
+    study = Study(data)
     for name in request.named():
         backbone = find_spec(name).backbone
-        frames.append(sweep(request, backbone, texts).assign(model=backbone.name))
-    frame = pd.concat(frames, ignore_index=True)[["model", "layer", "language", *MEASURES]]
-    by_language = frame.groupby(["model", "language"], sort=False)["mexa"].agg(["mean", "max"]).reset_index()
-    pooled = by_language.rename(columns={"mean": "mexa_mean_over_layers", "max": "mexa_max_over_layers"})
-    means = frame.groupby(["model", "layer"], sort=False)[list(MEASURES)].mean().reset_index()
-    return Findings(
-        {"layers": frame, "means": means, "mexa": pooled},
-        {model: draw(part, str(model)) for model, part in means.groupby("model")},
-        (
-            f"{len(texts[ENGLISH])} sentences of FLORES-200's devtest, each language with English; layer 0 is the "
-            "embeddings. MEXA and P@1 are of a search among so many sentences: fewer are easier.",
-        ),
-        data,
+        frame = study.add("layers", sweep(request, backbone, texts), model=backbone.name)
+        means = frame.groupby("layer", sort=False)[list(MEASURES)].mean().reset_index()
+        study.add("means", means, model=backbone.name)
+        mexa = frame.groupby("language", sort=False)["mexa"]
+        pooled = mexa.agg(mexa_mean_over_layers="mean", mexa_max_over_layers="max").reset_index()
+        study.add("mexa", pooled, model=backbone.name)
+        study.figures[backbone.name] = draw(means, backbone.name)
+    return study.findings(
+        f"{len(texts[ENGLISH])} sentences of FLORES-200's devtest, each language with English; layer 0 is the "
+        "embeddings. MEXA and P@1 are of a search among so many sentences: fewer are easier."
     )
 
 

@@ -94,12 +94,7 @@ def project(vectors: Float32, seed: int = SEED) -> dict[str, Float64]:
 
 
 def mixing(vectors: Float32, labels: Sequence[str], meanings: Sequence[int]) -> dict[str, float]:
-    """Measures of how mixed a pool of unit rows (n, d) is.
-
-    Args:
-        vectors: Unit rows (n, d).
-        labels: Language of each row.
-        meanings: Meaning of each row; translations have the same number.
+    """Measures of how mixed a pool of unit rows (n, d) is; translations have the same meaning, a number.
 
     Returns:
         The silhouette of the languages by cosine; percent of rows whose nearest neighbour has the same language, and
@@ -119,18 +114,11 @@ def mixing(vectors: Float32, labels: Sequence[str], meanings: Sequence[int]) -> 
 
 @figures.styled()
 def draw(
-    panels: Mapping[str, Mapping[str, Float64]],
-    labels: Sequence[str],
-    meanings: Sequence[int],
-    highlighted: int = 0,
+    panels: Mapping[str, Mapping[str, Float64]], labels: Sequence[str], meanings: Sequence[int], highlighted: int = 0
 ) -> Figure:
     """A row per projection, a column per model, a colour and a marker per label; one meaning large and connected.
 
-    Args:
-        panels: Model to projection to (n, 2), as :func:`project` gives them.
-        labels: (n,) canonical codes, or any other text for the legend.
-        meanings: (n,).
-        highlighted: The meaning that is drawn large.
+    ``panels`` has :func:`project`'s result by model, ``labels`` canonical codes or other text for the legend.
     """
     names, hows = list(panels), list(next(iter(panels.values())))
     group, meaning = np.asarray(labels), np.asarray(meanings)

@@ -106,19 +106,15 @@ def against_each_other(module: LiRA, texts: list[str], english: list[str], langu
         varies = np.ptp(quality) > 0 and np.ptp(preference) > 0
         rows.append(
             {
-                "chosen": quality[preference.argmax()],
-                "mean": quality.mean(),
-                "best": quality.max(),
-                "correlation": float(spearmanr(preference, quality).statistic) if varies else np.nan,
+                "chrF chosen": quality[preference.argmax()],
+                "chrF mean": quality.mean(),
+                "chrF best": quality.max(),
+                "rank correlation": float(spearmanr(preference, quality).statistic) if varies else np.nan,
             }
         )
     if not rows:
         return pd.DataFrame()
-    means = pd.DataFrame(rows).mean()
-    return pd.DataFrame([{
-        "chrF chosen": means["chosen"], "chrF mean": means["mean"], "chrF best": means["best"],
-        "rank correlation": means["correlation"], "texts": len(rows), "translators": source.width,
-    }])  # fmt: skip
+    return pd.DataFrame([pd.DataFrame(rows).mean()]).assign(texts=len(rows), translators=source.width)
 
 
 @figures.styled()

@@ -42,8 +42,7 @@ def analyse(request: Request) -> Findings:
         XAlignError: A model or the text is unavailable.
     """
     texts, data = flores(request, LANGUAGES, ROWS)
-    study = Study()
-    study.data |= data
+    study = Study(data)
     for name in request.named():
         encoder = request.load(name)
         without_store = load_encoder(name, device=request.device)  # the store has vectors from larger batches
@@ -69,10 +68,7 @@ def analyse(request: Request) -> Findings:
 def precision(encoder: XAlignEncoder, texts: Mapping[str, list[str]], batch_size: int | None = None) -> pd.Series:
     """P@1 with English, in %, the mean of both directions, by language.
 
-    Args:
-        encoder: The model.
-        texts: Language to sentences, row by row, English among them.
-        batch_size: Number of texts encoded together; None for all of a language.
+    ``batch_size`` texts, by default all of a language, are encoded together.
     """
 
     def vectors(language: str) -> np.ndarray:

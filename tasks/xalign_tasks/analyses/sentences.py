@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import mteb
@@ -19,15 +20,7 @@ PUBLISHED = "STS22 sentence1"
 
 @dataclass(frozen=True)
 class Sentences:
-    """Texts with their languages.
-
-    Attributes:
-        name: Origin of the texts.
-        texts: Sentences.
-        languages: Canonical code of each sentence.
-        revision: Revision of the text.
-        note: A remark on the choice for readers.
-    """
+    """Texts with the canonical codes of their languages, their origin, and a remark on the choice for readers."""
 
     name: str
     texts: list[str]
@@ -44,21 +37,17 @@ class Sentences:
 
 
 def load_sentences(request: Request, rows: int) -> Sentences:
-    """STS22's first sentences, as in the paper, if the hub is available, else STS17's.
-
-    Args:
-        request: Its languages filter; its rows, if given, override ``rows``.
-        rows: Maximum number of sentences in total.
+    """STS22's first sentences, as in the paper, if the hub is available, else STS17's; ``rows`` at most by default.
 
     Raises:
         DataError: Neither is available, or nothing in these languages.
     """
-    note = ""
     try:
         sentences = sts22_sentences()
     except (OSError, ValueError, DataError):
         sentences = sts17_sentences()
         note = f"{PUBLISHED}, the paper's text, is unavailable here; {sentences.name} replaces it, so norms differ."
+        sentences = replace(sentences, note=note)
     pairs = [
         (text, language)
         for text, language in dict.fromkeys(zip(sentences.texts, sentences.languages, strict=True))
@@ -69,7 +58,7 @@ def load_sentences(request: Request, rows: int) -> Sentences:
     count = request.rows or rows
     step = max(1, len(pairs) // count)
     texts, languages = zip(*pairs[::step][:count], strict=True)
-    return Sentences(sentences.name, list(texts), list(languages), sentences.revision, note)
+    return replace(sentences, texts=list(texts), languages=list(languages))
 
 
 def sts22_sentences() -> Sentences:
@@ -91,9 +80,5 @@ def sts17_sentences() -> Sentences:
 def _first_sentences(name: str, task: Any) -> Sentences:
     task.load_data()
     tables = {subset: task.dataset[subset]["test"]["sentence1"] for subset in task.hf_subsets}
-    return Sentences(
-        name,
-        [text for texts in tables.values() for text in texts],
-        [canonical(task.metadata.eval_langs[subset][0]) for subset, texts in tables.items() for _ in texts],
-        task.metadata.dataset["revision"],
-    )
+    codes = [canonical(task.metadata.eval_langs[subset][0]) for subset, texts in tables.items() for _ in texts]
+    return Sentences(name, list(chain.from_iterable(tables.values())), codes, task.metadata.dataset["revision"])

@@ -30,12 +30,7 @@ from xalign_tasks.tatoeba36 import LANGUAGES
 
 @dataclass(frozen=True)
 class Vectors:
-    """A backbone's raw vectors.
-
-    Attributes:
-        backbone: The backbone of the vectors.
-        raw: The encoder of the vectors.
-    """
+    """A backbone and the encoder of its raw vectors."""
 
     backbone: BackboneSpec
     raw: RawEncoder
@@ -112,17 +107,10 @@ class Tatoeba:
         limit = f", first {self.rows} sentences of each" if self.rows else ""
         return f"Tatoeba, mean of {len(self.languages)} languages{limit}"
 
-    @property
-    def revisions(self) -> dict[str, str]:
-        """The text's fingerprint, for :class:`xalign_models.analysis.Findings`."""
-        return {"tatoeba": self.corpus.fingerprint(self.languages)}
-
     def within(self, languages: Collection[str], source: str) -> tuple[Tatoeba, list[str]]:
         """The test restricted to ``languages``, and a note on the languages left out.
 
-        Args:
-            languages: Canonical codes.
-            source: Subject and verb of the error, such as "the fit text has".
+        ``source`` begins the error: its subject and verb, such as "the fit text has".
 
         Raises:
             LanguageError: No language is left, or ``languages`` lacks English.
@@ -135,7 +123,7 @@ class Tatoeba:
         return dataclasses.replace(self, languages=shared), notes
 
 
-def open_tatoeba(request: Request, languages: Sequence[str] = LANGUAGES) -> Tatoeba:
+def open_tatoeba(request: Request) -> Tatoeba:
     """The test text in the requested languages, by default the LSAR paper's 36.
 
     Raises:
@@ -143,7 +131,7 @@ def open_tatoeba(request: Request, languages: Sequence[str] = LANGUAGES) -> Tato
         LanguageError: The test lacks a language, or only English was asked for.
     """
     corpus = corpora.load("tatoeba")
-    chosen = tuple(language for language in request.languages or languages if language != ENGLISH)
+    chosen = tuple(language for language in request.languages or LANGUAGES if language != ENGLISH)
     if missing := sorted(set(chosen) - set(corpus.languages)):
         raise LanguageError(f"Tatoeba's test has no {', '.join(missing)}; it has {', '.join(corpus.languages)}.")
     if not chosen:
@@ -154,10 +142,7 @@ def open_tatoeba(request: Request, languages: Sequence[str] = LANGUAGES) -> Tato
 def each_space(request: Request, study: Study, *, fitted_only: bool = False) -> Iterator[tuple[Space, Tatoeba]]:
     """The space of each requested model with the test text; notes on them and the text's revision go to the study.
 
-    Args:
-        request: Models, languages and rows.
-        study: Receives the notes.
-        fitted_only: Whether languages that LSAR was not fitted on are left out.
+    With ``fitted_only``, languages that LSAR was not fitted on are left out.
 
     Raises:
         LanguageError: No language is left.
@@ -169,7 +154,7 @@ def each_space(request: Request, study: Study, *, fitted_only: bool = False) -> 
         if fitted_only:
             tatoeba, left_out = tatoeba.within(space.lsar.languages_, "LIR and LSAR are fitted on")
         study.notes += [*describe(space, tatoeba), *left_out]
-        study.data |= tatoeba.revisions
+        study.data["tatoeba"] = tatoeba.corpus.fingerprint(tatoeba.languages)
         yield space, tatoeba
 
 
@@ -216,12 +201,5 @@ def published_accuracy() -> pd.DataFrame:
     """The paper's averages over the 36 languages of Tatoeba: model, method, accuracy in percent, source."""
     table = published_table("lsar-table-01.csv")
     table = table[table["method"].isin(["Original", "Centered", "LSAR"]) | table["method"].str.startswith("LIR")]
-    return pd.DataFrame(
-        {
-            "model": table["model"],
-            "method": table["method"],
-            "accuracy": table["value"],
-            "languages": 36,
-            "source": "published: LSAR paper, Table 1",
-        }
-    )
+    rows = table[["model", "method", "value"]].rename(columns={"value": "accuracy"})
+    return rows.assign(languages=36, source="published: LSAR paper, Table 1")

@@ -44,11 +44,7 @@ class XQuADR(LAReQA):
     )
 
     def files(self) -> dict[str, tuple[Path, ...]]:
-        """LAReQA's own files.
-
-        Raises:
-            DataError: A file is missing.
-        """
+        """LAReQA's own files."""
         root = data_dir()
         paths = _json_files(root / "lareqa" / "xquad-r", self.needs, "{}.json") if root else None
         if paths is None:
@@ -92,11 +88,7 @@ class MLQAR(LAReQA):
     )
 
     def files(self) -> dict[str, tuple[Path, ...]]:
-        """LAReQA's own files, or MLQA's.
-
-        Raises:
-            DataError: Both are missing.
-        """
+        """LAReQA's own files, or MLQA's."""
         root, pattern = data_dir(), "dev-context-{0}-question-{0}.json"
         for folder in ("lareqa/mlqa-r", "lareqa/mlqa-dev-r", "mlqa/dev", "mlqa/MLQA_V1/dev"):
             self.own_sentences = folder.startswith("mlqa/")

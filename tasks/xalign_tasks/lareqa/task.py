@@ -13,7 +13,7 @@ from mteb.types import PromptType
 
 from xalign_models.errors import DataError
 from xalign_models.ranking.ranks import average_precision, one_target_precision, target_counts
-from xalign_tasks.base import Scored, Scoring, fill_scores, without_normalisation
+from xalign_tasks.base import Scored, Scoring, without_normalisation
 from xalign_tasks.files import FilesTask
 from xalign_tasks.lareqa.bias import TOP, language_preference, language_shares, rank_agreement
 from xalign_tasks.lareqa.reader import SENTENCE_END, Side, read_file
@@ -49,11 +49,7 @@ class LAReQA(FilesTask):
     as_published: ClassVar[bool] = False
 
     def read(self, files: tuple[Path, ...]) -> Side:
-        """A language's questions and candidates.
-
-        Raises:
-            DataError: The file is malformed.
-        """
+        """A language's questions and candidates."""
         return read_file(files[0])
 
     def reading(self) -> str:
@@ -114,7 +110,7 @@ class LAReQA(FilesTask):
             items[language] = ap[rows].astype(np.float32)
             precision = {"map": float(ap[rows].mean()), "map_all_questions": float(ap.mean())}
             row = heat_map_row(language, list(sides), one_target[rows])
-            scores[language] = fill_scores(precision | row | bias[language], "map")
+            scores[language] = precision | row | bias[language]
         return scores, dict(sorted(items.items()))
 
     def candidates(self, side: Side) -> list[str]:
@@ -162,10 +158,8 @@ def pool_targets(sides: Mapping[str, Side]) -> npt.NDArray[np.int64]:
 def heat_map_row(language: str, languages: list[str], one_target: npt.NDArray[np.float64]) -> dict[str, float]:
     """One question language's row of the limit-to-one-target heat map, and its mean off the diagonal.
 
-    Args:
-        language: Language of the questions.
-        languages: k canonical codes of the answers.
-        one_target: (n, k) of :func:`xalign_models.ranking.ranks.one_target_precision`.
+    ``one_target`` is (n, k), of :func:`xalign_models.ranking.ranks.one_target_precision`; the k languages are the
+    answers'.
     """
     cells = {
         answer: float(np.nanmean(column))

@@ -51,12 +51,7 @@ class Locale:
 
 
 def load(root: Path, split: str = "test", locales: Collection[str] | None = None) -> dict[str, Locale]:
-    """Read one split of a set.
-
-    Args:
-        root: The set's folder.
-        split: Split of the qrels.
-        locales: Locales to read; None for all.
+    """Read one split of a set, in some locales or in all.
 
     Raises:
         DataError: A file, field or locale is missing or contradictory; the message says where.

@@ -14,7 +14,8 @@ from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
 from xalign_models.errors import DataError
 from xalign_models.languages import from_lazada
 from xalign_models.paths import data_dir
-from xalign_tasks.base import StampedTask, save_items, task_metadata
+from xalign_models.results.items import save_items
+from xalign_tasks.base import StampedTask, task_metadata
 from xalign_tasks.borrowed import retrieval_scores
 from xalign_tasks.product_search.layout import LOCALES, Locale, fingerprint, load
 
@@ -40,11 +41,7 @@ class ProductSearch(StampedTask, AbsTaskRetrieval):
     k_values = (1, 10, 1000)  # the last is mteb's depth of search; the others between fill files and nobody reads them
 
     def fingerprint(self) -> str:
-        """Sha256 (hex) over the set's files.
-
-        Raises:
-            DataError: The set is missing.
-        """
+        """Sha256 (hex) over the set's files."""
         return fingerprint(self.root())
 
     @classmethod

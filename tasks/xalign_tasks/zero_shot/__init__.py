@@ -7,10 +7,4 @@ from xalign_tasks.zero_shot.sib200 import SIB200ZeroShot
 from xalign_tasks.zero_shot.task import ZeroShotTask
 from xalign_tasks.zero_shot.tweets import TweetSentimentZeroShot
 
-__all__ = [
-    "AmazonReviewsZeroShot",
-    "AmazonStarsZeroShot",
-    "SIB200ZeroShot",
-    "TweetSentimentZeroShot",
-    "ZeroShotTask",
-]
+__all__ = ["AmazonReviewsZeroShot", "AmazonStarsZeroShot", "SIB200ZeroShot", "TweetSentimentZeroShot", "ZeroShotTask"]

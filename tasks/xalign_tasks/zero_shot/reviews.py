@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from itertools import compress
 from pathlib import Path
 from typing import ClassVar
 from xml.etree import ElementTree
+
+import pandas as pd
 
 from xalign_models.errors import DataError
 from xalign_models.languages import from_iso639_1
@@ -33,11 +35,7 @@ class AmazonReviewsZeroShot(ZeroShotTask):
     )
 
     def files(self) -> dict[str, tuple[Path, ...]]:
-        """The categories' training reviews, then their test reviews, in every language.
-
-        Raises:
-            DataError: A file is missing.
-        """
+        """The categories' training reviews, then their test reviews, in every language."""
         base = data_folder(
             "cls-acl10-unprocessed",
             "The Amazon reviews are missing: set XALIGN_DATA to a folder that has cls-acl10-unprocessed/ of "
@@ -48,11 +46,7 @@ class AmazonReviewsZeroShot(ZeroShotTask):
         return present(files, "Webis-CLS-10")
 
     def read_part(self, files: tuple[Path, ...], part: str) -> Labelled:
-        """The labelled reviews of a part.
-
-        Raises:
-            DataError: A file is malformed.
-        """
+        """The labelled reviews of a part."""
         texts, labels = [], []
         for path in files[: len(CATEGORIES)] if part == TRAIN else files[len(CATEGORIES) :]:
             try:
@@ -90,18 +84,9 @@ class AmazonStarsZeroShot(ZeroShotTask):
         raise DataError("AmazonStarsZeroShot takes its reviews from the hub (mteb/AmazonReviewsClassification).")
 
     def hub_part(self, language: str, part: str, missing: DataError) -> Labelled:
-        """The labelled reviews of a part; the first ones of each label of the training part.
-
-        Raises:
-            DataError: The hub is unavailable.
-        """
+        """The labelled reviews of a part; the first ones of each label of the training part."""
         texts, labels = super().hub_part(language, part, missing)
         if part != TRAIN:
             return texts, labels
-        counts: Counter[str] = Counter()
-        chosen = []
-        for index, label in enumerate(labels):
-            counts[label] += 1
-            if counts[label] <= PER_STAR:
-                chosen.append(index)
-        return [texts[index] for index in chosen], [labels[index] for index in chosen]
+        early = pd.Series(labels).groupby(labels).cumcount() < PER_STAR
+        return list(compress(texts, early)), list(compress(labels, early))

@@ -35,11 +35,7 @@ class SIB200ZeroShot(ZeroShotTask):
     )
 
     def files(self) -> dict[str, tuple[Path, ...]]:
-        """SIB-200's dev rows, FLORES-200's devtest and the labels, in every language that has both parts.
-
-        Raises:
-            DataError: There are no files.
-        """
+        """SIB-200's dev rows, FLORES-200's devtest and the labels, in every language that has both parts."""
         root = data_dir()
         files: dict[str, tuple[Path, ...]] = {}
         if root is not None and (labels := root / "flores200_dataset" / "sib_labels.tsv").is_file():

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from xalign_models.corpora import ENGLISH, Corpus
 from xalign_models.errors import DataError
-from xalign_tasks.base import Scored, Scoring, fill_scores, task_metadata
+from xalign_tasks.base import Scored, Scoring, task_metadata
 from xalign_tasks.files import FilesTask
 
 Labelled = tuple[list[str], list[str]]
@@ -79,11 +79,7 @@ class ZeroShotTask(FilesTask):
         raise NotImplementedError
 
     def hub_corpus(self, missing: DataError) -> Corpus:
-        """The corpus from the hub.
-
-        Raises:
-            DataError: The set is not on the hub.
-        """
+        """The corpus from the hub, if the set is there."""
         if not self.configs:
             raise missing
         name = self.metadata.name
@@ -131,7 +127,6 @@ class ZeroShotTask(FilesTask):
             x, y = vectors(language, scoring.split)
             predicted = trained.predict(x)
             f1 = f1_score(y, predicted, average="macro", zero_division=0)
-            measures = {"accuracy": float(accuracy_score(y, predicted)), "macro_f1": float(f1)}
-            scores[language] = fill_scores(measures, "accuracy")
+            scores[language] = {"accuracy": float(accuracy_score(y, predicted)), "macro_f1": float(f1)}
             items[language] = np.stack([predicted, y], axis=1)
         return scores, items

@@ -35,11 +35,7 @@ class TweetSentimentZeroShot(ZeroShotTask):
     )
 
     def files(self) -> dict[str, tuple[Path, ...]]:
-        """Texts and labels of the training part, then of the test part, in every language.
-
-        Raises:
-            DataError: A file is missing.
-        """
+        """Texts and labels of the training part, then of the test part, in every language."""
         base = data_folder(
             "xlmt_sentiment/sentiment",
             "The tweets are missing: set XALIGN_DATA to a folder that has xlmt_sentiment/sentiment/ in the layout "

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import f_oneway
 
 from xalign_models.analysis import Request
-from xalign_tasks.analyses import lsar_families
-from xalign_tasks.analyses.lsar_families import by_family, components, eta_squared, separation, summary
+from xalign_tasks.analyses import lsar_subspace
+from xalign_tasks.analyses.lsar_subspace import by_family, components, eta_squared, separation, summary
 
 
 def test_components_are_projections_with_english_on_the_positive_side():
@@ -37,7 +37,7 @@ def test_planted_families_explain_what_is_removed(uriel):
     rng = np.random.default_rng(2)
     place = {"Germanic": 0, "Romance": 5, "Turkic": -5}
     languages = ("eng-Latn", "deu-Latn", "fra-Latn", "spa-Latn", "tur-Latn")
-    removed = {one: 0.1 * rng.standard_normal((40, 2)) + [place[lsar_families.family(one)], 0] for one in languages}
+    removed = {one: 0.1 * rng.standard_normal((40, 2)) + [place[lsar_subspace.family(one)], 0] for one in languages}
     assert list(by_family(removed)) == ["Romance", "Germanic", "Turkic"]
     assert by_family(removed)["Romance"] == ["fra-Latn", "spa-Latn"]
     table = separation(removed, np.array([3.0, 1.0]))
@@ -53,7 +53,7 @@ def test_end_to_end(workdir, tiny_model, write_tatoeba, write_fit_text, uriel):
     write_tatoeba(workdir, 12)
     write_fit_text(workdir, 15)
     languages = ("deu-Latn", "fra-Latn", "spa-Latn", "tur-Latn")
-    findings = lsar_families.analyse(Request((str(tiny_model),), workdir, "cpu", languages=languages))
+    findings = lsar_subspace.analyse_families(Request((str(tiny_model),), workdir, "cpu", languages=languages))
     assert findings.tables["languages"]["family"].tolist() == ["Germanic", "Germanic", "Romance", "Romance", "Turkic"]
     (figure,) = findings.figures.values()
     labels = {axis.get_ylabel() for axis in figure.axes}

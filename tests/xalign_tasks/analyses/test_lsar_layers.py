@@ -12,7 +12,7 @@ from xalign_models.errors import LanguageError
 from xalign_models.models.building import load_encoder
 from xalign_models.models.names import find_spec
 from xalign_models.specs import AlignmentSpec, ModelSpec
-from xalign_tasks.analyses import lsar_layers, spaces
+from xalign_tasks.analyses import lsar_accuracy, spaces
 
 LANGUAGES = ("deu-Latn", "fra-Latn", "tur-Latn")
 
@@ -25,7 +25,7 @@ def asked(workdir, tiny_model, write_tatoeba, write_fit_text):
 
 
 def test_accuracies_are_those_of_each_layers_model(asked):
-    findings = lsar_layers.analyse(asked)
+    findings = lsar_accuracy.analyse_layers(asked)
     frame = findings.tables["layers"].set_index(["layer", "method"])
     assert frame.index.tolist() == [
         (layer, method) for layer in range(3) for method in ("original", "centered", "lir-1", "lsar")
@@ -51,8 +51,8 @@ def test_accuracies_are_those_of_each_layers_model(asked):
 
 def test_languages_without_fit_text_are_left_out_or_refused(asked, workdir, write_tatoeba):
     write_tatoeba(workdir, 20, ["deu", "jpn"])
-    findings = lsar_layers.analyse(dataclasses.replace(asked, languages=("deu-Latn", "jpn-Jpan")))
+    findings = lsar_accuracy.analyse_layers(dataclasses.replace(asked, languages=("deu-Latn", "jpn-Jpan")))
     assert findings.tables["layers"]["languages"].unique() == [1]
     assert any("lacks them: Japanese" in note for note in findings.notes)
     with pytest.raises(LanguageError, match=r"lingua, newstest have deu-Latn, .*; choose among these"):
-        lsar_layers.analyse(dataclasses.replace(asked, languages=("jpn-Jpan",)))
+        lsar_accuracy.analyse_layers(dataclasses.replace(asked, languages=("jpn-Jpan",)))

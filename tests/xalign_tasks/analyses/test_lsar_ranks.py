@@ -9,8 +9,8 @@ import pytest
 from xalign_models.alignments import LIR
 from xalign_models.analysis import Request
 from xalign_models.errors import LanguageError
-from xalign_tasks.analyses import lsar_ranks, spaces
-from xalign_tasks.analyses.lsar_ranks import chosen, peel
+from xalign_tasks.analyses import lsar_accuracy, spaces
+from xalign_tasks.analyses.lsar_accuracy import chosen, peel
 
 
 def test_peeling_removes_one_direction_after_the_other():
@@ -30,7 +30,7 @@ def asked(workdir, tiny_model, write_tatoeba, write_fit_text):
 
 
 def test_the_sweep_ends_in_the_alignments(asked):
-    findings = lsar_ranks.analyse(asked)
+    findings = lsar_accuracy.analyse_ranks(asked)
     sweep = findings.tables["sweep"].set_index(["method", "rank"])
     space = spaces.open_space(asked, asked.models[0])
     pairs = [
@@ -56,7 +56,7 @@ def test_the_sweep_ends_in_the_alignments(asked):
 
 
 def test_lir_of_the_sweep_is_lir(asked):
-    sweep = lsar_ranks.analyse(asked).tables["sweep"].set_index(["method", "rank"])
+    sweep = lsar_accuracy.analyse_ranks(asked).tables["sweep"].set_index(["method", "rank"])
     space, scores = spaces.open_space(asked, asked.models[0]), []
     from xalign_models import corpora
 
@@ -74,11 +74,11 @@ def test_lir_of_the_sweep_is_lir(asked):
 
 def test_languages_without_fit_text_are_left_out_and_named(asked, workdir, write_tatoeba):
     write_tatoeba(workdir, 40, ["deu", "jpn"])
-    findings = lsar_ranks.analyse(Request(asked.models, workdir, "cpu", languages=("deu-Latn", "jpn-Jpan")))
+    findings = lsar_accuracy.analyse_ranks(Request(asked.models, workdir, "cpu", languages=("deu-Latn", "jpn-Jpan")))
     assert findings.tables["sweep"]["languages"].unique() == [1]
     assert any("the fit text lacks them: Japanese" in note for note in findings.notes)
     with pytest.raises(LanguageError, match="choose among these"):
-        lsar_ranks.analyse(Request(asked.models, workdir, "cpu", languages=("jpn-Jpan",)))
+        lsar_accuracy.analyse_ranks(Request(asked.models, workdir, "cpu", languages=("jpn-Jpan",)))
 
 
 def test_the_summary_names_the_best():

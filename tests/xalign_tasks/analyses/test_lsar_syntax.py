@@ -9,8 +9,8 @@ from scipy.stats import pearsonr, spearmanr
 from xalign_models.analysis import Request
 from xalign_models.errors import DataError
 from xalign_models.typology import syntax
-from xalign_tasks.analyses import lsar_syntax
-from xalign_tasks.analyses.lsar_syntax import correlate, similarities
+from xalign_tasks.analyses import lsar_subspace
+from xalign_tasks.analyses.lsar_subspace import correlate, similarities
 
 LANGUAGES = tuple(f"{code}-Latn" for code in ("eng", "deu", "fra", "spa", "tur", "rus", "eus", "jpn", "fin", "hin"))
 
@@ -60,7 +60,7 @@ def test_end_to_end_with_the_published_numbers_beside(workdir, tiny_model, write
     write_fit_text(workdir, 15)
     languages = ("deu-Latn", "fra-Latn", "spa-Latn", "tur-Latn")
     asked = Request((str(tiny_model),), workdir, "cpu", languages=languages)
-    findings = lsar_syntax.analyse(asked)
+    findings = lsar_subspace.analyse_syntax(asked)
     correlation = findings.tables["correlation"]
     sources = correlation["source"].tolist()
     assert sources[:2] == ["this run", "this run"]
@@ -69,4 +69,4 @@ def test_end_to_end_with_the_published_numbers_beside(workdir, tiny_model, write
     (figure,) = findings.figures.values()
     assert {text.get_text() for text in figure.axes[0].texts} == {"deu", "fra", "spa", "tur"}
     with pytest.raises(DataError, match="at least three languages"):
-        lsar_syntax.analyse(Request(asked.models, workdir, "cpu", languages=languages[:2]))
+        lsar_subspace.analyse_syntax(Request(asked.models, workdir, "cpu", languages=languages[:2]))

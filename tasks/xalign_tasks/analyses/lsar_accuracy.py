@@ -1,0 +1,174 @@
+"""Tatoeba accuracy by the number of removed directions, and by layer (the LSAR paper's Figures 7 and 6)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from xalign_models import corpora, figures
+from xalign_models.alignments import LIR
+from xalign_models.analysis import Findings, Request
+from xalign_models.corpora import ENGLISH
+from xalign_models.linalg.arrays import Float32, Float64
+from xalign_models.models.building import fitted
+from xalign_models.models.catalogue import ALIGNMENTS
+from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
+from xalign_tasks.analyses import spaces
+from xalign_tasks.analyses.base import Study, labelled
+from xalign_tasks.analyses.layers import vectors_by_layer
+from xalign_tasks.analyses.spaces import Space, Tatoeba
+
+MOST_LIR = 20
+"""Largest k of LIR; the paper's best are 14 to 17."""
+REMOVING = {"lsar": "LSAR: one subspace of all languages", "lir": "LIR: directions of each language"}
+METHODS = {"original": "Original", "centered": "Centered", "lir-1": "LIR(k=1)", "lsar": "LSAR"}
+
+
+def analyse_ranks(request: Request) -> Findings:
+    """Accuracy with the first 0, 1, 2, ... directions removed, on the languages that both methods are fitted on.
+
+    Raises:
+        LanguageError: The methods are fitted on none of the languages.
+        XAlignError: A model or text is unavailable.
+    """
+    study = Study()
+    for space, tatoeba in spaces.each_space(request, study, fitted_only=True):
+        model = space.backbone.name
+        frame = labelled(sweep_ranks(space, tatoeba), model=model)
+        study.add("summary", chosen(frame).assign(source="this run"), model=model)
+        study.add("sweep", frame)
+        study.figures[f"accuracy-{model}"] = draw(frame, "rank", REMOVING, f"{model}: {tatoeba.title}")
+    study.add("summary", spaces.published_accuracy())
+    return study.findings()
+
+
+def analyse_layers(request: Request) -> Findings:
+    """Accuracy at every layer, before and after each unpaired alignment.
+
+    The vectors of all layers come from one forward pass. The alignments are fitted on the scored languages, with at
+    most ``rows`` rows of each.
+
+    Raises:
+        LanguageError: The fit text has none of the languages, or no English.
+        XAlignError: A model or text is unavailable.
+    """
+    study = Study()
+    for name in request.named():
+        backbone, alignment = spaces.lsar_spec(name)
+        have = {language for corpus in alignment.corpora for language in corpora.load(corpus).languages}
+        tatoeba, left_out = spaces.open_tatoeba(request).within(have, f"{', '.join(alignment.corpora)} have")
+        limit = min(filter(None, (request.rows, alignment.limit)), default=None)
+        alignment = dataclasses.replace(alignment, languages=(ENGLISH, *tatoeba.languages), limit=limit)
+        frame = labelled(sweep_layers(request, backbone, alignment, tatoeba), model=backbone.name)
+        top = frame.loc[frame.groupby("method", sort=False)["accuracy"].idxmax()]
+        best = top.assign(method=top["method"].map(METHODS), source="this run, best layer")
+        study.add("summary", best[["model", "method", "layer", "accuracy", "languages", "source"]])
+        study.add("layers", frame)
+        study.figures[f"accuracy-{backbone.name}"] = draw(frame, "layer", METHODS, f"{backbone.name}\n{tatoeba.title}")
+        size = f"{request.rows} rows" if request.rows else "all rows"
+        study.notes += [
+            f"{backbone.name}: {size} of each language; fitted on the same {len(tatoeba.languages) + 1} languages of "
+            f"{' and '.join(alignment.corpora)}, at most {alignment.limit or 'all'} rows of each.",
+            *left_out,
+        ]
+        study.data["tatoeba"] = tatoeba.corpus.fingerprint(tatoeba.languages)
+    study.add("summary", spaces.published_accuracy())
+    return study.findings(
+        "Layer 0 is the embeddings. Fewer rows make an easier search: compare with the paper only at all rows."
+    )
+
+
+def sweep_ranks(space: Space, tatoeba: Tatoeba) -> pd.DataFrame:
+    """Mean accuracy in percent over the languages, by method and number of removed directions."""
+    largest = min(MOST_LIR, space.lsar.dim_)
+    spec = AlignmentSpec(f"lir-{largest}", "lir", (("k", largest),), space.alignment.corpora, space.alignment.limit)
+    lir = fitted(ModelSpec(space.backbone, spec), space.raw)
+    assert isinstance(lir, LIR)
+    directions = dict(zip(lir.languages_, lir.directions_, strict=True))
+    common = space.lsar.basis_[:, : space.lsar.rank_]
+    accuracies: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for language, texts, translations in tatoeba.pairs():
+        side, english = space.embed(texts, language), space.embed(translations, ENGLISH)
+        bases = {"lsar": (common, common), "lir": (directions[language], directions[ENGLISH])}
+        for method, (basis, english_basis) in bases.items():
+            steps = zip(peel(side, basis), peel(english, english_basis), strict=True)
+            for k, (a, b) in enumerate(steps):
+                accuracies.setdefault((method, k), []).append(spaces.accuracy(a, b))
+    return pd.DataFrame(
+        {"method": method, "rank": k, **spaces.mean_accuracy(scores)} for (method, k), scores in accuracies.items()
+    )
+
+
+def peel(x: Float32, basis: Float64) -> Iterator[Float32]:
+    """Rows (n, d) with the first 0, 1, ..., k columns of an orthonormal ``basis`` (d, k) projected away."""
+    remaining = x.astype(np.float64)
+    coordinates = remaining @ basis
+    yield remaining.astype(np.float32)
+    for component, direction in zip(coordinates.T, basis.T, strict=True):
+        remaining -= np.outer(component, direction)
+        yield remaining.astype(np.float32)
+
+
+def chosen(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the paper: nothing removed, LIR(1), LIR(15) and the best LIR, LSAR at full rank and the best LSAR."""
+    lsar, lir = (frame[frame["method"] == method].set_index("rank") for method in ("lsar", "lir"))
+    rows = {"Original": lsar.loc[0]}
+    rows |= {f"LIR(k={k})": lir.loc[k] for k in (1, 15) if k in lir.index}
+    rows[f"LIR(k={lir['accuracy'].idxmax()}), its best"] = lir.loc[lir["accuracy"].idxmax()]
+    rows[f"LSAR(r={lsar['accuracy'].idxmax()}), its best"] = lsar.loc[lsar["accuracy"].idxmax()]
+    rows["LSAR"] = lsar.loc[lsar.index.max()]
+    return pd.DataFrame({"method": label, **row[["accuracy", "languages"]]} for label, row in rows.items())
+
+
+def sweep_layers(request: Request, backbone: BackboneSpec, alignment: AlignmentSpec, tatoeba: Tatoeba) -> pd.DataFrame:
+    """Mean accuracy in percent over the languages, by layer and method."""
+    fit = {field: getattr(alignment, field) for field in ("corpora", "limit", "languages")}
+    rows = []
+    for vectors in vectors_by_layer(request, backbone, _texts(alignment, tatoeba)):
+        for method in METHODS:
+            spec = None if method == "original" else dataclasses.replace(ALIGNMENTS[""][method], **fit)
+            model = fitted(ModelSpec(vectors.backbone, spec), vectors.raw) if spec else None
+            scores = []
+            for language, *sides in tatoeba.pairs():
+                codes = (language, ENGLISH)
+                pair = [vectors.embed(side, code) for side, code in zip(sides, codes, strict=True)]
+                if model is not None:
+                    pair = [model.transform(x, code) for x, code in zip(pair, codes, strict=True)]
+                scores.append(spaces.accuracy(*pair))
+            rows.append({"layer": vectors.backbone.layer, "method": method, **spaces.mean_accuracy(scores)})
+    return pd.DataFrame(rows)
+
+
+def _texts(alignment: AlignmentSpec, tatoeba: Tatoeba) -> dict[str, list[str]]:
+    """All texts to encode, for scoring and for fitting, by language."""
+    texts: dict[str, list[str]] = {ENGLISH: []}
+    for language, side, english in tatoeba.pairs():
+        texts[language] = side
+        texts[ENGLISH] += english
+    for name in alignment.corpora:
+        corpus = corpora.load(name)
+        for language in set(texts) & set(corpus.languages):
+            texts[language] = texts[language] + corpus.texts(language)[: alignment.limit]
+    return texts
+
+
+@figures.styled()
+def draw(frame: pd.DataFrame, x: str, methods: Mapping[str, str], title: str) -> Figure:
+    """Accuracy by ``rank`` or ``layer``, a line per method."""
+    figure, ((axis,),) = figures.canvas()
+    parts = {label: frame[frame["method"] == method] for method, label in methods.items()}
+    figures.draw_lines(axis, {label: (part[x], part["accuracy"]) for label, part in parts.items()})
+    if x == "rank":
+        original = frame.loc[frame["rank"] == 0, "accuracy"].iloc[0]
+        axis.axhline(original, color="#555555", linewidth=1, linestyle=":", label="nothing removed")
+        label = "directions removed (k of LIR, rank r of LSAR)"
+    else:
+        axis.xaxis.get_major_locator().set_params(integer=True)
+        label = "layer (0: the embeddings)"
+    axis.legend()
+    figures.describe(axis, title, label, "accuracy in %, English query")
+    return figure

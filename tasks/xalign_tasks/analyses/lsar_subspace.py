@@ -1,0 +1,236 @@
+"""The subspace that LSAR removes: language families (the paper's Figure 4) and syntax (its Table 5 and Figure 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from scipy.stats import pearsonr, spearmanr
+
+from xalign_models import figures
+from xalign_models.analysis import Findings, Request
+from xalign_models.corpora import ENGLISH
+from xalign_models.errors import DataError
+from xalign_models.languages import display_name
+from xalign_models.linalg.arrays import AnyFloats, Float64
+from xalign_models.published import published_table
+from xalign_models.typology import family, syntax
+from xalign_tasks.analyses import spaces
+from xalign_tasks.analyses.base import Study
+
+DIRECTIONS = 2
+BINS = 48
+PARTS = {"removed": "removed by LSAR", "kept": "kept by LSAR"}
+
+
+def analyse_families(request: Request) -> Findings:
+    """Components of Tatoeba's sentences along the first two directions that LSAR removes, grouped by family.
+
+    Raises:
+        XAlignError: A model or text is unavailable.
+    """
+    study = Study()
+    for space, tatoeba in spaces.each_space(request, study):
+        removed = components(spaces.by_language(space, tatoeba), space.lsar.basis_[:, :DIRECTIONS])
+        model = space.backbone.name
+        study.add("languages", summary(removed), model=model)
+        study.add("separation", separation(removed, space.lsar.singular_values_), model=model)
+        study.figures[f"histograms-{model}"] = draw_families(removed, model)
+    return study.findings(
+        "A direction's sign is free: it is chosen so that English is on the positive side. "
+        "eta_squared is the share of the components' variance that lies between the groups."
+    )
+
+
+def analyse_syntax(request: Request) -> Findings:
+    """Correlation of languages' syntactic similarity to English with the cosine of their means to English's.
+
+    The cosine is that of the removed part, and that of the kept part, of Tatoeba's raw vectors.
+
+    Raises:
+        DataError: Fewer than three languages besides English.
+        XAlignError: A model, a text or URIEL is unavailable.
+    """
+    study = Study()
+    for space, tatoeba in spaces.each_space(request, study):
+        if len(tatoeba.languages) < 3:
+            raise DataError("--languages: a correlation needs at least three languages besides English.")
+        vectors = spaces.by_language(space, tatoeba)
+        means = {language: rows.mean(axis=0, dtype=np.float64) for language, rows in vectors.items()}
+        frame, model = similarities(means, space.lsar.basis_), space.backbone.name
+        correlations = study.add("correlation", correlate(frame), model=model, source="this run")
+        study.add("languages", frame, model=model)
+        study.figures[f"similarity-{model}"] = draw_syntax(frame, correlations, model)
+    paper = published_table("lsar-table-05.csv")
+    rows = pd.DataFrame({"part": paper["part"], "pearson": paper["value"], "model": paper["model"]})
+    study.add("correlation", rows.assign(languages=36, source="published: LSAR paper, Table 5"))
+    return study.findings(
+        "URIEL's published distances are not available: the similarity is the cosine of the 103 binary features of its "
+        "set syntax_knn; pearson_angular uses 1 - 2/pi arccos of it instead.",
+        "English itself is left out: both its similarities are 1.",
+    )
+
+
+def components(vectors: Mapping[str, AnyFloats], basis: Float64) -> dict[str, Float64]:
+    """Components (n, k) of each language's rows (n, d) along ``basis`` (d, k); English's are positive on average."""
+    along = {language: rows.astype(np.float64) @ basis for language, rows in vectors.items()}
+    sign = np.where(along[ENGLISH].mean(axis=0) < 0, -1.0, 1.0) if ENGLISH in along else 1.0
+    return {language: rows * sign for language, rows in along.items()}
+
+
+def eta_squared(groups: list[Float64]) -> Float64:
+    """Share of the variance of rows (n, k) that lies between groups of rows, per column (k,), in [0, 1]."""
+    rows = np.concatenate(groups)
+    centre = rows.mean(axis=0)
+    between = sum(len(group) * (group.mean(axis=0) - centre) ** 2 for group in groups)
+    share: Float64 = between / np.maximum(((rows - centre) ** 2).sum(axis=0), np.finfo(float).tiny)
+    return share
+
+
+def by_family(removed: Mapping[str, Float64]) -> dict[str, list[str]]:
+    """Family to its languages, by the family's mean along the first direction, highest first."""
+    groups: dict[str, list[str]] = {}
+    for language in removed:
+        groups.setdefault(family(language), []).append(language)
+
+    def mean(name: str) -> float:
+        return float(np.mean([removed[code][:, 0].mean() for code in groups[name]]))
+
+    return {name: groups[name] for name in sorted(groups, key=mean, reverse=True)}
+
+
+def separation(removed: Mapping[str, Float64], singular: Float64) -> pd.DataFrame:
+    """A row per direction: its share of the differences between language means, and its separation of the groups."""
+    families = by_family(removed).values()
+    grouped = eta_squared([np.concatenate([removed[code] for code in members]) for members in families])
+    columns = {
+        "direction": np.arange(len(grouped)) + 1,
+        "share_of_mean_differences": (singular**2 / (singular**2).sum())[: len(grouped)],
+        "eta_squared_families": grouped,
+        "eta_squared_languages": eta_squared(list(removed.values())),
+    }
+    return pd.DataFrame(columns).assign(families=len(families), languages=len(removed))
+
+
+def summary(removed: Mapping[str, Float64]) -> pd.DataFrame:
+    """A row per language: family, sentences, mean and standard deviation along each direction."""
+    rows = []
+    for language, along in removed.items():
+        row = {
+            "language": language,
+            "name": display_name(language),
+            "family": family(language),
+            "sentences": len(along),
+        }
+        for statistic, values in (("mean", along.mean(axis=0)), ("std", along.std(axis=0))):
+            row |= {f"{statistic}_{k}": value for k, value in enumerate(values, 1)}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def similarities(means: Mapping[str, Float64], basis: Float64) -> pd.DataFrame:
+    """Similarity of every language to English: in syntax, and by the cosine of the removed and kept parts of its mean.
+
+    Args:
+        means: Language to the mean (d,) of its raw vectors, English among them.
+        basis: C (d, r), orthonormal columns; C C^T mean is the removed part.
+    """
+    others = [language for language in means if language != ENGLISH]
+    rows = np.stack([means[language] for language in (ENGLISH, *others)])
+    removed = (rows @ basis) @ basis.T
+    return pd.DataFrame(
+        {
+            "language": others,
+            "name": [display_name(language) for language in others],
+            "family": [family(language) for language in others],
+            "syntax": _cosines(syntax([ENGLISH, *others])),
+            "removed": _cosines(removed),
+            "kept": _cosines(rows - removed),
+        }
+    )
+
+
+def _cosines(rows: Float64) -> Float64:
+    """Cosines of the first row with all others."""
+    unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(float).tiny)
+    cosines: Float64 = unit[1:] @ unit[0]
+    return cosines
+
+
+def correlate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Pearson's and Spearman's correlation of the syntactic similarity with that of each part."""
+    angular = 1 - 2 / np.pi * np.arccos(frame["syntax"].clip(-1, 1))
+    rows = []
+    for part in PARTS:
+        pearson = pearsonr(frame["syntax"], frame[part])
+        rows.append(
+            {
+                "part": part,
+                "languages": len(frame),
+                "pearson": pearson.statistic,
+                "p_value": pearson.pvalue,
+                "spearman": spearmanr(frame["syntax"], frame[part]).statistic,
+                "pearson_angular": pearsonr(angular, frame[part]).statistic,
+                "cosine_mean": frame[part].mean(),
+                "cosine_std": frame[part].std(ddof=0),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+@figures.styled()
+def draw_families(removed: Mapping[str, Float64], backbone: str) -> Figure:
+    """One row per family, one column per direction: histograms of the removed components, each of the same height."""
+    groups = by_family(removed)
+    columns = next(iter(removed.values())).shape[1]
+    figure, axes = figures.canvas(
+        len(groups), columns, width=8, height=1.2 + 0.36 * len(groups), sharex="col", sharey=True
+    )
+    for k in range(columns):
+        pooled = np.concatenate([rows[:, k] for rows in removed.values()])
+        low, high = np.quantile(pooled, [0.001, 0.999])
+        edges = np.linspace(low, high, BINS)
+        for row, (name, members) in enumerate(groups.items()):
+            axis = axes[row, k]
+            values = np.concatenate([removed[code][:, k] for code in members])
+            counts, _ = np.histogram(values.clip(low, high), edges)
+            axis.stairs(counts / counts.max(), edges, fill=True, color=figures.COLOURS[0], alpha=0.75)
+            axis.axvline(values.mean(), color=figures.COLOURS[1], linewidth=1.2)
+            axis.set_yticks([])
+            axis.spines["left"].set_visible(False)
+            if k == 0:
+                axis.set_ylabel(f"{name} ({len(members)})", rotation=0, ha="right", va="center", fontsize=9)
+        axes[0, k].set_title(f"Direction {k + 1}")
+        axes[-1, k].set_xlabel("component along the direction (no unit)")
+        axes[-1, k].xaxis.set_major_locator(MaxNLocator(5, prune="both"))
+    figure.suptitle(
+        f"What LSAR removes from {backbone}, by language family (number of languages)\n"
+        "histograms of Tatoeba sentences (each to its own peak); the orange line is the family's mean",
+        fontsize=11,
+    )
+    return figure
+
+
+@figures.styled()
+def draw_syntax(frame: pd.DataFrame, correlations: pd.DataFrame, backbone: str) -> Figure:
+    """A point per language: syntactic similarity to English against the cosine of the means, removed part and kept."""
+    figure, axes = figures.canvas(1, len(PARTS), width=11, height=5.2)
+    for axis, (part, label), pearson in zip(axes[0], PARTS.items(), correlations["pearson"], strict=True):
+        figures.draw_points(axis, frame["syntax"], frame[part])
+        figures.name_points(axis, zip(frame["language"].str[:3], frame["syntax"], frame[part], strict=True))
+        slope, start = np.polyfit(frame["syntax"], frame[part], 1)
+        ends = np.array([frame["syntax"].min(), frame["syntax"].max()])
+        axis.plot(ends, start + slope * ends, color=figures.COLOURS[1], linewidth=1.2)
+        figures.describe(
+            axis,
+            f"{label}: Pearson r = {pearson:.2f}",
+            "syntactic similarity to English (cosine of URIEL's features)",
+            f"cosine of the language means, {part} part",
+        )
+    figure.suptitle(
+        f"Is it syntax that LSAR removes from {backbone}? Each point is a language (ISO 639-3)", fontsize=11
+    )
+    return figure
