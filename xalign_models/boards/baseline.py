@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -58,11 +59,7 @@ class Before:
 
 
 def read_before(path: Path, tolerances: Collection[str] = ()) -> Before:
-    """Old results: a folder that ``xalign run`` wrote, or a baseline file.
-
-    Args:
-        path: The folder or the file.
-        tolerances: ``POINTS`` or ``TASK=POINTS``; they override the file's.
+    """Old results: a folder that ``xalign run`` wrote, or a baseline file, whose tolerances ``tolerances`` override.
 
     Raises:
         ResultsError: The path does not exist, or results or a tolerance are malformed.
@@ -138,23 +135,16 @@ def _valid(validate: Callable[[Any], Valid], value: object, name: str, remedy: s
 def make_baseline(
     results: Results, models: Collection[str] | None = None, tasks: Collection[str] | None = None
 ) -> Baseline:
-    """The baseline of given results.
-
-    Args:
-        results: The results to keep up.
-        models: Names, with or without ``xalign/``, directories or hub ids; None for all.
-        tasks: Names; None for all.
+    """The baseline of the results of some models, by any name that ``xalign run`` takes, and tasks; None for all.
 
     Raises:
         ResultsError: A name has no results, or one of the chosen results is unreadable or has an impossible score.
     """
-    chosen = set(choose_models(results.models, models)), set(choose(results.tasks, tasks, "task"))
-    broken = [
-        str(path) for (model, task), path in results.unreadable.items() if {model} <= chosen[0] and task in chosen[1]
-    ]
+    chosen = set(product(choose_models(results.models, models), choose(results.tasks, tasks, "task")))
+    broken = [str(path) for key, path in results.unreadable.items() if key in chosen]
     scores: dict[str, dict[str, BaselineEntry]] = {}
     for (model, task), table in results.tables.items():
-        if model not in chosen[0] or task not in chosen[1]:
+        if (model, task) not in chosen:
             continue
         broken += [f"{model} on {task}, {subset}: {reason}" for subset, reason in table.impossible.items()]
         if values := table.values():
@@ -169,12 +159,7 @@ def make_baseline(
 
 
 def write_baseline(path: Path, baseline: Baseline, tolerance: Mapping[str, float]) -> None:
-    """Write a baseline; the file's tolerances, and its scores of other models and tasks, are kept.
-
-    Args:
-        path: The file.
-        baseline: The new scores.
-        tolerance: New tolerances; they override the file's.
+    """Write a baseline; the file keeps its scores of other models and tasks, and tolerances that are not given.
 
     Raises:
         ResultsError: The existing file is not a baseline.

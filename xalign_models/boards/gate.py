@@ -26,16 +26,10 @@ _Z = 1.6448536269514722  # of a one-sided 95% bound
 def compare(
     results: Results, before: Before, models: Collection[str] | None = None, tasks: Collection[str] | None = None
 ) -> GateReport:
-    """Every old score against the new results.
+    """Every old score of some models, by any name that ``xalign run`` takes, and tasks against the new results.
 
     Subsets that the old results do not have are left out, so that a wider run is compared like for like; an impossible
     score fails wherever it is.
-
-    Args:
-        results: The new results.
-        before: The old results and the tolerances.
-        models: Names, with or without ``xalign/``, directories or hub ids; None for all.
-        tasks: Names; None for all.
 
     Raises:
         ResultsError: A name of a tolerance, a model or a task is in neither the old nor the new results.
@@ -79,9 +73,8 @@ def _judge(key: tuple[str, str], sides: tuple[Results, Results], tolerance: floa
     if not old or not new:
         yield from rows(bad)
         return
-    values = old.values(), new.values()
-    never = old.impossible
-    common = [subset for subset in values[0] if subset in values[1] and not {subset} & (wrong.keys() | never.keys())]
+    values, never = (old.values(), new.values()), old.impossible
+    common = [subset for subset in values[0] if subset in values[1] and subset not in {**wrong, **never}]
     for subset in {**values[0], **never}:
         if subset not in common and subset not in bad:
             reason = f"impossible score before: {never[subset]}" if subset in never else "missing: no new score"

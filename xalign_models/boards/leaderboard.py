@@ -11,7 +11,7 @@ from statistics import fmean
 import numpy as np
 
 from xalign_models.errors import ModelError, ResultsError
-from xalign_models.published import Published, published_on
+from xalign_models.published import published_on
 from xalign_models.results.intervals import half_width, rank_intervals
 from xalign_models.results.items import Items, equal_weights
 from xalign_models.results.languages import code, into_and_from, language_pairs
@@ -264,7 +264,7 @@ def detail(
         legend.append(_FITTED)
     if published:
         tables = [results.tables[head.name, task] for head in heads]
-        columns_of_papers = published_columns(list(published_on(task)), tables, metric, set(cells))
+        columns_of_papers = published_columns(task, tables, metric, set(cells))
         for column, values in columns_of_papers.items():
             columns.append(column)
             for language, value in values.items():
@@ -274,12 +274,8 @@ def detail(
             if columns_of_papers
             else "Nothing published has this task, metric and these subsets."
         )
-    rows = [Row("", language, language, row) for language, row in sorted(cells.items(), key=_mean_first)]
-    return Board("language", columns, rows, legend)
-
-
-def _mean_first(item: tuple[str, object]) -> tuple[bool, str]:
-    return item[0] != "mean", item[0]
+    ordered = sorted(cells.items(), key=lambda item: (item[0] != "mean", item[0]))
+    return Board("language", columns, [Row("", language, language, row) for language, row in ordered], legend)
 
 
 def by_language(task: str, values: Mapping[str, float]) -> dict[str, dict[str, float]]:
@@ -309,9 +305,9 @@ def by_language(task: str, values: Mapping[str, float]) -> dict[str, dict[str, f
 
 
 def published_columns(
-    numbers: Sequence[Published], tables: Sequence[TaskScores], metric: str, rows: set[str]
+    task: str, tables: Sequence[TaskScores], metric: str, rows: set[str]
 ) -> dict[str, dict[str, float]]:
-    """Column -> row -> percent, for published numbers of the same metric whose subset is among the rows."""
+    """Column -> row -> percent, for published numbers of the same task and metric whose subset is among the rows."""
     equal = {metric}
     for table in tables:
         if values := table.values(metric):
@@ -319,7 +315,7 @@ def published_columns(
     subsets = {languages: subset for table in tables for subset, languages in table.languages.items()}
     by_column: dict[str, dict[str, float]] = {}
     means, complete = set[str](), set[str]()
-    for number in numbers:
+    for number in published_on(task):
         if not {number.metric, _SAME_METRIC.get(number.metric)} & equal:
             continue
         source, arrow, target = number.subset.partition("->")

@@ -19,11 +19,8 @@ HEADER = ("model", "task", "language", "score")
 def means_csv(results: Results, models: Collection[str] | None = None) -> str:
     """Main scores in percent as CSV: the mean over subsets of each model and task, then a line per language.
 
-    In tasks of pairs, a language has the mean of Into X and From X; other tasks have a line per subset.
-
-    Args:
-        results: From :func:`xalign_models.results.reading.read_results`.
-        models: Names, with or without ``xalign/``, directories or hub ids; None for all.
+    In tasks of pairs, a language has the mean of Into X and From X; other tasks have a line per subset. ``models`` are
+    any names that ``xalign run`` takes; None for all.
 
     Raises:
         ResultsError: A model has no results.
@@ -34,10 +31,9 @@ def means_csv(results: Results, models: Collection[str] | None = None) -> str:
     writer.writerow(HEADER)
     for (model, task), table in results.tables.items():
         if (values := table.values()) and model in chosen:
-            means = {"mean": 0.0}
+            means = {"mean": fmean(values.values())}
             for row, weights in sorted(language_weights(values).items()):
-                means[row] = fsum(weight * values[subset] for subset, weight in weights.items())
-            means["mean"] = fmean(values.values())
+                means.setdefault(row, fsum(weight * values[subset] for subset, weight in weights.items()))
             names = [escape(model, "csv"), escape(task, "csv")]
             writer.writerows((*names, escape(key, "csv"), f"{100 * mean:.2f}") for key, mean in means.items())
     return text.getvalue()

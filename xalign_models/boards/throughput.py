@@ -50,16 +50,12 @@ def compare_throughput(old: Path, new: Path, tolerance: Mapping[str, float]) -> 
 def _read(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
     """(module, benchmark) -> notes of the benchmarks with a reference."""
     try:
-        lines = path.suffix == ".jsonl"  # findings, written as a run goes
-        entries = (
-            [parse_json(line, str(path)) for line in path.read_bytes().splitlines()]
-            if lines
-            else read_json(path)["benchmarks"]
-        )
+        if path.suffix == ".jsonl":  # findings, written as a run goes
+            entries = [parse_json(line, str(path)) for line in path.read_bytes().splitlines()]
+        else:
+            entries = read_json(path)["benchmarks"]
         benchmarks = {
-            (entry["fullname"].split("::")[0].rpartition("/")[2].removesuffix(".py"), entry["name"]): entry[
-                "extra_info"
-            ]
+            (Path(entry["fullname"].split("::")[0]).stem, entry["name"]): entry["extra_info"]
             for entry in entries
             if "ratio" in entry["extra_info"]
         }

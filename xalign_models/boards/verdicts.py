@@ -121,10 +121,6 @@ class GateReport:
         plain = [{key: round(v, 9) if isinstance(v, float) else v for key, v in row.items()} for row in rows]
         return {"exit_code": self.exit_code, "summary": self.summary(), "rows": plain}
 
-    def to_rich(self) -> RenderableType:
-        """The renderable for rich."""
-        return self
-
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """The rows that do not pass, if any, and the summary."""
         from rich import box

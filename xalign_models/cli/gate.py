@@ -77,5 +77,5 @@ def gate(
     if json:
         print_json(report.to_json())
     else:
-        out.print(report.to_rich())
+        out.print(report)
     raise typer.Exit(report.exit_code)

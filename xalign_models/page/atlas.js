@@ -6,15 +6,6 @@ const PAIRINGS = [
   ["from other languages", "queries in further languages, candidates in the language"],
   ["into other languages", "queries in the language, candidates in further languages"],
 ];
-const HEADS = {
-  level: "level",
-  worst_tenth: "worst tenth",
-  evenness: "evenness",
-  english_centricity: "English-centricity",
-  asymmetry: "asymmetry",
-  gap: "cross-lingual gap",
-  low_resource_gap: "gap of rarely named languages",
-};
 const KIND_NAMES = {
   retrieval: "retrieval of passages",
   bitext: "bitext, translations",
@@ -54,9 +45,7 @@ function AtlasView({ state, change }) {
     place = label === null ? -1 : about.languages.indexOf(label);
   const options = [
     ["", "mean of all"],
-    ...[...about.languages]
-      .sort((a, b) => languageName(a).localeCompare(languageName(b)))
-      .map((one) => [String(one), `${languageName(one)} · ${named(one)[0]}`]),
+    ...byName(about.languages).map((one) => [String(one), `${languageName(one)} · ${named(one)[0]}`]),
   ];
   const choices = html`<div class="choices">
     <${Choice} label="Task" wide value=${String(index)} options=${columns.map((one, key) => [String(key), columnName(one)])} onChange=${(column) => change({ column })} />
@@ -65,7 +54,7 @@ function AtlasView({ state, change }) {
   const [column] = read;
   const heads =
     place < 0
-      ? statistics.map(([name, meaning], which) => [HEADS[name], meaning, (model) => column.statistic(model, which)])
+      ? statistics.map(([name, meaning], which) => [name, meaning, (model) => column.statistic(model, which)])
       : PAIRINGS.map(([name, meaning], kind) => [name, meaning, (model) => column.score(model, place, kind)]);
   const used = heads.filter(([, , value]) => column.models.some((_, model) => known(value(model))));
   const having = [...column.models.keys()].filter((model) => used.some(([, , value]) => known(value(model))));
@@ -148,7 +137,7 @@ function ChooseView({ state, change }) {
   const read = useUnpacked([...columns.keys()], columnAt);
   const licences = unique(models.map(({ licence }) => (licence || "").toLowerCase()).filter(Boolean));
   const add = (label) => change({ wanted: [state.wanted.trim().replace(/,$/, ""), named(label)[0]].filter(Boolean).join(", ") });
-  const choosable = languages.filter((label) => named(label)[1]).sort((a, b) => languageName(a).localeCompare(languageName(b)));
+  const choosable = byName(languages.filter((label) => named(label)[1]));
   const field = (key, label, hint) =>
     html`<label class="choice"><span>${label}</span><input value=${state[key]} placeholder=${hint} onInput=${(event) => change({ [key]: event.target.value })} /></label>`;
   const form = html`<form class="choices" onSubmit=${(event) => event.preventDefault()}>

@@ -20,15 +20,15 @@ from xalign_models.languages import FLORES_200, canonical
 from xalign_models.page.packing import Numbered, pack
 
 SHOWN = {
-    "level": "mean of the languages other than English",
-    "worst_tenth": "mean of the lowest tenth of the languages",
-    "evenness": "worst tenth in percent of the level: 100 if all languages are alike",
-    "english_centricity": "pairs with English less pairs without",
-    "asymmetry": "English into the language less the language into English",
-    "gap": "same-language less cross-language",
-    "low_resource_gap": "frequently less rarely named languages",
+    "level": ("level", "mean of the languages other than English"),
+    "worst_tenth": ("worst tenth", "mean of the lowest tenth of the languages"),
+    "evenness": ("evenness", "worst tenth in percent of the level: 100 if all languages are alike"),
+    "english_centricity": ("English-centricity", "pairs with English less pairs without"),
+    "asymmetry": ("asymmetry", "English into the language less the language into English"),
+    "gap": ("cross-lingual gap", "same-language less cross-language"),
+    "low_resource_gap": ("gap of rarely named languages", "frequently less rarely named languages"),
 }
-"""Statistics of the page with explanations."""
+"""Statistics of the page with their heads and explanations."""
 _LARGEST = 3.2  # maximum value in 16 bits
 
 
@@ -45,6 +45,7 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
     names = sorted({model for column in atlas.columns for model in column.models})
     place = {name: index for index, name in enumerate(names)}
     revisions, versions = Numbered(), Numbered()
+    known = [choosing.known_languages(column) for column in atlas.columns]
     columns = [
         {
             "task": column.task,
@@ -58,13 +59,13 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
             "revisions": [revisions[revision] for revision in column.revisions],
             "versions": [versions[version] for version in column.versions],
             "languages": [labels[language] for language in column.languages],
-            "known": [labels[language] for language in choosing.known_languages(column)],
+            "known": [labels[language] for language in codes],
         }
-        for column in atlas.columns
+        for column, codes in zip(atlas.columns, known, strict=True)
     ]
-    measured = sorted({language for column in atlas.columns for language in choosing.known_languages(column)})
+    with_scores = sorted({language for codes in known for language in codes})
     languages = sorted({*FLORES_200, *(language for column in atlas.columns for language in column.languages)})
-    relatives = {code: nearest(code, measured) for code in languages if code not in measured}
+    relatives = {code: nearest(code, with_scores) for code in languages if code not in with_scores}
     about = {
         "source": atlas.source,
         "scale": SCALE,
@@ -80,7 +81,7 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
             "permissive": sorted(choosing.PERMISSIVE),
             "tasks": choosing.TASKS,
         },
-        "statistics": list(SHOWN.items()),
+        "statistics": list(SHOWN.values()),
         "models": [_model(atlas, name) for name in names],
         "revisions": list(revisions),
         "versions": list(versions),

@@ -4,7 +4,7 @@ function DifferencesView({ rows, column, state }) {
     .map((row) => ({ row, cell: cellOf(row, column) }))
     .filter(({ cell }) => cell && cell.difference !== null);
   if (!tested.length) return html`<p>No aligned model in this choice was scored on this task.</p>`;
-  const name = ({ row }) => `${DATA.rows[row].label} · ${DATA.rows[row].group}`;
+  const name = ({ row }) => rowName(row);
   const verdict = ({ cell }) =>
     !cell.interval ? "not tested" : cell.chance ? "may be chance" : cell.difference > 0 ? "better" : "worse";
   const order = sorted(tested, { down: true }, ({ cell }) => cell.difference);
@@ -60,17 +60,14 @@ function TradeView({ rows, column, state, change }) {
   const cost = known(state.cost).length ? state.cost : Object.keys(COSTS).find((one) => known(one).length);
   const choices = Object.entries(COSTS)
     .filter(([key]) => known(key).length)
-    .map(([key, shown]) => [key, `${shown} (${known(key).length} model${known(key).length > 1 ? "s" : ""})`]);
+    .map(([key, shown]) => [key, `${shown} (${counted(known(key).length, "model")})`]);
   if (!cost) return html`<p>No model in this choice says how large or how fast it is.</p>`;
   const less = cost !== "tokens_per_second";
-  const spots = known(cost).map((row) => {
-    return { row, x: costOf(row, cost), y: cellOf(row, column).score };
-  });
+  const spots = known(cost).map((row) => ({ row, x: costOf(row, cost), y: cellOf(row, column).score }));
   const frontier = [];
   for (const spot of [...spots].sort((a, b) => (less ? a.x - b.x : b.x - a.x) || b.y - a.y))
     if (!frontier.length || spot.y > frontier.at(-1).y) frontier.push(spot);
   const group = ({ row }) => DATA.rows[row].group;
-  const name = ({ row }) => `${DATA.rows[row].label} · ${DATA.rows[row].group}`;
   return html`<p class="lead">Quality on ${DATA.columns[column].name} against ${COSTS[cost]}. The line joins the models that no other model beats on both.</p>
     <${Choice} label="Against" wide value=${cost} options=${choices} onChange=${(value) => change({ cost: value })} />
     <${Chart} label="Trade-off" deps=${[rows, column, cost]} make=${(width) => ({
@@ -84,20 +81,14 @@ function TradeView({ rows, column, state, change }) {
       y: { label: "↑ percent" },
       symbol: { legend: true }, // there are fewer colours than backbones
       marks: [
-        line(frontier, {
-          x: "x",
-          y: "y",
-          stroke: "currentColor",
-          strokeOpacity: 0.4,
-          curve: less ? "step-after" : "step-before",
-        }),
+        line(frontier, { x: "x", y: "y", stroke: "currentColor", strokeOpacity: 0.4, curve: less ? "step-after" : "step-before" }),
         dot(spots, {
           x: "x",
           y: "y",
           fill: group,
           symbol: group,
           r: 5,
-          title: (d) => `${name(d)}\n${percent(d.y)} %, ${d.x.toLocaleString("en")} ${COSTS[cost]}`,
+          title: (d) => `${rowName(d.row)}\n${percent(d.y)} %, ${d.x.toLocaleString("en")} ${COSTS[cost]}`,
           tip: true,
         }),
         text(frontier, { x: "x", y: "y", text: ({ row }) => DATA.rows[row].label, dy: -12, fill: "currentColor" }),
@@ -120,9 +111,8 @@ function PublishedView({ rows, column }) {
   if (!printed.length)
     return html`<p>No paper prints a mean over the same languages for ${name}. Single languages, where there are any, stand below the models in the view by language.</p>`;
   const ours = rows
-    .map((row) => ({ name: `${DATA.rows[row].label} · ${DATA.rows[row].group}`, cell: cellOf(row, column) }))
-    .filter(({ cell }) => cell)
-    .map(({ name, cell }) => ({ name, score: cell.score, kind: "measured" }));
+    .filter((row) => cellOf(row, column))
+    .map((row) => ({ name: rowName(row), score: cellOf(row, column).score, kind: "measured" }));
   const all = sorted(
     [...ours, ...printed.map((one) => ({ name: one.column, score: one.mean, kind: "published" }))],
     { down: true },

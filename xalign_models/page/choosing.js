@@ -1,7 +1,6 @@
 // Which model to use for given languages: the steps of xalign_models/atlas/choose.py, in its order and with its
 // constants, which the page carries. A test compares the two.
 const SETTINGS = DATA.atlas?.settings;
-const mean = (list) => list.reduce((sum, value) => sum + value, 0) / list.length;
 const known = (value) => !Number.isNaN(value);
 const logistic = (x) => 1 / (1 + Math.exp(-x));
 function logit(score) {
@@ -33,10 +32,9 @@ function taskScores(column, languages) {
   for (const place of languages.map((label) => column.languages.indexOf(label)).filter((place) => place >= 0))
     for (const pairing of SETTINGS.pairings) {
       const kinds = pairing.filter((kind) => column.count(place, kind) > 0);
-      const cell = kinds.length
-        ? column.models.map((_, model) => logit(mean(kinds.map((kind) => column.score(model, place, kind)))))
-        : [];
-      if (kinds.length && cell.filter(known).length >= fewest) cells.push(cell);
+      if (!kinds.length) continue;
+      const cell = column.models.map((_, model) => logit(mean(kinds.map((kind) => column.score(model, place, kind)))));
+      if (cell.filter(known).length >= fewest) cells.push(cell);
     }
   if (!cells.length) return null;
   const means = cells.map((cell) => mean(cell.filter(known)));
@@ -138,9 +136,8 @@ function chooseModels(columns, wish) {
   if (apart)
     notes.push(`${apart} models share no task with the others for these languages and are not ranked.`);
   const about = models.map((model) => DATA.atlas.models[model]);
-  const chosen = [...models.keys()].filter(
-    (index) => admits(wish, about[index]) && table.some((row) => known(row[index])),
-  );
+  const scored = (index) => table.some((row) => known(row[index])),
+    chosen = [...models.keys()].filter((index) => admits(wish, about[index]) && scored(index));
   if (!chosen.length)
     return { problem: "No model with scores for these languages fits; relax the size, the licence or the dimension." };
   const unknown = about.filter(
@@ -154,12 +151,9 @@ function chooseModels(columns, wish) {
       label,
       new Set(columns.filter((column) => asks(column) && column.known.includes(label)).map(({ task }) => task)).size,
     ]);
-  const fitted = fitQuality(
-    table,
-    asked.map((one) => (one ? 1 : SETTINGS.otherKind)),
-    models.length,
-  );
-  const { quality, error } = fitted,
+  const weights = asked.map((one) => (one ? 1 : SETTINGS.otherKind)),
+    fitted = fitQuality(table, weights, models.length),
+    { quality, error } = fitted,
     difficulty = asked.includes(true) ? fitted.difficulty.filter((_, row) => asked[row]) : fitted.difficulty;
   if (!asked.includes(true))
     notes.push(`No ${wish.kind} task has scores for these languages; tasks of other kinds stand in.`);

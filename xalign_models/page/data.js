@@ -8,14 +8,19 @@ const cellOf = (row, column) => {
   const values = DATA.cells[row][column];
   if (!values) return null;
   const cell = Object.fromEntries(DATA.fields.map((name, index) => [name, values[index]]));
-  return { ...cell, model: DATA.models[cell.model], machine: DATA.machines[cell.machine] };
+  return {
+    ...cell,
+    interval: cell.low === null ? null : [cell.low, cell.high],
+    chance: cell.significant === 0,
+    model: DATA.models[cell.model],
+    machine: DATA.machines[cell.machine],
+  };
 };
 const system = (row) => row.label.split(" (")[0];
-const points = (value) =>
-  value === null || value === undefined
-    ? ""
-    : (value > 0 ? "+" : value < 0 ? "\u2212" : "±") + Math.abs(value).toFixed(1);
-const percent = (value) => (value === null || value === undefined ? "–" : value.toFixed(1).replace("-", "\u2212"));
+const rowName = (row) => `${DATA.rows[row].label} · ${DATA.rows[row].group}`;
+const mean = (list) => list.reduce((sum, value) => sum + value, 0) / list.length;
+const points = (value) => (value > 0 ? "+" : value < 0 ? "\u2212" : "±") + Math.abs(value).toFixed(1);
+const percent = (value) => (value == null ? "–" : value.toFixed(1).replace("-", "\u2212"));
 const humps = (name) => name.replace(/([a-z0-9]|[A-Z]{2})(?=[A-Z][a-z])/g, "$1\u200b");
 const unique = (list) => [...new Set(list)].sort();
 
@@ -70,7 +75,7 @@ function inLanguage(values, row, task, label, heading, kind = "languages") {
       if (value !== null) found.push(value);
     });
   }
-  return found.length ? found.reduce((sum, value) => sum + value, 0) / found.length : null;
+  return found.length ? mean(found) : null;
 }
 // Where the unaligned backbone's scores for a comparison with a row are: a row of the blocks of a kind.
 function plainOf(row, task) {
@@ -80,6 +85,7 @@ function plainOf(row, task) {
 }
 const named = (label) => DATA.labels[label];
 const languageName = (label) => named(label)[1] || named(label)[0];
+const byName = (labels) => [...labels].sort((a, b) => languageName(a).localeCompare(languageName(b)));
 
 // View, task and filters live in the address, so that a link shows what its sender saw.
 function useAddress(initial) {

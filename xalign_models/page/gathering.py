@@ -9,7 +9,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,11 @@ from langcodes import Language
 from xalign_models import __version__
 from xalign_models.atlas import Atlas
 from xalign_models.atlas.table import MISSING
-from xalign_models.boards.leaderboard import DIRECTIONS, by_language, leaderboard
+from xalign_models.boards.leaderboard import DIRECTIONS, by_language, leaderboard, published_columns
 from xalign_models.errors import FileError
 from xalign_models.files import read_log
 from xalign_models.page.beside import atlas_data
 from xalign_models.page.packing import Numbered, pack
-from xalign_models.published import published_on
 from xalign_models.results.languages import language_pairs
 from xalign_models.results.layout import SETTINGS
 from xalign_models.results.reading import Results, TaskScores, read_meta
@@ -36,7 +35,6 @@ MOST_LANGUAGES = 40
 MOST_PAIRS = 500_000
 """Maximum number of values in all matrices; further tasks get none, so that the page stays small."""
 _RIGHT_TO_LEFT = {"Arab", "Hebr", "Thaa", "Nkoo", "Syrc", "Adlm", "Rohg"}
-_BEFORE = "before_"
 
 
 @dataclass
@@ -48,15 +46,10 @@ class _Values:
     labels: Numbered = field(default_factory=Numbered)
 
     def add(
-        self,
-        task: int,
-        rows: Sequence[int],
-        labels: Sequence[str],
-        scores: Iterable[Iterable[float | None]],
-        **about: Any,
+        self, rows: Mapping[int, Iterable[float | None]], labels: Sequence[str], *, task: int, **about: Any
     ) -> None:
-        """Add a task's table of percentages, rows x labels; None is no score."""
-        table = [[MISSING if score is None else round(10 * score) for score in row] for row in scores]
+        """Add a task's table of scores (rows x labels); None is no score."""
+        table = [[MISSING if score is None else round(100 * score * 10) for score in row] for row in rows.values()]
         label_numbers = [self.labels[label] for label in labels]
         place = sum(block.size for block in self.values[task])
         self.blocks.append({"task": task, **about, "rows": list(rows), "labels": label_numbers, "at": place})
@@ -81,15 +74,7 @@ def page_data(
 ) -> dict[str, Any]:
     """The page's content, ready for JSON, with packed numbers under ``packed``.
 
-    Args:
-        results: From :func:`xalign_models.results.reading.read_results`.
-        describe: Facts by task: ``type``, ``domains``, ``description``, ``reference``.
-        models: Names, with or without ``xalign/``, directories or hub ids; None for all.
-        tasks: Names; None for all.
-        atlas: Published scores to show beside the board and to choose models by; None for none.
-
-    Raises:
-        ResultsError: There is no readable result, or a name has none.
+    The arguments and errors are those of :func:`xalign_models.page.write_page`.
     """
     board = leaderboard(results, models=models, tasks=tasks)
     position = {row.name: index for index, row in enumerate(board.rows)}
@@ -99,16 +84,13 @@ def page_data(
     published = []
     for number, task in enumerate(names):
         tables = {position[name]: results.tables[name, task] for name in position if (name, task) in results.tables}
-        bases = {row: results.tables.get((table.baseline or "", task)) for row, table in tables.items()}
-        plain = {row: base for row, base in bases.items() if base}
+        bases = ((row, results.tables.get((table.baseline or "", task))) for row, table in tables.items())
+        plain = {row: base for row, base in bases if base}
         _add_languages(values, number, task, tables, plain)
         _add_pairs(values, number, tables)
         published += _published(number, task, results, values)
     cells = [
-        [
-            origins.cell(row.cells[column], results.tables[row.name, task_of[column]]) if column in row.cells else {}
-            for column in board.columns
-        ]
+        {column: origins.cell(cell, results.tables[row.name, task_of[column]]) for column, cell in row.cells.items()}
         for row in board.rows
     ]
     own_labels = len(values.labels)
@@ -121,8 +103,8 @@ def page_data(
         "tasks": [{"name": task, **(describe or {}).get(task, {})} for task in names],
         "columns": [{"name": column, "task": names.index(task_of[column])} for column in board.columns],
         "rows": [{"group": row.group, "label": row.label, "name": row.name} for row in board.rows],
-        "fields": list(next(cell for row in cells for cell in row if cell)),
-        "cells": [[list(cell.values()) if cell else 0 for cell in row] for row in cells],
+        "fields": list(next(cell for row in cells for cell in row.values())),
+        "cells": [[list(row[column].values()) if column in row else 0 for column in board.columns] for row in cells],
         "models": [json.loads(model) for model in origins.models],
         "machines": [json.loads(machine) for machine in origins.machines],
         "data": list(origins.data),
@@ -154,24 +136,14 @@ class _Origins:
         if table.folder not in self._folders:
             self._folders[table.folder] = json.dumps(_model(table.folder)), _machines(table.folder)
         model, machines = self._folders[table.folder]
-        values = {
-            "score": cell.score,
-            "difference": cell.difference,
-            "interval": None if cell.low is None else (cell.low, cell.high),
-            "chance": cell.significant is False,
-            "ranks": cell.ranks,
-            "covered": cell.covered,
-            "of": cell.of,
-            "fitted": cell.fitted,
-            "other_text": cell.other_text,
-            "best": cell.best,
+        values = asdict(cell) | {
             "tied": cell.tied,
             "model": self.models[model],
             "machine": self.machines[machines.get(table.task, "{}")],
             "data": self.data[str(table.dataset_revision)],
             "minutes": round(table.date.timestamp() / 60),
         }
-        return {key: None if (key, value) == ("difference", None) else _brief(value) for key, value in values.items()}
+        return {key: _brief(value) for key, value in values.items()}
 
 
 def _model(folder: Path) -> dict[str, Any]:
@@ -187,18 +159,14 @@ def _machines(folder: Path) -> dict[str, str]:
     """Hardware, versions and speed of each task's last run, as JSON."""
     known = ("hardware", "version", "tokens_per_second", "fit_seconds_per_language")
     lines, damaged = read_log(folder / SETTINGS)
-    return {
-        str(entry.get("task")): json.dumps({key: entry.get(key) for key in known})
-        for entry in ([] if damaged else lines)
-    }
+    entries = [] if damaged else lines
+    return {str(entry.get("task")): json.dumps({key: entry.get(key) for key in known}) for entry in entries}
 
 
 def _brief(value: Any) -> Any:
     """A value in few characters: numbers have two decimals, or one where a browser would round a last 5 otherwise."""
-    if isinstance(value, tuple):
-        return [_brief(part) for part in value]
     if not isinstance(value, float):
-        return int(value or 0)
+        return int(value) if isinstance(value, bool) else value
     text = f"{value:.2f}"
     return float(f"{value:.1f}" if text.endswith("5") else text)
 
@@ -211,9 +179,8 @@ def _add_languages(
     The second block, of kind ``plain``, only has models whose subsets or text differ from their backbone's.
     """
     scores_by_row = {row: by_language(task, table.values()) for row, table in tables.items()}
-    against = {
-        row: _like_for_like(task, tables[row], base) for row, base in plain.items() if _differ(tables[row], base)
-    }
+    likes = {row: _like_for_like(task, tables[row], base) for row, base in plain.items()}
+    against = {row: scores for row, scores in likes.items() if scores is not None}
     spoken_by_subset = {subset: codes for table in tables.values() for subset, codes in table.languages.items()}
 
     def spoken(labels: Sequence[str]) -> list[list[int]]:
@@ -224,26 +191,24 @@ def _add_languages(
     for heading in dict.fromkeys(heading for scores in scores_by_row.values() for heading in scores):
         labels = sorted({label for scores in scores_by_row.values() for label in scores.get(heading, ())} - {"mean"})
         for kind, by_row in (("languages", scores_by_row), ("plain", against)):
-            rows = [row for row in by_row if heading in scores_by_row[row]]
-            scores = ([_percent(by_row[row].get(heading, {}).get(label)) for label in labels] for row in rows)
+            rows = {
+                row: map(scores.get(heading, {}).get, labels)
+                for row, scores in by_row.items()
+                if heading in scores_by_row[row]
+            }
             if rows:
-                values.add(number, rows, labels, scores, kind=kind, heading=heading, spoken=spoken(labels))
+                values.add(rows, labels, task=number, kind=kind, heading=heading, spoken=spoken(labels))
 
 
-def _differ(table: TaskScores, base: TaskScores) -> bool:
-    return table.dataset_revision != base.dataset_revision or table.values().keys() != base.values().keys()
+def _like_for_like(task: str, table: TaskScores, base: TaskScores) -> dict[str, dict[str, float]] | None:
+    """The backbone's scores by language over the model's subsets, None if it has no others.
 
-
-def _like_for_like(task: str, table: TaskScores, base: TaskScores) -> dict[str, dict[str, float]]:
-    """The backbone's scores by language over the model's subsets; empty if it lacks a subset or has other text."""
-    baseline = base.values()
-    if table.dataset_revision != base.dataset_revision or not table.values().keys() <= baseline.keys():
+    Empty if it lacks a subset or has other text.
+    """
+    baseline, subsets = base.values(), table.values().keys()
+    if table.dataset_revision != base.dataset_revision or not subsets <= baseline.keys():
         return {}
-    return by_language(task, {subset: baseline[subset] for subset in table.values()})
-
-
-def _percent(score: float | None) -> float | None:
-    return None if score is None else 100 * score
+    return None if subsets == baseline.keys() else by_language(task, {name: baseline[name] for name in subsets})
 
 
 def _add_pairs(values: _Values, number: int, tables: Mapping[int, TaskScores]) -> None:
@@ -253,31 +218,26 @@ def _add_pairs(values: _Values, number: int, tables: Mapping[int, TaskScores]) -
     count = len(tables) * len(labels) ** 2
     if not 2 < len(labels) <= MOST_LANGUAGES or values.size + count > MOST_PAIRS:
         return
-    shown = [label.replace("_", "-") for label in labels]
+    shown, subsets = [label.replace("_", "-") for label in labels], [f"{a}-{b}" for a in labels for b in labels]
     for heading, metric in (("after", "main_score"), ("before", _before(tables))):
-        scores = {row: table.values(metric) for row, table in tables.items() if metric and table.values(metric)}
-        if scores:
-            rows = list(scores)
-            matrices = ([_percent(scores[row].get(f"{a}-{b}")) for a in labels for b in labels] for row in rows)
-            values.add(number, rows, shown, matrices, kind="pairs", heading=heading)
+        rows = {row: map(scores.get, subsets) for row, table in tables.items() if (scores := table.values(metric))}
+        if rows:
+            values.add(rows, shown, task=number, kind="pairs", heading=heading)
 
 
 def _before(tables: Mapping[int, TaskScores]) -> str:
     """The main score's metric before a rotation, e.g. ``before_precision_at_5``; empty without one."""
     for table in tables.values():
-        main = table.values()
         for metric in sorted(table.metrics):
-            if metric.startswith("after_") and table.values(metric) == main:
-                return _BEFORE + metric.removeprefix("after_")
+            if metric.startswith("after_") and table.values(metric) == table.values():
+                return f"before_{metric.removeprefix('after_')}"
     return ""
 
 
 def _published(number: int, task: str, results: Results, values: _Values) -> list[dict[str, Any]]:
-    from xalign_models.boards.leaderboard import published_columns
-
     tables = [table for (_, name), table in results.tables.items() if name == task]
     rows = {"mean"}.union(*(scores for table in tables for scores in by_language(task, table.values()).values()))
-    columns = published_columns(list(published_on(task)), tables, "main_score", rows)
+    columns = published_columns(task, tables, "main_score", rows)
     return [
         {
             "task": number,

@@ -2,16 +2,8 @@
 function ScoreCell({ cell, row, column, mode }) {
   const place = { "data-row": row, "data-column": column, tabindex: -1 };
   if (!cell) return html`<td ...${place} class="none">–</td>`;
-  const change =
-    cell.difference === null
-      ? ""
-      : cell.chance
-        ? "chance"
-        : cell.difference > 0
-          ? "up"
-          : cell.difference < 0
-            ? "down"
-            : "chance";
+  const direction = cell.chance || !cell.difference ? "chance" : cell.difference > 0 ? "up" : "down";
+  const change = cell.difference === null ? "" : direction;
   const part = cell.covered ? " ◑" : cell.other_text ? " ≠" : "";
   const small = (cell.difference === null ? "" : points(cell.difference) + (cell.chance ? "~" : "")) + part;
   const lead = mode === "difference" ? small || "–" : percent(cell.score) + (cell.fitted ? "†" : "");
@@ -22,7 +14,7 @@ function ScoreCell({ cell, row, column, mode }) {
 
 function sorted(rows, sort, value) {
   if (!sort) return rows;
-  const missing = (x) => x === null || x === undefined;
+  const missing = (x) => x == null;
   return [...rows].sort((a, b) => {
     const x = value(a),
       y = value(b);
@@ -88,7 +80,7 @@ function BoardView({ rows, columns, state, values, open }) {
 function Detail({ at, close, label, values }) {
   if (!at) return null;
   const [row, column] = at;
-  const cells = (column < 0 ? DATA.columns.map((_, index) => index) : [column]).filter((index) => cellOf(row, index));
+  const cells = (column < 0 ? [...DATA.columns.keys()] : [column]).filter((index) => cellOf(row, index));
   const first = cells.length ? cellOf(row, cells[0]) : null;
   const task = DATA.tasks[DATA.columns[cells[0] ?? 0].task];
   const facts = !first
@@ -216,7 +208,7 @@ function PairsView({ rows, task, state, change, values }) {
     places.some((b) => score(after, row, a, b) !== null || score(after, row, b, a) !== null),
   );
   return html`<p class="lead">${DATA.tasks[task].name}, percent for each pair of languages: a row is the language of the queries, a column that of the candidates.</p>
-    <${Choice} label="Model" wide value=${String(row)} onChange=${(model) => change({ model })} options=${having.map((one) => [String(one), `${DATA.rows[one].label} · ${DATA.rows[one].group}`])} />
+    <${Choice} label="Model" wide value=${String(row)} onChange=${(model) => change({ model })} options=${having.map((one) => [String(one), rowName(one)])} />
     <div class="matrices">${drawn.map(
       ([block, one, title]) => html`<section key=${title}><h3>${title}: <bdi>${DATA.rows[one].label}</bdi></h3>
       <${Grid} caption=${title} corner="from ↓ into →" heads=${used.map((b) => html`<abbr title=${languageName(block.labels[b])}>${named(block.labels[b])[0].split("-")[0]}</abbr>`)}

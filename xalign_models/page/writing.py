@@ -56,18 +56,13 @@ def write_page(
 
 
 def render(data: Mapping[str, Any]) -> str:
-    """The whole page. Its policy admits only the scripts below, by their digests, and no connection.
-
-    Args:
-        data: From :func:`xalign_models.page.gathering.page_data`.
-    """
+    """The whole page. Its policy admits only the scripts below, by their digests, and no connection."""
     source = files(__package__)
     scripts = [source.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS]
     digests = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
+    plain = {key: value for key, value in data.items() if key != "packed"}
     # In JSON, < occurs only in strings: escaped, no name can end the element with the data.
-    text = json.dumps(
-        {key: value for key, value in data.items() if key != "packed"}, ensure_ascii=False, separators=(",", ":")
-    ).replace("<", "\\u003c")
+    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     parts = {
         "policy": f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data:",
         "style": source.joinpath("page.css").read_text(encoding="utf-8"),

@@ -25,16 +25,9 @@ def standard_error(gaps: npt.NDArray[np.float64]) -> float:
 
 
 def half_width(gaps: npt.NDArray[np.float64]) -> float:
-    """Half the width of the 95% interval of the sum of paired differences.
+    """Half the width of the 95% interval of the sum of paired differences (n,); infinite for fewer than two.
 
-    The normal limit of the bootstrap over sentences.
-
-    Args:
-        gaps: (n,) each sentence's share in the difference; see
-            :meth:`xalign_models.results.items.Items.gaps`.
-
-    Returns:
-        In the unit of ``gaps``; infinite for fewer than two sentences.
+    It is the normal limit of the bootstrap over sentences.
     """
     return Z * standard_error(gaps) if len(gaps) > 1 else math.inf
 
@@ -52,8 +45,7 @@ def rank_intervals(shares: npt.NDArray[np.float64]) -> list[tuple[int, int]]:
     Returns:
         (best, worst) of each model, from 1.
     """
-    models = len(shares)
-    scores = shares.sum(axis=1)
+    models, scores = len(shares), shares.sum(axis=1)
     products = shares @ shares.T
     squares = np.diag(products)
     variances = np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0)

@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,8 @@ import numpy.typing as npt
 from xalign_models.errors import FileError, one_line
 from xalign_models.files import read_npz
 from xalign_models.paths import atomic_file
+from xalign_models.results.reading import TaskScores
 from xalign_models.results.significance import ZERO
-
-if TYPE_CHECKING:
-    from xalign_models.results.reading import TaskScores
 
 logger = logging.getLogger(__name__)
 
@@ -55,9 +53,7 @@ def save_items(folder: Path, task: str, items: Mapping[str, npt.NDArray[Any]]) -
     Subsets of earlier runs are kept, unless the file is damaged.
     """
     path = folder / f"{task}.npz"
-    arrays: dict[str, Any] = {**_load(path), **items}
-    with atomic_file(path) as temporary, temporary.open("wb") as handle:
-        np.savez_compressed(handle, **arrays)
+    _write(path, {**_load(path), **items})
 
 
 def keep_outcomes(folder: Path, task: str, scores: Mapping[str, float]) -> None:
@@ -90,10 +86,7 @@ def outcomes_of(items: npt.NDArray[Any], score: float) -> npt.NDArray[np.bool_ |
         candidates = [items[:, 0] == items[:, 1]]
     elif items.dtype.kind in "bf" and items.ndim == 1 and np.isfinite(items).all():
         candidates = [items]
-    return next(
-        (array for array in candidates if len(array) and abs(float(np.mean(array)) - score) < TOLERANCE),
-        None,
-    )
+    return next((outcomes for outcomes in candidates if len(outcomes) and _yields(outcomes, score)), None)
 
 
 def write_outcomes(path: Path, outcomes: Outcomes) -> None:
@@ -110,8 +103,7 @@ def write_outcomes(path: Path, outcomes: Outcomes) -> None:
         arrays["values"] = np.rint(flat * _STEPS).astype("<u2")
     else:
         arrays["shares"] = flat.astype("<f4")
-    with atomic_file(path) as temporary, temporary.open("wb") as handle:
-        np.savez_compressed(handle, **arrays)
+    _write(path, arrays)
 
 
 def read_outcomes(path: Path) -> Outcomes:
@@ -147,18 +139,10 @@ class Items:
         self._shares: dict[tuple[Path, str, tuple[tuple[str, float], ...]], npt.NDArray[np.float64]] = {}
 
     def gaps(self, table: TaskScores, base: TaskScores, weights: Mapping[str, float]) -> npt.NDArray[np.float64] | None:
-        """Each sentence's share (n,) in the difference of two weighted means, which is their sum.
+        """Each sentence's share (n,) in the weighted mean of ``table`` less that of ``base``, which is their sum.
 
         Sentence i counts as the same in all subsets, as in multi-parallel text; if subsets have different sentences,
-        this only groups independent outcomes.
-
-        Args:
-            table: Scores.
-            base: Scores to subtract.
-            weights: Weight of each subset.
-
-        Returns:
-            None if a subset has no outcomes in one of the two, or other sentences.
+        this only groups independent outcomes. None if a subset has no outcomes in one of the two, or other sentences.
         """
         hits, base_hits = self.outcomes(table), self.outcomes(base)
         if any(s not in hits or s not in base_hits or len(hits[s]) != len(base_hits[s]) for s in weights):
@@ -183,11 +167,9 @@ class Items:
         key = table.folder, table.task
         if key not in self._loaded:
             values = table.values(self.metric)
-            recorded = read_outcomes(outcomes_path(table.folder, table.task))
+            recorded = read_outcomes(outcomes_path(table.folder, table.task)).items()
             self._loaded[key] = {
-                subset: array
-                for subset, array in recorded.items()
-                if subset in values and abs(float(np.mean(array)) - values[subset]) < TOLERANCE
+                subset: array for subset, array in recorded if subset in values and _yields(array, values[subset])
             }
         return self._loaded[key]
 
@@ -195,6 +177,15 @@ class Items:
 def equal_weights(subsets: Collection[str]) -> dict[str, float]:
     """Equal weights of subsets, in the order of their names."""
     return dict.fromkeys(sorted(subsets), 1 / len(subsets))
+
+
+def _yields(outcomes: npt.NDArray[Any], score: float) -> bool:
+    return abs(float(np.mean(outcomes)) - score) < TOLERANCE
+
+
+def _write(path: Path, arrays: Mapping[str, Any]) -> None:
+    with atomic_file(path) as temporary, temporary.open("wb") as handle:
+        np.savez_compressed(handle, **arrays)
 
 
 def _load(path: Path) -> dict[str, npt.NDArray[Any]]:

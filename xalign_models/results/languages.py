@@ -20,10 +20,7 @@ def language_pairs(subsets: Iterable[str]) -> dict[str, tuple[str, str]] | None:
 
 
 def into_and_from(scores: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
-    """Means by target and by source language of a score by subset ``a-b``.
-
-    Returns:
-        (Into X, From X), keyed by the language as in the subsets, sorted.
+    """Means (Into X, From X) of a score by subset ``a-b``, by target and by source language, sorted.
 
     Raises:
         DataError: There are no scores.

@@ -32,9 +32,8 @@ def why_impossible(entry: Mapping[str, Any], metric: str = MAIN) -> str | None:
     if metric not in entry:
         return None
     value = entry[metric]
-    if metric == MAIN:
-        return outside(value, minimum(name for name, other in entry.items() if other == value))
-    return outside(value, _minimum_of(metric))
+    least = minimum(name for name, other in entry.items() if other == value) if metric == MAIN else _minimum_of(metric)
+    return outside(value, least)
 
 
 def outside(value: Any, least: float | None) -> str | None:

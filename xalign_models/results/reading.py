@@ -77,10 +77,8 @@ class TaskScores:
 
     def values(self, metric: str = MAIN) -> dict[str, float]:
         """The metric by subset; by ``split/subset`` if there are several splits. Subsets without it are left out."""
-        scores = [values for *_, values in self.entries]
-        return {
-            key: values[metric] for key, values in zip(_keys(self.entries), scores, strict=True) if metric in values
-        }
+        keyed = zip(_keys(self.entries), self.entries, strict=True)
+        return {key: scores[metric] for key, (*_, scores) in keyed if metric in scores}
 
     @property
     def metrics(self) -> set[str]:
@@ -224,6 +222,7 @@ def read_result(path: Path, model: ModelMeta | None = None) -> TaskScores:
         parts = [
             (split, _text(entry["hf_subset"]), entry) for split in data["scores"] for entry in data["scores"][split]
         ]
+        reasons = [why_impossible(entry) for *_, entry in parts]
         left_out: list[str] = []
         return TaskScores(
             model=model.name,
@@ -238,11 +237,7 @@ def read_result(path: Path, model: ModelMeta | None = None) -> TaskScores:
                 (split, subset, tuple(map(_text, entry.get("languages", ()))), _numbers(entry, subset, left_out))
                 for split, subset, entry in parts
             ),
-            impossible={
-                key: reason
-                for key, (*_, entry) in zip(_keys(parts), parts, strict=True)
-                if (reason := why_impossible(entry))
-            },
+            impossible={key: reason for key, reason in zip(_keys(parts), reasons, strict=True) if reason},
             left_out=left_out,
             mteb_version=_text_or_none(data.get("mteb_version")),
         )

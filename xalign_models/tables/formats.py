@@ -148,10 +148,5 @@ def _latex_difference(cell: Cell | None) -> str:
     return rf"{{\scriptsize ${cell.difference:+.1f}$" + rf"{interval}{coverage}}}"
 
 
-FORMATS: dict[str, Callable[[Board], str]] = {
-    "markdown": to_markdown,
-    "latex": to_latex,
-    "csv": to_csv,
-    "tsv": to_tsv,
-}
+FORMATS: dict[str, Callable[[Board], str]] = {"markdown": to_markdown, "latex": to_latex, "csv": to_csv, "tsv": to_tsv}
 """Text formats by name; JSON is :func:`to_json`."""

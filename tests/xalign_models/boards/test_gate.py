@@ -34,7 +34,7 @@ def reasons(report, verdict: str) -> dict[str, str]:
 
 def printed(report, width: int = 120) -> str:
     console = Console(width=width, file=io.StringIO(), color_system=None)
-    console.print(report.to_rich())
+    console.print(report)
     return console.file.getvalue()
 
 
