@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -56,7 +55,7 @@ def find_method(name: str) -> type[Alignment]:
         return stages[0]
     if other := [stage.method for stage in stages if stage.module is not Alignment.module]:
         raise AlignmentError(f"{name}: {other[0]} is not affine, and only affine maps are joined by '+'.")
-    return _composed(stages)
+    return composed(stages)
 
 
 def version_of(name: str) -> int | str:
@@ -68,11 +67,6 @@ def version_of(name: str) -> int | str:
     version = find_method(name).version
     code = " ".join(filter(None, (code_digest(METHODS[stage]) for stage in name.split("+"))))
     return f"{version} {code}" if code else version
-
-
-@lru_cache
-def _composed(stages: tuple[type[Alignment], ...]) -> type[Alignment]:
-    return composed(stages)
 
 
 def _kinds(hint: Any) -> tuple[type, ...]:
