@@ -28,7 +28,8 @@ def make(method: str, **params: Any) -> Alignment:
         )
     hints = get_type_hints(cls)
     for name, value in params.items():
-        kinds = _kinds(hints[name])
+        hint = hints[name]
+        kinds = (str,) if get_origin(hint) is Literal else get_args(hint) or (hint,)  # the method checks literals
         if not isinstance(value, (*kinds, int) if float in kinds else kinds):
             listed = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
             raise AlignmentError(f"{method}: {name}={value!r} is not of type {listed}.")
@@ -67,10 +68,3 @@ def version_of(name: str) -> int | str:
     version = find_method(name).version
     code = " ".join(filter(None, (code_digest(METHODS[stage]) for stage in name.split("+"))))
     return f"{version} {code}" if code else version
-
-
-def _kinds(hint: Any) -> tuple[type, ...]:
-    """The types that a field may have; the method itself checks literals."""
-    if get_origin(hint) is Literal:
-        return (str,)
-    return get_args(hint) or (hint,)
