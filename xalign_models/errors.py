@@ -20,11 +20,9 @@ class XAlignError(Exception):
 def one_line(error: BaseException) -> str:
     """An error's message on one line; the type precedes it unless the error is ours, an OSError or a ValueError."""
     line = " ".join(str(error).split())[:2000]
-    return (
-        line
-        if line and isinstance(error, XAlignError | OSError | ValueError)
-        else f"{type(error).__name__}: {line}".rstrip(": ")
-    )
+    if line and isinstance(error, XAlignError | OSError | ValueError):
+        return line
+    return f"{type(error).__name__}: {line}".rstrip(": ")
 
 
 class LanguageError(XAlignError):

@@ -24,7 +24,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.errors import FileError
+from xalign_models.errors import FileError, one_line
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +35,7 @@ DEEPEST = 64
 _LARGEST = sys.float_info.max
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 """An escape that may be half of a surrogate pair, which UTF-8 cannot encode."""
+_LONE = re.compile("[\ud800-\udfff]")
 _WIDTHS = {
     "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2, "I32": 4,
     "U32": 4, "F32": 4, "F64": 8, "I64": 8, "U64": 8,
@@ -68,13 +69,13 @@ def parse_json(content: bytes, name: str, kind: type | tuple[type, ...] = dict) 
     except RecursionError:
         raise FileError(f"{name} is damaged: its JSON is nested too deeply.") from None
     except ValueError as error:
-        raise FileError(f"{name} is damaged: not JSON ({_line(error)}).") from None
+        raise FileError(f"{name} is damaged: not JSON ({one_line(error)[:200]}).") from None
     if not isinstance(value, kind):
         expected = "an object" if kind is dict else "a list" if kind is list else "an object or a list"
         raise FileError(f"{name} is damaged: {expected} was expected, not {type(value).__name__}.")
     if _is_deep(value):
         raise FileError(f"{name} is damaged: its JSON is nested too deeply.")
-    if _HALF.search(content) and any(map(_is_no_text, walk(value))):
+    if _HALF.search(content) and any(isinstance(part, str) and _LONE.search(part) for part in walk(value)):
         raise FileError(f"{name} is damaged: it contains half of a surrogate pair.")
     return value
 
@@ -85,10 +86,6 @@ def _is_deep(value: Any) -> bool:
         inner = (part.values() if isinstance(part, dict) else part for part in parts)
         parts = [part for group in inner for part in group if isinstance(part, dict | list)]
     return bool(parts)
-
-
-def _is_no_text(part: Any) -> bool:
-    return isinstance(part, str) and any("\ud800" <= letter <= "\udfff" for letter in part)
 
 
 def is_number(value: Any) -> bool:
@@ -140,14 +137,13 @@ def read_npz(path: Path, *, most: int = 8 << 30) -> dict[str, npt.NDArray[Any]]:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            if sum(member.file_size for member in archive.infolist()) > most:
-                raise FileError(f"{path} is larger than {most} bytes.")
-        with np.load(path, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except FileError:
-        raise
+            size = sum(member.file_size for member in archive.infolist())
+        if size <= most:
+            with np.load(path, allow_pickle=False) as arrays:
+                return {name: arrays[name] for name in arrays.files}
     except Exception as error:  # a damaged archive raises errors of many kinds, a false length a MemoryError
-        raise FileError(f"{path} is damaged ({_line(error)}).") from None
+        raise FileError(f"{path} is damaged ({one_line(error)[:200]}).") from None
+    raise FileError(f"{path} is larger than {most} bytes.")
 
 
 @dataclass(frozen=True)
@@ -177,7 +173,7 @@ def safetensors_header(path: Path) -> dict[str, TensorHeader]:
             head = file.read(8)
             head += file.read(min(int.from_bytes(head, "little"), MOST_JSON))
     except OSError as error:
-        raise FileError(f"{path} cannot be read as safetensors ({_line(error)}).") from None
+        raise FileError(f"{path} cannot be read as safetensors ({one_line(error)[:200]}).") from None
     return parse_safetensors(head, str(path), length)
 
 
@@ -257,7 +253,3 @@ def _read(path: Path, most: int) -> bytes:
     if len(content) > most:
         raise FileError(f"{path} is longer than {most} bytes.")
     return content
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -70,8 +70,6 @@ _INDIVIDUAL = {
 # Scripts of the corpora that are not CLDR's likely script.
 _SCRIPTS = {"kor": "Hang", "tzm": "Tfng", "arb": "Arab", "uig": "Arab", "pbt": "Arab", "snd": "Arab", "crh": "Latn"}
 _REGION_SCRIPTS = {
-    ("zho", "CN"): "Hans",
-    ("zho", "SG"): "Hans",
     ("zho", "TW"): "Hant",
     ("zho", "HK"): "Hant",
     ("zho", "MO"): "Hant",
@@ -237,10 +235,9 @@ def from_lazada(locale: str) -> str:
     Raises:
         LanguageError: Not one of bd, id, my, pk, th, ph, vn.
     """
-    try:
-        return _LAZADA[locale.lower()]
-    except KeyError:
-        raise _unknown(locale, tuple(_LAZADA), "Lazada locale") from None
+    if locale.lower() not in _LAZADA:
+        raise _unknown(locale, tuple(_LAZADA), "Lazada locale")
+    return _LAZADA[locale.lower()]
 
 
 def to_flores(code: str) -> str:

@@ -50,8 +50,9 @@ def set_aside_if_damaged(path: Path) -> None:
     file = path / "data.mdb"
     if _is_long_enough(file):
         return
+    command = [sys.executable, "-P", "-c", _READ_ALL, str(path)]
     with FileLock(path / ".repair.lock"):
-        if not _is_long_enough(file) and not _is_readable(path):
+        if not _is_long_enough(file) and subprocess.run(command, capture_output=True, check=False).returncode:
             set_aside(file, f"The store at {path} is damaged or cut off.")
 
 
@@ -82,8 +83,3 @@ def _is_long_enough(file: Path) -> bool:
             last_page, transaction = struct.unpack("<QQ", meta[120:])
             metas.append((transaction, (last_page + 1) * int.from_bytes(meta[24:28], "little")))
     return bool(metas) and size >= max(metas)[1]
-
-
-def _is_readable(path: Path) -> bool:
-    process = subprocess.run([sys.executable, "-P", "-c", _READ_ALL, str(path)], capture_output=True, check=False)
-    return process.returncode == 0

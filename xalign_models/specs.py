@@ -106,13 +106,7 @@ class BackboneSpec:
     backend: str = "torch"
 
     def __post_init__(self) -> None:
-        """Check the fields that have limits.
-
-        Raises:
-            ModelError: The pooling, type, precision or backend is unknown, TF32 is combined with another type than
-                float32, the layer is negative, the token limit is below 2, or an exported graph does not support an
-                option. The message names the CLI's flag.
-        """
+        """Check the fields that have limits; a ModelError names the CLI's flag."""
         for field, choices in (("pooling", Pooling), ("dtype", Dtype), ("vectors", Vectors), ("precision", Precision)):
             value = getattr(self, field)
             if value not in tuple(choices):

@@ -107,11 +107,9 @@ class EmbeddingStore:
         self._used = self._env.open_db(_META)
 
     def __enter__(self) -> Self:
-        """Return the store itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the store."""
         self.close()
 
     def close(self) -> None:
@@ -231,10 +229,10 @@ class EmbeddingStore:
 
     def _drop_oldest(self, besides: str) -> bool:
         """Drop the least recently used encoder's vectors; False if only ``besides`` remains."""
-        candidates = [encoder for encoder in self.stats() if encoder.namespace != besides]
-        if not candidates:
+        others = [encoder for encoder in self.stats() if encoder.namespace != besides]
+        if not others:
             return False
-        oldest = min(candidates, key=lambda encoder: encoder.last_used)
+        oldest = others[-1]
         logger.warning("The store is full: dropping %d vectors of %s.", oldest.vectors, oldest.namespace)
         self.clear(oldest.namespace)
         with suppress(lmdb.MapFullError):  # freed pages can be used two transactions later
@@ -260,8 +258,8 @@ class EmbeddingStore:
         """Drop the vectors of one encoder, or of all, and return their number."""
         dropped = 0
         for encoder in self.stats():
-            database = self._database(encoder.namespace, create=False)
-            if database is not None and namespace in {None, encoder.namespace}:
+            if namespace in {None, encoder.namespace}:
+                database = self._database(encoder.namespace, create=False)
                 with self._env.begin(write=True) as transaction:
                     transaction.drop(database, delete=False)  # emptied, so that handles in other processes stay valid
                     transaction.delete(encoder.namespace.encode(), db=self._used)

@@ -68,7 +68,7 @@ def test_an_unknown_name_is_told_the_nearest_and_the_list(things):
     with pytest.raises(DataError, match=r"Unknown thing 'Witening'\. Did you mean whitening\? `xalign things` lists"):
         things.get("Witening")
     with pytest.raises(AlignmentError, match="Unknown alignment 'lzar'. Did you mean lsar.* Choose from "):
-        plugins.ALIGNMENTS.get("lzar")
+        plugins.ALIGNMENTS["lzar"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from xalign_models.alignments.base import Alignment
 from xalign_models.alignments.centered import Centered
 from xalign_models.alignments.lir import LIR
 from xalign_models.alignments.lsar import LSAR
-from xalign_models.alignments.orthogonality import Dilation, Orthogonality, dilation, orthogonality
+from xalign_models.alignments.orthogonality import dilation, orthogonality
 from xalign_models.alignments.procrustes import Procrustes
 from xalign_models.alignments.registry import METHODS, find_method, load, make, version_of
 from xalign_models.alignments.seedless import Seedless
@@ -18,8 +18,6 @@ __all__ = [
     "AffineMap",
     "Alignment",
     "Centered",
-    "Dilation",
-    "Orthogonality",
     "Procrustes",
     "Seedless",
     "Whitened",

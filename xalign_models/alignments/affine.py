@@ -58,7 +58,6 @@ class AffineMap(PivotAlignment):
     """For distance: torch device of the computation."""
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         for name, allowed in (("loss", Loss), ("direction", Direction), ("shrink_to", Target)):
             if getattr(self, name) not in get_args(allowed):
                 raise AlignmentError(f"{name}={getattr(self, name)!r}; choose one of {', '.join(get_args(allowed))}.")

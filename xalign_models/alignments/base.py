@@ -74,12 +74,13 @@ class Alignment(ABC):
     def fit(self, data: Mapping[str, Any]) -> Self:
         """Learn the maps, computing in float64; sets ``languages_``, ``dim_`` and the method's own attributes."""
 
-    @abstractmethod
     def factors(self) -> dict[str, Float64]:
         """The maps as stacked "weight", "basis" and "shift"; the first axis follows ``languages_``, or is 1 long.
 
-        A method that is not affine uses its own names.
+        By default the fitted arrays ``weights_`` and ``shifts_``. A method that is not affine uses its own names.
         """
+        names = {"weights_": "weight", "shifts_": "shift"}
+        return {name: getattr(self, array) for array, name in names.items() if array in self.arrays}
 
     def transform(self, x: npt.ArrayLike, language: str | Sequence[str] | None = None) -> AnyFloats:
         """Map embeddings into the shared space.
@@ -112,10 +113,11 @@ class Alignment(ABC):
         return out
 
     @staticmethod
-    def apply(
-        x: Float64, weight: Float64 | None = None, basis: Float64 | None = None, shift: Float64 | None = None
-    ) -> Float64:
-        """Map rows (n, d) of one language by its factors; a method that is not affine overrides this."""
+    def apply(x: Any, weight: Any = None, basis: Any = None, shift: Any = None) -> Any:
+        """Map rows (n, d) of one language by its factors, all numpy arrays or all tensors.
+
+        A method that is not affine overrides this.
+        """
         y = x if weight is None else x @ weight
         if basis is not None:
             y = y - (y @ basis) @ basis.T
@@ -131,8 +133,7 @@ class Alignment(ABC):
 
     def get_params(self) -> dict[str, Any]:
         """The hyperparameters by name, as given to the constructor."""
-        names = [field.name for field in fields(self)]  # type: ignore[arg-type]  # every method is a dataclass
-        return {name: getattr(self, name) for name in names}
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # a dataclass
 
     def fingerprint(self) -> str:
         """Sha256 (hex) of everything that determines the maps: method, parameters, languages and arrays."""
@@ -232,12 +233,12 @@ def read_header(directory: str | Path) -> dict[str, Any]:
     path = Path(directory) / "alignment.json"
     try:
         header = read_json(path)
-        version = header["format"], header["method"]
+        version, _ = header["format"], header["method"]
     except (FileError, KeyError):
         raise AlignmentError(f"{path} is missing or unreadable; name a directory of a saved alignment.") from None
-    if version[0] != FORMAT:
-        raise AlignmentError(f"{path} has format {version[0]!r}, this version reads {FORMAT}; fit and save it again.")
-    return dict(header)
+    if version != FORMAT:
+        raise AlignmentError(f"{path} has format {version!r}, this version reads {FORMAT}; fit and save it again.")
+    return header
 
 
 def as_matrix(rows: npt.ArrayLike, label: str, *, empty_ok: bool = False) -> AnyFloats:
@@ -302,16 +303,14 @@ def rows_by_language(
             f"{method} needs the language of every text; pass language= to transform, lang= to encode, or inputs "
             f"{{'text': ..., 'lang': ...}}; {fitted_languages}"
         )
-    groups: dict[str, slice | list[int]] = {}
+    groups: dict[str, Any] = {}
     if isinstance(language, str):
         groups[match(language, fitted)] = slice(None)
     elif len(language) != count:
         raise AlignmentError(f"{len(language)} languages for {count} rows; pass one per row, or one string for all.")
     else:
-        members: dict[str, list[int]] = {}
         for row, code in enumerate(language):
-            members.setdefault(match(code, fitted), []).append(row)
-        groups |= members
+            groups.setdefault(match(code, fitted), []).append(row)
     if unknown := sorted(map(str, groups.keys() - set(fitted))):
         raise LanguageError(f"{method} is not fitted for {', '.join(unknown)}; {fitted_languages}")
     return [(fitted.index(code), rows) for code, rows in groups.items()]

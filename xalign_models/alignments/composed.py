@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, field, fields, make_dataclass
+from functools import cache
 from typing import Any, ClassVar, Self, get_type_hints
 
 import numpy as np
 
 from xalign_models.alignments.base import Alignment
 from xalign_models.errors import AlignmentError
-from xalign_models.linalg.arrays import Float64
 
 
 class Composed(Alignment):
@@ -60,12 +60,9 @@ class Composed(Alignment):
         self.languages_, self.dim_ = tuple(probes), self.weights_.shape[1]
         return self
 
-    def factors(self) -> dict[str, Float64]:
-        """The products of the maps."""
-        return {"weight": self.weights_, "shift": self.shifts_}
 
-
-def composed(stages: Sequence[type[Alignment]]) -> type[Composed]:
+@cache
+def composed(stages: tuple[type[Alignment], ...]) -> type[Composed]:
     """The method that applies ``stages`` in turn, ``centered+procrustes`` for instance.
 
     Its parameters are those of the stages; stages share parameters of the same name, such as ``pivot``.
@@ -89,7 +86,7 @@ def composed(stages: Sequence[type[Alignment]]) -> type[Composed]:
         "__doc__": f"{' then '.join(stage.method for stage in stages)}, as one map.",
         "__post_init__": check,
         "method": name,
-        "stages": tuple(stages),
+        "stages": stages,
         "parallel": any(stage.parallel for stage in stages),
         "language_dependent": any(stage.language_dependent for stage in stages),
     }

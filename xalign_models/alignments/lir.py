@@ -42,7 +42,6 @@ class LIR(UnpairedAlignment):
     """Directions removed per language; the LSAR paper's rows are 1 and 15."""
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if self.k < 0:
             raise AlignmentError(f"k={self.k}; the number of directions removed must be 0 or more.")
 

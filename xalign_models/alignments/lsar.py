@@ -47,7 +47,6 @@ class LSAR(UnpairedAlignment):
     """Dimension of the subspace; None is the number of fitted languages less one."""
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if self.rank is not None and self.rank < 0:
             raise AlignmentError(f"rank={self.rank}; it must be 0 or more, or None for the number of languages - 1.")
 

@@ -19,8 +19,7 @@ class Aligned(Module):
     """Maps ``features["sentence_embedding"]`` by the language of each row: ``y = x W_l - (x C_l) C_l^T + b_l``.
 
     The language of a row comes from the list ``features["lang"]``, which the first module fills from inputs
-    ``{"text": ..., "lang": ...}``, else from the keyword ``lang`` of ``encode``, else from ``default_lang``. Any code
-        is
+    ``{"text": ..., "lang": ...}``, else from the keyword ``lang`` of ``encode``, else from ``default_lang``. Any code is
     accepted. Maps stay float32 in models of any dtype; half-precision embeddings are mapped in float32 and cast back.
 
     Args:
@@ -178,14 +177,8 @@ class Aligned(Module):
 
         A subclass for a method that is not affine overrides this method and ``tensors``.
         """
-        y = x
-        if self.weight is not None:
-            y = x @ self.weight[index].to(x.dtype)
-        if self.basis is not None:
-            basis = self.basis[index].to(x.dtype)
-            y = y - (y @ basis) @ basis.T
-        if self.shift is not None:
-            y = y + self.shift[index].to(x.dtype)
+        factors = (self.weight, self.basis, self.shift)
+        y: Tensor = Alignment.apply(x, *(None if stack is None else stack[index].to(x.dtype) for stack in factors))
         return y
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:

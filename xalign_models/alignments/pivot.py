@@ -83,13 +83,10 @@ class PivotAlignment(Alignment):
                 differ, or the method cannot be solved on so few rows.
         """
         pairs = self._pairs(data)
-        dim = common_dim(
-            {
-                name: x
-                for language, pair in pairs.items()
-                for name, x in zip((language, f"{language}'s pivot side"), pair, strict=True)
-            }
-        )
+        sides: dict[str, AnyFloats] = {}
+        for language, (x, pivot) in pairs.items():
+            sides |= {language: x, f"{language}'s pivot side": pivot}
+        dim = common_dim(sides)
         maps = [(np.eye(dim), np.zeros(dim))]
         for language, (x, pivot) in pairs.items():
             try:
@@ -102,10 +99,6 @@ class PivotAlignment(Alignment):
         self.weights_, self.shifts_ = (np.stack(part) for part in zip(*maps, strict=True))
         self.languages_, self.dim_ = (self.pivot, *pairs), dim
         return self
-
-    def factors(self) -> dict[str, Float64]:
-        """The maps W_l and b_l."""
-        return {"weight": self.weights_, "shift": self.shifts_}
 
     @property
     def shrunk(self) -> bool:
@@ -136,9 +129,8 @@ class PivotAlignment(Alignment):
             if not isinstance(rows, tuple):
                 pairs[language] = shared[language], shared[self.pivot]
                 continue
-            x, pivot = (
-                as_matrix(side, f"{language}{suffix}") for side, suffix in zip(rows, ("", "'s pivot side"), strict=True)
-            )
+            own, other = rows
+            x, pivot = as_matrix(own, language), as_matrix(other, f"{language}'s pivot side")
             if len(x) != len(pivot):
                 raise AlignmentError(
                     f"rows are not aligned: {language} {len(x)}, {self.pivot} {len(pivot)}; pass pairs of equal length."

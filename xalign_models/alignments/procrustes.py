@@ -44,7 +44,6 @@ class Procrustes(PivotAlignment):
     units of ||X||_F ||Y||_F / d; None chooses it on held-out pairs."""
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if self.shrink is not None and not self.shrink >= 0:
             raise AlignmentError(f"shrink={self.shrink}; it must be 0 or more, or None to choose it on held-out pairs.")
 

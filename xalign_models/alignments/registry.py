@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -29,7 +28,8 @@ def make(method: str, **params: Any) -> Alignment:
         )
     hints = get_type_hints(cls)
     for name, value in params.items():
-        kinds = _kinds(hints[name])
+        hint = hints[name]
+        kinds = (str,) if get_origin(hint) is Literal else get_args(hint) or (hint,)  # the method checks literals
         if not isinstance(value, (*kinds, int) if float in kinds else kinds):
             listed = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
             raise AlignmentError(f"{method}: {name}={value!r} is not of type {listed}.")
@@ -56,7 +56,7 @@ def find_method(name: str) -> type[Alignment]:
         return stages[0]
     if other := [stage.method for stage in stages if stage.module is not Alignment.module]:
         raise AlignmentError(f"{name}: {other[0]} is not affine, and only affine maps are joined by '+'.")
-    return _composed(stages)
+    return composed(stages)
 
 
 def version_of(name: str) -> int | str:
@@ -68,15 +68,3 @@ def version_of(name: str) -> int | str:
     version = find_method(name).version
     code = " ".join(filter(None, (code_digest(METHODS[stage]) for stage in name.split("+"))))
     return f"{version} {code}" if code else version
-
-
-@lru_cache
-def _composed(stages: tuple[type[Alignment], ...]) -> type[Alignment]:
-    return composed(stages)
-
-
-def _kinds(hint: Any) -> tuple[type, ...]:
-    """The types that a field may have; the method itself checks literals."""
-    if get_origin(hint) is Literal:
-        return (str,)
-    return get_args(hint) or (hint,)

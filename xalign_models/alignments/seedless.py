@@ -41,7 +41,6 @@ class Seedless(UnpairedAlignment):
     """Weight of the identity in the fit, as in Procrustes; None chooses it on held-out pairs."""
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         if self.rounds < 1:
             raise AlignmentError(f"rounds={self.rounds}; it must be 1 or more.")
         if self.shrink is not None and not self.shrink >= 0:
@@ -74,7 +73,3 @@ class Seedless(UnpairedAlignment):
                 stacklevel=4,
             )
         return weight, pairs
-
-    def factors(self) -> dict[str, Float64]:
-        """The rotations W_l."""
-        return {"weight": self.weights_}

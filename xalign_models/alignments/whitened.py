@@ -32,10 +32,6 @@ class Whitened(UnpairedAlignment):
         maps = [_whitening(rows.astype(np.float64)) for rows in matrices.values()]
         self.weights_, self.shifts_ = (np.stack(part) for part in zip(*maps, strict=True))
 
-    def factors(self) -> dict[str, Float64]:
-        """The maps and shifts."""
-        return {"weight": self.weights_, "shift": self.shifts_}
-
 
 def _whitening(rows: Float64) -> tuple[Float64, Float64]:
     from sklearn.covariance import ledoit_wolf

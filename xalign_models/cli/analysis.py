@@ -77,7 +77,7 @@ def analyse(
 
     codes = language_codes(languages, None)
     request = Request(tuple(split_list(models)), results, device, rows, codes, tuple(split_list(tasks)))
-    findings = ANALYSES.get(name)(request)
+    findings = ANALYSES[name](request)
     document = report(name, request, findings)
     for table, frame in findings.tables.items():
         document["tables"].append(f"{name}-{table}.csv")

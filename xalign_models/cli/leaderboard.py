@@ -158,7 +158,7 @@ def make(
     if benchmark:
         from xalign_models.plugins import BENCHMARKS
 
-        entry = BENCHMARKS.get(benchmark)
+        entry = BENCHMARKS[benchmark]
         if entry.board:
             board: Board = entry.make_board(results, benchmark, models)
             return board

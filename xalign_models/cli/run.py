@@ -91,8 +91,8 @@ def run(
         check_task(name)
     for model in chosen_models:
         locate(model, **fields)
-    if benchmark and benchmark in BENCHMARKS and (languages or BENCHMARKS.get(benchmark).whole):
-        names += [part.task for part in BENCHMARKS.get(benchmark).parts]
+    if benchmark and benchmark in BENCHMARKS and (languages or BENCHMARKS[benchmark].whole):
+        names += [part.task for part in BENCHMARKS[benchmark].parts]
     elif benchmark:
         members = _members(benchmark)
         names += [task.metadata.name for task in members] if languages else members
@@ -155,4 +155,4 @@ def _members(benchmark: str) -> list[Any]:
     from xalign_models.models.mteb import members, mteb_benchmark
     from xalign_models.plugins import BENCHMARKS
 
-    return members(BENCHMARKS.get(benchmark)) if benchmark in BENCHMARKS else mteb_benchmark(benchmark)
+    return members(BENCHMARKS[benchmark]) if benchmark in BENCHMARKS else mteb_benchmark(benchmark)

@@ -149,11 +149,10 @@ class Corpus:
         if self.kind != "parallel":
             raise DataError(f"Corpus {self.name!r} is not parallel across languages.")
         columns = {language: self.texts(language) for language in languages}
-        counts = {language: len(rows) for language, rows in columns.items()}
-        if len(set(counts.values())) > 1:
-            listed = ", ".join(f"{language} {count}" for language, count in counts.items())
+        if len({len(rows) for rows in columns.values()}) > 1:
+            listed = ", ".join(f"{language} {len(rows)}" for language, rows in columns.items())
             raise DataError(f"Rows of {self.name!r} are not aligned: {listed}. Every language needs the same rows.")
-        self._check_count(min(counts.values(), default=0), ", ".join(columns))
+        self._check_count(min(map(len, columns.values()), default=0), ", ".join(columns))
         return columns
 
     def _check_count(self, rows: int, languages: str) -> None:

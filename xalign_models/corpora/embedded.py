@@ -21,10 +21,7 @@ GETTEXT_LANGUAGES = tuple(
 def gettext(part: str = "", *, path: Path | None = None, local: bool = False) -> Corpus:
     """The embedded corpus: Django's translated interface strings, one column per language, rows parallel.
 
-    Args:
-        part: "" for all rows; ``fit`` and ``test`` are disjoint halves, by the hash of the English string.
-        path: Ignored.
-        local: Ignored.
+    The parts ``fit`` and ``test`` are disjoint halves, by the hash of the English string; "" is the whole.
 
     Raises:
         DataError: Unknown part.
@@ -45,11 +42,7 @@ def _gettext(directory: Path, fingerprint: str, part: str) -> Corpus:
 
 
 def kolibri(part: str = "", *, path: Path | None = None, local: bool = False) -> Corpus:
-    """Kolibri's interface sentences, fit text: pairs of each of its languages with English.
-
-    Raises:
-        DataError: A part is given, and the corpus has none.
-    """
+    """Kolibri's interface sentences, fit text: pairs of each of its languages with English."""
     refuse_part("kolibri", part)
     return _kolibri(assets.install("kolibri"), assets.fingerprint("kolibri"))
 

@@ -15,6 +15,7 @@ from xalign_models.corpora.base import Corpus, check_rows, from_columns, from_fi
 from xalign_models.errors import DataError, FileError, LanguageError, one_line
 from xalign_models.files import file_digest, parse_json
 from xalign_models.languages import canonical
+from xalign_models.plugins import CORPORA
 
 LEAST = 2
 """Minimum number of rows: choosing among a single translation is trivial."""
@@ -41,8 +42,6 @@ def own_paths(value: str | None = None) -> dict[str, tuple[str, Path]]:
     Raises:
         DataError: A name is invalid, repeated or the name of another corpus, or a path does not exist.
     """
-    from xalign_models.plugins import CORPORA
-
     places: dict[str, tuple[str, Path]] = {}
     for text in filter(None, (os.environ.get(VARIABLE, "") if value is None else value).split(",")):
         match = re.fullmatch(r"([^=/]*)=(.*)", text)
@@ -80,7 +79,7 @@ def own(path: Path, part: str = "", seed: int = 0, *, name: str = "own") -> Corp
         DataError: There is no text or text in several forms, or the names of files or columns are not distinct
             languages.
     """
-    corpus = _whole(path, name)
+    corpus = replace(_whole(path, name), least=LEAST)
     if not part:
         return corpus
     columns = corpus.parallel(corpus.languages)
@@ -89,7 +88,7 @@ def own(path: Path, part: str = "", seed: int = 0, *, name: str = "own") -> Corp
     if not any(chosen):
         raise DataError(f"{path}: the {part} half has no rows; give more rows, or use separate texts.")
     identity = f"{corpus.fingerprint()} {part} {seed}"
-    return replace(from_columns(corpus.name, corpus.trains, half, identity), least=LEAST)
+    return replace(corpus, rows=half.__getitem__, identity=lambda _: identity)
 
 
 def _half(text: str, seed: int) -> str:
@@ -99,33 +98,30 @@ def _half(text: str, seed: int) -> str:
 def _whole(path: Path, name: str) -> Corpus:
     if path.is_dir():
         tables = sorted(file for file in path.iterdir() if file.suffix in TABLES)
-        named = {file: file.stem for file in sorted(path.glob("*.txt")) if file.is_file()}
-        if len(forms := [*tables, *list(named)[:1]]) > 1:
+        named = [file for file in sorted(path.glob("*.txt")) if file.is_file()]
+        if len(forms := [*tables, *named[:1]]) > 1:
             raise DataError(
                 f"{path} has text in more than one form ({', '.join(file.name for file in forms)}); name one "
                 "table, or keep either one table or files called <language>.txt."
             )
         if tables:
             return _whole(tables[0], name)
-        files = {_own_code(stem, file): (file,) for file, stem in named.items()}
+        files = {_own_code(file.stem, file): (file,) for file in named}
         if len(files) < len(named):
-            raise DataError(
-                f"{path}: two of {', '.join(f.name for f in named)} are the same language; keep one of each."
-            )
+            names = ", ".join(file.name for file in named)
+            raise DataError(f"{path}: two of {names} are the same language; keep one of each.")
         if len(files) < 2:
             raise DataError(f"{path} needs at least two files named by language, such as deu.txt and eng.txt.")
-        return replace(from_files(name, "parallel", (own_task(name),), files, _lines), least=LEAST)
+        return from_files(name, "parallel", (own_task(name),), files, _lines)
     if not path.is_file():
         raise DataError(f"{path} does not exist; give a directory of <language>.txt or a table ({'/'.join(TABLES)}).")
     columns = _table(path)
-    codes = {_own_code(column, path): column for column in columns}
-    if len(codes) < len(columns):
+    by_code = {_own_code(column, path): rows for column, rows in columns.items()}
+    if len(by_code) < len(columns):
         raise DataError(f"{path}: two of the columns {', '.join(columns)} are the same language; keep one of each.")
-
     for column, rows in columns.items():
         check_rows(f"{path}, column {column}", rows)
-    by_code = {code: columns[column] for code, column in codes.items()}
-    return replace(from_columns(name, (own_task(name),), by_code, file_digest(path)), least=LEAST)
+    return from_columns(name, (own_task(name),), by_code, file_digest(path))
 
 
 def _lines(files: tuple[Path, ...]) -> list[str]:
@@ -151,9 +147,7 @@ def _table(path: Path) -> dict[str, list[str]]:
         except (pyarrow.ArrowException, OSError, ValueError) as error:  # damage shows as any of them
             raise DataError(f"{path} is not a readable parquet file ({one_line(error)}).") from None
     elif path.suffix == ".jsonl":
-        records = [
-            _record(line, f"{path}, line {number}") for number, line in enumerate(read_lines(path), 1) if line.strip()
-        ]
+        records = [_record(line, f"{path}, line {i}") for i, line in enumerate(read_lines(path), 1) if line.strip()]
         rows = {key: [record.get(key) for record in records] for key in dict.fromkeys(chain(*records))}
     elif path.suffix in {".tsv", ".csv"}:
         lines = read_lines(path)

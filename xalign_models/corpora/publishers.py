@@ -40,9 +40,8 @@ def _flores_full(root: Path) -> dict[str, tuple[Path, ...]]:
 
 def _ntrex(root: Path) -> dict[str, tuple[Path, ...]]:
     paths: dict[str, tuple[Path, ...]] = {}
-    for path in sorted(
-        (root / "NTREX-128").glob("newstest2019-ref.*.txt"), key=lambda path: (len(path.name), path.name)
-    ):
+    references = (root / "NTREX-128").glob("newstest2019-ref.*.txt")
+    for path in sorted(references, key=lambda path: (len(path.name), path.name)):
         paths.setdefault(canonical(path.name.split(".")[1]), (path,))  # the plain code comes before its regions
     source = root / "NTREX-128" / "newstest2019-src.eng.txt"
     return paths | ({ENGLISH: (source,)} if source.is_file() else {})
@@ -97,13 +96,7 @@ class Publisher:
     hub: tuple[str, str, str] | None = None  # path, revision, split
 
 
-_FLORES_TASKS = (
-    "FloresBitextMining",
-    "FloresPrecision",
-    "IsomorphismStudy",
-    "IsomorphismStudyRaw",
-    "SIB200ZeroShot",
-)
+_FLORES_TASKS = ("FloresBitextMining", "FloresPrecision", "IsomorphismStudy", "IsomorphismStudyRaw", "SIB200ZeroShot")
 _FLORES_HUB = ("mteb/FloresBitextMining", "2144d16cc15edd22d4a9237d12bff5f31f5c07fc", "devtest")
 PUBLISHERS = {
     "flores": Publisher("flores200_dataset", "FLORES-200 (github.com/facebookresearch/flores)", "parallel",

@@ -41,7 +41,7 @@ def load(name: str, path: Path | None = None, *, local: bool = False) -> Corpus:
     if path is None and part in parts and kind in (places := own_paths()):
         half, location = places[kind]
         return own(location, part or half, name=kind)
-    corpus: Corpus = CORPORA.get(kind)(part, path=path, local=local)
+    corpus: Corpus = CORPORA[kind](part, path=path, local=local)
     return corpus
 
 
@@ -92,7 +92,5 @@ register.corpus(
 def _own(part: str, *, path: Path | None, local: bool) -> Corpus:
     if not part and path is None:
         raise DataError("Corpus 'own' needs a directory or file: use --data own=DIR, or own:DIR for text to fit on.")
-    if path is not None:
-        return own(path, part)
-    half, location = split_part(part)
+    half, location = split_part(part) if path is None else (part, path)
     return own(location, half)

@@ -68,7 +68,7 @@ def _register(tasks: tuple[str, ...], benchmarks: tuple[str, ...], _: tuple[str,
     classes = borrowed.task_classes()
     classes.update({name: with_sides(kind) for name, kind in classes.items()})
     for name in benchmarks:
-        benchmark = BENCHMARKS.get(name)
+        benchmark = BENCHMARKS[name]
         named = MtebBenchmark(name=name, tasks=members(benchmark), description=f"{benchmark.description}.")
         setattr(mteb_benchmarks, name, named)
     borrowed.refresh()
@@ -78,7 +78,7 @@ def _register(tasks: tuple[str, ...], benchmarks: tuple[str, ...], _: tuple[str,
 def _register_task(name: str) -> None:
     from xalign_models.models.sides import with_sides
 
-    borrowed.add_task(name, TASKS.get(name) if name in TASKS else with_sides(borrowed.task_classes()[name]))
+    borrowed.add_task(name, TASKS[name] if name in TASKS else with_sides(borrowed.task_classes()[name]))
 
 
 def get_task(part: Part) -> AbsTask:
@@ -144,5 +144,5 @@ def _quoted(folder: str, before: str = "") -> frozenset[str]:
 def described(tasks: Iterable[str]) -> dict[str, Any]:
     """Mteb's metadata of known tasks, by name."""
     registered = borrowed.task_classes()
-    kinds = {name: TASKS.get(name) if name in TASKS else registered.get(name) for name in tasks}
+    kinds = {name: TASKS[name] if name in TASKS else registered.get(name) for name in tasks}
     return {name: task.metadata for name, task in kinds.items() if task is not None}

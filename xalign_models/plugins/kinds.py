@@ -90,6 +90,8 @@ def task_facts(cls: Any) -> dict[str, Any]:
 class Register:
     """Adds plug-ins to the registries; each method registers one kind.
 
+    A name that is invalid or taken raises a PluginError.
+
     Examples:
         >>> from xalign_models import register
         >>> from xalign_models.plugins import BACKBONES
@@ -112,11 +114,7 @@ class Register:
         return cls
 
     def module(self, cls: type[Value]) -> type[Value]:
-        """Register the torch module of an alignment, so that saved models may name it; a decorator.
-
-        Raises:
-            PluginError: The name is taken.
-        """
+        """Register the torch module of an alignment, so that saved models may name it; a decorator."""
         MODULES.register(f"{cls.__module__}.{cls.__qualname__}", cls)
         return cls
 
@@ -129,7 +127,6 @@ class Register:
             **fields: With a name: further fields of a BackboneSpec, such as ``layer`` or ``prompts``.
 
         Raises:
-            PluginError: The name is invalid or taken.
             ModelError: A field has an invalid value.
         """
         spec = BackboneSpec(spec, model, **fields) if isinstance(spec, str) else spec
@@ -143,9 +140,6 @@ class Register:
             scheme: The text before the colon.
             source: A :class:`~xalign_models.backbones.sources.Source`, or ``"module:Class"``.
             description: One line.
-
-        Raises:
-            PluginError: The scheme is invalid or taken.
         """
         SOURCES.register(scheme, source, description=description)
 
@@ -164,7 +158,7 @@ class Register:
             description: One line.
 
         Raises:
-            PluginError: The name is invalid or taken, or the kind is unknown.
+            PluginError: The kind is unknown.
         """
         if kind not in {"monolingual", "parallel", "pairs"}:
             raise PluginError(f"corpus {name!r}: kind {kind!r} is not monolingual, parallel or pairs.")
@@ -182,9 +176,6 @@ class Register:
             cls: The class, or ``"module:Class"``, which keeps lists fast and needs the other arguments.
             name: Name in the class's metadata.
             **facts: The class's :func:`task_facts`.
-
-        Raises:
-            PluginError: The name is invalid or taken.
         """
         if not isinstance(cls, str):
             if not hasattr(cls, "metadata"):
@@ -201,9 +192,6 @@ class Register:
             tasks: Names of tasks, ours or mteb's, or a :class:`Part` of each.
             description: One line.
             board: ``board(results, name, models)`` makes the leaderboard; None for the default.
-
-        Raises:
-            PluginError: The name is invalid or taken.
         """
         parts = tuple(Part(task) if isinstance(task, str) else task for task in tasks)
         description = description or ", ".join(part.task for part in parts)
@@ -217,9 +205,6 @@ class Register:
             description: One line.
             analyse: Function of a :class:`~xalign_models.analysis.Request` that returns
                 :class:`~xalign_models.analysis.Findings`, or its ``"module:attr"``. None returns a decorator.
-
-        Raises:
-            PluginError: The name is invalid or taken.
         """
 
         def add(analyse: Any) -> Any:

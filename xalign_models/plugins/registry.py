@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Generic, TypeVar, cast
+from pkgutil import resolve_name
+from typing import Any, TypeVar
 
 from xalign_models.builtin import HOMES
 from xalign_models.errors import PluginError, XAlignError
@@ -32,7 +33,7 @@ class Entry:
     plugin: str = ""
 
 
-class Registry(Generic[Value]):
+class Registry(Mapping[str, Value]):
     """Values of one kind by name, in order of registration.
 
     Args:
@@ -71,18 +72,16 @@ class Registry(Generic[Value]):
             raise PluginError(f'{self.kind} {name!r}: {value!r} is not of the form "module:attr".')
         self._entries[name] = Entry(value, facts, current())
 
-    def get(self, name: str) -> Value:
+    def __getitem__(self, name: str) -> Value:
         """The value of this name, imported now if registered as ``"module:attr"``.
 
         Raises:
             XAlignError: Unknown name; the message suggests similar ones.
             PluginError: It cannot be imported.
         """
-        entry = self._entry(name)
-        if not isinstance(entry.value, str):
-            value: Value = entry.value
-            return value
-        return cast(Value, imported(entry.value))
+        self.check(name)
+        value: Any = self._entries[name].value
+        return imported(value) if isinstance(value, str) else value  # type: ignore[no-any-return]
 
     def facts(self, name: str) -> Mapping[str, Any]:
         """Facts that lists show about a value, without importing it.
@@ -90,7 +89,8 @@ class Registry(Generic[Value]):
         Raises:
             XAlignError: Unknown name.
         """
-        return self._entry(name).facts
+        self.check(name)
+        return self._entries[name].facts
 
     def check(self, name: str) -> None:
         """Refuse unknown names.
@@ -103,9 +103,6 @@ class Registry(Generic[Value]):
             lists = f"`{self.listing}` lists them." if self.listing else known
             raise self.error(f"Unknown {self.kind} {name!r}.{did_you_mean(name, self)} {lists}")
 
-    def __getitem__(self, name: str) -> Value:
-        return self.get(name)
-
     def __contains__(self, name: object) -> bool:
         self._look()
         return name in self._entries
@@ -117,14 +114,6 @@ class Registry(Generic[Value]):
     def __len__(self) -> int:
         self._look()
         return len(self._entries)
-
-    def items(self) -> Iterator[tuple[str, Value]]:
-        """Names and values, which are imported."""
-        return ((name, self.get(name)) for name in self)
-
-    def _entry(self, name: str) -> Entry:
-        self.check(name)
-        return self._entries[name]
 
     def before_look(self, hook: Callable[[], object]) -> None:
         """Call ``hook`` before each look-up; the values it registers last until the next look-up.
@@ -173,8 +162,7 @@ def imported(place: str) -> Any:
     Raises:
         PluginError: It cannot be imported.
     """
-    module, _, attribute = place.partition(":")
     try:
-        return getattr(import_module(module), attribute)
+        return resolve_name(place)
     except (ImportError, AttributeError) as error:
         raise PluginError(f"{place} cannot be imported: {error}.") from None

@@ -6,9 +6,11 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from xalign_models.linalg.arrays import Float32
 from xalign_models.linalg.solvers import procrustes
@@ -16,14 +18,11 @@ from xalign_models.ranking.neighbours import NAMES, ROWS, Measures, measured_ran
 from xalign_models.ranking.ranks import TIE, Ranks
 from xalign_models.ranking.rotation import polar, rotated_ranks
 
-if TYPE_CHECKING:
-    import torch
-
 BUDGET = 1 << 30
 """Maximum number of bytes of vectors in memory."""
 
 Pair = tuple[str, str]
-Placed: TypeAlias = "tuple[torch.Tensor, torch.Tensor | None]"
+Placed = tuple[Tensor, Tensor | None]
 
 
 class Sides(NamedTuple):
@@ -55,7 +54,6 @@ class LanguageVectors:
         self._by_name[name] = Sides(*(None if side is None else self._place(side) for side in sides))  # type: ignore[arg-type]
 
     def __getitem__(self, name: str) -> Sides:
-        """The vectors of a language."""
         return self._by_name[name]
 
     def _place(self, rows: Float32) -> Float32:
@@ -108,8 +106,6 @@ def all_pairs(
 
 def free_bytes(device: str) -> int:
     """Free memory of an accelerator in bytes."""
-    import torch
-
     return torch.cuda.mem_get_info(device)[0]
 
 
@@ -131,8 +127,6 @@ def pair_ranks(a: Sides, b: Sides) -> tuple[Ranks, Ranks, Measures]:
 
 def place(sides: Sides, device: str) -> Placed:
     """A language's vectors as tensors on a device."""
-    import torch
-
     rows, fit = (None if side is None else torch.from_numpy(np.ascontiguousarray(side)).to(device) for side in sides)
     assert rows is not None
     return rows, fit
@@ -143,8 +137,6 @@ def batch_ranks(a: Placed, partners: Sequence[Placed]) -> tuple[Ranks, Ranks, Me
 
     Products are float32, and torch must be set not to round them.
     """
-    import torch
-
     rows, fit = a
     several = torch.stack([partner for partner, _ in partners])
     scores = rows @ several.mT
@@ -167,7 +159,7 @@ def batch_ranks(a: Placed, partners: Sequence[Placed]) -> tuple[Ranks, Ranks, Me
     return forward, backward, neighbour_measures(scores, first)
 
 
-def _counts(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _counts(scores: Tensor) -> tuple[Tensor, Tensor]:
     """(k, n) ranks in each direction of scores (k, n, n); ties count as in ``gold_ranks``."""
     least = scores.diagonal(dim1=1, dim2=2) - TIE
     return (scores >= least[:, :, None]).sum(2), (scores >= least[:, None, :]).sum(1)

@@ -104,10 +104,7 @@ def precision_at(ranks: npt.NDArray[np.integer], ks: Sequence[int] = (1, 5, 10))
 
 
 def target_counts(
-    queries: AnyFloats,
-    pool: AnyFloats,
-    targets: npt.NDArray[np.integer],
-    best: Ranks | None = None,
+    queries: AnyFloats, pool: AnyFloats, targets: npt.NDArray[np.integer], best: Ranks | None = None
 ) -> Ranks:
     """Number of rows of the pool that score at least as high as each target, itself included, by dot product.
 
@@ -122,6 +119,8 @@ def target_counts(
     Returns:
         (n, k) counts, 0 where there is no target.
     """
+    import torch  # its selection is several times as fast as numpy's
+
     counts = np.zeros(targets.shape, dtype=np.int64)
     block = np.empty((min(POOL_BLOCK, len(queries)), len(pool)), dtype=np.result_type(queries, pool))
     mask = np.empty(block.shape, dtype=np.bool_)
@@ -129,20 +128,13 @@ def target_counts(
         rows = slice(start, min(start + POOL_BLOCK, len(queries)))
         scores = np.matmul(queries[rows], pool.T, out=block[: rows.stop - start])
         if best is not None:
-            best[rows] = _top(scores, best.shape[1])
+            best[rows] = torch.from_numpy(scores).topk(best.shape[1], dim=1).indices.numpy()
         target_scores = np.take_along_axis(scores, np.maximum(targets[rows], 0), axis=1)
         for k in range(targets.shape[1]):
             at_least = np.greater_equal(scores, target_scores[:, k, None], out=mask[: len(scores)])
             counts[rows, k] = np.count_nonzero(at_least, axis=1)
     counts[targets < 0] = 0
     return counts
-
-
-def _top(scores: AnyFloats, count: int) -> Ranks:
-    import torch  # its selection is several times as fast as numpy's
-
-    indices: Ranks = torch.from_numpy(scores).topk(count, dim=1).indices.numpy()
-    return indices
 
 
 def average_precision(counts: Ranks) -> Float64:

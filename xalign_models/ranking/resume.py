@@ -45,7 +45,7 @@ class RankLog:
         """Ranks in both directions and measures (2, m) of the finished pairs."""
         if self.path is None or not self.path.is_file():
             return {}
-        with _lock(self.path):
+        with FileLock(f"{self.path}.lock"):
             data = self.path.read_bytes()
             if data[: len(self._head)] != self._head:
                 self.path.unlink()
@@ -57,7 +57,7 @@ class RankLog:
                 with self.path.open("r+b") as file:
                     file.truncate(len(self._head) + complete * size)
         records = np.frombuffer(body, dtype=self._record, count=complete)
-        intact = [row for i, row in enumerate(records) if _checksum(body[i * size : (i + 1) * size]) == row["check"]]
+        intact = [row for row in records if zlib.crc32(row.tobytes()[:-4]) == row["check"]]
         if len(intact) < complete:
             logger.warning("%s: %d damaged records; their pairs are computed again.", self.path, complete - len(intact))
         return {(row["a"].decode(), row["b"].decode()): (*row["ranks"], row["measures"]) for row in intact}
@@ -68,19 +68,11 @@ class RankLog:
             return
         row = (*(code.encode() for code in pair), (forward, backward), measures, 0)
         record = np.array([row], dtype=self._record)
-        record["check"] = _checksum(record.tobytes())
+        record["check"] = zlib.crc32(record.tobytes()[:-4])
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(self.path), self.path.open("ab", buffering=0) as file:
+        with FileLock(f"{self.path}.lock"), self.path.open("ab", buffering=0) as file:
             start = file.tell()
             data = (b"" if start else self._head) + record.tobytes()
             if file.write(data) < len(data):  # records after half a record could not be read
                 file.truncate(start)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
-
-
-def _lock(path: Path) -> FileLock:
-    return FileLock(path.with_name(f"{path.name}.lock"))
-
-
-def _checksum(record: bytes) -> int:
-    return zlib.crc32(record[:-4])

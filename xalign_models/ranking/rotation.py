@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import torch
+from torch import Tensor
 
 from xalign_models.linalg.arrays import Float32
 from xalign_models.linalg.solvers import procrustes
 from xalign_models.ranking.ranks import Ranks, gold_ranks, normalise
-
-if TYPE_CHECKING:
-    import torch
 
 _NEWTON_STEPS = 60  # 1.5^60 = 3.7e10: singular values above the largest over this number converge to one
 _ORTHOGONAL = 1e-9
@@ -34,7 +31,7 @@ def rotated_ranks(fit_a: Float32, fit_b: Float32, a: Float32, b: Float32) -> tup
     return np.stack(forward), np.stack(backward)
 
 
-def polar(matrices: torch.Tensor) -> torch.Tensor:
+def polar(matrices: Tensor) -> Tensor:
     """The orthogonal factor U V^T of each M = U S V^T, (k, d, d) float64.
 
     An accelerator uses Newton-Schulz, X <- (3 X - X X^T X) / 2 from M / |M|_2, which needs only batched products,
@@ -44,7 +41,7 @@ def polar(matrices: torch.Tensor) -> torch.Tensor:
     return polar_by_svd(matrices) if matrices.device.type == "cpu" else polar_by_either(matrices)
 
 
-def polar_by_either(matrices: torch.Tensor) -> torch.Tensor:
+def polar_by_either(matrices: Tensor) -> Tensor:
     """:func:`polar` by products, and by SVD for the matrices that do not become orthogonal."""
     factors, good = polar_by_products(matrices)
     if not bool(good.all()):
@@ -52,19 +49,15 @@ def polar_by_either(matrices: torch.Tensor) -> torch.Tensor:
     return factors
 
 
-def polar_by_svd(matrices: torch.Tensor, driver: str | None = None) -> torch.Tensor:
+def polar_by_svd(matrices: Tensor, driver: str | None = None) -> Tensor:
     """:func:`polar` by SVD; ``driver`` is torch's name of a cuSOLVER routine."""
-    import torch
-
     left, _, right = torch.linalg.svd(matrices, full_matrices=False, driver=driver)
-    product: torch.Tensor = left @ right
+    product: Tensor = left @ right
     return product
 
 
-def polar_by_products(matrices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def polar_by_products(matrices: Tensor) -> tuple[Tensor, Tensor]:
     """:func:`polar` by Newton-Schulz, and (k,) whether each matrix became orthogonal."""
-    import torch
-
     x = matrices / _bound(matrices)
     eye = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
     good = torch.zeros(len(x), dtype=torch.bool, device=x.device)
@@ -78,10 +71,8 @@ def polar_by_products(matrices: torch.Tensor) -> tuple[torch.Tensor, torch.Tenso
     return x, good
 
 
-def _bound(matrices: torch.Tensor) -> torch.Tensor:
+def _bound(matrices: Tensor) -> Tensor:
     """(k, 1, 1): upper bound of the largest singular value, the minimum of sqrt(|M|_1 |M|_inf) and |M|_F."""
-    import torch
-
     size = matrices.abs()
     norms = (size.sum(1).amax(1) * size.sum(2).amax(1)).sqrt()
     return torch.minimum(norms, torch.linalg.matrix_norm(matrices))[:, None, None]

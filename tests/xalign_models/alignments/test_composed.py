@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xalign_models.alignments import LSAR, Centered, Procrustes, find_method, load, make, registry
+from xalign_models.alignments import LSAR, Centered, Procrustes, find_method, load, make
+from xalign_models.alignments.composed import composed
 from xalign_models.alignments.module import Aligned
 from xalign_models.errors import AlignmentError
 
@@ -13,7 +14,7 @@ from xalign_models.errors import AlignmentError
 @pytest.fixture(autouse=True)
 def made_anew():
     """The classes are made once and kept; what makes them is tested each time."""
-    registry._composed.cache_clear()
+    composed.cache_clear()
 
 
 ORDERS = """centered+procrustes procrustes+centered lsar+procrustes procrustes+lsar whitened+procrustes lir+affine

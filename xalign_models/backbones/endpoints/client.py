@@ -10,7 +10,7 @@ import httpx2
 from openai import APIConnectionError, APIStatusError, APITimeoutError, DefaultHttpxClient, OpenAI, OpenAIError
 
 from xalign_models.backbones.endpoints.settings import Settings, key_for
-from xalign_models.errors import FileError, ModelError, one_line
+from xalign_models.errors import ModelError, one_line
 from xalign_models.files import MOST_JSON, parse_json
 
 RETRIES = 8
@@ -32,10 +32,10 @@ class Client:
 
     def __init__(self, label: str, url: str, settings: Settings) -> None:
         self._label = label
-        self._key = key_for(url)
+        self._key, self._seconds = key_for(url), 10 * settings.timeout
         http = DefaultHttpxClient(
             follow_redirects=False,  # which could send texts to another host
-            event_hooks={"response": [_Bounded(10 * settings.timeout)]},
+            event_hooks={"response": [self._bound]},
             headers={"Accept-Encoding": "identity"},  # a short body may decompress without end
             timeout=httpx2.Timeout(settings.timeout, connect=10.0),
         )
@@ -77,6 +77,12 @@ class Client:
                 return None
             raise ModelError(self._line(request, error)) from None
 
+    def _bound(self, response: httpx2.Response) -> None:
+        """Limit the body of a response in bytes and in seconds."""
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise _TooLargeError("the answer is compressed although the request excluded compression")
+        response.stream = _Bounded(response.stream, monotonic() + self._seconds)
+
     def _line(self, request: str, error: Exception) -> str:
         if isinstance(error, APIStatusError):
             reason = f"HTTP {error.status_code}: {error.response.text[:300]}"
@@ -84,10 +90,8 @@ class Client:
             reason = f"no answer in time, {RETRIES + 1} times"
         elif isinstance(error, APIConnectionError):
             reason = f"the connection failed {RETRIES + 1} times ({one_line(error.__cause__ or error)})"
-        elif isinstance(error, FileError | _TooLargeError):
-            reason = str(error)
         else:
-            reason = one_line(error)
+            reason = str(error) if isinstance(error, _TooLargeError) else one_line(error)
         if self._key:
             reason = reason.replace(self._key, "***")
         shown = " ".join("".join(letter if letter.isprintable() else " " for letter in reason).split())
@@ -98,19 +102,9 @@ class _TooLargeError(OpenAIError):
     """An answer is too long or too slow. The client does not retry after an error of its own base class."""
 
 
-class _Bounded:
-    """Limits the body of each response in bytes and in seconds."""
+class _Bounded(httpx2.SyncByteStream):
+    """A body that ends with an error if it is too long or too slow."""
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-
-    def __call__(self, response: httpx2.Response) -> None:
-        if response.headers.get("content-encoding", "identity") != "identity":
-            raise _TooLargeError("the answer is compressed although the request excluded compression")
-        response.stream = _BoundedStream(response.stream, monotonic() + self._seconds)
-
-
-class _BoundedStream(httpx2.SyncByteStream):
     def __init__(self, stream: Any, end: float) -> None:
         self._stream, self._end = stream, end
 

@@ -78,9 +78,7 @@ class Endpoint(Source):
         """The one module, which sends texts and receives vectors."""
         from xalign_models.backbones.streamed import Streamed
 
-        return (
-            Streamed(self.model, self.stream, dict(spec.prompts), flush=1),
-        )  # store each answer at once: it was paid for
+        return (Streamed(self.model, self.stream, dict(spec.prompts), flush=1),)  # stores each answer: it was paid for
 
     def facts(self) -> Mapping[str, Any]:
         """Metadata that mteb uses for a model behind a server."""
@@ -121,7 +119,7 @@ class Endpoint(Source):
         """The model's identity, requested once per process."""
         request = f"the probe of {len(probe.TEXTS)} texts"
         rows, _ = self.ask(probe.TEXTS, request)
-        vectors = self._checked(rows, request, len(rows[0]) if isinstance(rows[0], list) else None)
+        vectors = self._checked(rows, request)
         if not vectors.any(axis=1).all():
             raise ModelError(f"{self.model}: {request} failed: a vector is zero.")
         return probe.identify(self.model, vectors)
@@ -191,23 +189,19 @@ class Endpoint(Source):
             held += count
         yield np.arange(start, len(tokens))
 
-    def _checked(self, rows: list[Any], request: str, dimension: int | None) -> npt.NDArray[np.float32]:
-        """The server's rows as an array (n, d), after a check of each of them."""
+    def _checked(self, rows: list[Any], request: str, dimension: int = 0) -> npt.NDArray[np.float32]:
+        """The server's rows as an array (n, d), after a check of each; d is the first one's if ``dimension`` is 0."""
         vectors: list[npt.NDArray[np.float32]] = []
         for position, row in enumerate(rows, start=1):
+            answer = f"{self.model}: {request} failed: the answer to its text {position} has"
             vector = _vector(row)
-            dimension = len(vector) if dimension is None and vector is not None else dimension
-            problem = (
-                "no vector"
-                if vector is None
-                else f"{len(vector)} dimensions, not {dimension}"
-                if len(vector) != dimension
-                else "a value that is not finite"
-                if not np.isfinite(vector).all()
-                else ""
-            )
-            if problem or vector is None:
-                raise ModelError(f"{self.model}: {request} failed: the answer to its text {position} has {problem}.")
+            if vector is None:
+                raise ModelError(f"{answer} no vector.")
+            dimension = dimension or len(vector)
+            if len(vector) != dimension:
+                raise ModelError(f"{answer} {len(vector)} dimensions, not {dimension}.")
+            if not np.isfinite(vector).all():
+                raise ModelError(f"{answer} a value that is not finite.")
             vectors.append(vector)
         return np.stack(vectors)
 
@@ -220,11 +214,7 @@ def _vector(row: Any) -> npt.NDArray[np.float32] | None:
         except ValueError:
             return None
         return np.frombuffer(content, "<f4") if content and len(content) % 4 == 0 else None
-    if (
-        not isinstance(row, list)
-        or not 0 < len(row) <= MOST_DIMENSIONS
-        or not {type(value) for value in row} <= {int, float}
-    ):
+    if not isinstance(row, list) or not 0 < len(row) <= MOST_DIMENSIONS or {*map(type, row)} - {int, float}:
         return None
     try:
         with np.errstate(over="ignore"):

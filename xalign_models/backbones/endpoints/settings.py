@@ -40,10 +40,10 @@ class Settings:
         Raises:
             ModelError: A variable has an invalid value.
         """
-        price = _number(PRICE, "--price-per-million", None)
+        price = _number(PRICE, "--price-per-million")
         return cls(
-            _number(TIMEOUT, TIMEOUT, cls.timeout) or cls.timeout,
-            min(64, max(1, int(_number(CONCURRENCY, CONCURRENCY, cls.concurrency) or 1))),
+            _number(TIMEOUT) or cls.timeout,
+            min(64, max(1, int(_number(CONCURRENCY) or cls.concurrency))),
             price,
             most_tokens(os.environ.get(BUDGET, ""), price),
         )
@@ -125,14 +125,15 @@ def require_allowed(url: str, named: bool) -> None:
         )
 
 
-def _number(variable: str, flag: str, default: float | None) -> float | None:
+def _number(variable: str, flag: str = "") -> float | None:
+    """The number in a variable, which ``flag`` sets; None if it is unset."""
     value = os.environ.get(variable)
     if not value:
-        return default
+        return None
     try:
         number = float(value)
     except ValueError:
         number = math.nan
-    if not (math.isfinite(number) and number > 0):
-        raise ModelError(f"{flag} {value[:40]}: give a number above 0.")
+    if not 0 < number < math.inf:
+        raise ModelError(f"{flag or variable} {value[:40]}: give a number above 0.")
     return number
