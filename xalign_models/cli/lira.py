@@ -73,7 +73,7 @@ def translate(
 
     The same command resumes after an interruption; no text is translated twice.
     """
-    from xalign_models.generation.critics import Scores, make_critic
+    from xalign_models.generation.critics import Critic, Scores
     from xalign_models.generation.translators import Translations, make_translator, translate_all
     from xalign_models.training.lira.candidates import judge_all
     from xalign_models.training.lira.config import load_config
@@ -97,7 +97,7 @@ def translate(
     listed = list(stream) if critic else []
     summaries = translate_all(listed or stream, journals)
     if critic:
-        judge_all(listed, journals, Scores(make_critic(critic, device, dtype), output, batch_size))
+        judge_all(listed, journals, Scores(Critic(critic, device, dtype), output, batch_size))
     generated = [journal for journal in journals if not journal.translator.instant]
     folders = {str(journal.translator.spec): str(journal.path) for journal in generated}
     print_rows(
@@ -172,7 +172,7 @@ def lira(
     output = output or models.directory_of("__".join(name))
     check_output(output)
     if stage is Stages.UNTRAINED:
-        spec = run.untrained(read, output, device)
+        spec = run.untrained(read, output)
     elif stage is Stages.ARCA:
         spec = run.train_arca(read, output, device)
     else:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -60,63 +58,45 @@ class How(StrEnum):
     """
 
 
-@dataclass(frozen=True)
-class CriticSpec:
-    """A critic as data, written ``generate:MODEL`` or ``expected_score:MODEL``.
+def parse_critic(spec: str) -> tuple[How, str]:
+    """How a critic gives its scores, and its model, from ``generate:MODEL`` or ``expected_score:MODEL``.
 
-    Attributes:
-        how: How the model gives its scores.
-        model: Asset, directory or hub id of a causal language model.
+    Raises:
+        ModelError: The spec has another form.
     """
-
-    how: How
-    model: str
-
-    @classmethod
-    def parse(cls, text: str) -> CriticSpec:
-        """The inverse of ``str``.
-
-        Raises:
-            ModelError: The text has another form.
-        """
-        how, separator, model = text.partition(":")
-        if not separator or not model or how not in tuple(How):
-            raise ModelError(f"critic {text!r}: write {' or '.join(f'{how}:MODEL' for how in How)}.")
-        return cls(How(how), model)
-
-    def __str__(self) -> str:
-        return f"{self.how}:{self.model}"
+    how, _, model = spec.partition(":")
+    if not model or how not in tuple(How):
+        raise ModelError(f"critic {spec!r}: write {' or '.join(f'{how}:MODEL' for how in How)}.")
+    return How(how), model
 
 
-class Critic(ABC):
+class Critic:
     """Scores translations from 1 to 10 for meaning, mood and style; it is never trained.
+
+    Its weights are loaded when it first judges.
+
+    Args:
+        spec: ``generate:MODEL`` or ``expected_score:MODEL``; MODEL is an asset, directory or hub id of a causal
+            language model.
+        device: cpu, cuda or mps; by default the best available.
+        dtype: Type of weights and activations; None is the device's default.
 
     Attributes:
         label: Name in file names.
+
+    Raises:
+        ModelError: The spec cannot be read.
     """
 
-    label: str
-
-    @property
-    @abstractmethod
-    def identity(self) -> str:
-        """Hex digits that identify everything that determines the scores."""
-
-    @abstractmethod
-    def judge(self, items: Sequence[Judged]) -> list[tuple[float, float, float] | None]:
-        """Semantic, emotional and pragmatic score of each translation; None where the answer is unreadable."""
-
-
-class _LanguageModelCritic(Critic):
-    def __init__(self, spec: CriticSpec, device: str | None = None, dtype: Dtype | None = None) -> None:
-        self.spec = spec
-        self.label = f"{spec.how}-{spec.model.rstrip('/').rsplit('/', 1)[-1]}"
-        self.model = LanguageModel(spec.model, device=device, dtype=dtype)
+    def __init__(self, spec: str, device: str | None = None, dtype: Dtype | None = None) -> None:
+        self.how, model = parse_critic(spec)
+        self.label = f"{self.how}-{model.rstrip('/').rsplit('/', 1)[-1]}"
+        self.model = LanguageModel(model, device=device, dtype=dtype)
 
     @cached_property
     def identity(self) -> str:
-        """Digest of weights and prompt."""
-        return digest("critic", self.spec.how, self.model.resolved.fingerprint, REQUEST, ANSWER)[:16]
+        """Hex digits that identify everything that determines the scores: weights and prompt."""
+        return digest("critic", self.how, self.model.resolved.fingerprint, REQUEST, ANSWER)[:16]
 
     def prompt(self, item: Judged) -> str:
         """The prompt, up to the start of the JSON."""
@@ -124,35 +104,18 @@ class _LanguageModelCritic(Critic):
         request = REQUEST.format(language=name, text=item.text, translation=item.translation)
         return self.model.chat(request) if self.model.tokenizer.chat_template else request + ANSWER
 
-
-class GeneratingCritic(_LanguageModelCritic):
-    """Reads the JSON that the model writes."""
-
     def judge(self, items: Sequence[Judged]) -> list[tuple[float, float, float] | None]:
-        """Scores from one completion per translation."""
-        written = self.model.write([self.prompt(item) for item in items], max_new_tokens=MOST_TOKENS, stop=("}",))
-        return [parse_scores(answer.text + ("}" if answer.finished else "")) for answer in written]
+        """Semantic, emotional and pragmatic score of each translation.
 
-
-class ExpectingCritic(_LanguageModelCritic):
-    """Averages the digits that the model expects at each key, in one short forward pass per key."""
-
-    def judge(self, items: Sequence[Judged]) -> list[tuple[float, float, float] | None]:
-        """Means between 1 and 9; None where the probabilities are not finite."""
-        endings = [f' {{"{key}": ' for key in KEYS]
-        probabilities = self.model.next_after([self.prompt(item) for item in items], endings, DIGITS)
+        None where the written answer is unreadable, or where the probabilities of the digits are not finite.
+        """
+        prompts = [self.prompt(item) for item in items]
+        if self.how is How.GENERATE:
+            written = self.model.write(prompts, max_new_tokens=MOST_TOKENS, stop=("}",))
+            return [parse_scores(answer.text + ("}" if answer.finished else "")) for answer in written]
+        probabilities = self.model.next_after(prompts, [f' {{"{key}": ' for key in KEYS], DIGITS)
         scores = torch.stack([row @ torch.arange(1.0, 10.0) for row in probabilities], dim=1)
         return [tuple(row.tolist()) if bool(row.isfinite().all()) else None for row in scores]
-
-
-def make_critic(spec: CriticSpec | str, device: str | None = None, dtype: Dtype | None = None) -> Critic:
-    """The critic of a spec; its weights are loaded when it first judges.
-
-    Raises:
-        ModelError: The spec cannot be read.
-    """
-    spec = CriticSpec.parse(spec) if isinstance(spec, str) else spec
-    return (GeneratingCritic if spec.how is How.GENERATE else ExpectingCritic)(spec, device, dtype)
 
 
 class Scores:

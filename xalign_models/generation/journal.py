@@ -36,15 +36,10 @@ def default_folder() -> Path:
 
 
 def read_records(path: Path, fields: str, parse: Callable[[dict[str, Any]], Item]) -> Iterator[Item]:
-    """The records of a file of JSON lines, without blank lines.
-
-    Args:
-        path: The file.
-        fields: Names of the expected fields, for the error.
-        parse: Makes a record of the object of a line.
+    """The records that ``parse`` makes of a file of JSON lines, without blank lines.
 
     Raises:
-        DataError: A line is malformed, or ``parse`` fails on it.
+        DataError: A line is malformed, or ``parse`` fails on it; the message lists the expected ``fields``.
     """
     for number, line in enumerate(read_lines(path), 1):
         if line.strip():

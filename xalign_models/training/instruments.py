@@ -8,18 +8,15 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import batch_to_device
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
+from xalign_models.generation.journal import batched
 from xalign_models.training.objective import Instruments, TrainingOutcome
 
 MEASURED = 128
 """Maximum number of held-out rows."""
-
-
-def placed(features: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
-    """The features of a batch with their tensors on a device."""
-    return {name: value.to(device) if torch.is_tensor(value) else value for name, value in features.items()}
 
 
 def set_aside(rows: Sequence[tuple[Any, ...]], share: float, most: int = MEASURED) -> tuple[list[int], list[int]]:
@@ -79,9 +76,9 @@ class Retrieval(Instruments):
 
     def _encode(self, texts: Sequence[Any]) -> Iterator[Tensor]:
         self.model.eval()
-        for start in range(0, len(texts), self.batch_size):
-            features = self.model.preprocess(list(texts[start : start + self.batch_size]), prompt=self.prompt)
-            yield normalize(self.model(placed(features, self.model.device))["sentence_embedding"].float(), dim=1).cpu()
+        for batch in batched(texts, self.batch_size):
+            features = batch_to_device(self.model.preprocess(list(batch), prompt=self.prompt), self.model.device)
+            yield normalize(self.model(features)["sentence_embedding"].float(), dim=1).cpu()
 
     def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> TrainingOutcome | None:
         """Compare the accuracy with chance and with the accuracy before training; it must exceed both."""

@@ -89,11 +89,7 @@ class ObjectiveLoss(nn.Module):
 
 @dataclass(frozen=True)
 class Collator:
-    """Adapts an objective's batches to the trainer.
-
-    Attributes:
-        objective: The objective that collates the rows.
-    """
+    """Adapts an objective's batches to the trainer."""
 
     objective: Objective
 

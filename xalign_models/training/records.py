@@ -64,14 +64,9 @@ def verdict(output: Path) -> str | None:
 
 
 def claim(folder: Path, identity: Mapping[str, Any], output: Path) -> None:
-    """Start a training in ``folder``, or check that the training started there is the same.
+    """Start a training of the model ``output`` in ``folder``, or check that the training started there is the same.
 
     A different training without checkpoints is replaced, as nothing is lost.
-
-    Args:
-        folder: Folder of the checkpoints.
-        identity: Fields that determine the training, as JSON preserves them.
-        output: Directory of the model.
 
     Raises:
         ModelError: The folder has checkpoints of another training; the message names the fields that differ.

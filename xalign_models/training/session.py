@@ -7,7 +7,9 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
 
 from xalign_models.device import pick_device
 from xalign_models.errors import ModelError
@@ -18,14 +20,11 @@ from xalign_models.training.processes import is_main_process, own_randomness, wa
 from xalign_models.training.records import LOG, claim, is_trained, json_lines, last_checkpoint, versions
 from xalign_models.training.trainer import is_sharded, load_trained
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
 logger = logging.getLogger(__name__)
 
 Log = list[dict[str, Any]]
 """The log of a training, see :data:`~xalign_models.training.records.LOG`."""
-Fit = Callable[["SentenceTransformer", Path], Log]
+Fit = Callable[[SentenceTransformer, Path], Log]
 """Trains a model in place, with checkpoints in a folder, and returns the log."""
 
 

@@ -36,15 +36,7 @@ Parts = Mapping[str, Sequence[nn.Parameter]]
 def arguments(
     folder: Path, device: str, *, epochs: int, max_steps: int | None, **options: Any
 ) -> SentenceTransformerTrainingArguments:
-    """The trainer's arguments, with the settings that all trainings share.
-
-    Args:
-        folder: Folder of checkpoints and log.
-        device: cpu, cuda or mps.
-        epochs: Passes over the data.
-        max_steps: Optimisation steps, instead of epochs.
-        **options: All other arguments, by sentence-transformers' names.
-    """
+    """The trainer's arguments: settings that all trainings share, and ``options`` by sentence-transformers' names."""
     steps = {"num_train_epochs": epochs} if max_steps is None else {"max_steps": max_steps}
     result = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
@@ -66,12 +58,8 @@ def arguments(
 def load_trained(model: nn.Module, checkpoint: Path) -> None:
     """Load a checkpoint's trained weights into a model, in place; all other weights stay.
 
-    Args:
-        model: The model; its weights with gradients must be exactly those of the checkpoint.
-        checkpoint: Directory of the checkpoint.
-
     Raises:
-        ModelError: The checkpoint has weights of other names.
+        ModelError: The model's weights with gradients are not exactly those of the checkpoint.
     """
     weights = load_file(checkpoint / WEIGHTS)
     trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}

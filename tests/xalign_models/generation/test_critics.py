@@ -14,12 +14,9 @@ import torch
 from xalign_models.errors import DataError, ModelError
 from xalign_models.generation.critics import (
     Critic,
-    CriticSpec,
-    ExpectingCritic,
-    GeneratingCritic,
     Judged,
     Scores,
-    make_critic,
+    parse_critic,
     parse_scores,
 )
 from xalign_models.generation.language_model import Completion
@@ -80,8 +77,7 @@ def test_scores_are_kept_and_what_cannot_be_read_is_masked(tmp_path: Path) -> No
 
 
 def test_a_generating_critic_reads_its_model(writer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    critic = make_critic(f"generate:{writer}", "cpu")
-    assert isinstance(critic, GeneratingCritic)
+    critic = Critic(f"generate:{writer}", "cpu")
     asked: list[str] = []
 
     def write(prompts: Sequence[str], **_: Any) -> list[Completion]:
@@ -99,8 +95,7 @@ def test_a_generating_critic_reads_its_model(writer: Path, monkeypatch: pytest.M
 
 
 def test_an_expecting_critic_takes_the_mean_of_the_digits(writer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    critic = make_critic(f"expected_score:{writer}", "cpu")
-    assert isinstance(critic, ExpectingCritic)
+    critic = Critic(f"expected_score:{writer}", "cpu")
     item = Judged("deu-Latn", "guten Tag", "good day")
     found = critic.judge([item])[0]
     assert found is not None
@@ -117,7 +112,7 @@ def test_an_expecting_critic_takes_the_mean_of_the_digits(writer: Path, monkeypa
 @pytest.mark.parametrize("text", ["gemma", "judge:gemma", "generate:"])
 def test_bad_critics_are_named(text: str) -> None:
     with pytest.raises(ModelError, match="critic"):
-        CriticSpec.parse(text)
+        parse_critic(text)
 
 
 class Table(Translator):

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 
 from xalign_models.errors import ModelError
 from xalign_models.generation.language_model import Completion
+from xalign_models.specs import Dtype
 
 
 class Kind(StrEnum):
@@ -61,8 +62,8 @@ class TranslatorSpec:
             ModelError: The kind or an option is unknown, or a value is not a number.
         """
         head, _, query = text.partition("?")
-        kind, separator, model = head.partition(":")
-        if not separator or not model or kind not in tuple(Kind):
+        kind, _, model = head.partition(":")
+        if not model or kind not in tuple(Kind):
             raise ModelError(
                 f"--translators {text!r}: write {', '.join(f'{kind}:NAME' for kind in Kind)}, "
                 "e.g. llm:gemma-3-270m-q4, mt:facebook/m2m100_418M, reference:ntrex or file:translations.jsonl."
@@ -101,13 +102,20 @@ class TranslatorSpec:
 class Translator(ABC):
     """Translates texts of one language into English.
 
-    Attributes:
+    Args:
         spec: Specification of the translator.
+        device: cpu, cuda or mps, for a model.
+        dtype: Type of a model's weights and activations; None is the device's default.
+
+    Attributes:
         instant: Whether it only looks up translations and needs no journal.
     """
 
-    spec: TranslatorSpec
     instant: bool = False
+
+    def __init__(self, spec: TranslatorSpec, device: str | None = None, dtype: Dtype | None = None) -> None:
+        self.spec, self.options = spec, dict(spec.options)
+        self.device, self.dtype = device, dtype
 
     def knows(self, language: str | None) -> bool:
         """Whether it translates from a language, by canonical code (None: unknown)."""

@@ -15,7 +15,7 @@ from xalign_models.corpora import file_digest
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.generation.journal import read_records
 from xalign_models.generation.language_model import Completion
-from xalign_models.generation.translators.base import Translator, TranslatorSpec
+from xalign_models.generation.translators.base import Translator
 from xalign_models.languages import canonical
 from xalign_models.specs import digest
 
@@ -37,14 +37,7 @@ _FAULTS = (Corruption.DROP, Corruption.SHUFFLE, Corruption.OTHER)
 
 
 def corrupt(translation: str, how: Corruption, other: str, draw: random.Random) -> str:
-    """Spoil a translation.
-
-    Args:
-        translation: A good translation.
-        how: The corruption.
-        other: Another sentence of the same text.
-        draw: The random generator.
-    """
+    """Spoil a translation; ``other`` is another sentence of the same text."""
     if how is Corruption.OTHER:
         return other
     if how is Corruption.WRAPPER:
@@ -60,16 +53,12 @@ def corrupt(translation: str, how: Corruption, other: str, draw: random.Random) 
 
 
 class ReferenceTranslator(Translator):
-    """The English side of parallel corpora; a text outside all of them has no translation.
-
-    Args:
-        spec: Kind ``reference``; its model names corpora, joined by ``+``.
-    """
+    """The English side of parallel corpora; a text outside all of them has no translation."""
 
     instant = True
 
-    def __init__(self, spec: TranslatorSpec) -> None:
-        self.spec = spec
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self._tables: dict[str, dict[str, str]] = {}
 
     @cached_property
@@ -100,9 +89,6 @@ class CorruptedTranslator(ReferenceTranslator):
     """References with missing words, with shuffled words, or of another text; the fault depends on the text.
 
     Meta text is not among the faults, as the cleaning removes it.
-
-    Args:
-        spec: Kind ``corrupted``; its model names corpora, joined by ``+``.
     """
 
     def _table(self, language: str) -> dict[str, str]:
@@ -111,7 +97,7 @@ class CorruptedTranslator(ReferenceTranslator):
             others = dict(zip(table, [*list(table.values())[1:], *list(table.values())[:1]], strict=True))
             corrupted = {}
             for text, english in table.items():
-                draw = random.Random(f"{dict(self.spec.options).get('seed', 0)} {language} {text}")
+                draw = random.Random(f"{self.options.get('seed', 0)} {language} {text}")
                 worse = corrupt(english, draw.choice(_FAULTS), others[text], draw)
                 corrupted[text] = others[text] if worse == english else worse  # a single word cannot be shuffled
             self._tables[language] = corrupted
@@ -121,20 +107,17 @@ class CorruptedTranslator(ReferenceTranslator):
 class FileTranslator(Translator):
     """A file of JSON lines: ``{"text": ..., "translation": ..., "lang": ...}``, the last of them optional.
 
-    Args:
-        spec: Kind ``file``; its model is a path.
-
     Raises:
         DataError: There is no such file.
     """
 
     instant = True
 
-    def __init__(self, spec: TranslatorSpec) -> None:
-        self.spec = spec
-        self._path = Path(spec.model).expanduser()
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._path = Path(self.spec.model).expanduser()
         if not self._path.is_file():
-            raise DataError(f"--translators {spec}: there is no file {self._path}.")
+            raise DataError(f"--translators {self.spec}: there is no file {self._path}.")
 
     @cached_property
     def identity(self) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import LanguageError
 from xalign_models.generation.language_model import Completion, LanguageModel
-from xalign_models.generation.translators.base import Translator, TranslatorSpec
+from xalign_models.generation.translators.base import Translator
 from xalign_models.languages import display_name, to_flores, to_iso639_1
-from xalign_models.specs import Dtype, digest
+from xalign_models.specs import digest
 
 REQUEST = (
     "Translate the {language} text between the lines into natural English. Keep its meaning, its mood and its style. "
@@ -39,17 +39,12 @@ class CausalTranslator(Translator):
     """Prompts a language model.
 
     A model with a chat template gets :data:`REQUEST`; any other continues a list of examples to the end of a line.
-
-    Args:
-        spec: Kind ``llm``.
-        device: cpu, cuda or mps.
-        dtype: Type of weights and activations; None is the device's default.
     """
 
-    def __init__(self, spec: TranslatorSpec, device: str | None = None, dtype: Dtype | None = None) -> None:
-        self.spec = spec
-        self.options = dict(spec.options)
-        self.model = LanguageModel(spec.model, device=device, dtype=dtype)
+    @cached_property
+    def model(self) -> LanguageModel:
+        """The prompted model."""
+        return LanguageModel(self.spec.model, device=self.device, dtype=self.dtype)
 
     @cached_property
     def identity(self) -> str:
@@ -68,7 +63,7 @@ class CausalTranslator(Translator):
 
     def translate(self, texts: Sequence[str], language: str | None) -> list[Completion]:
         """Completions of at most twice as many tokens as the longest text, plus a few."""
-        longest = max(len(ids) for ids in self.model.tokenizer(list(texts), add_special_tokens=False)["input_ids"])
+        longest = max(map(len, self.model.tokenizer(list(texts), add_special_tokens=False)["input_ids"]))
         return self.model.write(
             [self.prompt(text, language) for text in texts],
             max_new_tokens=2 * longest + int(self.options.get("extra", EXTRA)),
@@ -88,18 +83,12 @@ _SCHEMES: tuple[tuple[str, Callable[[str], str]], ...] = (("__{}__", _m2m100), (
 
 
 class Seq2SeqTranslator(Translator):
-    """A translation model, which takes both languages in its tokenizer's own codes.
+    """A translation model, which takes both languages in its tokenizer's own codes."""
 
-    Args:
-        spec: Kind ``mt``.
-        device: cpu, cuda or mps.
-        dtype: Type of weights and activations; None is the device's default.
-    """
-
-    def __init__(self, spec: TranslatorSpec, device: str | None = None, dtype: Dtype | None = None) -> None:
-        self.spec = spec
-        self.beams = int(dict(spec.options).get("beams", 1))
-        self.model = LanguageModel(spec.model, device=device, dtype=dtype, encoder_decoder=True)
+    @cached_property
+    def model(self) -> LanguageModel:
+        """The translation model."""
+        return LanguageModel(self.spec.model, device=self.device, dtype=self.dtype, encoder_decoder=True)
 
     @cached_property
     def identity(self) -> str:
@@ -146,8 +135,6 @@ class Seq2SeqTranslator(Translator):
         Raises:
             LanguageError: The model does not know the language.
         """
-        options = self.tag(language)
-        lengths = [len(ids) for ids in self.model.tokenizer(list(texts))["input_ids"]]
-        return self.model.write(
-            texts, max_new_tokens=min(MOST_TOKENS, 2 * max(lengths) + 16), num_beams=self.beams, **options
-        )
+        options = {"num_beams": int(self.options.get("beams", 1)), **self.tag(language)}
+        longest = max(map(len, self.model.tokenizer(list(texts))["input_ids"]))
+        return self.model.write(texts, max_new_tokens=min(MOST_TOKENS, 2 * longest + EXTRA), **options)

@@ -9,18 +9,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from xalign_models.errors import DataError
 from xalign_models.generation.journal import Journal, batched, default_folder
 from xalign_models.generation.translators.base import Kind, Translator, TranslatorSpec
 from xalign_models.generation.translators.cleaning import Cleaned, clean
+from xalign_models.generation.translators.lookup import CorruptedTranslator, FileTranslator, ReferenceTranslator
+from xalign_models.generation.translators.models import CausalTranslator, Seq2SeqTranslator
 from xalign_models.languages import LanguageText
 from xalign_models.progress import live
 from xalign_models.specs import Dtype
-
-if TYPE_CHECKING:
-    from tqdm.auto import tqdm
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +28,13 @@ CHUNK = 8192
 KEY = ("lang", "text")
 UNKNOWN = "in a language that it does not know"
 """The problem of a text that is not given to the translator."""
+_TRANSLATORS: dict[Kind, type[Translator]] = {
+    Kind.LLM: CausalTranslator,
+    Kind.MT: Seq2SeqTranslator,
+    Kind.REFERENCE: ReferenceTranslator,
+    Kind.CORRUPTED: CorruptedTranslator,
+    Kind.FILE: FileTranslator,
+}
 
 
 def make_translator(spec: TranslatorSpec | str, device: str | None = None, dtype: Dtype | None = None) -> Translator:
@@ -38,16 +44,8 @@ def make_translator(spec: TranslatorSpec | str, device: str | None = None, dtype
         ModelError: The spec cannot be read.
         DataError: A file is missing.
     """
-    from xalign_models.generation.translators.lookup import CorruptedTranslator, FileTranslator, ReferenceTranslator
-    from xalign_models.generation.translators.models import CausalTranslator, Seq2SeqTranslator
-
     spec = TranslatorSpec.parse(spec) if isinstance(spec, str) else spec
-    if spec.kind is Kind.LLM:
-        return CausalTranslator(spec, device, dtype)
-    if spec.kind is Kind.MT:
-        return Seq2SeqTranslator(spec, device, dtype)
-    known = {Kind.REFERENCE: ReferenceTranslator, Kind.CORRUPTED: CorruptedTranslator, Kind.FILE: FileTranslator}
-    return known[spec.kind](spec)
+    return _TRANSLATORS[spec.kind](spec, device, dtype)
 
 
 @dataclass
@@ -88,63 +86,40 @@ class Translations:
     def _journal(self) -> Journal:
         return Journal(self.path, KEY)
 
-    def known(self, texts: Sequence[LanguageText]) -> list[Cleaned | None]:
-        """The existing translations, and None where a translation can be made."""
-        return [
-            self._look_up(text, lang) if self.translator.instant else self._known(text, lang) for text, lang in texts
-        ]
-
     def _known(self, text: str, lang: str | None) -> Cleaned | None:
-        record = self._journal.get(lang, text)
-        if record is not None:
+        """The existing translation of a text; None if it can be made."""
+        if self.translator.instant:
+            return clean(self.translator.translate([text], lang)[0].text, text, lang)
+        if record := self._journal.get(lang, text):
             return Cleaned(record["translation"], record["problem"])
         return None if self.translator.knows(lang) else Cleaned("", UNKNOWN)
 
-    def _look_up(self, text: str, lang: str | None) -> Cleaned:
-        (written,) = self.translator.translate([text], lang)
-        return clean(written.text, text, lang)
-
-    def fill(
-        self, texts: Sequence[LanguageText], summary: Summary | None = None, bar: tqdm[None] | None = None
-    ) -> None:
+    def fill(self, texts: Sequence[LanguageText], summary: Summary | None = None, bar: Any = None) -> None:
         """Make the missing translations, in batches of one language and of similar length."""
         if self.translator.instant:
             return
-        journal, summary = self._journal, summary or Summary()
+        journal, summary, bar = self._journal, summary or Summary(), live(disable=True) if bar is None else bar
         journal.refresh()
         missing = [item for item in dict.fromkeys(texts) if (item[1], item[0]) not in journal]
         summary.known += len(texts) - len(missing)
-        unknown = {lang for lang in {lang for _, lang in missing} if not self.translator.knows(lang)}
-        if refused := sum(lang in unknown for _, lang in missing):
-            summary.problems[UNKNOWN] += refused
-            missing = [item for item in missing if item[1] not in unknown]
-            if bar is not None:
-                bar.update(refused)
-        missing.sort(key=lambda item: (item[1] or "", -len(item[0])))
-        for lang, group in groupby(missing, key=lambda translation: translation[1]):
+        known = {lang for lang in {lang for _, lang in missing} if self.translator.knows(lang)}
+        possible = [item for item in missing if item[1] in known]
+        possible.sort(key=lambda item: (item[1] or "", -len(item[0])))
+        summary.problems.update([UNKNOWN] * (len(missing) - len(possible)))
+        bar.update(len(texts) - len(possible))
+        for lang, group in groupby(possible, key=lambda item: item[1]):
             for batch in batched((text for text, _ in group), self.batch_size):
-                written = self.translator.translate(batch, lang)
-                cleaned = [
-                    clean(output.text, text, lang, finished=output.finished)
-                    for output, text in zip(written, batch, strict=True)
-                ]
-                journal.append(
-                    [
-                        {"lang": lang, "text": text, "translation": translation.text, "problem": translation.problem}
-                        for text, translation in zip(batch, cleaned, strict=True)
-                    ]
-                )
+                records = []
+                for text, output in zip(batch, self.translator.translate(batch, lang), strict=True):
+                    translation, problem = clean(output.text, text, lang, finished=output.finished)
+                    records.append({"lang": lang, "text": text, "translation": translation, "problem": problem})
+                journal.append(records)
                 summary.translated += len(batch)
-                summary.problems.update(translation.problem for translation in cleaned if translation.problem)
-                if bar is not None:
-                    bar.update(len(batch))
+                summary.problems.update(record["problem"] for record in records if record["problem"])
+                bar.update(len(batch))
 
     def get(self, texts: Sequence[LanguageText], *, online: bool) -> list[Cleaned]:
-        """A translation of each text.
-
-        Args:
-            texts: The texts and their languages.
-            online: Whether to make missing translations.
+        """A translation of each text; missing ones are made only if ``online``.
 
         Raises:
             DataError: Translations are missing, and ``online`` is false.
@@ -153,14 +128,14 @@ class Translations:
             self.fill(texts)
         elif not self.translator.instant:
             self._journal.refresh()
-        translations = self.known(texts)
-        if missing := [text for text, translation in zip(texts, translations, strict=True) if translation is None]:
+        translations = [self._known(text, lang) for text, lang in texts]
+        if missing := [text for (text, _), translation in zip(texts, translations, strict=True) if not translation]:
+            spec = self.translator.spec
             raise DataError(
-                f"{len(missing)} texts have no translation by {self.translator.spec}, the first is "
-                f"{missing[0][0][:60]!r}. Translate them with `xalign translate --translators "
-                f"'{self.translator.spec}'`, or use an online variant of the model."
+                f"{len(missing)} texts have no translation by {spec}, the first is {missing[0][:60]!r}. Translate them "
+                f"with `xalign translate --translators '{spec}'`, or use an online variant of the model."
             )
-        return [translation for translation in translations if translation is not None]
+        return list(filter(None, translations))
 
 
 def translate_all(
@@ -168,10 +143,7 @@ def translate_all(
 ) -> dict[str, Summary]:
     """Translate a stream of texts with each translator; texts in the journals are skipped.
 
-    Args:
-        texts: Any number of texts; memory grows by 24 bytes per translated text.
-        translators: Translators with their journals.
-        total: Number of texts, for the progress bar.
+    Memory grows by 24 bytes per translated text.
 
     Returns:
         Counts of the texts by outcome, for each translator.
@@ -181,10 +153,7 @@ def translate_all(
     with live(total=expected, desc="translate", unit=" texts") as bar:
         for chunk in distinct(texts):
             for translator in translators:
-                summary = summaries[str(translator.translator.spec)]
-                known = summary.known
-                translator.fill(chunk, summary, bar)
-                bar.update(summary.known - known)
+                translator.fill(chunk, summaries[str(translator.translator.spec)], bar)
     return summaries
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -77,11 +77,6 @@ class ContrastiveConfig:
     dtype: TrainingDtype | None = None
 
     def __post_init__(self) -> None:
-        """Check the languages.
-
-        Raises:
-            ModelError: There is no language beside the pivot.
-        """
         if not self.languages or self.pivot in self.languages:
             raise ModelError(f"languages: name at least one, and not {self.pivot}: every pair has it already.")
 
@@ -96,14 +91,5 @@ class ContrastiveConfig:
         return self.epochs or (10 if self.samples <= 100 else 3)
 
 
-def load_config(names: Sequence[str], changes: Sequence[str] = ()) -> ContrastiveConfig:
-    """Read configurations by name or path; later ones override fields of earlier ones.
-
-    Args:
-        names: Names of shipped configurations, or YAML files.
-        changes: ``FIELD=VALUE``, e.g. ``samples=100``.
-
-    Raises:
-        ModelError: There is no such configuration or field, or a value is invalid.
-    """
-    return configuration.read(ContrastiveConfig, __package__, names, changes)
+load_config = partial(configuration.read, ContrastiveConfig, __package__)
+"""Reads configurations by name or path, and changed fields, e.g. ``samples=100``."""

@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
 
 from xalign_models import corpora, models
 from xalign_models.backbones import loading
 from xalign_models.configuration import to_mapping
-from xalign_models.corpora import Corpus
 from xalign_models.errors import ModelError
 from xalign_models.specs import ModelSpec
+from xalign_models.training.contrastive import training
 from xalign_models.training.contrastive.config import ContrastiveConfig
 from xalign_models.training.contrastive.pairs import held_out_pairs, training_pairs
 from xalign_models.training.processes import share_of
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+from xalign_models.training.session import train_once, training_device
 
 
 def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str | None = None) -> ModelSpec:
     """Train LoRA weights on a backbone and write the model as a sentence-transformers directory.
 
     The same call resumes an interrupted training, see :func:`~xalign_models.training.session.train_once`.
-
-    Args:
-        spec: A backbone, neither trained nor aligned.
-        config: Hyperparameters and text.
-        output: Directory; an existing one is replaced at the end.
-        device: cpu, cuda or mps; by default the best available.
 
     Returns:
         The spec of the trained model.
@@ -39,9 +33,6 @@ def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str 
             is not finite.
         DataError: The corpus is missing or has fewer rows.
     """
-    from xalign_models.training.contrastive import training
-    from xalign_models.training.session import train_once, training_device
-
     if spec.alignment or spec.backbone.tuned:
         raise ModelError(f"--backbone: {spec.name} is already aligned or trained; give its backbone.")
     dtype = config.dtype or spec.backbone.dtype
@@ -61,16 +52,10 @@ def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str 
         return training.fit(model, pairs, config, folder, device, held_out)
 
     tuned = ModelSpec(dataclasses.replace(spec.backbone, tuned=config.label))
-    identity = _identity(loaded, config, corpus)
-    train_once(tuned, identity, output, corpus.trains, build, None if config.max_steps == 0 else fit)
-    return tuned
-
-
-def _identity(spec: ModelSpec, config: ContrastiveConfig, corpus: Corpus) -> dict[str, Any]:
-    """The fields that determine a training, as JSON preserves them."""
-    languages = [*config.languages, config.pivot]
-    return {
-        "backbone": loading.open_backbone(spec.backbone).fingerprint,
-        "text": corpus.fingerprint(languages),
+    identity = {
+        "backbone": loading.open_backbone(loaded.backbone).fingerprint,
+        "text": corpus.fingerprint([*config.languages, config.pivot]),
         **to_mapping(config),
     }
+    train_once(tuned, identity, output, corpus.trains, build, None if config.max_steps == 0 else fit)
+    return tuned

@@ -69,15 +69,7 @@ def fit(
     device: str,
     held_out: Sequence[tuple[TaggedText, TaggedText]] = (),
 ) -> list[dict[str, Any]]:
-    """Train the model's LoRA matrices in place, resuming from the last checkpoint in ``folder``.
-
-    Args:
-        model: A model after :func:`add_lora`.
-        pairs: (anchor, positive).
-        config: Hyperparameters.
-        folder: Folder of checkpoints and log; created if missing.
-        device: cpu, cuda or mps.
-        held_out: Pairs to measure on.
+    """Train a model's LoRA matrices on (anchor, positive) in place, resuming from the last checkpoint in ``folder``.
 
     Returns:
         The log, see :data:`~xalign_models.training.records.LOG`.
@@ -87,10 +79,7 @@ def fit(
     """
     from datasets import Dataset  # not where losses alone are timed
 
-    rows = {
-        "anchor": [anchor._asdict() for anchor, _ in pairs],
-        "positive": [positive._asdict() for _, positive in pairs],
-    }
+    rows = {side: [pair[i]._asdict() for pair in pairs] for i, side in enumerate(("anchor", "positive"))}
     batches = share_of(config.accumulation, "accumulation")
     prompt = model.prompts.get(model.default_prompt_name or "") or None
     measured = [(text._asdict(), translation._asdict()) for text, translation in held_out]

@@ -33,9 +33,6 @@ class Actor(nn.Module):
     """Scores each candidate with the same network, for any number of candidates in any order.
 
     The layers are 4 -> 64 -> 64 -> 1 with LayerNorm and ReLU between; the paper states only ReLU and LayerNorm.
-
-    Args:
-        width: Width of the hidden layers.
     """
 
     def __init__(self, width: int = 64) -> None:
@@ -86,14 +83,8 @@ def policy_loss(
     r"""Eq. 8: ``-log pi(a) (R_a - b)``, the mean over rows with a candidate; 0 if there are none.
 
     The baseline ``b = sum_k pi_k R_k`` keeps the expected gradient and removes most of its variance; it is not in the
-    paper. A single candidate teaches nothing, as its log probability is constant.
-
-    Args:
-        log_probabilities: (b, K).
-        actions: (b,), sampled.
-        rewards: (b, K).
-        mask: (b, K).
-        baseline: Whether to subtract the baseline.
+    paper. A single candidate teaches nothing, as its log probability is constant. Log probabilities, rewards and mask
+    are (b, K), the sampled actions (b,).
     """
     usable = mask.any(dim=-1)
     rewards = rewards.detach().masked_fill(~mask, 0)

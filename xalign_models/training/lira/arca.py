@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 import torch
+from sentence_transformers.util import batch_to_device
 from torch import Tensor, nn
 
 from xalign_models.errors import ModelError
+from xalign_models.generation.journal import batched
 from xalign_models.languages import TaggedText
 from xalign_models.progress import live
-from xalign_models.training.instruments import placed
 from xalign_models.training.lira import actor as actors
 from xalign_models.training.lira.adaptor import CollapseMonitor, anchor_loss, cosines
 from xalign_models.training.lira.candidates import Candidates, CandidateSource
@@ -74,11 +76,14 @@ class Arca(Objective):
         network = module.network
         if module.design.centre:
             self._fit_centre()
-        encoder = list(_encoder_weights(network.encoder, config)) if config.encoder_rate else []
-        network.tuned |= {f"encoder.{name}" for name, _ in encoder}
+        encoder = dict(network.encoder.named_parameters()) if config.encoder_rate else {}
+        if not config.train_embeddings:
+            table = network.encoder.model.get_input_embeddings().weight
+            encoder = {name: weight for name, weight in encoder.items() if weight is not table}
+        network.tuned |= {f"encoder.{name}" for name in encoder}
         self.parts: dict[str, list[nn.Parameter]] = {
             "actor": list(network.actor.parameters()),
-            "encoder": [weight for _, weight in encoder],
+            "encoder": list(encoder.values()),
             "adaptor": list(network.adaptor.parameters()),
         }
         for weights in self.parts.values():
@@ -92,18 +97,11 @@ class Arca(Objective):
     def _fit_centre(self) -> None:
         """Fit the network's centre on translations of the training texts."""
         candidates, device = self.examples.candidates, self.module.network.device
-        usable = [
-            row[k]
-            for row, mask in zip(candidates.texts, candidates.mask.tolist(), strict=True)
-            for k, usable_k in enumerate(mask)
-            if usable_k
-        ]
-        sample = usable[:: max(1, len(usable) // CENTRED)]
-        tokenized = (
-            self.module.tokenize_english(sample[start : start + self.config.batch_size])
-            for start in range(0, len(sample), self.config.batch_size)
-        )
-        self.module.network.fit_centre(placed(batch, device) for batch in tokenized)
+        texts = [text for row in candidates.texts for text in row]
+        usable = list(compress(texts, candidates.mask.flatten().tolist()))
+        batches = batched(usable[:: max(1, len(usable) // CENTRED)], self.config.batch_size)
+        tokenized = map(self.module.tokenize_english, batches)
+        self.module.network.fit_centre(batch_to_device(batch, device) for batch in tokenized)
 
     def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Tokenise texts and candidates of examples."""
@@ -145,17 +143,20 @@ class Arca(Objective):
         pool = self.module.network.adaptor.pool
         return pool(choice.multilingual), pool(choice.english[rows, action])
 
+    def _measured_rows(self) -> Iterator[list[int]]:
+        """Positions of the held-out texts, in batches."""
+        return map(list, batched(range(len(self.held_out.texts)), self.config.batch_size))
+
     @torch.no_grad()
     def _translated_meanings(self) -> tuple[Tensor, Tensor]:
         """Eq. 27 for the held-out texts (n, d) and their candidates (n, K, d); constant during training."""
-        size, network = self.config.batch_size, self.module.network
-        network.eval()
+        network = self.module.network.eval()
         originals, translations = list[Tensor](), list[Tensor]()
-        for start in live(range(0, len(self.held_out.texts), size), desc="measure"):
-            batch = self.held_out.rows(range(start, min(start + size, len(self.held_out.texts))))
+        for rows in live(list(self._measured_rows()), desc="measure"):
+            batch = self.held_out.rows(rows)
             flat = [text for row in batch.candidates.texts for text in row]
             for texts, pieces in ((batch.texts, originals), (flat, translations)):
-                features = placed(self.module.tokenize_english(texts), network.device)
+                features = batch_to_device(self.module.tokenize_english(texts), network.device)
                 pieces.append(network.english_sentence(features).cpu())
         if not originals:
             return torch.zeros(0, 1), torch.zeros(0, 1, 1)
@@ -165,20 +166,19 @@ class Arca(Objective):
     @torch.no_grad()
     def measure(self) -> dict[str, Any]:
         """Similarity, mismatched similarity, eps1 (eq. 25), eps2 (eq. 28), reward and choices on the held-out texts."""
-        self.module.network.eval()
+        network = self.module.network.eval()
         trained = {"train_similarity": self.monitor.matched, "train_mismatched": self.monitor.mismatched}
         collapsed = self.monitor.collapsed
         self.monitor.reset()
         if not self.held_out.texts:
             return {**trained, "collapsed": collapsed}
-        monitor, among, size = CollapseMonitor(), CollapseMonitor(), self.config.batch_size
+        monitor, among = CollapseMonitor(), CollapseMonitor()
         distances, drifts, rewards, chosen = [], [], [], []
-        for start in range(0, len(self.held_out.texts), size):
-            rows = list(range(start, min(start + size, len(self.held_out.texts))))
+        for rows in self._measured_rows():
             batch = self.held_out.rows(rows)
-            features = placed(self.module.features_of(batch.texts, batch.candidates), self.module.network.device)
+            features = batch_to_device(self.module.features_of(batch.texts, batch.candidates), network.device)
             text, candidates, scores, mask = unpack(features)
-            choice = self.module.network.choose(text, candidates, scores, mask)
+            choice = network.choose(text, candidates, scores, mask)
             usable = mask.any(dim=1)
             best = choice.log_probabilities.argmax(dim=1)
             multilingual, english = self._sentences(choice, best)
@@ -222,14 +222,6 @@ class Arca(Objective):
         """Inverse of :meth:`state`."""
         self.draws.set_state(state["draws"])
         vars(self.monitor).update(state["sums"])
-
-
-def _encoder_weights(encoder: nn.Module, config: ArcaConfig) -> list[tuple[str, nn.Parameter]]:
-    """The trained weights of the encoder: all weights, or all except the token embeddings."""
-    table = encoder.model.get_input_embeddings().weight  # type: ignore[operator,union-attr]
-    return [
-        (name, weight) for name, weight in encoder.named_parameters() if config.train_embeddings or weight is not table
-    ]
 
 
 def history(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

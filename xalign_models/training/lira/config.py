@@ -21,7 +21,7 @@ from xalign_models.configuration import (
     configuration_class,
 )
 from xalign_models.errors import ModelError
-from xalign_models.generation.critics import CriticSpec
+from xalign_models.generation.critics import parse_critic
 from xalign_models.generation.translators import TranslatorSpec
 from xalign_models.specs import Dtype
 from xalign_models.training.lira.actor import RewardWeights
@@ -112,17 +112,12 @@ class Design:
     residual: bool = False
 
     def __post_init__(self) -> None:
-        """Check the values that the types of the fields cannot.
-
-        Raises:
-            ModelError: The name of a translator or critic is malformed.
-        """
         for name in self.translators:
             TranslatorSpec.parse(name)
         if len(set(self.translators)) < len(self.translators):
             raise ModelError(f"translators: each may be named once, not {', '.join(self.translators)}.")
         if self.critic is not None:
-            CriticSpec.parse(self.critic)
+            parse_critic(self.critic)
 
 
 @configuration_class
@@ -169,11 +164,6 @@ class ArcaConfig:
     seed: Seed = 0
 
     def __post_init__(self) -> None:
-        """Check the values that the types of the fields cannot.
-
-        Raises:
-            ModelError: The name of a translator is malformed.
-        """
         for name in self.extra:
             TranslatorSpec.parse(name)
 
@@ -230,11 +220,6 @@ class LasrConfig:
     seed: Seed = 0
 
     def __post_init__(self) -> None:
-        """Check the values that the types of the fields cannot.
-
-        Raises:
-            ModelError: No data.
-        """
         if not self.ranking and not self.retrieval:
             raise ModelError("lasr: name ranking data, retrieval data, or both.")
 
@@ -267,12 +252,7 @@ class LiraConfig:
 
 
 def load_config(names: Sequence[str], changes: Sequence[str] = (), ablation: str | None = None) -> LiraConfig:
-    """Read configurations by name or path; later ones override fields of earlier ones.
-
-    Args:
-        names: Names of shipped configurations, or YAML files.
-        changes: ``FIELD=VALUE``, e.g. ``arca.epochs=3`` or ``design.bins=4``.
-        ablation: A component to leave out.
+    """Read configurations by name or path, and changed fields, e.g. ``arca.epochs=3``, without an ablated component.
 
     Raises:
         ModelError: There is no such configuration, field or component, or a value is invalid.

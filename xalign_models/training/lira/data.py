@@ -6,7 +6,7 @@ import csv
 import hashlib
 import io
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,23 +92,18 @@ class Split:
         self.fingerprints[name] = corpus.fingerprint([*foreign, ENGLISH])
         self.datasets |= set(corpus.trains)
 
-    def file(self, name: str, *sides: tuple[str, str]) -> Iterator[tuple[TaggedText, TaggedText, dict[str, Any]]]:
-        """Two texts and all fields of each JSON line of ``file:PATH``; records the file as a source.
-
-        Args:
-            name: ``file:PATH``.
-            *sides: Names of the fields of a text and of its language.
+    def file(self, name: str, fields: str, parse: Callable[[dict[str, Any]], Any]) -> list[Any]:
+        """The rows that ``parse`` makes of the JSON lines of ``file:PATH``; records the file as a source.
 
         Raises:
-            DataError: The file is missing or malformed.
+            DataError: The file is missing or malformed; ``fields`` names the expected fields.
         """
         path = Path(name.partition(":")[2])
         if not path.is_file():
             raise DataError(f"There is no file {path}.")
-        fields = ", ".join(column for columns in zip(*sides, strict=True) for column in columns)
-        yield from read_records(path, fields, lambda record: (*_tagged(record, sides), record))
         self.fingerprints[name] = file_digest(path)
         self.datasets.add(name)
+        return list(read_records(path, fields, parse))
 
     def checked(self) -> Split:
         """The split itself.
@@ -146,8 +141,8 @@ def searches(config: LasrConfig) -> Split:
     split, coin = Split(), random.Random(config.seed)
     for name in config.retrieval:
         if name.startswith("file:"):
-            lines = split.file(name, ("query", "query_lang"), ("document", "document_lang"))
-            split.add([Search(query, document) for query, document, _ in lines], config.held_out)
+            rows = split.file(name, "query, document, query_lang, document_lang", _search)
+            split.add(rows, config.held_out)
             continue
         for pairs in split.translations(name, config.languages, config.samples):
             turned = [Search(*(pair if coin.random() < 0.5 else pair[::-1])) for pair in pairs]
@@ -175,17 +170,23 @@ def rated(config: LasrConfig) -> Split:
             split.fingerprints[name] = hashlib.sha256(digests.encode()).hexdigest()
             split.datasets |= {"STSBenchmarkMultilingualSTS", "STSBenchmark"}
         elif name.startswith("file:"):
-            lines = split.file(name, ("text1", "lang1"), ("text2", "lang2"))
-            rows = [Rated(first, second, _score(record, name)) for first, second, record in lines]
-            split.add(rows[:most], config.held_out)
+            split.add(split.file(name, "text1, text2, lang1, lang2, score", _rated)[:most], config.held_out)
         else:
             raise DataError(f"lasr.ranking {name!r}: write {STSB} or file:PATH.")
     return split.checked()
 
 
-def _tagged(record: dict[str, Any], sides: Sequence[tuple[str, str]]) -> tuple[TaggedText, TaggedText]:
-    first, second = (TaggedText(str(record[text]), canonical(record[lang])) for text, lang in sides)
-    return first, second
+def _tagged(record: dict[str, Any], text: str, lang: str) -> TaggedText:
+    return TaggedText(str(record[text]), canonical(record[lang]))
+
+
+def _search(record: dict[str, Any]) -> Search:
+    return Search(_tagged(record, "query", "query_lang"), _tagged(record, "document", "document_lang"))
+
+
+def _rated(record: dict[str, Any]) -> Rated:
+    first, second = _tagged(record, "text1", "lang1"), _tagged(record, "text2", "lang2")
+    return Rated(first, second, float(record["score"]))
 
 
 def _is_full(row: Any) -> bool:
@@ -230,10 +231,3 @@ def _stsb_rows(root: Path, part: str, languages: Sequence[str], samples: int, se
             raise DataError(f"{root}: row {row + 1} of the {part} files is not sentence, sentence, score.") from None
         pairs.append(Rated(first, second, score))
     return [pair for pair in pairs if _is_full(pair)]
-
-
-def _score(record: dict[str, Any], name: str) -> float:
-    try:
-        return float(record["score"])
-    except (KeyError, TypeError, ValueError):
-        raise DataError(f"{name.partition(':')[2]}: {record.get('score')!r} is not a score.") from None

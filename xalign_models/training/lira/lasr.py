@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 from scipy.stats import pearsonr, spearmanr
+from sentence_transformers.util import batch_to_device
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from xalign_models.generation.journal import batched
 from xalign_models.languages import TaggedText
 from xalign_models.progress import live
-from xalign_models.training.instruments import placed
 from xalign_models.training.lira.config import LasrConfig
 from xalign_models.training.lira.correlation import similarity
 from xalign_models.training.lira.data import MEASURED, Rated, Search, Split, document_id
@@ -46,7 +47,7 @@ class Streams:
 
         def read(start: int) -> tuple[Tensor, ...]:
             batch = [text._asdict() for text in distinct[start : start + batch_size]]
-            streams = network.streams(*unpack(placed(module.preprocess(batch), network.device)))
+            streams = network.streams(*unpack(batch_to_device(module.preprocess(batch), network.device)))
             bar.update(len(batch) * process_count())
             return tuple(stream.half().cpu() for stream in streams)
 
@@ -91,13 +92,11 @@ class Lasr(Objective):
             ],
         )
         network = module.network
-        lora: list[nn.Parameter] = []
         if config.rank:
             grow(network, rank=config.rank, alpha=config.alpha, seed=config.seed)
-            named = [(name, weight) for name, weight in network.named_parameters() if "lora_" in name]
-            network.tuned |= {name for name, _ in named}
-            lora = [weight for _, weight in named]
-        self.parts = {"lora": lora, "fusion": list(network.fusion.parameters())}
+        lora = {name: weight for name, weight in network.named_parameters() if config.rank and "lora_" in name}
+        network.tuned |= lora.keys()
+        self.parts = {"lora": list(lora.values()), "fusion": list(network.fusion.parameters())}
         if module.design.residual:
             self.parts["gate"] = [network.gate]
         self.weights = nn.ParameterList([weight for weights in self.parts.values() for weight in weights])
@@ -155,16 +154,8 @@ class Lasr(Objective):
     def _search(self, rows: Tensor) -> Tensor:
         batch, queries, documents = self._both(self.retrieval, rows)
         ids, languages = [search.document_id for search in batch], [search.document.lang for search in batch]
-        ranked = candidates(
-            queries,
-            documents,
-            ids,
-            languages,
-            [self.positives[search.query] for search in batch],
-            languages,
-            self.documents,
-            self.config.loss.mined,
-        )
+        positives, mined = [self.positives[search.query] for search in batch], self.config.loss.mined
+        ranked = candidates(queries, documents, ids, languages, positives, languages, self.documents, mined)
         terms = retrieval_loss(*ranked, self.config.loss, self._threshold())
         self.documents.push(ids, languages, documents)
         self.recent.extend(similarity(queries, documents).detach().tolist())
@@ -187,9 +178,7 @@ class Lasr(Objective):
     def _refresh(self) -> None:
         """Update the vectors of the queued documents and keep their order."""
         for language, queue in self.documents.state_dict().items():
-            ids = list(queue)
-            for start in range(0, len(ids), self.config.retrieval_batch):
-                batch = ids[start : start + self.config.retrieval_batch]
+            for batch in batched(queue, self.config.retrieval_batch):
                 self.documents.push(batch, [language] * len(batch), self.embed([self._texts[name] for name in batch]))
 
     @torch.no_grad()
@@ -199,25 +188,20 @@ class Lasr(Objective):
         measured: dict[str, Any] = {}
         with self._averages():
             if len(self.measured_ranking) > 1:
-                first = self._all([pair.first for pair in self.measured_ranking])
-                second = self._all([pair.second for pair in self.measured_ranking])
-                predicted, gold = similarity(first, second).numpy(), [pair.score for pair in self.measured_ranking]
-                measured |= {
-                    "pearson": float(pearsonr(predicted, gold).statistic),
-                    "spearman": float(spearmanr(predicted, gold).statistic),
-                }
+                first, second, gold = zip(*self.measured_ranking, strict=True)
+                predicted = similarity(self._all(first), self._all(second)).numpy()
+                measured["pearson"] = float(pearsonr(predicted, gold).statistic)
+                measured["spearman"] = float(spearmanr(predicted, gold).statistic)
             if self.measured_retrieval:
                 documents = list(dict.fromkeys(search.document for search in self.measured_retrieval))
                 scores = self._all([search.query for search in self.measured_retrieval]) @ self._all(documents).T
-                best = [document_id(documents[i]) for i in scores.argmax(dim=1).tolist()]
-                right = [
-                    name in self.positives[row.query] for name, row in zip(best, self.measured_retrieval, strict=True)
-                ]
+                best = zip(self.measured_retrieval, scores.argmax(dim=1).tolist(), strict=True)
+                right = [document_id(documents[i]) in self.positives[search.query] for search, i in best]
                 measured["accuracy"] = sum(right) / len(right)
         return measured
 
     def _all(self, texts: Sequence[TaggedText], size: int = 64) -> Tensor:
-        return torch.cat([self.embed(texts[start : start + size]).cpu() for start in range(0, len(texts), size)])
+        return torch.cat([self.embed(batch).cpu() for batch in batched(texts, size)])
 
     def verdict(self, first: Mapping[str, Any], last: Mapping[str, Any]) -> TrainingOutcome | None:
         """Compare accuracy and correlation on held-out rows with their values before training."""

@@ -12,6 +12,7 @@ from typing import Any, Self
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers.base.modules.input_module import InputModule
+from sentence_transformers.util import batch_to_device
 
 from xalign_models import models
 from xalign_models.backbones import loading
@@ -19,11 +20,11 @@ from xalign_models.backbones.adapters import add_lora
 from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.configuration import from_mapping, to_mapping
 from xalign_models.errors import ModelError
-from xalign_models.generation.critics import Scores, make_critic
+from xalign_models.generation.critics import Critic, Scores
+from xalign_models.generation.journal import batched
 from xalign_models.generation.translators import Translations, TranslatorSpec, make_translator
 from xalign_models.languages import BEYOND_FLORES, FLORES_200, canonical
 from xalign_models.specs import BackboneSpec, ModelSpec
-from xalign_models.training.instruments import placed
 from xalign_models.training.lira.candidates import Candidates, CandidateSource, at_k
 from xalign_models.training.lira.config import Design
 from xalign_models.training.lira.network import ArcaOutput, Features, Network
@@ -102,11 +103,6 @@ class LiRA(InputModule):
         return self.network.design
 
     @property
-    def name(self) -> str:
-        """Names of the two backbones, as part of the model's name."""
-        return "__".join(spec.name for spec in self.backbones.values())
-
-    @property
     def source(self) -> CandidateSource:
         """Translators and critic, with their journals.
 
@@ -115,11 +111,10 @@ class LiRA(InputModule):
         """
         if self._source is None:
             device = str(self.network.device)
-            specs = at_k(
-                [TranslatorSpec.parse(name) for name in self.design.translators], self.design.slots, self.pass_at
-            )
+            named = [TranslatorSpec.parse(name) for name in self.design.translators]
+            specs = at_k(named, self.design.slots, self.pass_at)
             translations = [Translations(make_translator(spec, device)) for spec in specs]
-            scores = Scores(make_critic(self.design.critic, device)) if self.design.critic else None
+            scores = Scores(Critic(self.design.critic, device)) if self.design.critic else None
             for translation in translations:
                 self._check(str(translation.translator.spec), translation.translator.identity)
             if scores:
@@ -167,12 +162,8 @@ class LiRA(InputModule):
             "candidates": self.tokenize_english([text for row in candidates.texts for text in row]),
             "text": self.network.encoder.preprocess(list(texts), prompt=prompt),
         }
-        tensors = {
-            f"{part}.{name}": value
-            for part, features in parts.items()
-            for name, value in features.items()
-            if torch.is_tensor(value)
-        }
+        named = ((f"{part}.{name}", value) for part, features in parts.items() for name, value in features.items())
+        tensors = {name: value for name, value in named if torch.is_tensor(value)}
         return {**tensors, "scores": candidates.scores, "candidate_mask": candidates.mask}
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
@@ -182,18 +173,11 @@ class LiRA(InputModule):
 
     @torch.inference_mode()
     def actor_choice(self, texts: Sequence[str], candidates: Candidates, batch_size: int = 32) -> ArcaOutput:
-        """The actor's log probability of each candidate; the streams in the output are empty.
-
-        Args:
-            texts: n texts.
-            candidates: K candidates for each.
-            batch_size: Texts per batch.
-        """
+        """The actor's log probability of each candidate of n texts; the streams in the output are empty."""
         choices = []
-        for start in range(0, len(texts), batch_size):
-            rows = range(start, min(start + batch_size, len(texts)))
+        for rows in batched(range(len(texts)), batch_size):
             features = self.features_of([texts[i] for i in rows], candidates.rows(rows))
-            choice = self.network.choose(*unpack(placed(features, self.network.device)))
+            choice = self.network.choose(*unpack(batch_to_device(features, self.network.device)))
             choices.append((choice.similarity.cpu(), choice.log_probabilities.cpu()))
         nothing = torch.zeros(0)
         return ArcaOutput(nothing, nothing, *(torch.cat(side) for side in zip(*choices, strict=True)))
@@ -212,10 +196,15 @@ class LiRA(InputModule):
         }
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
-        """Write the trained weights, the configuration and the measurements of stage 1."""
+        """Write the new parts' and the tuned weights, the configuration and the measurements of stage 1."""
         root = Path(output_path)
         self.save_config(output_path)
-        save_file(saved_weights(self.network), root / WEIGHTS)
+        weights = {
+            name: weight.detach().cpu().contiguous()
+            for name, weight in self.network.state_dict().items()
+            if name.startswith(_NEW) or name in self.network.tuned
+        }
+        save_file(weights, root / WEIGHTS)
         if self.history:
             (root / HISTORY).write_text(json.dumps(self.history, indent=1) + "\n", encoding="utf-8")
 
@@ -254,15 +243,6 @@ def unpack(features: dict[str, Any]) -> tuple[Features, Features, torch.Tensor, 
         for part in ("text", "candidates")
     ]
     return parts[0], parts[1], features["scores"], features["candidate_mask"]
-
-
-def saved_weights(network: Network) -> dict[str, torch.Tensor]:
-    """The trained weights by name: all weights of the new parts, and the tuned weights of the checkpoints."""
-    return {
-        name: weight.detach().cpu().contiguous()
-        for name, weight in network.state_dict().items()
-        if name.startswith(_NEW) or name in network.tuned
-    }
 
 
 def restore(network: Network, weights: Mapping[str, torch.Tensor], lora: Mapping[str, int] | None) -> None:

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from xalign_models.configuration import AtLeastOne, Count, NonNegative, configuration_class
-from xalign_models.training.lira.ranks import Tau, check_tau, exact, soft_ranks
+from xalign_models.training.lira.ranks import Tau, exact, soft_ranks
 
 
 @configuration_class
@@ -36,7 +36,7 @@ class RetrievalConfig:
 
     k: AtLeastOne = 10
     tau: Tau = 0.1
-    tau_k: float | None = None
+    tau_k: Tau | None = None
     margin: NonNegative = 0.1
     hinge_weight: NonNegative = 0.5
     moments_weight: NonNegative = 0.01
@@ -48,14 +48,6 @@ class RetrievalConfig:
     drop: bool = False
     mined: Count = 31
     max_len: Count = 256
-
-    def __post_init__(self) -> None:
-        """Check the softness of the cut.
-
-        Raises:
-            ModelError: The cut is too sharp.
-        """
-        check_tau(self.softness, "lasr.loss.tau_k")
 
     @property
     def softness(self) -> float:
@@ -118,17 +110,10 @@ def soft_ndcg(
 def safe_weights(
     scores: Tensor, relevance: Tensor, mask: Tensor, config: RetrievalConfig, threshold: float
 ) -> tuple[Tensor, Tensor]:
-    """Eqs. 40 and 41: weights (b, n) without a gradient, and which negatives are near (b, n).
+    """Eqs. 40 and 41: weights (b, n) without a gradient, and which negatives are near (b, n), for inputs (b, n).
 
-    A gradient of the weights would pull near duplicates up instead of pushing them down. Without the absolute threshold
-    a query whose positive ranks last would have only near negatives, and no loss.
-
-    Args:
-        scores: (b, n).
-        relevance: (b, n).
-        mask: (b, n).
-        config: Gap, temperature, floor.
-        threshold: Minimum score of a near negative.
+    A gradient of the weights would pull near duplicates up instead of pushing them down. Without ``threshold``, the
+    minimum score of a near negative, a query whose positive ranks last would have only near negatives, and no loss.
     """
     with torch.no_grad():
         scores, positive = exact(scores), (relevance > 0) & mask

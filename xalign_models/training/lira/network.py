@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -94,9 +93,6 @@ class Network(nn.Module):
 
         The token vectors of all texts share a large mean, which makes the cosine to any English text high: the mean
         alone would satisfy the anchor loss, whatever the text says. In shared mode the gain stays unset.
-
-        Args:
-            batches: Tokenised English texts.
         """
         self.centre.zero_()
         batch_tokens = [
@@ -114,7 +110,8 @@ class Network(nn.Module):
 
     def multilingual_bins(self, features: Features) -> Tensor:
         """(n, S, d_g): eq. 3 of the multilingual path."""
-        return self._bins(self.encoder.embed_tokens(dict(features))[self.encoder.module_output_name], features)
+        states = self.encoder.embed_tokens(dict(features))[self.encoder.module_output_name]
+        return temporal_pool(states, features["attention_mask"], self.design.bins)
 
     def english_bins(self, features: Features) -> Tensor:
         """(n, S, d_h): eq. 3 of the frozen English path; zeros for a text without tokens."""
@@ -125,43 +122,31 @@ class Network(nn.Module):
     def _english_tokens(self, features: Features) -> tuple[Tensor, Tensor]:
         """The English stream (n, l, d_h) and its mask (n, l)."""
         if self.design.stream is Stream.STATES:
-            with self._untrained():
-                states = self.english.embed_tokens(dict(features))[self.english.module_output_name]
-            return exact(states), features["attention_mask"].bool()
+            return exact(self._english_states(features)), features["attention_mask"].bool()
         ids, mask = features["input_ids"], features["attention_mask"].bool()
         special = torch.tensor(self.english._special_ids(), device=ids.device)
         return exact(self.english.model.get_input_embeddings()(ids)), mask & ~torch.isin(ids, special)
 
-    def _bins(self, tokens: Tensor, features: Features) -> Tensor:
-        return temporal_pool(tokens, features["attention_mask"], self.design.bins)
-
     @torch.no_grad()
     def english_sentence(self, features: Features) -> Tensor:
         """Eq. 27: masked mean of the untrained English model's last hidden states, (n, d), to measure eps2."""
-        with self._untrained():
-            tokens = self.english.embed_tokens(dict(features))[self.english.module_output_name]
-        return temporal_pool(tokens, features["attention_mask"], 1)[:, 0]
+        return temporal_pool(self._english_states(features), features["attention_mask"], 1)[:, 0]
 
-    @contextmanager
-    def _untrained(self) -> Iterator[None]:
-        """Use the English transformer without LoRA within the context."""
-        if self.lora is None:
-            yield
-            return
-        self.english.model.disable_adapters()
+    def _english_states(self, features: Features) -> Tensor:
+        """Last hidden states (n, l, d) of the English transformer without LoRA."""
+        if self.lora:
+            self.english.model.disable_adapters()
         try:
-            yield
+            states: Tensor = self.english.embed_tokens(dict(features))[self.english.module_output_name]
         finally:
-            self.english.model.enable_adapters()
+            if self.lora:
+                self.english.model.enable_adapters()
+        return states
 
     def choose(self, text: Features, candidates: Features, scores: Tensor, mask: Tensor) -> ArcaOutput:
         """Both paths of n texts and the actor's probabilities of their candidates (eqs. 3 to 6).
 
-        Args:
-            text: Features of the encoder, n rows.
-            candidates: Features of the English model, n K rows, a text's candidates in sequence.
-            scores: (n, K, 3) of the critic.
-            mask: (n, K).
+        The candidates' features have n K rows, a text's candidates in sequence; scores are (n, K, 3), the mask (n, K).
         """
         n, k = mask.shape
         multilingual = self.adaptor.multilingual(self.multilingual_bins(text))

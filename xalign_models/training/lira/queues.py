@@ -14,11 +14,7 @@ from xalign_models.training.lira.ranks import exact
 
 
 class CorrQueue:
-    """The last (prediction, gold score) pairs (eq. 30).
-
-    Args:
-        max_len: Maximum number of pairs; 0 keeps none.
-    """
+    """The last ``max_len`` (prediction, gold score) pairs (eq. 30)."""
 
     def __init__(self, max_len: int) -> None:
         self._pairs: deque[tuple[float, float]] = deque(maxlen=max_len)
@@ -56,15 +52,9 @@ class CorrStep(NamedTuple):
 
 
 def correlation_step(queue: CorrQueue, predictions: Tensor, gold: Tensor, config: CorrelationConfig) -> CorrStep:
-    """The loss of a batch with its history; the batch joins the history.
+    """The loss of a batch, cosines and gold scores (n,) each, with its history, which the batch joins.
 
     With too few pairs, the loss is a zero with zero gradients, so that a distributed step has its graph.
-
-    Args:
-        queue: The history, changed in place.
-        predictions: (n,) cosines.
-        gold: (n,) scores.
-        config: Hyperparameters.
     """
     joined, labels = queue.join(predictions, gold)
     queue.push(predictions, gold)
@@ -83,11 +73,7 @@ class RankedDocuments(NamedTuple):
 
 
 class DocQueue:
-    """The last documents of each language, without duplicates.
-
-    Args:
-        max_len: Maximum number of documents per language; 0 keeps none.
-    """
+    """The last ``max_len`` documents of each language, without duplicates."""
 
     def __init__(self, max_len: int) -> None:
         self.max_len = max_len

@@ -20,16 +20,6 @@ def exact(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def check_tau(tau: float, flag: str = "tau") -> None:
-    """Refuse a temperature that is too small to divide by in float32.
-
-    Raises:
-        ModelError: ``tau`` is below :data:`LEAST_TAU`.
-    """
-    if not tau >= LEAST_TAU:
-        raise ModelError(f"{flag} {tau}: at least {LEAST_TAU:g}; smaller ones are not finite in float32.")
-
-
 def soft_ranks(
     scores: Tensor,
     tau: float,
@@ -56,7 +46,8 @@ def soft_ranks(
     Raises:
         ModelError: ``tau`` is too small.
     """
-    check_tau(tau)
+    if not tau >= LEAST_TAU:
+        raise ModelError(f"tau {tau}: at least {LEAST_TAU:g}; smaller ones are not finite in float32.")
     scores = exact(scores)
     behind = torch.sigmoid((scores[..., :, None] - scores[..., None, :]) / tau)  # (i, j): how far i is above j
     if descending:

@@ -6,47 +6,45 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar
+
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize
 
 from xalign_models import assets, models
 from xalign_models.backbones import loading
 from xalign_models.configuration import to_mapping
 from xalign_models.errors import FileError, ModelError
 from xalign_models.files import read_json
+from xalign_models.generation.translators import Translations, TranslatorSpec, make_translator
 from xalign_models.specs import BackboneSpec, ModelSpec
+from xalign_models.training.lira.arca import Arca, Examples, history
+from xalign_models.training.lira.candidates import CandidateSource, at_k
 from xalign_models.training.lira.config import Ablation, ArcaConfig, Design, LasrConfig, LiraConfig, Paths
 from xalign_models.training.lira.data import Split, foreign_texts, rated, searches
+from xalign_models.training.lira.lasr import Lasr
+from xalign_models.training.lira.module import LiRA, language_prompts
 from xalign_models.training.processes import process_count, share_of
+from xalign_models.training.sampling import InOrder
 from xalign_models.training.session import Fit, Log, train_once, training_device
+from xalign_models.training.trainer import Trainer, arguments
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
-    from xalign_models.training.lira.arca import Arca
-    from xalign_models.training.lira.candidates import CandidateSource
-    from xalign_models.training.lira.lasr import Lasr
-    from xalign_models.training.lira.module import LiRA
-
-Stage = TypeVar("Stage", bound="Arca | Lasr")
+Stage = TypeVar("Stage", Arca, Lasr)
 
 HINT = "lower the learning rates, or raise tau"
 CHECKPOINT_STEPS = 50
 """Optimisation steps between checkpoints: at most as many are lost if the training is killed."""
 
 
-def untrained(config: LiraConfig, output: Path, device: str | None = None) -> ModelSpec:
+def untrained(config: LiraConfig, output: Path) -> ModelSpec:
     """Write the untrained model, the baseline of the trained ones."""
     identity = _identity({"stage": "untrained", "design": to_mapping(config.design)}, config.design)
-    return _train(names(config.design), output, "", identity, (), lambda: _begin(config), None)
+    begin = partial(LiRA.begin, config.design, config.arca.seed)
+    return _train(names(config.design), output, "", identity, (), begin, None)
 
 
 def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> ModelSpec:
     """Train stage 1 from the two checkpoints; missing translations are made first.
-
-    Args:
-        config: Model and hyperparameters.
-        output: Directory; an existing one is replaced at the end.
-        device: cpu, cuda or mps; by default the best available.
 
     Returns:
         The spec of the trained model, whose fusion is still untrained.
@@ -59,37 +57,24 @@ def train_arca(config: LiraConfig, output: Path, device: str | None = None) -> M
     text = foreign_texts(arca)
 
     def fit(model: SentenceTransformer, folder: Path) -> Log:
-        from xalign_models.training.lira.arca import Arca, Examples, history
-
         def objective(module: LiRA) -> Arca:
             source = _with_extra(module, arca.extra)
             return Arca(module, Examples.of(text.train, source), Examples.of(text.held_out, source), arca)
 
         rates = {"actor": arca.actor_rate, "encoder": arca.encoder_rate, "adaptor": arca.adaptor_rate}
         log, _ = _fit(model, folder, device, arca, {"batch_size": len(text.train)}, objective, rates)
-        cast("LiRA", model[0]).history = history(log)
+        model[0].history = history(log)
         return log
 
     fields = {"stage": "arca", "design": to_mapping(config.design), "arca": to_mapping(arca)}
-    return _train(
-        names(config.design),
-        output,
-        config.arca_label,
-        _identity(fields, config.design, text),
-        text.datasets,
-        lambda: _begin(config),
-        None if arca.max_steps == 0 else fit,
-    )
+    identity = _identity(fields, config.design, text)
+    begin = partial(LiRA.begin, config.design, arca.seed)
+    trains = None if arca.max_steps == 0 else fit
+    return _train(names(config.design), output, config.arca_label, identity, text.datasets, begin, trains)
 
 
 def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | None = None) -> ModelSpec:
     """Train stage 2 from the directory of stage 1, with its design except for the streams that the fusion reads.
-
-    Args:
-        config: Hyperparameters.
-        source: Directory written by :func:`train_arca`.
-        output: Directory; an existing one is replaced at the end.
-        device: cpu, cuda or mps; by default the best available.
 
     Raises:
         ModelError: ``source`` is not a LiRA, the checkpoints in the training folder belong to another training, or the
@@ -99,7 +84,6 @@ def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | Non
     lasr = config.lasr
     ranking, retrieval = rated(lasr), searches(lasr)
     label, backbones = lasr_name(config, source)
-    card = _card(source)
 
     def begin() -> LiRA:
         module = open_lira(source)
@@ -107,25 +91,18 @@ def train_lasr(config: LiraConfig, source: Path, output: Path, device: str | Non
         return module
 
     def fit(model: SentenceTransformer, folder: Path) -> Log:
-        from xalign_models.training.lira.lasr import Lasr
+        def objective(module: LiRA) -> Lasr:
+            return Lasr(module, ranking, retrieval, lasr)
 
         rows = {"ranking_batch": len(ranking.train), "retrieval_batch": len(retrieval.train)}
-        log, objective = _fit(
-            model,
-            folder,
-            device,
-            lasr,
-            rows,
-            lambda module: Lasr(module, ranking, retrieval, lasr),
-            {"gate": lasr.gate_rate},
-        )
-        objective.finish()
+        log, trained = _fit(model, folder, device, lasr, rows, objective, {"gate": lasr.gate_rate})
+        trained.finish()
         return log
 
     start_fingerprint = assets.directory_fingerprint(source)
     fields = {"stage": "lasr", "from": start_fingerprint, "paths": str(config.design.paths), "lasr": to_mapping(lasr)}
     identity = _identity(fields, None, ranking, retrieval)
-    datasets = {*ranking.datasets, *retrieval.datasets, *card["training_datasets"]}
+    datasets = {*ranking.datasets, *retrieval.datasets, *_card(source)["training_datasets"]}
     return _train(backbones, output, label, identity, datasets, begin, None if lasr.max_steps == 0 else fit)
 
 
@@ -135,8 +112,6 @@ def open_lira(directory: Path) -> LiRA:
     Raises:
         ModelError: The directory holds no LiRA.
     """
-    from xalign_models.training.lira.module import LiRA
-
     first = loading.open_directory(directory, "cpu")[0] if loading.has_own_modules(directory) else None
     if not isinstance(first, LiRA):
         raise _no_lira(directory)
@@ -167,9 +142,6 @@ def variant(
     Raises:
         ModelError: ``source`` is not a LiRA, or has too few language models.
     """
-    from xalign_models.generation.translators import TranslatorSpec
-    from xalign_models.training.lira.candidates import at_k
-
     module, card = open_lira(source), _card(source)
     design = module.design
     if translators is not None:
@@ -233,8 +205,6 @@ def _train(
     begin: Callable[[], LiRA],
     fit: Fit | None,
 ) -> ModelSpec:
-    from xalign_models.training.lira.module import language_prompts
-
     spec = ModelSpec(BackboneSpec(names, str(output), prompts=language_prompts(), tuned=label))
     train_once(spec, identity, output, datasets, lambda: _model(begin()), fit)
     return spec
@@ -249,23 +219,17 @@ def _fit(
     make: Callable[[LiRA], Stage],
     rates: Mapping[str, float],
 ) -> tuple[Log, Stage]:
-    """Train a stage; each part's gradient is clipped separately, as if it had its own optimiser.
+    """Train a stage in place; each part's gradient is clipped separately, as if it had its own optimiser.
 
     Args:
-        model: The model, trained in place.
+        model: The model.
         folder: Folder of the checkpoints.
         device: cpu, cuda or mps.
         config: Hyperparameters of the stage.
         rows: Number of rows of each sort, by the field of their batch size.
         make: Makes the objective of the model's first module, which is on the device.
         rates: Learning rates of individual parts.
-
-    Raises:
-        ModelError: The processes cannot share a batch, or the loss is not finite.
     """
-    from xalign_models.training.sampling import InOrder
-    from xalign_models.training.trainer import Trainer, arguments
-
     stage = "arca" if isinstance(config, ArcaConfig) else "lasr"
     sorts = [(count, share_of(getattr(config, name), f"{stage}.{name}")) for name, count in rows.items()]
     args = arguments(
@@ -281,27 +245,13 @@ def _fit(
         seed=config.seed,
         save_steps=CHECKPOINT_STEPS,
     )
-    objective = make(cast("LiRA", model.to(args.device)[0]))
-    trainer = Trainer.of(
-        objective,
-        model,
-        {"row": range(sum(rows.values()))},
-        folder=folder,
-        hint=HINT,
-        parts=objective.parts,
-        rates=rates,
-        clip_parts=True,
-        args=args,
-    )
+    objective = make(model.to(args.device)[0])
+    options = {"folder": folder, "hint": HINT, "parts": objective.parts, "rates": rates, "clip_parts": True}
+    trainer = Trainer.of(objective, model, {"row": range(sum(rows.values()))}, args=args, **options)
     return trainer.run(), objective
 
 
 def _model(module: LiRA) -> SentenceTransformer:
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize
-
-    from xalign_models.training.lira.module import language_prompts
-
     return SentenceTransformer(
         modules=[module, Normalize()],
         device="cpu",
@@ -311,20 +261,11 @@ def _model(module: LiRA) -> SentenceTransformer:
     )
 
 
-def _begin(config: LiraConfig) -> LiRA:
-    from xalign_models.training.lira.module import LiRA
-
-    return LiRA.begin(config.design, config.arca.seed)
-
-
 def _with_extra(module: LiRA, extra: Sequence[str]) -> CandidateSource:
     """The module's own candidates and those of the training text alone.
 
     A single process makes missing translations; several processes would each make all of them.
     """
-    from xalign_models.generation.translators import Translations, make_translator
-    from xalign_models.training.lira.candidates import CandidateSource
-
     source, device = module.source, str(module.network.device)
     additional = [Translations(make_translator(name, device)) for name in extra]
     return CandidateSource((*source.translations, *additional), source.scores, online=process_count() == 1)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize
+from torch import nn
+from transformers import PreTrainedModel
 
 from xalign_models.backbones import loading
 from xalign_models.backbones.adapters import add_lora
 from xalign_models.errors import ModelError
 from xalign_models.training.lusifer.config import PARTS, LusiferConfig, Stage
-from xalign_models.training.lusifer.parts import base_of, load_bidirectional, load_encoder, load_llm
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-    from torch import nn
-    from transformers import PreTrainedModel
-
-    from xalign_models.training.lusifer.parts import Base
+from xalign_models.training.lusifer.decoder import Bidirectional
+from xalign_models.training.lusifer.module import Lusifer, modules_of
+from xalign_models.training.lusifer.parts import Base, base_of, load_bidirectional, load_encoder, load_llm
 
 
 def bases_of(config: LusiferConfig) -> dict[str, Base]:
@@ -37,11 +37,6 @@ def begin(config: LusiferConfig, device: str = "cpu") -> tuple[SentenceTransform
         AssetError: A checkpoint is unavailable.
         ModelError: A checkpoint is unsuitable for its part.
     """
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize
-
-    from xalign_models.training.lusifer.module import Lusifer, modules_of
-
     bases = bases_of(config)
     writer: PreTrainedModel | None = None
     if "llm" not in bases:
@@ -98,11 +93,6 @@ def prepare(model: SentenceTransformer, config: LusiferConfig, stage: Stage) -> 
 
 def parts_of(model: SentenceTransformer) -> dict[str, nn.Module]:
     """The parts of a model, by the names of :data:`~xalign_models.training.lusifer.config.PARTS`."""
-    from torch import nn
-
-    from xalign_models.training.lusifer.decoder import Bidirectional
-    from xalign_models.training.lusifer.module import Lusifer
-
     first: Any = model[0]
     if isinstance(first, Lusifer):
         parts = {"encoder": first.encoder.model, "connector": first.connector, "llm": first.llm}

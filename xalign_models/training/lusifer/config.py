@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -106,11 +107,6 @@ class Stage:
     measure_steps: AtLeastOne = 50
 
     def __post_init__(self) -> None:
-        """Check the batch and the names of the learning rates.
-
-        Raises:
-            ModelError: A batch cannot be divided, or a learning rate names no part.
-        """
         if self.mini_batch is not None and self.batch_size % self.mini_batch:
             raise ModelError(f"mini_batch {self.mini_batch}: it must divide batch_size {self.batch_size}.")
         if unknown := self.learning_rates.keys() - {*PARTS}:
@@ -160,11 +156,6 @@ class LusiferConfig:
     seed: Seed = 0
 
     def __post_init__(self) -> None:
-        """Check that the parts to train exist.
-
-        Raises:
-            ModelError: A trained part is missing or has no entry in ``parameters``.
-        """
         if self.encoder is None and self.llm is None:
             raise ModelError("encoder and llm: name at least one.")
         for number, stage in self.stages.items():
@@ -223,14 +214,5 @@ class LusiferConfig:
         return {**fields, "stage": stage}
 
 
-def load_config(names: Sequence[str], changes: Sequence[str] = ()) -> LusiferConfig:
-    """Read configurations by name or path; later ones override fields of earlier ones.
-
-    Args:
-        names: Names of shipped configurations, or YAML files.
-        changes: ``FIELD=VALUE``, e.g. ``stages.2.max_steps=60``.
-
-    Raises:
-        ModelError: There is no such configuration or field, or a value is invalid.
-    """
-    return configuration.read(LusiferConfig, __package__, names, changes)
+load_config = partial(configuration.read, LusiferConfig, __package__)
+"""Reads configurations by name or path, and changed fields, e.g. ``stages.2.max_steps=60``."""

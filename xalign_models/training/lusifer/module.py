@@ -9,6 +9,7 @@ from typing import Any, Self
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers.base.modules.input_module import InputModule
+from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -182,14 +183,7 @@ class Lusifer(InputModule):
 
 
 def modules_of(first: Any, projection: bool = False) -> list[nn.Module]:
-    """The model's modules: the first one, the mean over real positions and, if asked for, Linear, ReLU, Linear.
-
-    Args:
-        first: A :class:`Lusifer`, a language model or an encoder.
-        projection: Whether a projection of the same width follows; not in the paper.
-    """
-    from sentence_transformers.sentence_transformer.modules import Dense, Pooling
-
+    """A model's modules: the first one, the mean over real positions and, not in the paper, Linear, ReLU, Linear."""
     width: int = first.get_embedding_dimension()
     modules = [first, Pooling(width, pooling_mode="mean")]
     if projection:

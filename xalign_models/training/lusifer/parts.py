@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from xalign_models import assets
+from xalign_models.assets import ResolvedModel
 from xalign_models.backbones.checkpoint import open_config, open_pretrained, open_transformer
+from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.errors import ModelError
-
-if TYPE_CHECKING:
-    from torch import Tensor
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-    from xalign_models.assets import ResolvedModel
-    from xalign_models.backbones.transformer import LanguageTransformer
+from xalign_models.training.lusifer.decoder import Bidirectional
 
 Base = Mapping[str, str | None]
 """A checkpoint: ``model`` (asset, directory or hub id), ``revision``, ``fingerprint`` and ``dtype``."""
@@ -37,8 +38,6 @@ def load_encoder(base: Base) -> LanguageTransformer:
         AssetError: The checkpoint is unavailable.
         ModelError: The checkpoint is a decoder-only language model, or has changed since the training.
     """
-    from xalign_models.backbones.transformer import LanguageTransformer
-
     resolved = _find(base)
     if is_decoder_only(open_config(resolved)):
         raise ModelError(f"encoder {base['model']} is a decoder-only language model; name an encoder or null.")
@@ -54,8 +53,6 @@ def load_bidirectional(base: Base) -> LanguageTransformer:
         AssetError: The checkpoint is unavailable.
         ModelError: The checkpoint is not a decoder-only language model, or has changed since the training.
     """
-    from xalign_models.training.lusifer.decoder import Bidirectional
-
     resolved = _find(base)
     _check_decoder(resolved, base)
     return open_transformer(Bidirectional, resolved, str(base["dtype"]), base=base)
@@ -68,8 +65,6 @@ def load_llm(base: Base, *, head: bool = False) -> PreTrainedModel:
         AssetError: The checkpoint is unavailable.
         ModelError: The checkpoint is not a decoder-only language model, or has changed since the training.
     """
-    from transformers import AutoModel, AutoModelForCausalLM
-
     resolved = _find(base)
     _check_decoder(resolved, base)
     kind = AutoModelForCausalLM if head else AutoModel
@@ -87,8 +82,6 @@ def load_llm_tokenizer(base: Base) -> tuple[PreTrainedTokenizerBase, int, int]:
         AssetError: The checkpoint is unavailable.
         ModelError: Neither tokenizer nor configuration names a token.
     """
-    from transformers import AutoTokenizer
-
     resolved = _find(base)
     tokenizer = open_pretrained(AutoTokenizer, resolved)
     ids = []
@@ -107,8 +100,6 @@ def load_llm_tokenizer(base: Base) -> tuple[PreTrainedTokenizerBase, int, int]:
 
 def embeddings_of(llm: PreTrainedModel, ids: Sequence[int] | Tensor) -> Tensor:
     """Input embeddings of tokens (n, d_t), with the model's own scaling: Gemma multiplies its table by sqrt(d_t)."""
-    import torch
-
     embedding = llm.get_input_embeddings()
     found: Tensor = embedding(torch.as_tensor(ids, device=embedding.weight.device))
     return found
@@ -116,11 +107,6 @@ def embeddings_of(llm: PreTrainedModel, ids: Sequence[int] | Tensor) -> Tensor:
 
 def is_decoder_only(config: Any) -> bool:
     """Whether a checkpoint is a causal language model, and neither an encoder nor an encoder-decoder."""
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-    )
-
     kind = config.model_type
     writes = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
     return writes and not config.is_encoder_decoder

@@ -164,14 +164,7 @@ def read_settings(release: assets.ResolvedModel) -> dict[str, Any]:
 def empty_parts(
     configs: Mapping[str, PreTrainedConfig], tokens: int, dtype: torch.dtype, device: str
 ) -> dict[str, Any]:
-    """The modules with weights, by name, uninitialised; on ``meta`` they take no memory.
-
-    Args:
-        configs: Configurations of the two base models, by the authors' names.
-        tokens: Number of trained tokens of the connector.
-        dtype: Type of all weights.
-        device: cpu or meta.
-    """
+    """The modules with weights, by the authors' names, uninitialised; on the device ``meta`` they take no memory."""
     with torch.random.fork_rng(devices=[]), torch.device(device), no_init_weights():
         learner = AutoModel.from_config(configs[_LEARNER], dtype=dtype, add_pooling_layer=False)
         llm = AutoModel.from_config(configs[_ENCODER], dtype=dtype)

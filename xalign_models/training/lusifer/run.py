@@ -5,23 +5,23 @@ from __future__ import annotations
 import dataclasses
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+from transformers import PreTrainedModel
 
 from xalign_models import assets, models
 from xalign_models.errors import ModelError
 from xalign_models.specs import ModelSpec
-from xalign_models.training.lusifer import build
+from xalign_models.training.lusifer import build, stages
 from xalign_models.training.lusifer.config import LusiferConfig
 from xalign_models.training.lusifer.data.sources import source
+from xalign_models.training.lusifer.module import Lusifer
+from xalign_models.training.lusifer.parts import load_llm_tokenizer
+from xalign_models.training.lusifer.start import fit_connector
 from xalign_models.training.processes import share_of
 from xalign_models.training.records import differing, training_record
 from xalign_models.training.session import train_once, training_device
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-    from transformers import PreTrainedModel
-
-    from xalign_models.training.lusifer.stages import StageData
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +50,6 @@ def train(
             training, the loss is not finite, or a file cannot be written.
         DataError: A training set is missing or has no rows left.
     """
-    from xalign_models.training.lusifer import stages
-
     stage = config.stage(number)
     device = training_device(device)
     share_of(stage.batch_size, "batch_size", (stage.mini_batch or 1) if number == 1 else 1)
@@ -96,17 +94,10 @@ def train(
 
 
 def untrained(config: LusiferConfig, output: Path | None = None) -> tuple[ModelSpec, Path]:
-    """Write the untrained model, the baseline of both stages.
+    """Write the untrained model, the baseline of both stages, and return its spec and its directory.
 
-    Args:
-        config: The model and, for a connector fitted by least squares, the text of the first stage.
-        output: Directory; by default named after the model.
-
-    Returns:
-        The spec of the model, and its directory.
+    A connector is fitted by least squares on the text of the first stage.
     """
-    from xalign_models.training.lusifer import stages
-
     number = min(number for number, stage in config.stages.items() if stage)
     label = "lusifer-untrained" + ("" if config.connector == "random" else f"-{config.connector}")
     backbone = dataclasses.replace(config.backbone(number, Path()), tuned=label)
@@ -120,12 +111,8 @@ def untrained(config: LusiferConfig, output: Path | None = None) -> tuple[ModelS
     return spec, output
 
 
-def _begin(config: LusiferConfig, data: StageData | None) -> tuple[SentenceTransformer, PreTrainedModel | None]:
+def _begin(config: LusiferConfig, data: stages.StageData | None) -> tuple[SentenceTransformer, PreTrainedModel | None]:
     """The untrained model and its writer; the connector is fitted to the text if the configuration says so."""
-    from xalign_models.training.lusifer.module import Lusifer
-    from xalign_models.training.lusifer.parts import load_llm_tokenizer
-    from xalign_models.training.lusifer.start import fit_connector
-
     model, writer = build.begin(config)
     first: Any = model[0]
     if config.connector == "least-squares" and data and isinstance(first, Lusifer):

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self, cast
 
 import torch
+from sentence_transformers.util import batch_to_device
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from xalign_models.backbones.grouping import similar_lengths
 from xalign_models.errors import DataError, ModelError
-from xalign_models.training.instruments import placed
+from xalign_models.generation.journal import batched
 from xalign_models.training.lusifer.connector import join
 from xalign_models.training.lusifer.decoder import attention
 from xalign_models.training.lusifer.module import Lusifer
@@ -89,10 +90,8 @@ class StageOne(Objective):
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """``features["loss"]``, the mean over the batch's target tokens.
 
-        Args:
-            features: The encoder's ``input_ids`` and ``attention_mask`` (b, s), ``reconstruct`` (b,), and the targets'
-                ``target_ids`` and ``target_mask`` (b, u).
-            **kwargs: Ignored.
+        The features are the encoder's ``input_ids`` and ``attention_mask`` (b, s), ``reconstruct`` (b,), and the
+        targets' ``target_ids`` and ``target_mask`` (b, u).
 
         Raises:
             DataError: No row has a target token.
@@ -142,8 +141,8 @@ class StageOne(Objective):
     def _cost(self, rows: Sequence[Mapping[str, Any]], size: int = 16) -> float:
         """Mean cost of a target token, in nats."""
         device, total, count = self.lusifer.connector.token.device, 0.0, 0
-        for start in range(0, len(rows), size):
-            features = placed(self.collate(rows[start : start + size]), device)
+        for batch in batched(rows, size):
+            features = batch_to_device(self.collate(batch), device)
             total += sum(float(self._loss(part)) for part in self._parts(features))
             count += int(features["target_mask"].sum())
         return total / count
@@ -170,8 +169,7 @@ class StageOne(Objective):
         embedding = self.writer.get_input_embeddings()
         soft = self.lusifer.soft_tokens(features)
         begin = embedding(torch.full((len(ids),), self.bos, device=ids.device))
-        pieces = [(begin, mask.new_ones(len(ids), 1)), *soft, (embedding(ids[mask]), mask)]
-        embeds, real = join(pieces)
+        embeds, real = join([(begin, mask.new_ones(len(ids), 1)), *soft, (embedding(ids[mask]), mask)])
         before = real.sum(dim=1) - mask.sum(dim=1) - 1  # the position that predicts a row's first target token
         columns = (before[:, None] + mask.cumsum(dim=1) - 1)[mask]
         rows = mask.nonzero()[:, 0]

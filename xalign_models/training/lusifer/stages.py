@@ -89,15 +89,10 @@ def fit_one(
     folder: Path,
     device: str,
 ) -> list[dict[str, Any]]:
-    """Train stage 1 in place, and return the log.
+    """Train stage 1 in place, with checkpoints in ``folder``, and return the log.
 
-    Args:
-        model: A model whose connector, and the encoder's LoRA if it is trained, have gradients.
-        writer: The language model with its head.
-        data: The rows.
-        config: Hyperparameters.
-        folder: Folder of the checkpoints.
-        device: cpu, cuda or mps.
+    The model's connector, and the encoder's LoRA if it is trained, have gradients; the writer is the language model
+    with its head.
 
     Raises:
         ModelError: A tokenizer lacks a token, the loss is not finite, or a checkpoint cannot be written.
@@ -138,8 +133,6 @@ def fit_two(
 ) -> list[dict[str, Any]]:
     """Train stage 2 in place, and return the log; each batch comes from one training set, without repeated texts.
 
-    The arguments are those of :func:`fit_one`.
-
     Raises:
         ModelError: The loss is not finite, or a checkpoint cannot be written.
     """
@@ -176,7 +169,7 @@ def distil(
     """Train stage 2 in place on the vectors of ``stage.teacher`` for the queries, and return the log.
 
     If the model has the teacher's language model and the stage does not train it, the model takes the teacher's LoRA of
-    it: the connector then only has to learn to convey the text. The arguments are those of :func:`fit_one`.
+    it: the connector then only has to learn to convey the text.
 
     Raises:
         ModelError: The teacher is missing or has vectors of another width, the loss is not finite, or a checkpoint

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import torch
+from sentence_transformers.util import batch_to_device
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from xalign_models.training.instruments import placed
+from xalign_models.generation.journal import batched
 from xalign_models.training.lusifer.module import Lusifer
 from xalign_models.training.lusifer.parts import embeddings_of
 
@@ -88,10 +89,9 @@ def _pairs(
     lusifer: Lusifer, tokenizer: PreTrainedTokenizerBase, ends: tuple[int, int], texts: Sequence[str], batch_size: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """States (n, d_e) and embeddings (n, d_t) of the tokens of each text, and which tokens are words (n,)."""
-    for start in range(0, len(texts), batch_size):
-        batch = list(texts[start : start + batch_size])
-        features = lusifer.preprocess(batch)
-        states = lusifer.encoder(placed(features, lusifer.llm.device))["token_embeddings"].float().cpu()
+    for batch in map(list, batched(texts, batch_size)):
+        features = batch_to_device(lusifer.preprocess(batch), lusifer.llm.device)
+        states = lusifer.encoder(dict(features))["token_embeddings"].float().cpu()
         options = {"return_offsets_mapping": True, "truncation": True, "max_length": features["input_ids"].shape[1]}
         read = lusifer.tokenizer(batch, **options)["offset_mapping"]
         written = tokenizer(batch, add_special_tokens=False, return_offsets_mapping=True)

@@ -313,14 +313,14 @@ def test_an_english_embedding_model_may_fuse(lira_config: Config, tiny_model: Pa
 
 
 def test_the_untrained_fusion_is_the_baseline(lira_config: Config, tmp_path: Path) -> None:
-    spec = run.untrained(lira_config(), tmp_path / "u", "cpu")
+    spec = run.untrained(lira_config(), tmp_path / "u")
     assert spec.name == spec.baseline == "xalign/plain__tiny__writer"
     assert models.load_encoder(str(tmp_path / "u"), device="cpu").encode_texts(["w1"], ["eng"]).shape == (1, 32)
 
 
 def test_checkpoints_that_changed_are_refused(lira_config: Config, tiny_model: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_model, tmp_path / "bert")
-    run.untrained(lira_config(f"design.multilingual={tmp_path / 'bert'}"), tmp_path / "u", "cpu")
+    run.untrained(lira_config(f"design.multilingual={tmp_path / 'bert'}"), tmp_path / "u")
     config = tmp_path / "bert" / "config.json"
     config.write_text(config.read_text().replace('"layer_norm_eps": 1e-12', '"layer_norm_eps": 1e-06'))
     with pytest.raises(ModelError, match="was trained on another"):

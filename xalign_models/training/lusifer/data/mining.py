@@ -6,21 +6,23 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+from datasets import Dataset
 from sentence_transformers.util import dot_score, mine_hard_negatives, pairwise_dot_score
 
 from xalign_models.configuration import AtLeastOne, Count, Share, configuration_class
+from xalign_models.corpora import ENGLISH
+from xalign_models.device import pick_device
 from xalign_models.errors import DataError
+from xalign_models.models import building
+from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.paths import atomic_write_text, cache_dir
 from xalign_models.specs import digest
+from xalign_models.store import open_store
 from xalign_models.training.lusifer.data.base import TrainingRow
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from xalign_models.models.encoder import XAlignEncoder
 
 logger = logging.getLogger(__name__)
 
@@ -63,30 +65,20 @@ class _Encoder:
 
     def _encode(self, texts: Sequence[str], side: str) -> npt.NDArray[np.float32]:
         prompt = self.encoder.prompts.get(side)
-        return self.encoder.encode_texts(texts, ["eng-Latn"] * len(texts), prompt, f"mining ({side})")
+        return self.encoder.encode_texts(texts, [ENGLISH] * len(texts), prompt, f"mining ({side})")
 
 
 def mine(rows: Sequence[TrainingRow], miner: Miner, device: str | None = None) -> list[TrainingRow]:
     """Add hard negatives, from the passages of all rows, to (query, passage) rows; rows with too few are dropped.
 
-    Uses sentence-transformers' ``mine_hard_negatives``; the result is cached.
-
-    Args:
-        rows: Pairs; all passages of equal queries are answers.
-        miner: The model and its settings.
-        device: cpu, cuda or mps.
+    All passages of equal queries are answers. Uses sentence-transformers' ``mine_hard_negatives``; the result is
+    cached.
 
     Raises:
         ModelError: There is no such model.
         DataError: No row is left.
     """
-    from datasets import Dataset
-
-    from xalign_models.backbones.loading import pick_device
-    from xalign_models.models.building import load_encoder
-    from xalign_models.store import open_store
-
-    encoder = load_encoder(miner.model, device=pick_device(device), store=open_store())
+    encoder = building.load_encoder(miner.model, device=pick_device(device), store=open_store())
     key = digest(encoder.mteb_model_meta.revision, encoder.prompts, asdict(miner), rows)
     path = cache_dir() / "negatives" / f"{key[:32]}.json"
     if path.is_file():

@@ -36,11 +36,6 @@ def source(name: str) -> TrainingSource:
 def rows_of(data: DataConfig, evaluated: EvaluationText, seed: int) -> list[TrainingRow]:
     """Random rows to train on, without empty rows and without rows of evaluation sets.
 
-    Args:
-        data: The training set and its number of rows.
-        evaluated: Text of evaluation sets.
-        seed: Seed of the draw.
-
     Raises:
         DataError: The training set is missing, or no row is left.
     """
