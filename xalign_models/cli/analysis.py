@@ -10,7 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Argument, Option
 
 from xalign_models import __version__
@@ -37,11 +36,6 @@ PACKAGES = ("mteb", "sentence-transformers", "transformers", "torch", "numpy", "
 MAX_ROWS, HEAD_ROWS, MAX_COLUMNS = 60, 10, 12
 """Limits for tables in a terminal: rows of a table shown whole, first rows of a longer one, and columns, beyond which a
 terminal would break every cell. The files have everything."""
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(analyse)
 
 
 def analyse(

@@ -18,14 +18,10 @@ if TYPE_CHECKING:
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(help="Import published results into xalign's layout.", no_args_is_help=True)
-    group.command("mteb-results")(import_mteb_results)
-    app.add_typer(group, name="import")
-    app.command()(choose)
+group = typer.Typer(help="Import published results into xalign's layout.", no_args_is_help=True)
 
 
+@group.command("mteb-results")
 def import_mteb_results(
     path: Annotated[
         Path,

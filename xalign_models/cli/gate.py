@@ -12,11 +12,6 @@ from xalign_models.cli.common import Json, Models, Output, Tasks, out, print_jso
 from xalign_models.errors import ResultsError
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(gate)
-
-
 def gate(
     output: Output = ".",
     against: Annotated[

@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from xalign_models.tables.board import Board
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(leaderboard)
-
-
 class Format(StrEnum):
     """Output formats of a board."""
 

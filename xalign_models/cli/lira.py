@@ -28,13 +28,6 @@ class Stages(StrEnum):
     UNTRAINED = "untrained"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(translate)
-    group.command(name="lira")(lira)
-    group.command(name="lira-variant")(variant)
-
-
 Translators = Annotated[
     list[str] | None,
     typer.Option(
@@ -138,6 +131,7 @@ def texts_to_translate(
             yield from (item for item in texts if item[1] != ENGLISH and (not languages or item[1] in languages))
 
 
+@group.command()
 def lira(
     stage: Annotated[
         Stages, typer.Option(help="Stage to train: arca, lasr (from a model of arca), all, or untrained, the baseline.")
@@ -184,6 +178,7 @@ def lira(
     report(spec.name, output)
 
 
+@group.command("lira-variant")
 def variant(
     source: Annotated[Path, typer.Argument(help="Directory of a trained LiRA.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write to.")],

@@ -27,15 +27,7 @@ from xalign_models.errors import ModelError
 from xalign_models.specs import BackboneSpec
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(models)
-    app.command()(tasks)
-    app.command()(corpora)
-    app.command(cls=_Fit)(with_options(fit))
-
-
-class _Fit(typer.core.TyperCommand):
+class FitCommand(typer.core.TyperCommand):
     """The command ``fit``, whose help ends with a list of all methods, including those of plug-ins."""
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
@@ -111,6 +103,7 @@ def corpora(json: Json = False) -> None:
     print_rows([{"corpus": name, **CORPORA.facts(name)} for name in CORPORA], json)
 
 
+@with_options
 def fit(
     method: Annotated[
         str, Argument(help="Alignment, a chain such as centered+procrustes, or auto to choose by held-out text.")

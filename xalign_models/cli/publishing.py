@@ -17,16 +17,6 @@ SHOWN = 20
 """Maximum number of problems that a terminal shows."""
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(publish)
-    app.command()(submit)
-    app.command(
-        "mteb",
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
-    )(mteb_command)
-
-
 def publish(
     model: Annotated[Path, Argument(help="Directory of a saved model.")],
     to: Annotated[str, Option("--to", help="Directory to write to, or `hub` to upload.")],

@@ -12,11 +12,6 @@ from xalign_models.cli.common import Device, Json, language_codes, print_json, p
 SAME = "The recommendation holds for text of this kind; --judge CORPUS tests it on other text."
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(recommend)
-
-
 def recommend(
     backbone: Annotated[str, typer.Option(help="Registered backbone, directory or hub id.")],
     corpus: Annotated[

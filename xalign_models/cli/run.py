@@ -41,11 +41,7 @@ EMBEDDED_MODELS = (
 EMBEDDED_TASKS = ("GettextPrecision",)
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(with_options(run))
-
-
+@with_options
 def run(
     models: Models = None,
     tasks: Tasks = None,

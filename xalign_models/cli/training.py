@@ -26,11 +26,6 @@ Trained = Annotated[
 group = typer.Typer(help="Train weights that align a backbone.", no_args_is_help=True)
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(group, name="train")
-
-
 def report(name: str, directory: Path) -> None:
     """Print a trained model's name and directory, and on standard error the outcome; only in the main process."""
     from xalign_models.training.processes import is_main_process

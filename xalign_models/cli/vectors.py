@@ -15,12 +15,7 @@ from xalign_models.cli.options import EngineOptions, VectorOptions, with_options
 from xalign_models.errors import ModelError
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(with_options(apply))
-    app.command()(with_options(parity))
-
-
+@with_options
 def apply(
     model: Annotated[str, Argument(help="Saved aligned model, saved alignment, or registered name.")],
     source: Annotated[Path, Option("--in", help="Parquet file with vectors, or directory of such files.")],
@@ -56,6 +51,7 @@ def apply(
     say(f"{rows} rows: {output}")
 
 
+@with_options
 def parity(
     first: Annotated[str, Argument(help="Name, openai:MODEL, vectors:FILE, directory or hub id.")],
     second: Annotated[str, Argument(help="The same model, served another way.")],

@@ -24,13 +24,6 @@ from xalign_models.cli.common import (
 )
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(verify)
-    app.command()(reproduce)
-    app.command()(audit)
-
-
 def verify(
     models: Annotated[list[Path] | None, typer.Argument(help="Directories of saved models to check as well.")] = None,
     output: Output = ".",
