@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from xalign_models.cli.common import Json, Models, Output, Tasks, out, print_json, say, split_list
 from xalign_models.errors import ResultsError
@@ -34,26 +34,24 @@ def leaderboard(
     output: Output = ".",
     form: Annotated[
         Format | None,
-        typer.Option("--format", "-f", help="Output format; by default a table in a terminal, and TSV in a pipe."),
+        Option("--format", "-f", help="Output format; by default a table in a terminal, and TSV in a pipe."),
     ] = None,
     json: Json = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown: short for --format markdown.")] = False,
+    markdown: Annotated[bool, Option("--markdown", help="Print Markdown: short for --format markdown.")] = False,
     narrow: Annotated[
-        bool, typer.Option("--narrow", help="Print Markdown with scores and differences alone, without the legend.")
+        bool, Option("--narrow", help="Print Markdown with scores and differences alone, without the legend.")
     ] = False,
-    by_language: Annotated[
-        bool, typer.Option("--by-language", help="Show the scores of one task by language.")
-    ] = False,
-    means: Annotated[bool, typer.Option("--means", help="Print CSV with a line per model, task and language.")] = False,
-    published: Annotated[bool, typer.Option(help="Show published numbers beside ours, with --by-language.")] = True,
+    by_language: Annotated[bool, Option("--by-language", help="Show the scores of one task by language.")] = False,
+    means: Annotated[bool, Option("--means", help="Print CSV with a line per model, task and language.")] = False,
+    published: Annotated[bool, Option(help="Show published numbers beside ours, with --by-language.")] = True,
     benchmark: Annotated[
         str | None,
-        typer.Option(help='Show the tasks of a benchmark, e.g. "XAlign(parallel)" or "XAlign(LUSIFER, te)".'),
+        Option(help='Show the tasks of a benchmark, e.g. "XAlign(parallel)" or "XAlign(LUSIFER, te)".'),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", help="Write the board as one page, DIR/index.html, that opens offline.")
+        Path | None, Option("--html", help="Write the board as one page, DIR/index.html, that opens offline.")
     ] = None,
-    serve: Annotated[bool, typer.Option("--serve", help="Show the page of --html on a local port.")] = False,
+    serve: Annotated[bool, Option("--serve", help="Show the page of --html on a local port.")] = False,
 ) -> None:
     """Compare models on tasks, with the difference to each model's unaligned backbone."""
     if serve and html is None:

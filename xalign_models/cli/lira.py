@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from xalign_models.cli.common import Device, Json, check_output, err, language_codes, print_rows, split_list
 from xalign_models.cli.training import OVER, Change, Trained, as_changes, group, report
@@ -30,7 +30,7 @@ class Stages(StrEnum):
 
 Translators = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         help="llm:MODEL, mt:MODEL, reference:CORPUS, corrupted:CORPUS or file:PATH; options as in llm:MODEL?seed=1."
     ),
 ]
@@ -38,27 +38,25 @@ Translators = Annotated[
 
 def translate(
     texts: Annotated[
-        list[str] | None, typer.Option(help="Texts to translate: a .txt or .jsonl file, a corpus, or a task.")
+        list[str] | None, Option(help="Texts to translate: a .txt or .jsonl file, a corpus, or a task.")
     ] = None,
     translators: Translators = None,
-    config: Annotated[list[str] | None, typer.Option(help="Configuration of LiRA: translate its texts.")] = None,
+    config: Annotated[list[str] | None, Option(help="Configuration of LiRA: translate its texts.")] = None,
     change: Change = None,
-    model: Annotated[Path | None, typer.Option(help="Trained LiRA: use its translators and critic.")] = None,
+    model: Annotated[Path | None, Option(help="Trained LiRA: use its translators and critic.")] = None,
     critic: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Critic to score the translations: expected_score:MODEL or generate:MODEL; by default the config's."
         ),
     ] = None,
-    languages: Annotated[list[str] | None, typer.Option(help="Language codes; by default all.")] = None,
-    rows: Annotated[int | None, typer.Option(min=1, help="Maximum number of rows of a corpus per language.")] = None,
+    languages: Annotated[list[str] | None, Option(help="Language codes; by default all.")] = None,
+    rows: Annotated[int | None, Option(min=1, help="Maximum number of rows of a corpus per language.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder for the translations; by default in the cache.")
+        Path | None, Option("--output", "-o", help="Folder for the translations; by default in the cache.")
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Texts per batch; a crash loses at most one batch.")] = 16,
-    dtype: Annotated[
-        Dtype | None, typer.Option(help="Number format; by default bfloat16 on a GPU, else float32.")
-    ] = None,
+    batch_size: Annotated[int, Option(min=1, help="Texts per batch; a crash loses at most one batch.")] = 16,
+    dtype: Annotated[Dtype | None, Option(help="Number format; by default bfloat16 on a GPU, else float32.")] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
@@ -134,18 +132,16 @@ def texts_to_translate(
 @group.command()
 def lira(
     stage: Annotated[
-        Stages, typer.Option(help="Stage to train: arca, lasr (from a model of arca), all, or untrained, the baseline.")
+        Stages, Option(help="Stage to train: arca, lasr (from a model of arca), all, or untrained, the baseline.")
     ],
     output: Trained = None,
     config: Annotated[
-        list[str] | None, typer.Option(help=f"small (the default), mini, base, large, max, or a YAML file. {OVER}")
+        list[str] | None, Option(help=f"small (the default), mini, base, large, max, or a YAML file. {OVER}")
     ] = None,
     change: Change = None,
-    source: Annotated[Path | None, typer.Option("--from", help="Directory of arca's model, for stage lasr.")] = None,
-    ablate: Annotated[
-        str | None, typer.Option(help="Leave out critic, embeds, translations, multilingual or queue.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of both stages.")] = None,
+    source: Annotated[Path | None, Option("--from", help="Directory of arca's model, for stage lasr.")] = None,
+    ablate: Annotated[str | None, Option(help="Leave out critic, embeds, translations, multilingual or queue.")] = None,
+    seed: Annotated[int | None, Option(help="Seed of both stages.")] = None,
     device: Device = None,
 ) -> None:
     """Train LiRA: choose and anchor to translations (arca), then fuse both paths (lasr), and write the model.
@@ -180,19 +176,17 @@ def lira(
 
 @group.command("lira-variant")
 def variant(
-    source: Annotated[Path, typer.Argument(help="Directory of a trained LiRA.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write to.")],
-    label: Annotated[str, typer.Option(help="Suffix of the model's name, e.g. pass1.")],
+    source: Annotated[Path, Argument(help="Directory of a trained LiRA.")],
+    output: Annotated[Path, Option("--output", "-o", help="Directory to write to.")],
+    label: Annotated[str, Option(help="Suffix of the model's name, e.g. pass1.")],
     pass_at: Annotated[
-        int | None, typer.Option(help="Number of candidates from language models; other translators fill the rest.")
+        int | None, Option(help="Number of candidates from language models; other translators fill the rest.")
     ] = None,
     online: Annotated[
-        bool | None, typer.Option(help="Translate missing texts when the model is used, or fail on them.")
+        bool | None, Option(help="Translate missing texts when the model is used, or fail on them.")
     ] = None,
-    translators: Annotated[
-        list[str] | None, typer.Option(help="Translators in place of the model's own, or `none`.")
-    ] = None,
-    paths: Annotated[str | None, typer.Option(help="Streams to fuse: both, multilingual or english.")] = None,
+    translators: Annotated[list[str] | None, Option(help="Translators in place of the model's own, or `none`.")] = None,
+    paths: Annotated[str | None, Option(help="Streams to fuse: both, multilingual or english.")] = None,
 ) -> None:
     """Write a trained LiRA that translates or fuses differently, under a new name, without training."""
     from xalign_models.training.lira.run import variant as make

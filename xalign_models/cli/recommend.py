@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from xalign_models.cli.common import Device, Json, language_codes, print_json, print_rows, say, split_list
 
@@ -13,18 +13,16 @@ SAME = "The recommendation holds for text of this kind; --judge CORPUS tests it 
 
 
 def recommend(
-    backbone: Annotated[str, typer.Option(help="Registered backbone, directory or hub id.")],
-    corpus: Annotated[
-        list[str], typer.Option(help="Text, preferably with translations: ntrex, tatoeba_pairs, own:DIR, ...")
-    ],
+    backbone: Annotated[str, Option(help="Registered backbone, directory or hub id.")],
+    corpus: Annotated[list[str], Option(help="Text, preferably with translations: ntrex, tatoeba_pairs, own:DIR, ...")],
     languages: Annotated[
-        list[str] | None, typer.Option(help="Language codes; by default `all` languages of the corpus.")
+        list[str] | None, Option(help="Language codes; by default `all` languages of the corpus.")
     ] = None,
-    pivot: Annotated[str, typer.Option(help="Language that the others are paired with.")] = "eng-Latn",
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of rows per language and corpus.")] = 1000,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the folds.")] = 0,
+    pivot: Annotated[str, Option(help="Language that the others are paired with.")] = "eng-Latn",
+    limit: Annotated[int | None, Option(min=1, help="Maximum number of rows per language and corpus.")] = 1000,
+    seed: Annotated[int, Option(min=0, max=2**32 - 1, help="Seed of the folds.")] = 0,
     judge: Annotated[
-        list[str] | None, typer.Option(help="Other text to judge on; by default held-out rows of the corpus.")
+        list[str] | None, Option(help="Other text to judge on; by default held-out rows of the corpus.")
     ] = None,
     device: Device = None,
     json: Json = False,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from xalign_models.cli.common import (
     Device,
@@ -25,11 +26,11 @@ from xalign_models.cli.common import (
 
 
 def verify(
-    models: Annotated[list[Path] | None, typer.Argument(help="Directories of saved models to check as well.")] = None,
+    models: Annotated[list[Path] | None, Argument(help="Directories of saved models to check as well.")] = None,
     output: Output = ".",
     clean: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--clean",
             help="Drop damaged vectors and fits, rename damaged results, and remove leftovers of killed runs.",
         ),
@@ -56,10 +57,10 @@ def verify(
 
 
 def reproduce(
-    result: Annotated[Path, typer.Argument(help="File to reproduce: results/<model>/<revision>/<task>.json.")],
-    tolerance: Annotated[float, typer.Option(min=0, help="Differences up to this size count as equal.")] = 1e-4,
+    result: Annotated[Path, Argument(help="File to reproduce: results/<model>/<revision>/<task>.json.")],
+    tolerance: Annotated[float, Option(min=0, help="Differences up to this size count as equal.")] = 1e-4,
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Encode and fit everything again instead of reusing stored vectors.")
+        bool, Option("--no-cache", help="Encode and fit everything again instead of reusing stored vectors.")
     ] = False,
     device: Device = None,
     json: Json = False,
@@ -96,15 +97,11 @@ def reproduce(
 def audit(
     tasks: Tasks = None,
     models: Models = None,
-    corpus: Annotated[
-        list[str] | None, typer.Option(help="Text that a model was trained on: ntrex, own:DIR, ...")
-    ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of rows of --corpus per language.")] = None,
-    languages: Annotated[
-        list[str] | None, typer.Option(help="Language codes; by default all languages of the task.")
-    ] = None,
+    corpus: Annotated[list[str] | None, Option(help="Text that a model was trained on: ntrex, own:DIR, ...")] = None,
+    limit: Annotated[int | None, Option(min=1, help="Maximum number of rows of --corpus per language.")] = None,
+    languages: Annotated[list[str] | None, Option(help="Language codes; by default all languages of the task.")] = None,
     tolerance: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of a language's texts that may overlap undeclared.")
+        float, Option(min=0, max=1, help="Share of a language's texts that may overlap undeclared.")
     ] = 0.01,
     json: Json = False,
 ) -> None:
