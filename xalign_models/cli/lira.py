@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
@@ -186,14 +186,12 @@ def variant(
         bool | None, Option(help="Translate missing texts when the model is used, or fail on them.")
     ] = None,
     translators: Annotated[list[str] | None, Option(help="Translators in place of the model's own, or `none`.")] = None,
-    paths: Annotated[str | None, Option(help="Streams to fuse: both, multilingual or english.")] = None,
+    paths: Annotated[Literal["both", "multilingual", "english"] | None, Option(help="Streams to fuse.")] = None,
 ) -> None:
     """Write a trained LiRA that translates or fuses differently, under a new name, without training."""
     from xalign_models.training.lira.run import variant as make
 
     check_output(output)
-    if paths not in (None, "both", "multilingual", "english"):
-        raise ModelError(f"--paths {paths}: choose both, multilingual or english.")
     spec = make(
         source,
         output,
