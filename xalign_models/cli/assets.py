@@ -19,19 +19,17 @@ def list_(json: Json = False) -> None:
     """List all assets with their licences and whether they are installed."""
     from xalign_models import assets
 
-    print_rows(
-        [
-            {
-                "name": asset.name,
-                "kind": asset.kind,
-                "installed": "yes" if assets.where(asset.name) else "no",
-                "licence": asset.licence,
-                "description": asset.description,
-            }
-            for asset in assets.list_assets()
-        ],
-        json,
-    )
+    rows = [
+        {
+            "name": asset.name,
+            "kind": asset.kind,
+            "installed": "yes" if assets.where(asset.name) else "no",
+            "licence": asset.licence,
+            "description": asset.description,
+        }
+        for asset in assets.list_assets()
+    ]
+    print_rows(rows, json)
 
 
 @group.command()

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
-from xalign_models.cli.common import Device, Json, check_output, err, language_codes, print_rows, split_list
+from xalign_models.cli.common import (
+    Device,
+    Json,
+    Languages,
+    check_output,
+    err,
+    language_codes,
+    print_rows,
+    split_list,
+    tell,
+)
 from xalign_models.cli.training import OVER, Change, Trained, as_changes, group, report
 from xalign_models.errors import DataError, ModelError
 from xalign_models.specs import Dtype
@@ -19,28 +28,16 @@ if TYPE_CHECKING:
     from xalign_models.training.lira.config import LiraConfig
 
 
-class Stages(StrEnum):
-    """Stages of a training."""
-
-    ARCA = "arca"
-    LASR = "lasr"
-    ALL = "all"
-    UNTRAINED = "untrained"
-
-
-Translators = Annotated[
-    list[str] | None,
-    Option(
-        help="llm:MODEL, mt:MODEL, reference:CORPUS, corrupted:CORPUS or file:PATH; options as in llm:MODEL?seed=1."
-    ),
-]
-
-
 def translate(
     texts: Annotated[
         list[str] | None, Option(help="Texts to translate: a .txt or .jsonl file, a corpus, or a task.")
     ] = None,
-    translators: Translators = None,
+    translators: Annotated[
+        list[str] | None,
+        Option(
+            help="llm:MODEL, mt:MODEL, reference:CORPUS, corrupted:CORPUS or file:PATH; options as in llm:MODEL?seed=1."
+        ),
+    ] = None,
     config: Annotated[list[str] | None, Option(help="Configuration of LiRA: translate its texts.")] = None,
     change: Change = None,
     model: Annotated[Path | None, Option(help="Trained LiRA: use its translators and critic.")] = None,
@@ -50,7 +47,7 @@ def translate(
             help="Critic to score the translations: expected_score:MODEL or generate:MODEL; by default the config's."
         ),
     ] = None,
-    languages: Annotated[list[str] | None, Option(help="Language codes; by default all.")] = None,
+    languages: Languages = None,
     rows: Annotated[int | None, Option(min=1, help="Maximum number of rows of a corpus per language.")] = None,
     output: Annotated[
         Path | None, Option("--output", "-o", help="Folder for the translations; by default in the cache.")
@@ -89,23 +86,19 @@ def translate(
     summaries = translate_all(listed or stream, journals)
     if critic:
         judge_all(listed, journals, Scores(make_critic(critic, device, dtype), output, batch_size))
-    generated = [journal for journal in journals if not journal.translator.instant]
-    folders = {str(journal.translator.spec): str(journal.path) for journal in generated}
-    print_rows(
-        [
-            {
-                "translator": name,
-                "translated": summary.translated,
-                "known": summary.known,
-                "problems": ", ".join(f"{count} {problem}" for problem, count in summary.problems.most_common()),
-                "file": folders[name],
-            }
-            for name, summary in summaries.items()
-            if name in folders
-        ],
-        json,
-        right=("translated", "known"),
-    )
+    folders = {str(made.translator.spec): str(made.path) for made in journals if not made.translator.instant}
+    table = [
+        {
+            "translator": name,
+            "translated": summary.translated,
+            "known": summary.known,
+            "problems": ", ".join(f"{count} {problem}" for problem, count in summary.problems.most_common()),
+            "file": folders[name],
+        }
+        for name, summary in summaries.items()
+        if name in folders
+    ]
+    print_rows(table, json, right=("translated", "known"))
 
 
 def texts_to_translate(
@@ -124,7 +117,7 @@ def texts_to_translate(
         elif name.partition(":")[0] in CORPORA:
             yield from sources.corpus_texts(name, languages, rows)
         else:
-            err.print(f"reading {name} ...", highlight=False) if err.is_terminal else None
+            tell(f"reading {name} ...") if err.is_terminal else None
             texts = sources.with_prompts(task_texts(name, [*languages, ENGLISH] if languages else None))
             yield from (item for item in texts if item[1] != ENGLISH and (not languages or item[1] in languages))
 
@@ -132,7 +125,8 @@ def texts_to_translate(
 @group.command()
 def lira(
     stage: Annotated[
-        Stages, Option(help="Stage to train: arca, lasr (from a model of arca), all, or untrained, the baseline.")
+        Literal["arca", "lasr", "all", "untrained"],
+        Option(help="Stage to train: arca, lasr (from a model of arca), all, or untrained, the baseline."),
     ],
     output: Trained = None,
     config: Annotated[
@@ -153,17 +147,17 @@ def lira(
     from xalign_models.training.lira import run
     from xalign_models.training.lira.config import load_config
 
-    if (stage is Stages.LASR) != (source is not None):
+    if (stage == "lasr") != (source is not None):
         raise ModelError("--from names the directory of arca's model; give it with --stage lasr only.")
     changes = [*(change or ()), *as_changes(**{"arca.seed": seed, "lasr.seed": seed})]
     read = load_config(split_list(config) or ["small"], changes, ablate)
-    label = {Stages.ARCA: read.arca_label, Stages.UNTRAINED: "plain"}.get(stage, read.label)
+    label = {"arca": read.arca_label, "untrained": "plain"}.get(stage, read.label)
     name = run.lasr_name(read, source) if source else (label, run.names(read.design))
     output = output or models.directory_of("__".join(name))
     check_output(output)
-    if stage is Stages.UNTRAINED:
+    if stage == "untrained":
         spec = run.untrained(read, output, device)
-    elif stage is Stages.ARCA:
+    elif stage == "arca":
         spec = run.train_arca(read, output, device)
     else:
         if source is None:

@@ -7,17 +7,13 @@ from typing import Annotated
 
 from typer import Option
 
-from xalign_models.cli.common import Device, Json, language_codes, print_json, print_rows, say, split_list
-
-SAME = "The recommendation holds for text of this kind; --judge CORPUS tests it on other text."
+from xalign_models.cli.common import Device, Json, Languages, language_codes, print_json, print_rows, say, split_list
 
 
 def recommend(
     backbone: Annotated[str, Option(help="Registered backbone, directory or hub id.")],
     corpus: Annotated[list[str], Option(help="Text, preferably with translations: ntrex, tatoeba_pairs, own:DIR, ...")],
-    languages: Annotated[
-        list[str] | None, Option(help="Language codes; by default `all` languages of the corpus.")
-    ] = None,
+    languages: Languages = None,
     pivot: Annotated[str, Option(help="Language that the others are paired with.")] = "eng-Latn",
     limit: Annotated[int | None, Option(min=1, help="Maximum number of rows per language and corpus.")] = 1000,
     seed: Annotated[int, Option(min=0, max=2**32 - 1, help="Seed of the folds.")] = 0,
@@ -46,21 +42,18 @@ def recommend(
     if json:
         print_json(asdict(recommendation))
         return
-    print_rows(
-        [
-            {
-                "alignment": verdict.candidate.label,
-                recommendation.measure: f"{verdict.score:.4f}",
-                **({} if verdict.precision_at_1 is None else {"P@1": f"{verdict.precision_at_1:.4f}"}),
-                "p": f"{verdict.p_gain:.1g}",
-                "least gain": f"{verdict.worst_gain:+.4f} {verdict.worst}",
-                "worse in": verdict.error or ", ".join(verdict.losses),
-            }
-            for verdict in recommendation.verdicts
-        ],
-        as_json=False,
-        right=(recommendation.measure, "P@1", "p"),
-    )
+    rows = [
+        {
+            "alignment": verdict.candidate.label,
+            recommendation.measure: f"{verdict.score:.4f}",
+            **({} if verdict.precision_at_1 is None else {"P@1": f"{verdict.precision_at_1:.4f}"}),
+            "p": f"{verdict.p_gain:.1g}",
+            "least gain": f"{verdict.worst_gain:+.4f} {verdict.worst}",
+            "worse in": verdict.error or ", ".join(verdict.losses),
+        }
+        for verdict in recommendation.verdicts
+    ]
+    print_rows(rows, as_json=False, right=(recommendation.measure, "P@1", "p"))
     say(recommendation.reason)
     if not judge and recommendation.measure == "MRR":
-        say(SAME)
+        say("The recommendation holds for text of this kind; --judge CORPUS tests it on other text.")

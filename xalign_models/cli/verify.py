@@ -12,6 +12,7 @@ from typer import Argument, Option
 from xalign_models.cli.common import (
     Device,
     Json,
+    Languages,
     Models,
     Output,
     Tasks,
@@ -78,13 +79,7 @@ def reproduce(
     else:
         for note in rerun.notes:
             tell(f"note: {note}")
-        print_rows(
-            [
-                {"split": row.split, "subset": row.subset, "committed": row.committed, "again": row.again}
-                for row in differing
-            ],
-            False,
-        )
+        print_rows([dataclasses.asdict(row) for row in differing], False)
         largest = max(abs(row.difference) for row in rerun.rows)
         say(
             f"{rerun.model}  {rerun.task}: {len(rerun.rows) - len(differing)} of {len(rerun.rows)} scores are the same "
@@ -99,7 +94,7 @@ def audit(
     models: Models = None,
     corpus: Annotated[list[str] | None, Option(help="Text that a model was trained on: ntrex, own:DIR, ...")] = None,
     limit: Annotated[int | None, Option(min=1, help="Maximum number of rows of --corpus per language.")] = None,
-    languages: Annotated[list[str] | None, Option(help="Language codes; by default all languages of the task.")] = None,
+    languages: Languages = None,
     tolerance: Annotated[
         float, Option(min=0, max=1, help="Share of a language's texts that may overlap undeclared.")
     ] = 0.01,
