@@ -115,7 +115,12 @@ def audit(
         texts = task_texts(task, language_codes(languages, None, all=None))
         for name, text, declared in sources:
             rows += [
-                {"fitted": name, **auditing.as_row(overlap, declared)}
+                {
+                    "fitted": name,
+                    **dataclasses.asdict(overlap),
+                    "share": overlap.share,
+                    "declared": overlap.task in declared,
+                }
                 for overlap in auditing.overlaps(task, texts, text)
                 if overlap.language is None or overlap.language in text
             ]
