@@ -94,5 +94,5 @@ def import_(
     from xalign_models.store import open_store
     from xalign_models.vectors.transfer import import_file
 
-    imported = import_file(file, model, open_store(), prompt=prompt, check=check, device=device)
-    say(f"{imported.vectors} vectors kept, {imported.checked} of them checked")
+    count, checked = import_file(file, model, open_store(), prompt=prompt, check=check, device=device)
+    say(f"{count} vectors kept, {checked} of them checked")

@@ -86,7 +86,8 @@ def run(
         families.setdefault(_family(model, given), []).append(model)
     with cluster.connect() as ray, ExitStack() as at_end:
         start = cluster.starter(ray, sources() if plugins is None else tuple(plugins), returns=2)
-        schedule = Schedule(cache, chosen, names, items, PIECES * cluster.slots(ray), most)
+        by_name = {task.metadata.name: task for task in chosen}
+        schedule = Schedule(cache, by_name, names, items, PIECES * cluster.slots(ray), most)
         at_end.callback(schedule.save)  # also when the run is interrupted
 
         def begin(_: int) -> Iterator[tuple[Any, tuple[list[str] | Unit, Any]]]:

@@ -49,10 +49,6 @@ class VectorRows:
     names: list[str]
     matrix: AnyFloats
 
-
-class FileVectors(VectorRows):
-    """All vectors of a file."""
-
     @cached_property
     def row(self) -> dict[str, int]:
         """Name to its row, or to the last of equal rows."""
@@ -64,7 +60,7 @@ class FileVectors(VectorRows):
         return self.by == "id" and all(map(_KEY.fullmatch, self.names))
 
 
-def read_vectors(path: Path) -> FileVectors:
+def read_vectors(path: Path) -> VectorRows:
     """The vectors of a file, checked.
 
     Args:
@@ -82,9 +78,8 @@ def read_vectors(path: Path) -> FileVectors:
             raise FileError(f"{path} has more than {MOST >> 30} GiB of vectors; `xalign apply` streams any size.")
     if not parts:
         raise FileError(f"{path} has no rows.")
-    vectors = FileVectors(
-        parts[0].by, [name for rows in parts for name in rows.names], np.concatenate([rows.matrix for rows in parts])
-    )
+    names = [name for rows in parts for name in rows.names]
+    vectors = VectorRows(parts[0].by, names, np.concatenate([rows.matrix for rows in parts]))
     for number, name in enumerate(vectors.names):
         other = vectors.row[name]
         if other != number and not np.array_equal(vectors.matrix[number], vectors.matrix[other]):
