@@ -69,12 +69,11 @@ def analyse(
     codes = language_codes(languages, None)
     request = Request(tuple(split_list(models)), results, device, rows, codes, tuple(split_list(tasks)))
     findings = ANALYSES.get(name)(request)
-    document = report(name, request, findings)
-    for table, frame in findings.tables.items():
-        document["tables"].append(f"{name}-{table}.csv")
-        atomic_write_text(output / document["tables"][-1], frame.to_csv(index=False, lineterminator="\n"))
-    for title, figure in findings.figures.items():
-        document["figures"].append(figures.save(figure, output, f"{name}-{title}").name)
+    tables = {f"{name}-{title}.csv": frame for title, frame in findings.tables.items()}
+    for file, frame in tables.items():
+        atomic_write_text(output / file, frame.to_csv(index=False, lineterminator="\n"))
+    drawn = [figures.save(figure, output, f"{name}-{title}").name for title, figure in findings.figures.items()]
+    document = {**report(name, request, findings), "tables": [*tables], "figures": drawn}
     atomic_write_text(output / f"{name}.json", jsonlib.dumps(document, indent=2, ensure_ascii=False) + "\n")
     if json:
         print_json({**document, "tables": {title: _records(frame) for title, frame in findings.tables.items()}})
@@ -87,7 +86,7 @@ def analyse(
 
 
 def report(name: str, request: Request, findings: Findings) -> dict[str, Any]:
-    """Provenance of the findings: models and revisions, text, options, versions, date; names of the files beside it."""
+    """Provenance of the findings: models and revisions, text, options, versions and date."""
     from xalign_models.evaluation.cache import versions
 
     return {
@@ -98,8 +97,6 @@ def report(name: str, request: Request, findings: Findings) -> dict[str, Any]:
         "options": {name: getattr(request, name) for name in ("rows", "languages", "device", "tasks")},
         "versions": {**versions(), "matplotlib": version("matplotlib")},
         "notes": list(findings.notes),
-        "tables": [],
-        "figures": [],
     }
 
 

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -39,6 +40,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+_command: Callable[..., None]
 for _command in (models, tasks, corpora):
     app.command()(_command)
 app.command(cls=FitCommand)(fit)

@@ -23,7 +23,7 @@ from xalign_models.backbones.sources import find_source
 from xalign_models.backbones.templates import prompted
 from xalign_models.errors import FileError, XAlignError
 from xalign_models.evaluation.cache import SafeResultCache
-from xalign_models.evaluation.run import languages_of, make_task, reachable
+from xalign_models.evaluation.run import QUIET, languages_of, make_task, reachable
 from xalign_models.models import fitting
 from xalign_models.models.building import load_encoder
 from xalign_models.models.metadata import meta_of
@@ -75,16 +75,8 @@ def announce(
 ) -> None:
     """Announce the number of texts that a run will send and their cost, if there is a price or a budget.
 
-    Only the endpoint's probe is sent.
-
-    Args:
-        models: Names, directories or hub ids; models without an endpoint are left out.
-        tasks: Names, or tasks with their subsets chosen.
-        output: Root of the results; subsets that have scores there do not count.
-        languages: Codes that narrow the tasks; None for all.
-        device: cpu, cuda or mps.
-        store: Store of raw vectors.
-        overrides: Fields of the backbones' specs.
+    Only the endpoint's probe is sent. The arguments are those of the run; models without an endpoint and subsets that
+    have scores do not count.
 
     Raises:
         ModelError: The run would exceed the budget.
@@ -162,7 +154,7 @@ def _count(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, meta: 
     try:
         if task.hf_subsets:
             with reachable(task):
-                result = mteb.evaluate(encoder, task, cache=None, show_progress_bar=False, co2_tracker=False)
+                result = mteb.evaluate(encoder, task, cache=None, **QUIET)
             return not result.exceptions
     except Exception:  # a task may raise anything; the run reports it too
         logger.debug("%s cannot be counted", task.metadata.name, exc_info=True)
