@@ -50,10 +50,7 @@ _LIMITS = {
 
 @typing.dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def configuration_class(kind: type[Config]) -> type[Config]:
-    """Make a frozen dataclass that checks its fields and raises a :class:`ModelError` of one line.
-
-    A class may map its fields to options of the command line in ``FLAGS``, for messages.
-    """
+    """Make a frozen dataclass that checks its fields and raises a :class:`ModelError` of one line."""
     validated: Any = dataclass(frozen=True, config=_STRICT)(kind)
     create, names = validated.__init__, [field.name for field in dataclasses.fields(validated)]
 
@@ -174,7 +171,6 @@ def _line(kind: Any, error: ValidationError) -> str:
     worst = max(details, key=lambda item: (item["type"] == "unexpected_keyword_argument", item["type"] != "too_short"))
     names = [str(name) for name in worst["loc"] if name != "[key]"]
     field = ".".join(names) or "the configuration"
-    field = getattr(kind, "FLAGS", {}).get(field, field)
     if worst["type"] == "missing":
         return f"{field} is missing."
     if worst["type"] == "unexpected_keyword_argument":

@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json as jsonlib
-import platform
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Argument, Option
 
-from xalign_models import __version__
 from xalign_models.cli.common import (
     Device,
     Json,
@@ -33,15 +30,9 @@ if TYPE_CHECKING:
 
     from xalign_models.analysis import Findings, Request
 
-PACKAGES = ("mteb", "sentence-transformers", "transformers", "torch", "numpy", "scipy", "scikit-learn", "matplotlib")
 MAX_ROWS, HEAD_ROWS, MAX_COLUMNS = 60, 10, 12
 """Limits for tables in a terminal: rows of a table shown whole, first rows of a longer one, and columns, beyond which a
 terminal would break every cell. The files have everything."""
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(analyse)
 
 
 def analyse(
@@ -63,7 +54,7 @@ def analyse(
     from xalign_models.plugins import ANALYSES
 
     if name is None:
-        print_rows([{"analysis": analysis_name, **ANALYSES.facts(analysis_name)} for analysis_name in ANALYSES], json)
+        print_rows([{"analysis": listed, **ANALYSES.facts(listed)} for listed in ANALYSES], json)
         return
     ANALYSES.check(name)
     if rows is not None and rows < 1:
@@ -78,12 +69,11 @@ def analyse(
     codes = language_codes(languages, None)
     request = Request(tuple(split_list(models)), results, device, rows, codes, tuple(split_list(tasks)))
     findings = ANALYSES[name](request)
-    document = report(name, request, findings)
-    for table, frame in findings.tables.items():
-        document["tables"].append(f"{name}-{table}.csv")
-        atomic_write_text(output / document["tables"][-1], frame.to_csv(index=False, lineterminator="\n"))
-    for title, figure in findings.figures.items():
-        document["figures"].append(figures.save(figure, output, f"{name}-{title}").name)
+    tables = {f"{name}-{title}.csv": frame for title, frame in findings.tables.items()}
+    for file, frame in tables.items():
+        atomic_write_text(output / file, frame.to_csv(index=False, lineterminator="\n"))
+    drawn = [figures.save(figure, output, f"{name}-{title}").name for title, figure in findings.figures.items()]
+    document = {**report(name, request, findings), "tables": [*tables], "figures": drawn}
     atomic_write_text(output / f"{name}.json", jsonlib.dumps(document, indent=2, ensure_ascii=False) + "\n")
     if json:
         print_json({**document, "tables": {title: _records(frame) for title, frame in findings.tables.items()}})
@@ -96,21 +86,17 @@ def analyse(
 
 
 def report(name: str, request: Request, findings: Findings) -> dict[str, Any]:
-    """Provenance of the findings: models and revisions, text, options, versions, date; names of the files beside it."""
+    """Provenance of the findings: models and revisions, text, options, versions and date."""
+    from xalign_models.evaluation.cache import versions
+
     return {
         "analysis": name,
         "date": datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds"),
         "models": [_model(model, request.results) for model in request.models],
         "data": dict(findings.data),
         "options": {name: getattr(request, name) for name in ("rows", "languages", "device", "tasks")},
-        "versions": {
-            "python": platform.python_version(),
-            "xalign": __version__,
-            **{package: version(package) for package in PACKAGES},
-        },
+        "versions": {**versions(), "matplotlib": version("matplotlib")},
         "notes": list(findings.notes),
-        "tables": [],
-        "figures": [],
     }
 
 
@@ -141,12 +127,11 @@ def _print_table(title: str, frame: pd.DataFrame) -> None:
         say(f"{len(frame)} rows of {frame.shape[1]} columns, in the files")
         return
     shown = frame if len(frame) <= MAX_ROWS else frame.head(HEAD_ROWS)
-    rows = [{key: _cell(value) for key, value in row.items()} for row in _records(shown)]
+    rows = [
+        {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in row.items()}
+        for row in _records(shown)
+    ]
     numeric = tuple(column for column, kind in frame.dtypes.items() if kind.kind in "fiu")
     print_rows(rows, as_json=False, right=numeric)
     if len(shown) < len(frame):
         say(f"... {len(frame) - len(shown)} more rows in the files")
-
-
-def _cell(value: Any) -> Any:
-    return f"{value:.4g}" if isinstance(value, float) else value

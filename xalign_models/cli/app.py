@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -13,23 +14,22 @@ import typer.main
 from typer import Option
 
 from xalign_models import __version__
-from xalign_models.cli import (
-    analysis,
-    assets,
-    atlas,
-    gate,
-    leaderboard,
-    lira,
-    models,
-    publishing,
-    recommend,
-    run,
-    store,
-    training,
-    vectors,
-    verify,
-)
+from xalign_models.cli.analysis import analyse
+from xalign_models.cli.assets import group as assets_group
+from xalign_models.cli.atlas import choose
+from xalign_models.cli.atlas import group as import_group
 from xalign_models.cli.common import err, fail, out
+from xalign_models.cli.gate import gate
+from xalign_models.cli.leaderboard import leaderboard
+from xalign_models.cli.lira import translate
+from xalign_models.cli.models import FitCommand, corpora, fit, models, tasks
+from xalign_models.cli.publishing import mteb_command, publish, submit
+from xalign_models.cli.recommend import recommend
+from xalign_models.cli.run import run
+from xalign_models.cli.store import group as store_group
+from xalign_models.cli.training import group as train_group
+from xalign_models.cli.vectors import apply, parity
+from xalign_models.cli.verify import audit, reproduce, verify
 from xalign_models.errors import XAlignError, one_line
 from xalign_models.plugins import add_plugin
 
@@ -40,23 +40,20 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _module in (
-    models,
-    assets,
-    recommend,
-    run,
-    leaderboard,
-    gate,
-    store,
-    training,
-    lira,
-    analysis,
-    atlas,
-    publishing,
-    verify,
-    vectors,
-):
-    _module.add_to(app)
+_command: Callable[..., None]
+for _command in (models, tasks, corpora):
+    app.command()(_command)
+app.command(cls=FitCommand)(fit)
+for _command in (recommend, run, leaderboard, gate, translate, analyse, choose, publish, submit):
+    app.command()(_command)
+_all_to_mteb = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+app.command("mteb", context_settings=_all_to_mteb)(mteb_command)
+for _command in (verify, reproduce, audit, apply, parity):
+    app.command()(_command)
+app.add_typer(assets_group, name="assets")
+app.add_typer(store_group, name="store")
+app.add_typer(train_group, name="train")
+app.add_typer(import_group, name="import")
 _EXTRAS = {
     "accelerate": "train",
     "gguf": "llm",

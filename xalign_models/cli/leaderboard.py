@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Option
 
 from xalign_models.cli.common import Json, Models, Output, Tasks, out, print_json, say, split_list
 from xalign_models.errors import ResultsError
@@ -17,20 +16,7 @@ if TYPE_CHECKING:
     from xalign_models.tables.board import Board
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(leaderboard)
-
-
-class Format(StrEnum):
-    """Output formats of a board."""
-
-    TABLE = "table"
-    TSV = "tsv"
-    CSV = "csv"
-    MARKDOWN = "markdown"
-    LATEX = "latex"
-    JSON = "json"
+Format = Literal["table", "tsv", "csv", "markdown", "latex", "json"]
 
 
 def leaderboard(
@@ -39,44 +25,42 @@ def leaderboard(
     output: Output = ".",
     form: Annotated[
         Format | None,
-        typer.Option("--format", "-f", help="Output format; by default a table in a terminal, and TSV in a pipe."),
+        Option("--format", "-f", help="Output format; by default a table in a terminal, and TSV in a pipe."),
     ] = None,
     json: Json = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown: short for --format markdown.")] = False,
+    markdown: Annotated[bool, Option("--markdown", help="Print Markdown: short for --format markdown.")] = False,
     narrow: Annotated[
-        bool, typer.Option("--narrow", help="Print Markdown with scores and differences alone, without the legend.")
+        bool, Option("--narrow", help="Print Markdown with scores and differences alone, without the legend.")
     ] = False,
-    by_language: Annotated[
-        bool, typer.Option("--by-language", help="Show the scores of one task by language.")
-    ] = False,
-    means: Annotated[bool, typer.Option("--means", help="Print CSV with a line per model, task and language.")] = False,
-    published: Annotated[bool, typer.Option(help="Show published numbers beside ours, with --by-language.")] = True,
+    by_language: Annotated[bool, Option("--by-language", help="Show the scores of one task by language.")] = False,
+    means: Annotated[bool, Option("--means", help="Print CSV with a line per model, task and language.")] = False,
+    published: Annotated[bool, Option(help="Show published numbers beside ours, with --by-language.")] = True,
     benchmark: Annotated[
         str | None,
-        typer.Option(help='Show the tasks of a benchmark, e.g. "XAlign(parallel)" or "XAlign(LUSIFER, te)".'),
+        Option(help='Show the tasks of a benchmark, e.g. "XAlign(parallel)" or "XAlign(LUSIFER, te)".'),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", help="Write the board as one page, DIR/index.html, that opens offline.")
+        Path | None, Option("--html", help="Write the board as one page, DIR/index.html, that opens offline.")
     ] = None,
-    serve: Annotated[bool, typer.Option("--serve", help="Show the page of --html on a local port.")] = False,
+    serve: Annotated[bool, Option("--serve", help="Show the page of --html on a local port.")] = False,
 ) -> None:
     """Compare models on tasks, with the difference to each model's unaligned backbone."""
+    chosen_models, chosen_tasks = split_list(models) or None, split_list(tasks)
     if serve and html is None:
         raise ResultsError("--serve needs a page; add --html DIR.")
     if html is not None:
-        _write_page(Path(output), html, split_list(models) or None, split_list(tasks) or None, serve)
+        _write_page(Path(output), html, chosen_models, chosen_tasks or None, serve)
         return
     from xalign_models.boards.leaderboard import detail
     from xalign_models.results.reading import read_results
     from xalign_models.tables.formats import to_markdown
 
-    chosen_models, chosen_tasks = split_list(models) or None, split_list(tasks)
     if means:
         from xalign_models.boards.means import means_csv
 
         sys.stdout.write(means_csv(read_results(Path(output), tasks=chosen_tasks or None), chosen_models))
         return
-    form = form or (Format.JSON if json else Format.MARKDOWN if markdown or narrow else None)
+    form = form or ("json" if json else "markdown" if markdown or narrow else None)
     if by_language and (len(chosen_tasks) != 1 or benchmark):
         raise ResultsError("--by-language shows one task; name one with -t.")
     boards = [] if by_language else [make(chosen_models, chosen_tasks or None, Path(output), benchmark)]
@@ -117,18 +101,12 @@ def _describe(tasks: Collection[str]) -> dict[str, dict[str, Any]]:
 
     metadata_by_task = described(tasks)
     sources = described({source for metadata in metadata_by_task.values() for source in metadata.adapted_from or ()})
+    domains = {name: metadata.domains or () for name, metadata in sources.items()}
     return {
         name: {
             "type": metadata.type,
             "domains": metadata.domains
-            or sorted(
-                {
-                    domain
-                    for source in metadata.adapted_from or ()
-                    if source in sources
-                    for domain in sources[source].domains or ()
-                }
-            ),
+            or sorted({domain for source in metadata.adapted_from or () for domain in domains.get(source, ())}),
             "description": metadata.description,
             "reference": metadata.reference,
         }
@@ -139,18 +117,7 @@ def _describe(tasks: Collection[str]) -> dict[str, dict[str, Any]]:
 def make(
     models: Collection[str] | None, tasks: Collection[str] | None, output: Path, benchmark: str | None = None
 ) -> Board:
-    """The board of some models and tasks, or of a benchmark.
-
-    Args:
-        models: As :func:`xalign_models.boards.leaderboard.leaderboard` takes them; None for all.
-        tasks: Names of tasks; None for all, or the benchmark's.
-        output: Root of the results.
-        benchmark: Name of one of our benchmarks; the LUSIFER paper's have their own board with published scores.
-
-    Raises:
-        ResultsError: There are no such results.
-        DataError: The benchmark is unknown.
-    """
+    """The board of some models and tasks, or of a benchmark; those of the LUSIFER paper have a board of their own."""
     from xalign_models.boards.leaderboard import leaderboard as make_board
     from xalign_models.results.reading import read_results
 
@@ -169,18 +136,13 @@ def make(
 
 
 def show(board: Board, form: Format | None = None) -> None:
-    """Print a board.
-
-    Args:
-        board: The board.
-        form: None for a table in a terminal, and for TSV in a pipe.
-    """
+    """Print a board, by default as a table in a terminal and as TSV in a pipe."""
     from xalign_models.tables.formats import FORMATS, to_json
 
-    form = form or (Format.TABLE if out.is_terminal else Format.TSV)
-    if form is Format.TABLE:
+    form = form or ("table" if out.is_terminal else "tsv")
+    if form == "table":
         out.print(board)
-    elif form is Format.JSON:
+    elif form == "json":
         print_json(to_json(board))
     else:
         sys.stdout.write(FORMATS[form](board))

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
-from xalign_models.cli.common import Device, Json, check_output, err, language_codes, print_rows, split_list
+from xalign_models.cli.common import (
+    Device,
+    Json,
+    Languages,
+    check_output,
+    err,
+    language_codes,
+    print_rows,
+    split_list,
+    tell,
+)
 from xalign_models.cli.training import OVER, Change, Trained, as_changes, group, report
 from xalign_models.errors import DataError, ModelError
 from xalign_models.specs import Dtype
@@ -19,53 +28,32 @@ if TYPE_CHECKING:
     from xalign_models.training.lira.config import LiraConfig
 
 
-class Stages(StrEnum):
-    """Stages of a training."""
-
-    ARCA = "arca"
-    LASR = "lasr"
-    ALL = "all"
-    UNTRAINED = "untrained"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(translate)
-    group.command(name="lira")(lira)
-    group.command(name="lira-variant")(variant)
-
-
-Translators = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="llm:MODEL, mt:MODEL, reference:CORPUS, corrupted:CORPUS or file:PATH; options as in llm:MODEL?seed=1."
-    ),
-]
-
-
 def translate(
     texts: Annotated[
-        list[str] | None, typer.Option(help="Texts to translate: a .txt or .jsonl file, a corpus, or a task.")
+        list[str] | None, Option(help="Texts to translate: a .txt or .jsonl file, a corpus, or a task.")
     ] = None,
-    translators: Translators = None,
-    config: Annotated[list[str] | None, typer.Option(help="Configuration of LiRA: translate its texts.")] = None,
+    translators: Annotated[
+        list[str] | None,
+        Option(
+            help="llm:MODEL, mt:MODEL, reference:CORPUS, corrupted:CORPUS or file:PATH; options as in llm:MODEL?seed=1."
+        ),
+    ] = None,
+    config: Annotated[list[str] | None, Option(help="Configuration of LiRA: translate its texts.")] = None,
     change: Change = None,
-    model: Annotated[Path | None, typer.Option(help="Trained LiRA: use its translators and critic.")] = None,
+    model: Annotated[Path | None, Option(help="Trained LiRA: use its translators and critic.")] = None,
     critic: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Critic to score the translations: expected_score:MODEL or generate:MODEL; by default the config's."
         ),
     ] = None,
-    languages: Annotated[list[str] | None, typer.Option(help="Language codes; by default all.")] = None,
-    rows: Annotated[int | None, typer.Option(min=1, help="Maximum number of rows of a corpus per language.")] = None,
+    languages: Languages = None,
+    rows: Annotated[int | None, Option(min=1, help="Maximum number of rows of a corpus per language.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder for the translations; by default in the cache.")
+        Path | None, Option("--output", "-o", help="Folder for the translations; by default in the cache.")
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Texts per batch; a crash loses at most one batch.")] = 16,
-    dtype: Annotated[
-        Dtype | None, typer.Option(help="Number format; by default bfloat16 on a GPU, else float32.")
-    ] = None,
+    batch_size: Annotated[int, Option(min=1, help="Texts per batch; a crash loses at most one batch.")] = 16,
+    dtype: Annotated[Dtype | None, Option(help="Number format; by default bfloat16 on a GPU, else float32.")] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
@@ -98,23 +86,19 @@ def translate(
     summaries = translate_all(listed or stream, journals)
     if critic:
         judge_all(listed, journals, Scores(Critic(critic, device, dtype), output, batch_size))
-    generated = [journal for journal in journals if not journal.translator.instant]
-    folders = {str(journal.translator.spec): str(journal.path) for journal in generated}
-    print_rows(
-        [
-            {
-                "translator": name,
-                "translated": summary.translated,
-                "known": summary.known,
-                "problems": ", ".join(f"{count} {problem}" for problem, count in summary.problems.most_common()),
-                "file": folders[name],
-            }
-            for name, summary in summaries.items()
-            if name in folders
-        ],
-        json,
-        right=("translated", "known"),
-    )
+    folders = {str(made.translator.spec): str(made.path) for made in journals if not made.translator.instant}
+    table = [
+        {
+            "translator": name,
+            "translated": summary.translated,
+            "known": summary.known,
+            "problems": ", ".join(f"{count} {problem}" for problem, count in summary.problems.most_common()),
+            "file": folders[name],
+        }
+        for name, summary in summaries.items()
+        if name in folders
+    ]
+    print_rows(table, json, right=("translated", "known"))
 
 
 def texts_to_translate(
@@ -133,25 +117,25 @@ def texts_to_translate(
         elif name.partition(":")[0] in CORPORA:
             yield from sources.corpus_texts(name, languages, rows)
         else:
-            err.print(f"reading {name} ...", highlight=False) if err.is_terminal else None
+            tell(f"reading {name} ...") if err.is_terminal else None
             texts = sources.with_prompts(task_texts(name, [*languages, ENGLISH] if languages else None))
             yield from (item for item in texts if item[1] != ENGLISH and (not languages or item[1] in languages))
 
 
+@group.command()
 def lira(
     stage: Annotated[
-        Stages, typer.Option(help="Stage to train: arca, lasr (from a model of arca), all, or untrained, the baseline.")
+        Literal["arca", "lasr", "all", "untrained"],
+        Option(help="Stage to train: arca, lasr (from a model of arca), all, or untrained, the baseline."),
     ],
     output: Trained = None,
     config: Annotated[
-        list[str] | None, typer.Option(help=f"small (the default), mini, base, large, max, or a YAML file. {OVER}")
+        list[str] | None, Option(help=f"small (the default), mini, base, large, max, or a YAML file. {OVER}")
     ] = None,
     change: Change = None,
-    source: Annotated[Path | None, typer.Option("--from", help="Directory of arca's model, for stage lasr.")] = None,
-    ablate: Annotated[
-        str | None, typer.Option(help="Leave out critic, embeds, translations, multilingual or queue.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of both stages.")] = None,
+    source: Annotated[Path | None, Option("--from", help="Directory of arca's model, for stage lasr.")] = None,
+    ablate: Annotated[str | None, Option(help="Leave out critic, embeds, translations, multilingual or queue.")] = None,
+    seed: Annotated[int | None, Option(help="Seed of both stages.")] = None,
     device: Device = None,
 ) -> None:
     """Train LiRA: choose and anchor to translations (arca), then fuse both paths (lasr), and write the model.
@@ -163,17 +147,17 @@ def lira(
     from xalign_models.training.lira import run
     from xalign_models.training.lira.config import load_config
 
-    if (stage is Stages.LASR) != (source is not None):
+    if (stage == "lasr") != (source is not None):
         raise ModelError("--from names the directory of arca's model; give it with --stage lasr only.")
     changes = [*(change or ()), *as_changes(**{"arca.seed": seed, "lasr.seed": seed})]
     read = load_config(split_list(config) or ["small"], changes, ablate)
-    label = {Stages.ARCA: read.arca_label, Stages.UNTRAINED: "plain"}.get(stage, read.label)
+    label = {"arca": read.arca_label, "untrained": "plain"}.get(stage, read.label)
     name = run.lasr_name(read, source) if source else (label, run.names(read.design))
     output = output or models.directory_of("__".join(name))
     check_output(output)
-    if stage is Stages.UNTRAINED:
+    if stage == "untrained":
         spec = run.untrained(read, output)
-    elif stage is Stages.ARCA:
+    elif stage == "arca":
         spec = run.train_arca(read, output, device)
     else:
         if source is None:
@@ -184,27 +168,24 @@ def lira(
     report(spec.name, output)
 
 
+@group.command("lira-variant")
 def variant(
-    source: Annotated[Path, typer.Argument(help="Directory of a trained LiRA.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write to.")],
-    label: Annotated[str, typer.Option(help="Suffix of the model's name, e.g. pass1.")],
+    source: Annotated[Path, Argument(help="Directory of a trained LiRA.")],
+    output: Annotated[Path, Option("--output", "-o", help="Directory to write to.")],
+    label: Annotated[str, Option(help="Suffix of the model's name, e.g. pass1.")],
     pass_at: Annotated[
-        int | None, typer.Option(help="Number of candidates from language models; other translators fill the rest.")
+        int | None, Option(help="Number of candidates from language models; other translators fill the rest.")
     ] = None,
     online: Annotated[
-        bool | None, typer.Option(help="Translate missing texts when the model is used, or fail on them.")
+        bool | None, Option(help="Translate missing texts when the model is used, or fail on them.")
     ] = None,
-    translators: Annotated[
-        list[str] | None, typer.Option(help="Translators in place of the model's own, or `none`.")
-    ] = None,
-    paths: Annotated[str | None, typer.Option(help="Streams to fuse: both, multilingual or english.")] = None,
+    translators: Annotated[list[str] | None, Option(help="Translators in place of the model's own, or `none`.")] = None,
+    paths: Annotated[Literal["both", "multilingual", "english"] | None, Option(help="Streams to fuse.")] = None,
 ) -> None:
     """Write a trained LiRA that translates or fuses differently, under a new name, without training."""
     from xalign_models.training.lira.run import variant as make
 
     check_output(output)
-    if paths not in (None, "both", "multilingual", "english"):
-        raise ModelError(f"--paths {paths}: choose both, multilingual or english.")
     spec = make(
         source,
         output,

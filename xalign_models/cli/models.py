@@ -27,15 +27,7 @@ from xalign_models.errors import ModelError
 from xalign_models.specs import BackboneSpec
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(models)
-    app.command()(tasks)
-    app.command()(corpora)
-    app.command(cls=_Fit)(with_options(fit))
-
-
-class _Fit(typer.core.TyperCommand):
+class FitCommand(typer.core.TyperCommand):
     """The command ``fit``, whose help ends with a list of all methods, including those of plug-ins."""
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
@@ -111,6 +103,7 @@ def corpora(json: Json = False) -> None:
     print_rows([{"corpus": name, **CORPORA.facts(name)} for name in CORPORA], json)
 
 
+@with_options
 def fit(
     method: Annotated[
         str, Argument(help="Alignment, a chain such as centered+procrustes, or auto to choose by held-out text.")
@@ -149,51 +142,35 @@ def fit(
 
     spending.set()
     check_output(output)
-    codes = language_codes(languages, None, all=None)
+    text: dict[str, Any] = {
+        "corpus": split_list(corpus),
+        "languages": language_codes(languages, None, all=None),
+        "limit": limit,
+        "device": device,
+    }
     if old or new:
-        model = _migration(
-            method, old, new, split_list(corpus), codes, limit, device, alone=not (backbone or param or label)
-        )
+        from xalign_models.models import migration
+
+        if not (old and new and corpus) or backbone or param or label:
+            raise ModelError("--from, --to and --corpus go together, without --backbone, --param and --label.")
+        model = migration.fit(method, old=old, new=new, **text)
         save(model, output)
-        say(f"{model.xalign_spec.name}: {output}")
-        return
-    if backbone is None:
+    elif backbone is None:
         raise ModelError("--backbone is missing: name a registered backbone, vectors:FILE, a directory or a hub id.")
-    model = api.fit(
-        method,
-        backbone=backbone,
-        corpus=split_list(corpus),
-        languages=codes,
-        limit=limit,
-        label=label,
-        device=device,
-        default_lang=default_lang,
-        unknown=unknown,
-        judge=split_list(judge),
-        overrides=backbone_options.fields(),
-        **dict(_parameter(assignment) for assignment in param or ()),
-    )
-    save(model, output, adapter=adapter, standalone=standalone, lang=default_lang)
+    else:
+        model = api.fit(
+            method,
+            backbone=backbone,
+            label=label,
+            default_lang=default_lang,
+            unknown=unknown,
+            judge=split_list(judge),
+            overrides=backbone_options.fields(),
+            **text,
+            **dict(_parameter(assignment) for assignment in param or ()),
+        )
+        save(model, output, adapter=adapter, standalone=standalone, lang=default_lang)
     say(f"{model.xalign_spec.name}: {output}")
-
-
-def _migration(
-    method: str,
-    old: str | None,
-    new: str | None,
-    corpus: list[str],
-    languages: Any,
-    limit: int | None,
-    device: str | None,
-    *,
-    alone: bool,
-) -> Any:
-    """A new model with a map into the space of an old one."""
-    from xalign_models.models import migration
-
-    if not (old and new and corpus and alone):
-        raise ModelError("--from, --to and --corpus go together, without --backbone, --param and --label.")
-    return migration.fit(method, old=old, new=new, corpus=corpus, languages=languages, limit=limit, device=device)
 
 
 def _parameter(assignment: str) -> tuple[str, Any]:

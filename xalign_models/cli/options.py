@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, is_dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from typer import Option
 
@@ -30,17 +30,13 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
-        made = {
-            name: group(**{option: values.pop(option) for option in options[name]}) for name, group in groups.items()
-        }
+        made = {name: group(**{field: values.pop(field) for field in options[name]}) for name, group in groups.items()}
         command(**values, **made)
 
-    parameters = chain.from_iterable(
-        options[name].values() if name in groups else [own] for name, own in signature.parameters.items()
-    )
-    flat = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    nested = [options[name].values() if name in groups else [own] for name, own in signature.parameters.items()]
+    flat = [own.replace(kind=inspect.Parameter.KEYWORD_ONLY) for own in chain.from_iterable(nested)]
     run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
+    run.__annotations__ = {own.name: own.annotation for own in flat}
     return run
 
 
@@ -131,10 +127,8 @@ class SpendingOptions:
 class EngineOptions:
     """Where the work is done: in this process, or on the workers of a Ray cluster."""
 
-    engine: Annotated[str, Option(help="local, or ray to use the workers of a Ray cluster.")] = "local"
-    address: Annotated[str | None, Option(help="Address of a running Ray cluster; by default one is started here.")] = (
-        None
-    )
+    engine: Annotated[Literal["local", "ray"], Option(help="This process, or the workers of a Ray cluster.")] = "local"
+    address: Annotated[str | None, Option(help="A running Ray cluster; by default one is started here.")] = None
     cpus_per_task: Annotated[int, Option(help="Cores and threads of each Ray task.")] = 1
 
     def cluster(self, gpus: float | None, device: str | None = None) -> Cluster | None:
@@ -145,10 +139,8 @@ class EngineOptions:
             device: cpu, cuda or mps; None for the best that a worker has.
 
         Raises:
-            ModelError: The engine is unknown, or a value is out of range.
+            ModelError: A value is out of range.
         """
-        if self.engine not in {"local", "ray"}:
-            raise ModelError(f"--engine {self.engine} is not known; choose local or ray.")
         if self.engine == "local":
             return None
         from xalign_models.cluster import Cluster

@@ -17,16 +17,6 @@ SHOWN = 20
 """Maximum number of problems that a terminal shows."""
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(publish)
-    app.command()(submit)
-    app.command(
-        "mteb",
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
-    )(mteb_command)
-
-
 def publish(
     model: Annotated[Path, Argument(help="Directory of a saved model.")],
     to: Annotated[str, Option("--to", help="Directory to write to, or `hub` to upload.")],
@@ -53,18 +43,15 @@ def publish(
     target = f"https://huggingface.co/{repository}" if to == "hub" else to
     if not write:
         card = publishing.card_text(model, results)
-        for path, size in publishing.contents(model):
-            if path != "README.md":
-                say(f"{size:>12,}  {path}")
-        scores = card.count("dataset:")
-        say(f"{len(card.encode()):>12,}  README.md, with {scores} scores")
+        for path in sorted(model.rglob("*")):
+            if path.is_file() and path != model / "README.md":
+                say(f"{path.stat().st_size:>12,}  {path.relative_to(model)}")
+        say(f"{len(card.encode()):>12,}  README.md, with {card.count('dataset:')} scores")
         say(f"would go to {target}; add --write to publish.")
     elif to == "hub":
         with tempfile.TemporaryDirectory() as folder:
-            address = publishing.upload(
-                publishing.prepare(model, Path(folder) / "model", results), str(repository), private=private
-            )
-        say(f"published {address}")
+            prepared = publishing.prepare(model, Path(folder) / "model", results)
+            say(f"published {publishing.upload(prepared, str(repository), private=private)}")
     else:
         say(f"wrote {publishing.prepare(model, Path(to), results)}")
 

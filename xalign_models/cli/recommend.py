@@ -5,31 +5,20 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
+from typer import Option
 
-from xalign_models.cli.common import Device, Json, language_codes, print_json, print_rows, say, split_list
-
-SAME = "The recommendation holds for text of this kind; --judge CORPUS tests it on other text."
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(recommend)
+from xalign_models.cli.common import Device, Json, Languages, language_codes, print_json, print_rows, say, split_list
 
 
 def recommend(
-    backbone: Annotated[str, typer.Option(help="Registered backbone, directory or hub id.")],
-    corpus: Annotated[
-        list[str], typer.Option(help="Text, preferably with translations: ntrex, tatoeba_pairs, own:DIR, ...")
-    ],
-    languages: Annotated[
-        list[str] | None, typer.Option(help="Language codes; by default `all` languages of the corpus.")
-    ] = None,
-    pivot: Annotated[str, typer.Option(help="Language that the others are paired with.")] = "eng-Latn",
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of rows per language and corpus.")] = 1000,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the folds.")] = 0,
+    backbone: Annotated[str, Option(help="Registered backbone, directory or hub id.")],
+    corpus: Annotated[list[str], Option(help="Text, preferably with translations: ntrex, tatoeba_pairs, own:DIR, ...")],
+    languages: Languages = None,
+    pivot: Annotated[str, Option(help="Language that the others are paired with.")] = "eng-Latn",
+    limit: Annotated[int | None, Option(min=1, help="Maximum number of rows per language and corpus.")] = 1000,
+    seed: Annotated[int, Option(min=0, max=2**32 - 1, help="Seed of the folds.")] = 0,
     judge: Annotated[
-        list[str] | None, typer.Option(help="Other text to judge on; by default held-out rows of the corpus.")
+        list[str] | None, Option(help="Other text to judge on; by default held-out rows of the corpus.")
     ] = None,
     device: Device = None,
     json: Json = False,
@@ -53,21 +42,18 @@ def recommend(
     if json:
         print_json(asdict(recommendation))
         return
-    print_rows(
-        [
-            {
-                "alignment": verdict.candidate.label,
-                recommendation.measure: f"{verdict.score:.4f}",
-                **({} if verdict.precision_at_1 is None else {"P@1": f"{verdict.precision_at_1:.4f}"}),
-                "p": f"{verdict.p_gain:.1g}",
-                "least gain": f"{verdict.worst_gain:+.4f} {verdict.worst}",
-                "worse in": verdict.error or ", ".join(verdict.losses),
-            }
-            for verdict in recommendation.verdicts
-        ],
-        as_json=False,
-        right=(recommendation.measure, "P@1", "p"),
-    )
+    rows = [
+        {
+            "alignment": verdict.candidate.label,
+            recommendation.measure: f"{verdict.score:.4f}",
+            **({} if verdict.precision_at_1 is None else {"P@1": f"{verdict.precision_at_1:.4f}"}),
+            "p": f"{verdict.p_gain:.1g}",
+            "least gain": f"{verdict.worst_gain:+.4f} {verdict.worst}",
+            "worse in": verdict.error or ", ".join(verdict.losses),
+        }
+        for verdict in recommendation.verdicts
+    ]
+    print_rows(rows, as_json=False, right=(recommendation.measure, "P@1", "p"))
     say(recommendation.reason)
     if not judge and recommendation.measure == "MRR":
-        say(SAME)
+        say("The recommendation holds for text of this kind; --judge CORPUS tests it on other text.")

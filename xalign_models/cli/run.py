@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Option
@@ -27,25 +27,19 @@ from xalign_models.cli.leaderboard import make, show
 from xalign_models.cli.options import BackboneOptions, EngineOptions, SpendingOptions, with_options
 from xalign_models.errors import ModelError
 
+if TYPE_CHECKING:
+    from xalign_models.evaluation.run import Outcome
+
+_FITTED = ("centered", "lir-1", "lsar", "procrustes", "affine")
 EMBEDDED_MODELS = (
     "all-MiniLM-L6-v2",
-    *(
-        f"xalign/{method}__multilingual-e5-small-q4{data}"
-        for method, data in (
-            ("plain", ""),
-            *((method, "__gettext") for method in ("centered", "lir-1", "lsar", "procrustes", "affine")),
-        )
-    ),
+    "xalign/plain__multilingual-e5-small-q4",
+    *(f"xalign/{method}__multilingual-e5-small-q4__gettext" for method in _FITTED),
 )
 """Default models of ``xalign run``, from the package index."""
-EMBEDDED_TASKS = ("GettextPrecision",)
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(with_options(run))
-
-
+@with_options
 def run(
     models: Models = None,
     tasks: Tasks = None,
@@ -77,7 +71,7 @@ def run(
     """
     set_data(data)
     spending.set()
-    from xalign_models.models.mteb import check_task
+    from xalign_models.models.mteb import check_task, members, mteb_benchmark
     from xalign_models.models.names import locate
     from xalign_models.plugins import BENCHMARKS
 
@@ -94,17 +88,15 @@ def run(
     if benchmark and benchmark in BENCHMARKS and (languages or BENCHMARKS[benchmark].whole):
         names += [part.task for part in BENCHMARKS[benchmark].parts]
     elif benchmark:
-        members = _members(benchmark)
-        names += [task.metadata.name for task in members] if languages else members
+        scored_by = members(BENCHMARKS[benchmark]) if benchmark in BENCHMARKS else mteb_benchmark(benchmark)
+        names += [task.metadata.name for task in scored_by] if languages else scored_by
     tell("loading mteb ...") if err.is_terminal else None
     from xalign_models.evaluation.planning import announce
     from xalign_models.evaluation.run import CORE
     from xalign_models.evaluation.run import run as run_here
     from xalign_models.store import open_store
 
-    chosen, chosen_tasks = language_codes(languages, CORE, core=CORE, all=None), names or list(EMBEDDED_TASKS)
-    failed = []
-    outcomes: list[dict[str, Any]] = []
+    chosen, chosen_tasks = language_codes(languages, CORE, core=CORE, all=None), names or ["GettextPrecision"]
     arguments: dict[str, Any] = {"languages": chosen, "items": items, "overrides": fields}
     if cluster:
         from xalign_models.cluster import run as run_on_cluster
@@ -114,45 +106,33 @@ def run(
         resources: dict[str, Any] = {"device": device, "store": open_store()}
         run_all = partial(run_here, **resources)
         announce(chosen_models, chosen_tasks, Path(output), languages=chosen, overrides=fields, **resources)
-    for outcome in run_all(chosen_models, chosen_tasks, Path(output), **arguments):
-        line = f"{outcome.model}  {outcome.task}: "
-        if outcome.result is None:
-            failed.append(outcome.error)
-            tell(f"{line}not scored. {outcome.error}")
-        else:
-            note = f" (not fitted for {', '.join(outcome.unfitted)})" if outcome.unfitted else ""
-            state = "scored" if outcome.fresh else "was scored already"
-            tell(f"{line}{state}{note}")
-        outcomes.append(
-            {
-                "model": outcome.model,
-                "task": outcome.task,
-                "scored": outcome.result is not None,
-                "scores": _main_scores(outcome.result),
-                "fresh": outcome.fresh,
-                "unfitted": list(outcome.unfitted),
-                "error": outcome.error,
-            }
-        )
+    outcomes = [_told(outcome) for outcome in run_all(chosen_models, chosen_tasks, Path(output), **arguments)]
+    scored = [row for row in outcomes if row["scored"]]
     if json:
         print_json(outcomes)
-    elif scored := [row for row in outcomes if row["scored"]]:
+    elif scored:
         show(make({row["model"] for row in scored}, {row["task"] for row in scored}, Path(output), benchmark))
-    if failed:
-        raise typer.Exit(2 if len(failed) == len(outcomes) else 1)
+    if len(scored) < len(outcomes):
+        raise typer.Exit(1 if scored else 2)
 
 
-def _main_scores(result: Any) -> dict[str, dict[str, float]]:
-    """The main score by split and subset; empty if the task was not scored."""
+def _told(outcome: Outcome) -> dict[str, Any]:
+    """Print the outcome of a model on a task, and return it as a row with the main scores by split and subset."""
+    state = "scored" if outcome.fresh else "was scored already"
+    if outcome.unfitted:
+        state += f" (not fitted for {', '.join(outcome.unfitted)})"
+    if outcome.result is None:
+        state = f"not scored. {outcome.error}"
+    tell(f"{outcome.model}  {outcome.task}: {state}")
     return {
-        split: {entry["hf_subset"]: entry["main_score"] for entry in entries}
-        for split, entries in (result.scores if result else {}).items()
+        "model": outcome.model,
+        "task": outcome.task,
+        "scored": outcome.result is not None,
+        "scores": {
+            split: {entry["hf_subset"]: entry["main_score"] for entry in entries}
+            for split, entries in (outcome.result.scores if outcome.result else {}).items()
+        },
+        "fresh": outcome.fresh,
+        "unfitted": list(outcome.unfitted),
+        "error": outcome.error,
     }
-
-
-def _members(benchmark: str) -> list[Any]:
-    """The tasks of a benchmark, ours or mteb's, with the subsets and splits that it scores."""
-    from xalign_models.models.mteb import members, mteb_benchmark
-    from xalign_models.plugins import BENCHMARKS
-
-    return members(BENCHMARKS[benchmark]) if benchmark in BENCHMARKS else mteb_benchmark(benchmark)

@@ -16,11 +16,6 @@ from xalign_models.cli.options import VectorOptions, with_options
 group = typer.Typer(help="Manage the stored vectors, so that no text is encoded twice.", no_args_is_help=True)
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(group, name="store")
-
-
 @group.command()
 def stats(json: Json = False) -> None:
     """Show vectors and bytes per encoder, most recently used first."""
@@ -99,5 +94,5 @@ def import_(
     from xalign_models.store import open_store
     from xalign_models.vectors.transfer import import_file
 
-    imported = import_file(file, model, open_store(), prompt=prompt, check=check, device=device)
-    say(f"{imported.vectors} vectors kept, {imported.checked} of them checked")
+    count, checked = import_file(file, model, open_store(), prompt=prompt, check=check, device=device)
+    say(f"{count} vectors kept, {checked} of them checked")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 from typer.core import TyperCommand, TyperOption
 
 from xalign_models.cli.common import Device, check_output, err, language_codes, out, split_list
@@ -17,18 +18,13 @@ from xalign_models.cli.common import Device, check_output, err, language_codes, 
 OVER = "Repeat it or separate with commas: later ones override fields of earlier ones."
 Change = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Set one field, FIELD=VALUE, over --config; dots lead to nested fields. Repeat it."),
+    Option("--set", help="Set one field, FIELD=VALUE, over --config; dots lead to nested fields. Repeat it."),
 ]
 Trained = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Directory to write to; by default named after the model.")
+    Path | None, Option("--output", "-o", help="Directory to write to; by default named after the model.")
 ]
 
 group = typer.Typer(help="Train weights that align a backbone.", no_args_is_help=True)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(group, name="train")
 
 
 def report(name: str, directory: Path) -> None:
@@ -72,14 +68,14 @@ class _ContrastiveCommand(TyperCommand):
 
 @group.command(cls=_ContrastiveCommand)
 def contrastive(
-    backbone: Annotated[str, typer.Option(help="Registered name, directory or hub id of the backbone.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write the model to.")],
-    config: Annotated[list[str] | None, typer.Option(help=f"few (100 rows), or a YAML file. {OVER}")] = None,
+    backbone: Annotated[str, Option(help="Registered name, directory or hub id of the backbone.")],
+    output: Annotated[Path, Option("--output", "-o", help="Directory to write the model to.")],
+    config: Annotated[list[str] | None, Option(help=f"few (100 rows), or a YAML file. {OVER}")] = None,
     change: Change = None,
-    pairs: Annotated[str | None, typer.Option()] = None,
-    samples: Annotated[int | None, typer.Option()] = None,
-    languages: Annotated[list[str] | None, typer.Option()] = None,
-    seed: Annotated[int | None, typer.Option()] = None,
+    pairs: Annotated[str | None, Option()] = None,
+    samples: Annotated[int | None, Option()] = None,
+    languages: Annotated[list[str] | None, Option()] = None,
+    seed: Annotated[int | None, Option()] = None,
     device: Device = None,
 ) -> None:
     """Align languages by LoRA on all linear layers, trained on a few translations, and write the model.
@@ -100,12 +96,12 @@ def contrastive(
 @group.command()
 def lusifer(
     stage: Annotated[
-        int, typer.Option(min=0, max=2, help="1 alignment, 2 representation fine-tuning, 0 the untrained baseline.")
+        int, Option(min=0, max=2, help="1 alignment, 2 representation fine-tuning, 0 the untrained baseline.")
     ],
-    config: Annotated[list[str], typer.Option(help=f"small, paper, one of its ablations, or a YAML file. {OVER}")],
+    config: Annotated[list[str], Option(help=f"small, paper, one of its ablations, or a YAML file. {OVER}")],
     output: Trained = None,
     start: Annotated[
-        Path | None, typer.Option(help="Stage 2: directory of stage 1's model; by default where stage 1 wrote it.")
+        Path | None, Option(help="Stage 2: directory of stage 1's model; by default where stage 1 wrote it.")
     ] = None,
     change: Change = None,
     device: Device = None,

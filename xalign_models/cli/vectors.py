@@ -5,22 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
 from xalign_models.cli.common import Device, Json, Languages, Limit, language_codes, print_json, print_rows, say
 from xalign_models.cli.options import EngineOptions, VectorOptions, with_options
-from xalign_models.errors import ModelError
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(with_options(apply))
-    app.command()(with_options(parity))
-
-
+@with_options
 def apply(
     model: Annotated[str, Argument(help="Saved aligned model, saved alignment, or registered name.")],
     source: Annotated[Path, Option("--in", help="Parquet file with vectors, or directory of such files.")],
@@ -29,7 +23,7 @@ def apply(
     lang_column: Annotated[str | None, Option(help="Column of the rows' languages, in any code.")] = None,
     lang: Annotated[str | None, Option(help="Language of rows that have none.")] = None,
     unknown: Annotated[
-        str | None, Option(help="Policy for languages that were not fitted: error or unaligned; default of the model.")
+        Literal["error", "unaligned"] | None, Option(help="Policy for languages not fitted; default of the model.")
     ] = None,
     *,
     where: EngineOptions,
@@ -43,19 +37,17 @@ def apply(
     from xalign_models.models.maps import load_maps
     from xalign_models.vectors.applying import apply as apply_maps
 
-    if unknown not in {None, "error", "unaligned"}:
-        raise ModelError(f"--unknown {unknown} is not known; choose error or unaligned.")
     run = None
     if cluster := where.cluster(gpus=0):
         from xalign_models.cluster.applying import write_parts
 
         run = partial(write_parts, cluster)
-    code = canonical(lang) if lang else None
-    maps = load_maps(model, default_lang=code, unknown=cast(Any, unknown), device=device)
+    maps = load_maps(model, default_lang=canonical(lang) if lang else None, unknown=unknown, device=device)
     rows = apply_maps(maps, source, output, column=column, lang_column=lang_column, run=run)
     say(f"{rows} rows: {output}")
 
 
+@with_options
 def parity(
     first: Annotated[str, Argument(help="Name, openai:MODEL, vectors:FILE, directory or hub id.")],
     second: Annotated[str, Argument(help="The same model, served another way.")],
@@ -85,8 +77,6 @@ def parity(
         print_rows([asdict(row) for row in result.rows], as_json=False)
         for cause in result.causes:
             say(f"{cause.kind}: {cause.text}")
-        verdict = "the same" if result.same else "different"
-        say(
-            f"{verdict}: least cosine {result.least:.9f}, nearest neighbour of {result.neighbours:.1%} of texts changes"
-        )
+        changed = f"least cosine {result.least:.9f}, nearest neighbour of {result.neighbours:.1%} of texts changes"
+        say(f"{'the same' if result.same else 'different'}: {changed}")
     raise typer.Exit(0 if result.same else 1)

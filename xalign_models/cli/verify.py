@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from xalign_models.cli.common import (
     Device,
     Json,
+    Languages,
     Models,
     Output,
     Tasks,
@@ -24,19 +26,12 @@ from xalign_models.cli.common import (
 )
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(verify)
-    app.command()(reproduce)
-    app.command()(audit)
-
-
 def verify(
-    models: Annotated[list[Path] | None, typer.Argument(help="Directories of saved models to check as well.")] = None,
+    models: Annotated[list[Path] | None, Argument(help="Directories of saved models to check as well.")] = None,
     output: Output = ".",
     clean: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--clean",
             help="Drop damaged vectors and fits, rename damaged results, and remove leftovers of killed runs.",
         ),
@@ -63,10 +58,10 @@ def verify(
 
 
 def reproduce(
-    result: Annotated[Path, typer.Argument(help="File to reproduce: results/<model>/<revision>/<task>.json.")],
-    tolerance: Annotated[float, typer.Option(min=0, help="Differences up to this size count as equal.")] = 1e-4,
+    result: Annotated[Path, Argument(help="File to reproduce: results/<model>/<revision>/<task>.json.")],
+    tolerance: Annotated[float, Option(min=0, help="Differences up to this size count as equal.")] = 1e-4,
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Encode and fit everything again instead of reusing stored vectors.")
+        bool, Option("--no-cache", help="Encode and fit everything again instead of reusing stored vectors.")
     ] = False,
     device: Device = None,
     json: Json = False,
@@ -84,13 +79,7 @@ def reproduce(
     else:
         for note in rerun.notes:
             tell(f"note: {note}")
-        print_rows(
-            [
-                {"split": row.split, "subset": row.subset, "committed": row.committed, "again": row.again}
-                for row in differing
-            ],
-            False,
-        )
+        print_rows([dataclasses.asdict(row) for row in differing], False)
         largest = max(abs(row.difference) for row in rerun.rows)
         say(
             f"{rerun.model}  {rerun.task}: {len(rerun.rows) - len(differing)} of {len(rerun.rows)} scores are the same "
@@ -103,15 +92,11 @@ def reproduce(
 def audit(
     tasks: Tasks = None,
     models: Models = None,
-    corpus: Annotated[
-        list[str] | None, typer.Option(help="Text that a model was trained on: ntrex, own:DIR, ...")
-    ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of rows of --corpus per language.")] = None,
-    languages: Annotated[
-        list[str] | None, typer.Option(help="Language codes; by default all languages of the task.")
-    ] = None,
+    corpus: Annotated[list[str] | None, Option(help="Text that a model was trained on: ntrex, own:DIR, ...")] = None,
+    limit: Annotated[int | None, Option(min=1, help="Maximum number of rows of --corpus per language.")] = None,
+    languages: Languages = None,
     tolerance: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of a language's texts that may overlap undeclared.")
+        float, Option(min=0, max=1, help="Share of a language's texts that may overlap undeclared.")
     ] = 0.01,
     json: Json = False,
 ) -> None:
@@ -130,7 +115,12 @@ def audit(
         texts = task_texts(task, language_codes(languages, None, all=None))
         for name, text, declared in sources:
             rows += [
-                {"fitted": name, **auditing.as_row(overlap, declared)}
+                {
+                    "fitted": name,
+                    **dataclasses.asdict(overlap),
+                    "share": overlap.share,
+                    "declared": overlap.task in declared,
+                }
                 for overlap in auditing.overlaps(task, texts, text)
                 if overlap.language is None or overlap.language in text
             ]

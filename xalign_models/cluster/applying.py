@@ -19,11 +19,6 @@ def write_parts(cluster: Cluster, job: Job, parts: Sequence[FilePart]) -> Iterat
 
     A part whose worker is lost is written again elsewhere. Parts are written atomically.
 
-    Args:
-        cluster: The cluster and the resources of a part.
-        job: The maps and the columns.
-        parts: The parts to write.
-
     Yields:
         The number of rows of each written part.
 

@@ -89,12 +89,9 @@ class Cluster:
         return max(1, int(ray.cluster_resources().get("CPU", 1)) // self.cpus)
 
     def starter(self, ray: Any, plugins: Sequence[str], returns: int = 1) -> Callable[..., Any]:
-        """A function ``start(name, function, *arguments)`` that starts a task and returns its reference.
+        """A function ``start(name, function, *arguments)`` that starts a task and returns a reference to its result.
 
-        Args:
-            ray: The connected module.
-            plugins: Plug-ins that a worker loads before a task.
-            returns: Number of values that a task returns, each with a reference.
+        A worker loads the plug-ins first. A task that returns several values gives a reference to each.
         """
         options = {**self.resources(ray), "max_retries": RETRIES, "retry_exceptions": False, "num_returns": returns}
         task = ray.remote(**options)(_run)
@@ -102,17 +99,12 @@ class Cluster:
 
 
 def _run(cpus: int, plugins: Sequence[str], function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a task in a worker."""
-    use_threads(cpus)
-    load_plugins(plugins)
-    return function(*arguments)
-
-
-def use_threads(count: int) -> None:
-    """Let this worker compute on that many threads, however many cores the machine has."""
+    """Run a task in a worker, on that many threads, however many cores the machine has."""
     import torch
 
-    torch.set_num_threads(count)
+    torch.set_num_threads(cpus)
+    load_plugins(plugins)
+    return function(*arguments)
 
 
 def result_of(ray: Any, reference: Any) -> Any:
@@ -133,14 +125,9 @@ def result_of(ray: Any, reference: Any) -> Any:
 
 
 def finished(ray: Any, start: Callable[[int], Iterable[tuple[Any, Key]]]) -> Iterator[tuple[Key, Any]]:
-    """Start tasks until there are none left, and yield each when it is done.
+    """Start tasks until there are none left, and yield the key and the reference of each when it is done.
 
-    Args:
-        ray: The connected module.
-        start: Receives the number of running tasks, starts any that can run now, and returns their references and keys.
-
-    Yields:
-        The key and the reference of a finished task; :func:`result_of` takes the reference.
+    ``start`` receives the number of running tasks, starts any that can run now, and returns their references and keys.
     """
     running: dict[Any, Key] = {}
     while True:

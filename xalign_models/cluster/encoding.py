@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
-from xalign_models.cluster.cluster import RETRIES, Cluster, finished, result_of, use_threads
+from xalign_models.cluster.cluster import RETRIES, Cluster, finished, result_of
 from xalign_models.errors import ModelError
 from xalign_models.files import read_json
 from xalign_models.models.building import load_encoder
@@ -76,11 +77,12 @@ def encode_corpus(
         if value < 1:
             raise ModelError(f"{name} {value}: at least 1.")
     given, dtype = overrides or {}, "float16" if half else "float32"
-    pieces = enumerate(iter(partial(_take, iter(texts), shard), []))
+    stream = iter(texts)
+    pieces = enumerate(iter(lambda: list(islice(stream, shard)), []))
     paths: list[Path] = []
     with cluster.connect() as ray, live(desc=f"encode on {actors} actors", unit=" texts") as bar:
         embedder = ray.remote(**cluster.resources(ray), max_restarts=RETRIES, max_task_retries=RETRIES)(_Embedder)
-        pool = [embedder.remote(model, cluster, given, str(folder), dtype) for _ in range(actors)]
+        pool = [embedder.remote(model, cluster, given, folder, dtype) for _ in range(actors)]
         idle = pool * AHEAD
 
         def begin(_: int) -> Iterator[tuple[Any, Any]]:
@@ -104,10 +106,6 @@ def encode_corpus(
     if (rest := folder / f"{len(paths):08d}.npy").is_file():
         logger.warning("%s and what follows it is of a longer corpus; remove it unless you resume that corpus.", rest)
     return paths
-
-
-def _take(texts: Iterator[str], count: int) -> list[str]:
-    return list(islice(texts, count))
 
 
 def _contents(texts: Sequence[str]) -> str:
@@ -137,10 +135,10 @@ def _claim(folder: Path, identity: dict[str, Any]) -> None:
 class _Embedder:
     """An actor: a model that encodes shards and writes their vectors."""
 
-    def __init__(self, model: str, cluster: Cluster, given: dict[str, Any], folder: str, dtype: str) -> None:
-        use_threads(cluster.cpus)
+    def __init__(self, model: str, cluster: Cluster, given: dict[str, Any], folder: Path, dtype: str) -> None:
+        torch.set_num_threads(cluster.cpus)
         self.load = partial(load_encoder, model, device=cluster.device, **given)
-        self.folder, self.dtype = Path(folder), dtype
+        self.folder, self.dtype = folder, dtype
 
     @cached_property
     def encoder(self) -> XAlignEncoder:  # not in __init__, whose errors Ray treats as a lost actor

@@ -46,13 +46,9 @@ def plan(
     language. All pairs of 204 languages give 102 pairs without a common language, spread over the cluster, and then
     blocks of the other pairs, each as soon as its languages are encoded.
 
-    Args:
-        model: A name, a directory or a hub id.
-        task: The task.
-        subsets: The subsets to score.
-        givers: Language to the unit that encodes it, from models with the same vectors that were planned before.
-        pieces: Number of units to spread languages over; a few times the number of slots keeps all workers busy.
-        most: Maximum number of subsets of a unit whose languages are encoded already.
+    ``givers`` has, for each language, the unit that encodes it, from models with the same vectors that were planned
+    before. Languages are spread over ``pieces`` units; a few times the number of slots keeps all workers busy. A unit
+    whose languages are encoded already has at most ``most`` subsets.
 
     Returns:
         The units with the units that they wait for, and ``givers`` with the new units.
@@ -66,9 +62,8 @@ def plan(
     def add(chosen: Sequence[frozenset[str]], members: Sequence[str], before: Mapping[str, Unit]) -> Unit:
         needed = frozenset[str]().union(*chosen)
         gives = tuple(sorted(needed - before.keys()))
-        unit = Unit(
-            model, task.metadata.name, tuple(members), tuple(task.eval_splits), str(task.metadata.revision), gives
-        )
+        about = task.metadata
+        unit = Unit(model, about.name, tuple(members), tuple(task.eval_splits), str(about.revision), gives)
         planned[unit] = {before[language] for language in needed & before.keys()}
         return unit
 
@@ -78,8 +73,7 @@ def plan(
         for chosen in (fresh[start::count] for start in range(count)):
             unit = add(chosen, [subset for group in chosen for subset in groups[group]], before)
             known |= dict.fromkeys(unit.gives, unit)
-        taken = {*fresh}
-        rest = [group for group in rest if group not in taken]
+        rest = sorted({*rest} - {*fresh}, key=sorted)
     left = [subset for group in _blocks(rest, most) for subset in groups[group]]
     for share in shares(left, min(most, max(LEAST, -(-len(left) // pieces)))):
         add([frozenset(by_subset[subset]) for subset in share], share, known)

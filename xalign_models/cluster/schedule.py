@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -18,7 +19,6 @@ from xalign_models.results.items import Level, full_folder, save_items
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
     from mteb.results import TaskResult
-
 
 REST = 10
 """A growing result is written again after this many times the duration of the last write, to leave the driver time."""
@@ -54,35 +54,30 @@ class Scored:
     items: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass
 class Schedule:
     """Units in the order in which they can run, and their results."""
 
-    def __init__(
-        self,
-        cache: SafeResultCache,
-        tasks: Sequence[AbsTask],
-        names: dict[str, str],
-        items: Level,
-        pieces: int,
-        most: int,
-    ) -> None:
-        self.cache, self.tasks, self.names, self.items = cache, tasks, names, items
-        self.pieces, self.most = pieces, most
-        self._fitted: dict[str, FittedModel] = {}
-        self._fits: dict[str, Any] = {}
-        self._waiting: dict[Unit, set[Unit]] = {}
-        self._vectors: dict[Unit, Any] = {}
-        self._open: dict[tuple[str, str], set[Unit]] = {}
-        self._errors: dict[tuple[str, str], list[str]] = {}
-        self._unsaved: dict[tuple[str, str], list[Scored]] = {}
-        self._due: dict[tuple[str, str], float] = {}
-        self._by_name = {task.metadata.name: task for task in tasks}
+    cache: SafeResultCache
+    tasks: dict[str, AbsTask]
+    names: dict[str, str]
+    items: Level
+    pieces: int
+    most: int
+    _fitted: dict[str, FittedModel] = field(default_factory=dict)
+    _fits: dict[str, Any] = field(default_factory=dict)
+    _waiting: dict[Unit, set[Unit]] = field(default_factory=dict)
+    _vectors: dict[Unit, Any] = field(default_factory=dict)
+    _open: dict[tuple[str, str], set[Unit]] = field(default_factory=dict)
+    _errors: dict[tuple[str, str], str] = field(default_factory=dict)
+    _unsaved: dict[tuple[str, str], list[Scored]] = field(default_factory=lambda: defaultdict(list))
+    _due: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def open(self, fitted: dict[str, FittedModel], vectors: Any) -> Iterator[Outcome]:
         """Plan the units of models that share their vectors; yields the outcomes that need no unit."""
         self._fitted |= fitted
         self._fits |= dict.fromkeys(fitted, vectors)
-        for task in self.tasks:
+        for name, task in self.tasks.items():
             givers: dict[str, Unit] = {}
             for model, known in fitted.items():
                 try:
@@ -90,14 +85,14 @@ class Schedule:
                         raise DataError(known.error)
                     left = self._left(known.encoder, task)
                 except XAlignError as error:
-                    yield Outcome(self._name(model), task.metadata.name, None, error=str(error))
+                    yield Outcome(self._name(model), name, None, error=str(error))
                     continue
                 if not left:
                     yield self._outcome(model, task, fresh=False)
                     continue
                 own, givers = plan(model, task, left, givers, self.pieces, self.most)
                 self._waiting |= own
-                self._open[model, task.metadata.name] = set(own)
+                self._open[model, name] = set(own)
 
     def _left(self, encoder: XAlignEncoder, task: AbsTask) -> list[str]:
         """Subsets that the model can be scored on and has no score for."""
@@ -107,12 +102,9 @@ class Schedule:
             unfitted = encoder.unfitted({code for subset in task.hf_subsets for code in by_subset[subset]})
             raise DataError(f"No subset can be scored: {encoder.refusal(unfitted)}.")
         self.cache.keep_only_usable(task, encoder.mteb_model_meta)
-        have = self._result(encoder, task)
-        missing = (
-            set(able)
-            if have is None
-            else {subset for subsets in have.get_missing_evaluations(task).values() for subset in subsets}
-        )
+        if (have := self._result(encoder, task)) is None:
+            return able
+        missing = {*chain.from_iterable(have.get_missing_evaluations(task).values())}
         return [subset for subset in able if subset in missing]
 
     def _result(self, encoder: XAlignEncoder, task: AbsTask) -> TaskResult | None:
@@ -134,13 +126,13 @@ class Schedule:
         self._vectors[unit] = vectors
         key = (unit.model, unit.task)
         if scored.result is None:
-            self._errors.setdefault(key, []).append(scored.error)
+            self._errors.setdefault(key, scored.error)
         else:
-            self._unsaved.setdefault(key, []).append(scored)
+            self._unsaved[key].append(scored)
         self._open[key].remove(unit)
         if not self._open[key]:
             self._save(key)
-            yield self._outcome(unit.model, self._by_name[unit.task], fresh=True)
+            yield self._outcome(unit.model, self.tasks[unit.task], fresh=True)
         elif perf_counter() >= self._due.get(key, 0):
             self._save(key)
 
@@ -160,7 +152,7 @@ class Schedule:
         full = full_folder(self.cache.path_of(name, meta).parent)
         self.cache.hardware = known.hardware
         with self.cache.turn(name, meta):
-            before = self._result(known.encoder, self._by_name[name])
+            before = self._result(known.encoder, self.tasks[name])
             if items := dict(chain.from_iterable(one.items.items() for one in scored)):
                 save_items(full, name, items)
             results = [result for result in (before, *(one.result for one in scored)) if result]
@@ -174,8 +166,8 @@ class Schedule:
         encoder, name = self._fitted[model].encoder, task.metadata.name
         assert encoder is not None
         unfitted = encoder.unfitted({code for codes in languages_of(task).values() for code in codes})
-        if errors := self._errors.get((model, name)):
-            return Outcome(self._name(model), name, None, unfitted=tuple(unfitted), error=errors[0])
+        if error := self._errors.get((model, name)):
+            return Outcome(self._name(model), name, None, unfitted=tuple(unfitted), error=error)
         return Outcome(self._name(model), name, self._result(encoder, task), fresh, tuple(unfitted))
 
     def _name(self, model: str) -> str:

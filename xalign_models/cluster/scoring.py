@@ -57,18 +57,11 @@ def run(
     """Score models on tasks as :func:`xalign_models.evaluation.run.run` does, on a cluster.
 
     Scores and files are the same, bit for bit on processors of one kind with as many threads as ``cluster.cpus``. Every
-    machine needs the package, and ``XALIGN_DATA`` with the same text as the driver's.
+    machine needs the package, ``XALIGN_DATA`` with the same text as the driver's, and the directories of the models.
 
-    Args:
-        models: Registered names, directories that every machine sees, or hub ids.
-        tasks: Names, or tasks with chosen subsets.
-        output: Root of the results on the driver's machine.
-        cluster: The cluster and the resources of a unit.
-        languages: Canonical codes, or None for all.
-        items: Data of single items to keep, as for :func:`xalign_models.evaluation.run.run`.
-        overrides: Fields of the backbones' specs.
-        most: Maximum number of subsets of a unit whose texts are encoded already.
-        plugins: Files and modules that the workers load from their machines; by default those of this process.
+    The arguments are those of that function, and ``cluster``, the cluster and the resources of a unit; ``most``, the
+    maximum number of subsets of a unit whose texts are encoded already; and ``plugins``, files and modules that the
+    workers load from their machines, by default those of this process.
 
     Yields:
         One outcome per model and task, as soon as it is available.
@@ -86,7 +79,8 @@ def run(
         families.setdefault(_family(model, given), []).append(model)
     with cluster.connect() as ray, ExitStack() as at_end:
         start = cluster.starter(ray, sources() if plugins is None else tuple(plugins), returns=2)
-        schedule = Schedule(cache, chosen, names, items, PIECES * cluster.slots(ray), most)
+        by_name = {task.metadata.name: task for task in chosen}
+        schedule = Schedule(cache, by_name, names, items, PIECES * cluster.slots(ray), most)
         at_end.callback(schedule.save)  # also when the run is interrupted
 
         def begin(_: int) -> Iterator[tuple[Any, tuple[list[str] | Unit, Any]]]:

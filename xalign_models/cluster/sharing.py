@@ -34,11 +34,7 @@ class SharedVectors:
 
 
 class RecordingStore:
-    """A store that remembers all vectors that were read and written.
-
-    Args:
-        store: The store of this machine.
-    """
+    """A store that remembers all vectors that were read and written."""
 
     def __init__(self, store: EmbeddingStore) -> None:
         self.store = store

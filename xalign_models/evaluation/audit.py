@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from xalign_models import corpora
 from xalign_models.errors import DataError
@@ -29,8 +27,7 @@ class _Letters(dict[int, int | None]):
     """A table for ``str.translate`` that keeps letters, their marks and digits; decides once per character."""
 
     def __missing__(self, code: int) -> int | None:
-        self[code] = code if unicodedata.category(chr(code))[0] in "LMN" else None
-        return self[code]
+        return self.setdefault(code, code if unicodedata.category(chr(code))[0] in "LMN" else None)
 
 
 _LETTERS = _Letters()
@@ -136,8 +133,3 @@ def corpus_text(name: str, limit: int | None = None) -> tuple[dict[str, list[str
     if corpus.kind == "pairs":
         text[corpora.ENGLISH] = sorted({row for code in corpus.languages for row in corpus.pair(code)[1][:limit]})
     return text, set(corpora.trained_tasks(name))
-
-
-def as_row(overlap: Overlap, declared: Collection[str]) -> dict[str, Any]:
-    """An overlap as a table's row, with its share and whether the model declares the task as training data."""
-    return {**dataclasses.asdict(overlap), "share": overlap.share, "declared": overlap.task in declared}

@@ -97,34 +97,25 @@ class SafeResultCache(ResultCache):
         task = task_result.task_name
         final = self.get_task_result_path(task, model_name, model_revision).parent
         final.mkdir(parents=True, exist_ok=True)
-        with one_at_a_time(final):  # the settings of a model's tasks are one file
-            self._save(task, final, task_result, model_name, model_revision, **kwargs)
-
-    def _save(
-        self,
-        task: str,
-        final: Path,
-        task_result: TaskResult,
-        model_name: str | ModelMeta,
-        model_revision: str | None,
-        **kwargs: Any,
-    ) -> None:
-        _remove_leftovers(final)
         entries = [entry for entries in task_result.scores.values() for entry in entries]
-        keep_outcomes(final, task, {entry["hf_subset"]: entry["main_score"] for entry in entries})
-        with tempfile.TemporaryDirectory(prefix=_STAGED, dir=final) as staging:
-            staged = ResultCache(staging)
-            directory = Path(staged.get_task_result_path(task, model_name, model_revision)).parent
-            directory.mkdir(parents=True)
-            _copy_settings(final / SETTINGS, directory / SETTINGS)  # mteb merges into them
-            staged.save_to_cache(task_result, model_name, model_revision, **kwargs)
-            self._complete_settings(directory / SETTINGS, task)
-            if isinstance(model_name, ModelMeta):
-                (directory / META).write_text(meta_text(model_name), encoding="utf-8")
-            result = directory / f"{task}.json"
-            result.write_text(compact(json.loads(result.read_text(encoding="utf-8"))), encoding="utf-8")
-            for file in sorted(directory.iterdir(), key=lambda file: file == result):
-                file.replace(final / file.name)
+        with one_at_a_time(final):  # the settings of a model's tasks are one file
+            for left_over in final.glob(f"{_STAGED}*"):  # by a killed run
+                if time.time() - left_over.stat().st_mtime > 3600:
+                    shutil.rmtree(left_over, ignore_errors=True)
+            keep_outcomes(final, task, {entry["hf_subset"]: entry["main_score"] for entry in entries})
+            with tempfile.TemporaryDirectory(prefix=_STAGED, dir=final) as staging:
+                staged = ResultCache(staging)
+                directory = Path(staged.get_task_result_path(task, model_name, model_revision)).parent
+                directory.mkdir(parents=True)
+                _copy_settings(final / SETTINGS, directory / SETTINGS)  # mteb merges into them
+                staged.save_to_cache(task_result, model_name, model_revision, **kwargs)
+                self._complete_settings(directory / SETTINGS, task)
+                if isinstance(model_name, ModelMeta):
+                    (directory / META).write_text(meta_text(model_name), encoding="utf-8")
+                result = directory / f"{task}.json"
+                result.write_text(compact(json.loads(result.read_text(encoding="utf-8"))), encoding="utf-8")
+                for file in sorted(directory.iterdir(), key=lambda file: file == result):
+                    file.replace(final / file.name)
 
     def _complete_settings(self, path: Path, task: str) -> None:
         """Add the versions of other packages, the measured costs and the hardware to a task's lines."""
@@ -159,7 +150,10 @@ class SafeResultCache(ResultCache):
                     _rename(items)
                 return
             reason = f"is of data revision {revision}, and the data here are {task.metadata.revision}"
-        _set_aside(path, reason)
+        for file in (outcomes_path(path.parent, path.stem), full_folder(path.parent) / f"{path.stem}.npz"):
+            if file.is_file():
+                _rename(file)
+        logger.warning("%s %s; it is kept as %s and the task is run again.", path, reason, _rename(path))
 
 
 def _copy_settings(path: Path, copy: Path) -> None:
@@ -211,26 +205,14 @@ def _complete_meta(path: Path, meta: ModelMeta) -> None:
 
 def meta_text(meta: ModelMeta) -> str:
     """A model's metadata as in mteb, but reproducible: without local paths, with sorted data sets."""
-    data = _portable(meta).to_dict()
+    portable = {field: _without_folders(getattr(meta, field)) for field in ("loader_kwargs", "training_datasets")}
+    data = meta.model_copy(update=portable).to_dict()
     data["training_datasets"] = data["training_datasets"] and sorted(data["training_datasets"])
     return json.dumps(data, default=str, indent=1) + "\n"
 
 
-def _remove_leftovers(folder: Path) -> None:
-    """Remove temporary folders older than an hour, left by killed runs."""
-    for staged in folder.glob(f"{_STAGED}*"):
-        if time.time() - staged.stat().st_mtime > 3600:
-            shutil.rmtree(staged, ignore_errors=True)
-
-
-def _portable(meta: ModelMeta) -> ModelMeta:
-    """The metadata with file names instead of local paths, which mean nothing on another machine."""
-    return meta.model_copy(
-        update={field: _without_folders(getattr(meta, field)) for field in ("loader_kwargs", "training_datasets")}
-    )
-
-
 def _without_folders(value: Any) -> Any:
+    """The value with file names instead of local paths, which mean nothing on another machine."""
     if isinstance(value, Mapping):
         return {_without_folders(key): _without_folders(item) for key, item in value.items()}
     if isinstance(value, set):
@@ -239,9 +221,8 @@ def _without_folders(value: Any) -> Any:
         return [_without_folders(item) for item in value]
     if not isinstance(value, str):
         return value
-    shortened = _last(value)
     # a path may also be part of ``kind:path?option=value`` or ``name+kind:path``
-    return shortened if shortened != value else re.sub(r"[^:+?]+", lambda part: _last(part[0]), value)
+    return re.sub(r"[^:+?]+", lambda part: _last(part[0]), _last(value))
 
 
 def _last(text: str) -> str:
@@ -250,13 +231,6 @@ def _last(text: str) -> str:
         return Path(text).name if "/" in text and Path(text).exists() else text
     except OSError:  # a prompt, too long for a path
         return text
-
-
-def _set_aside(path: Path, reason: str) -> None:
-    for items in (outcomes_path(path.parent, path.stem), full_folder(path.parent) / f"{path.stem}.npz"):
-        if items.is_file():
-            _rename(items)
-    logger.warning("%s %s; it is kept as %s and the task is run again.", path, reason, _rename(path))
 
 
 def _rename(path: Path) -> str:

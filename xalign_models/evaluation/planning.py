@@ -23,7 +23,7 @@ from xalign_models.backbones.sources import find_source
 from xalign_models.backbones.templates import prompted
 from xalign_models.errors import FileError, XAlignError
 from xalign_models.evaluation.cache import SafeResultCache
-from xalign_models.evaluation.run import languages_of, make_task, reachable
+from xalign_models.evaluation.run import QUIET, languages_of, make_task, reachable
 from xalign_models.models import fitting
 from xalign_models.models.building import load_encoder
 from xalign_models.models.metadata import meta_of
@@ -75,16 +75,8 @@ def announce(
 ) -> None:
     """Announce the number of texts that a run will send and their cost, if there is a price or a budget.
 
-    Only the endpoint's probe is sent.
-
-    Args:
-        models: Names, directories or hub ids; models without an endpoint are left out.
-        tasks: Names, or tasks with their subsets chosen.
-        output: Root of the results; subsets that have scores there do not count.
-        languages: Codes that narrow the tasks; None for all.
-        device: cpu, cuda or mps.
-        store: Store of raw vectors.
-        overrides: Fields of the backbones' specs.
+    Only the endpoint's probe is sent. The arguments are those of the run; models without an endpoint and subsets that
+    have scores do not count.
 
     Raises:
         ModelError: The run would exceed the budget.
@@ -93,8 +85,8 @@ def announce(
     settings = Settings.from_environment()
     if settings.price is None and settings.most_tokens is None:
         return
-    located = [(model, locate(model, **(overrides or {}))) for model in models]
-    served = [(model, place, source) for model, place in located if (source := _endpoint(place))]
+    located = {model: locate(model, **(overrides or {})) for model in models}
+    served = {model: source for model, place in located.items() if (source := _endpoint(place))}
     if not served:
         return
     cache = SafeResultCache(output)
@@ -102,9 +94,11 @@ def announce(
     codes = {code for task in chosen for subset in task.hf_subsets for code in languages_of(task)[subset]}
     tokens: dict[str, dict[bytes, int]] = {}
     uncounted: list[str] = []
-    for model, place, source in served:
+    for model, source in served.items():
+        place = located[model]
         try:
-            encoder = _encoder(model, place, device, store)
+            unaligned = model if place.saved or place.spec is None else ModelSpec(place.spec.backbone.whole)
+            encoder = load_encoder(unaligned, device=device, store=store)
             counts = tokens.setdefault(encoder.raw.namespace, {})
             encoder.raw, encoder.tail = Counting(encoder.raw, source.probe.dimension, counts), []
             if not place.saved:
@@ -131,20 +125,10 @@ def _endpoint(located: Located) -> Endpoint | None:
     return source if isinstance(source, Endpoint) else None
 
 
-def _encoder(model: str, located: Located, device: str | None, store: EmbeddingStore | None) -> XAlignEncoder:
-    """The model without its alignment, as fitting one would encode the fit text."""
-    if located.saved or located.spec is None:
-        return load_encoder(model, device=device, store=store)
-    return load_encoder(ModelSpec(located.spec.backbone.whole), device=device, store=store)
-
-
 def _count_fit(encoder: XAlignEncoder, located: Located, codes: Collection[str]) -> None:
     """Count the text that an alignment and the ranges of int8 vectors are fitted on.
 
-    Args:
-        encoder: The encoder whose raw encoder counts; its languages become the alignment's.
-        located: The model.
-        codes: Languages of the tasks, the only ones for which maps by language are fitted.
+    The encoder's languages become the alignment's; maps by language are fitted only for those of the tasks, ``codes``.
     """
     spec = located.spec
     int8 = spec is not None and spec.backbone.vectors is Vectors.INT8
@@ -170,7 +154,7 @@ def _count(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, meta: 
     try:
         if task.hf_subsets:
             with reachable(task):
-                result = mteb.evaluate(encoder, task, cache=None, show_progress_bar=False, co2_tracker=False)
+                result = mteb.evaluate(encoder, task, cache=None, **QUIET)
             return not result.exceptions
     except Exception:  # a task may raise anything; the run reports it too
         logger.debug("%s cannot be counted", task.metadata.name, exc_info=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,8 +126,3 @@ def upload(folder: Path, repository: str, *, private: bool = False) -> str:
         raise ModelError(
             f"{repository} cannot be written on the hub: {one_line(error)} `hf auth login` signs in."
         ) from None
-
-
-def contents(model: Path) -> Sequence[tuple[str, int]]:
-    """(path, bytes) of a model's files to publish."""
-    return [(str(path.relative_to(model)), path.stat().st_size) for path in sorted(model.rglob("*")) if path.is_file()]

@@ -70,12 +70,12 @@ def _seen(name: str, languages: Collection[str] | None) -> dict[tuple[LanguageTe
     import datasets
     import mteb
 
-    from xalign_models.evaluation.run import make_task
+    from xalign_models.evaluation.run import QUIET, make_task
 
     recorder, shown = Recorder(), datasets.is_progress_bar_enabled()
     datasets.disable_progress_bars()  # a bar for each subset that mteb reads
     try:
-        mteb.evaluate(recorder, make_task(name, languages), cache=None, show_progress_bar=False, co2_tracker=False)
+        mteb.evaluate(recorder, make_task(name, languages), cache=None, **QUIET)
     finally:
         if shown:
             datasets.enable_progress_bars()

@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 CORE = tuple(canonical(code) for code in "ar bn de en es fr hi id it ja ms pt ru sw ta te th tl tr ur vi zh".split())
 """The languages of a default run."""
+QUIET: dict[str, Any] = {"show_progress_bar": False, "co2_tracker": False}
+"""Options of ``mteb.evaluate``."""
 
 
 @dataclass(frozen=True)
@@ -158,13 +160,7 @@ def run_one(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, items
             before = _modified(cache.path_of(name, meta))
             with reachable(task), few_pairs_said_once():
                 result = mteb.evaluate(
-                    encoder,
-                    task,
-                    cache=cache,
-                    overwrite_strategy="only-missing",
-                    prediction_folder=folder,
-                    show_progress_bar=False,
-                    co2_tracker=False,
+                    encoder, task, cache=cache, overwrite_strategy="only-missing", prediction_folder=folder, **QUIET
                 )
             if result.exceptions:  # mteb's report of an unavailable private data set
                 raise DataError(result.exceptions[0].exception)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from xalign_models import alignments, assets
 from xalign_models.backbones import policy
@@ -18,6 +19,8 @@ from xalign_models.paths import cache_dir
 from xalign_models.results.layout import META, SETTINGS
 from xalign_models.results.reading import check_main_scores, read_meta, read_result
 from xalign_models.store import default_path, open_store
+
+Thing = TypeVar("Thing")
 
 OLD = 3600
 """Seconds without a change after which an unfinished file is a leftover of a kill."""
@@ -64,12 +67,33 @@ def verify(output: Path, directories: Sequence[Path] = (), *, clean: bool = Fals
     Yields:
         One check of each kind.
     """
+    models = sorted((cache_dir() / "models").glob("*/"))
+    fits = sorted((cache_dir() / "alignments").glob("[!.]*/"))
+    installed = [asset.name for asset in assets.list_assets() if assets.where(asset.name)]
     yield _store(clean)
-    yield _assets()
-    yield _models([*sorted((cache_dir() / "models").glob("*/")), *directories])
-    yield _fits(clean)
+    yield _each("assets", installed, assets.verify)
+    yield _each("models", [*models, *directories], _check_model)
+    yield _each("fits", fits, alignments.load, (lambda directory, _: shutil.rmtree(directory)) if clean else None)
     yield _results(output / "results", clean)
     yield _leftovers([cache_dir(), output / "results"], directories, clean)
+
+
+def _each(
+    kind: str,
+    things: Iterable[Thing],
+    look: Callable[[Thing], object],
+    mend: Callable[[Thing, str], object] | None = None,
+) -> Check:
+    """Check things one by one: ``look`` raises an error for a damaged one, and ``mend`` gets it with the problem."""
+    check = Check(kind)
+    for thing in things:
+        check.checked += 1
+        try:
+            look(thing)
+        except (XAlignError, OSError) as error:
+            problem = one_line(error)
+            check.note(problem, partial(mend, thing, problem) if mend else None)
+    return check
 
 
 def _store(clean: bool) -> Check:
@@ -85,61 +109,27 @@ def _store(clean: bool) -> Check:
     return check
 
 
-def _assets() -> Check:
-    check = Check("assets")
-    for asset in assets.list_assets():
-        if assets.where(asset.name):
-            check.checked += 1
-            try:
-                assets.verify(asset.name)
-            except XAlignError as error:
-                check.note(one_line(error))
-    return check
-
-
-def _models(directories: Sequence[Path]) -> Check:
-    check = Check("models")
-    for directory in directories:
-        check.checked += 1
-        if not directory.is_dir():
-            check.note(f"{directory} is not a directory")
-            continue
-        try:
-            policy.check_directory(directory)
-            if (directory / assets.CARD).is_file() and not read_card(directory).claims:
-                check.note(f"{directory}: {assets.CARD} does not match the model's files")
-        except (XAlignError, OSError) as error:
-            check.note(one_line(error))
-    return check
-
-
-def _fits(clean: bool) -> Check:
-    check = Check("fits")
-    for directory in sorted((cache_dir() / "alignments").glob("[!.]*/")):
-        check.checked += 1
-        try:
-            alignments.load(directory)
-        except XAlignError as error:
-            check.note(one_line(error), partial(shutil.rmtree, directory) if clean else None)
-    return check
+def _check_model(directory: Path) -> None:
+    if not directory.is_dir():
+        raise FileError(f"{directory} is not a directory")
+    policy.check_directory(directory)
+    if (directory / assets.CARD).is_file() and not read_card(directory).claims:
+        raise FileError(f"{directory}: {assets.CARD} does not match the model's files")
 
 
 def _results(root: Path, clean: bool) -> Check:
-    check = Check("results")
-    inside = root.resolve()
-    for folder in sorted(path for path in root.glob("*/*/") if not path.name.startswith(".")):
-        if not folder.resolve().is_relative_to(inside):
+    folders = sorted(path for path in root.glob("*/*/") if not path.name.startswith("."))
+    inside = [folder for folder in folders if folder.resolve().is_relative_to(root.resolve())]
+    files = [
+        path
+        for folder in inside
+        for path in sorted([*folder.glob("*.json"), *folder.glob("*.jsonl"), *folder.glob("items/**/*.npz")])
+    ]
+    check = _each("results", files, _check_result, set_aside if clean else None)
+    for folder in folders:
+        if folder not in inside:
             check.note(f"{folder} is a link that leads out of the results; it is skipped")
-            continue
-        files = [*folder.glob("*.json"), *folder.glob("*.jsonl"), *folder.glob("items/**/*.npz")]
-        for path in sorted(files):
-            check.checked += 1
-            try:
-                _check_result(path)
-            except FileError as error:
-                reason = one_line(error)
-                check.note(reason, partial(set_aside, path, reason) if clean else None)
-        if any(path.name != META for path in folder.glob("*.json")) and not (folder / META).is_file():
+        elif any(path.name != META for path in folder.glob("*.json")) and not (folder / META).is_file():
             check.note(f"{folder} has scores but no {META}; the next run of the model writes it")
     return check
 

@@ -63,13 +63,7 @@ class Parity:
 
 
 def compare(a: Served, b: Served, texts: Mapping[str, Sequence[str]], tolerance: float = TOLERANCE) -> Parity:
-    """Compare two ways to serve a model.
-
-    Args:
-        a: The first.
-        b: The second.
-        texts: Language to texts.
-        tolerance: Largest 1 - cosine that counts as equal.
+    """Compare two ways to serve a model on texts by language; 1 - cosine up to ``tolerance`` counts as equal.
 
     Raises:
         ModelError: The vectors have different dimensions.
@@ -79,10 +73,8 @@ def compare(a: Served, b: Served, texts: Mapping[str, Sequence[str]], tolerance:
     languages = [language for language, side in texts.items() for _ in side]
     first, second = a.vectors(listed, languages), b.vectors(listed, languages)
     if first.shape != second.shape:
-        raise ModelError(
-            f"{a.model} gives vectors of dimension {first.shape[1]}, and {b.model} of {second.shape[1]}; compare "
-            "vectors of the same dimension."
-        )
+        dimensions = f"{a.model} gives vectors of dimension {first.shape[1]}, and {b.model} of {second.shape[1]}"
+        raise ModelError(f"{dimensions}; compare vectors of the same dimension.")
     lengths = (a if a.tokenizer is not None else b).lengths(listed)
     evidence = Evidence(listed, languages, lengths, first, second, float(np.sqrt(2 * tolerance)))
     likely = causes(a, b, evidence)
@@ -108,12 +100,9 @@ def compare(a: Served, b: Served, texts: Mapping[str, Sequence[str]], tolerance:
 
 
 def changed_neighbours(a: Float64, b: Float64, tolerance: float) -> Mask:
-    """Whether each row's nearest neighbour changes, (n,); near ties do not count.
+    """Whether each row's nearest neighbour changes, (n,), between two matrices (n, d).
 
-    Args:
-        a: Vectors (n, d).
-        b: The same rows, (n, d).
-        tolerance: Difference of similarities that counts as equal.
+    Neighbours whose similarities differ by at most twice the tolerance are near ties and do not count.
     """
     a, b = unit(a), unit(b)
     count = len(a)

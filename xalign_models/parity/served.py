@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ class Served:
         **fields: Fields of the backbone's spec, e.g. ``truncate_dim=256``.
 
     Attributes:
+        prompts: Its prompts, by key.
         unit: Whether it normalises its vectors.
 
     Raises:
@@ -49,6 +51,7 @@ class Served:
             )
         self.model, self.device, self.store = model, loading.pick_device(device), store
         self.encoder = load_encoder(model, device=device, store=store, **fields)
+        self.prompts = self.encoder.prompts
         located = locate(model, **fields)
         self.spec = None if located.spec is None else located.spec.backbone
         self.unit = located.saved or self._is_normalised()
@@ -75,53 +78,30 @@ class Served:
         tokenizer = getattr(self.encoder.raw.modules[0], "tokenizer", None)
         return tokenizer if callable(tokenizer) else None
 
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        """Its prompts, by key."""
-        return self.encoder.prompts
-
     def lengths(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
         """Length of each text in tokens, without a limit; in characters without a tokenizer."""
         tokenizer = self.tokenizer
         if tokenizer is None:
             return np.array([len(text) for text in texts])
-        return np.array(token_counts(_Unlimited(tokenizer), texts))
+        return np.array(token_counts(SimpleNamespace(tokenizer=tokenizer, max_seq_length=None), texts))
 
     def vectors(
         self, texts: Sequence[str], languages: Sequence[str], prompt: str | None = None, **changes: Any
     ) -> Float64:
-        """Its vectors (n, d), float64.
-
-        Args:
-            texts: The texts.
-            languages: Languages of the texts.
-            prompt: Replaces its own prompt.
-            **changes: Changed fields of the backbone's spec.
-        """
+        """Its vectors (n, d), float64; ``prompt`` replaces its own, ``changes`` fields of the backbone's spec."""
         raw = self.encoder.raw
         if changes:
             assert self.spec is not None
             raw = raw_encoder(dataclasses.replace(self.spec, **changes), self.device, self.store)
         default = self.prompts.get("default", "")
         prompts = [self.prompts.get(code, default) if prompt is None else prompt for code in languages]
-        features: dict[str, Any] = {
-            "sentence_embedding": torch.from_numpy(raw.encode(texts, prompts)),
-            "lang": list(languages),
-        }
+        encoded = torch.from_numpy(raw.encode(texts, prompts))
+        features: dict[str, Any] = {"sentence_embedding": encoded, "lang": list(languages)}
         with torch.inference_mode():
             for module in self.encoder.tail:
                 features = features if isinstance(module, Normalize) else module(features)
         vectors: Float64 = features["sentence_embedding"].numpy().astype(np.float64)
         return unit(vectors) if self.unit else vectors
-
-
-class _Unlimited:
-    """A module with the tokenizer, without a limit of tokens."""
-
-    max_seq_length = None
-
-    def __init__(self, tokenizer: Any) -> None:
-        self.tokenizer = tokenizer
 
 
 def unit(vectors: Float64) -> Float64:

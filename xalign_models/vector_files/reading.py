@@ -49,10 +49,6 @@ class VectorRows:
     names: list[str]
     matrix: AnyFloats
 
-
-class FileVectors(VectorRows):
-    """All vectors of a file."""
-
     @cached_property
     def row(self) -> dict[str, int]:
         """Name to its row, or to the last of equal rows."""
@@ -64,7 +60,7 @@ class FileVectors(VectorRows):
         return self.by == "id" and all(map(_KEY.fullmatch, self.names))
 
 
-def read_vectors(path: Path) -> FileVectors:
+def read_vectors(path: Path) -> VectorRows:
     """The vectors of a file, checked.
 
     Args:
@@ -82,9 +78,8 @@ def read_vectors(path: Path) -> FileVectors:
             raise FileError(f"{path} has more than {MOST >> 30} GiB of vectors; `xalign apply` streams any size.")
     if not parts:
         raise FileError(f"{path} has no rows.")
-    vectors = FileVectors(
-        parts[0].by, [name for rows in parts for name in rows.names], np.concatenate([rows.matrix for rows in parts])
-    )
+    names = [name for rows in parts for name in rows.names]
+    vectors = VectorRows(parts[0].by, names, np.concatenate([rows.matrix for rows in parts]))
     for number, name in enumerate(vectors.names):
         other = vectors.row[name]
         if other != number and not np.array_equal(vectors.matrix[number], vectors.matrix[other]):
@@ -164,15 +159,13 @@ def _npz(path: Path) -> Iterator[VectorRows]:
 def _only_matrix(arrays: dict[str, Any], path: Path) -> AnyFloats:
     named = [name for name in arrays if name in NAMES] or [name for name in arrays if arrays[name].ndim == 2]
     if len(named) != 1:
-        raise FileError(
-            f"{path}: which array are the vectors? Call it {NAMES[0]}; there are {', '.join(arrays) or 'none'}."
-        )
+        there = ", ".join(arrays) or "none"
+        raise FileError(f"{path}: which array are the vectors? Call it {NAMES[0]}; there are {there}.")
     matrix: AnyFloats = arrays[named[0]]
     if matrix.ndim != 2 or matrix.dtype not in {np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)}:
         shape = " x ".join(map(str, matrix.shape))
-        raise FileError(
-            f"{path}: {named[0]} is {shape} of type {matrix.dtype}; give rows of float16, float32 or float64."
-        )
+        kind = f"{shape} of type {matrix.dtype}"
+        raise FileError(f"{path}: {named[0]} is {kind}; give rows of float16, float32 or float64.")
     return matrix
 
 
@@ -190,11 +183,8 @@ def _safetensors(path: Path) -> Iterator[VectorRows]:
     except (SafetensorError, OSError, TypeError, AttributeError) as error:  # the last two for types that NumPy lacks
         raise FileError(f"{path} cannot be read as safetensors ({' '.join(str(error).split())[:200]}).") from None
     by = _by([*metadata, *arrays], str(path))
-    names = (
-        parse_json(metadata[by].encode(), f"{path}, {by}", list)
-        if by in metadata
-        else arrays.pop(by).reshape(-1).tolist()
-    )
+    tensor = by not in metadata
+    names = arrays.pop(by).flatten().tolist() if tensor else parse_json(metadata[by].encode(), f"{path}, {by}", list)
     if not all(isinstance(name, str | int) for name in names):
         raise FileError(f"{path}: {by} has values that are neither text nor whole number.")
     yield VectorRows(by, list(map(str, names)), _only_matrix(arrays, path))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,8 +112,7 @@ def apply(
     schema = open_parquet(files[0]).schema_arrow
     column = vector_column(schema, files[0], column)
     for file in files:
-        other = open_parquet(file).schema_arrow
-        if not other.equals(schema):
+        if not open_parquet(file).schema_arrow.equals(schema):
             raise FileError(f"{file} has other columns than {files[0]}.")
     if lang_column is not None and lang_column not in schema.names:
         raise FileError(f"{files[0]} has no column {lang_column}; it has {', '.join(schema.names)}.")
@@ -135,12 +135,15 @@ def apply(
             if output.exists():
                 _require_same(output, identity)
                 return total
-            _claim(folder, identity)
+            folder.mkdir(exist_ok=True)
+            if not (folder / MANIFEST).is_file():
+                atomic_write_text(folder / MANIFEST, json.dumps(identity, indent=2) + "\n")
+            _require_same(folder, identity)
             _remove_halves(folder)
             missing = [part for part in parts if not _is_whole(folder / part.name, part.rows)]
             finished = total - sum(part.rows for part in missing)
             with live(total=total, initial=finished, desc="apply", unit=" rows") as bar:
-                for rows in (run or _here)(job, missing):
+                for rows in run(job, missing) if run else (write_part(job, part) for part in missing):
                     bar.update(rows)
             written = sum(open_parquet(folder / part.name).metadata.num_rows for part in parts)
             if written != total:
@@ -175,10 +178,6 @@ def write_part(job: Job, part: FilePart) -> int:
             out.write_batch(batch.set_column(place, schema.field(job.column), column_of(mapped, kind)))
             first += len(batch)
     return part.rows
-
-
-def _here(job: Job, parts: list[FilePart]) -> Iterator[int]:
-    return (write_part(job, part) for part in parts)
 
 
 def _numbers(job: Job, batch: pa.RecordBatch) -> npt.NDArray[np.int64] | int | None:
@@ -233,21 +232,11 @@ def _state(file: Path) -> tuple[object, ...]:
     return file.name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, footer
 
 
-def _claim(folder: Path, identity: dict[str, object]) -> None:
-    """Reserve the folder for this call, or refuse the folder of another call."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / MANIFEST).is_file():
-        atomic_write_text(folder / MANIFEST, json.dumps(identity, indent=2) + "\n")
-    _require_same(folder, identity)
-
-
 def _require_same(folder: Path, identity: dict[str, object]) -> None:
-    try:
-        same = read_json(folder / MANIFEST) == identity
-    except FileError:
-        same = False
-    if not same:
-        raise ModelError(f"{folder} comes from other vectors, maps or options; remove it, or choose another output.")
+    with suppress(FileError):
+        if read_json(folder / MANIFEST) == identity:
+            return
+    raise ModelError(f"{folder} comes from other vectors, maps or options; remove it, or choose another output.")
 
 
 def _remove_halves(folder: Path) -> None:
@@ -257,7 +246,6 @@ def _remove_halves(folder: Path) -> None:
 
 
 def _is_whole(path: Path, rows: int) -> bool:
-    try:
+    with suppress(FileError):
         return path.is_file() and bool(open_parquet(path).metadata.num_rows == rows)
-    except FileError:
-        return False
+    return False

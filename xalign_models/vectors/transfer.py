@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,7 @@ from xalign_models.models.recipe import Recipe
 from xalign_models.paths import atomic_file
 from xalign_models.specs import BackboneSpec, ModelSpec
 from xalign_models.vector_files.parquet import writer
-from xalign_models.vector_files.reading import BY, FileVectors, read_batches
+from xalign_models.vector_files.reading import BY, read_batches
 
 if TYPE_CHECKING:
     from xalign_models.store import EmbeddingStore
@@ -36,19 +35,6 @@ CHECKED = 8
 """Number of texts that the model encodes to check that the vectors are its own."""
 SAME = 0.99
 """Minimum cosine between vectors that count as equal."""
-
-
-@dataclass(frozen=True)
-class ImportCounts:
-    """Counts of an import into the store.
-
-    Attributes:
-        vectors: Number of vectors.
-        checked: Number of vectors compared with the model's own.
-    """
-
-    vectors: int
-    checked: int
 
 
 def export(
@@ -109,7 +95,7 @@ def import_file(
     prompt: str | None = None,
     check: int = CHECKED,
     device: str | None = None,
-) -> ImportCounts:
+) -> tuple[int, int]:
     """Import the vectors of a file into the store as raw vectors of a model's backbone.
 
     Args:
@@ -119,6 +105,9 @@ def import_file(
         prompt: Prompt of the texts; by default the model's own.
         check: Number of texts that the model encodes first, to refuse another model's vectors; ids cannot be checked.
         device: cpu, cuda or mps, for the check.
+
+    Returns:
+        Number of vectors, and how many of them were compared with the model's own.
 
     Raises:
         FileError: The file is damaged, or has other ids.
@@ -134,8 +123,7 @@ def import_file(
     first = next(store.items(namespace), None)
     dim, count, checked = (None if first is None else len(first[1])), 0, 0
     for rows in read_batches(file):
-        vectors = FileVectors(rows.by, rows.names, rows.matrix)
-        if rows.by == "id" and not vectors.hashed:
+        if rows.by == "id" and not rows.hashed:
             raise FileError(f"{file} has other ids than `xalign store export` writes; only those identify a text.")
         if dim is not None and rows.matrix.shape[1] != dim:
             raise ModelError(f"{file} has vectors of dimension {rows.matrix.shape[1]}, and {model} of {dim}.")
@@ -146,7 +134,7 @@ def import_file(
         for start in range(0, len(keys), ROWS):
             store.put(namespace, keys[start : start + ROWS], rows.matrix[start : start + ROWS].astype(np.float32))
         dim, count = rows.matrix.shape[1], count + len(keys)
-    return ImportCounts(count, checked)
+    return count, checked
 
 
 def _spec(model: str, **fields: Any) -> ModelSpec:
@@ -179,11 +167,7 @@ def _stored(store: EmbeddingStore, namespace: str, reduced: Reduced) -> Iterator
 
 
 def _encoded(
-    spec: BackboneSpec,
-    texts: Mapping[str, Sequence[str]],
-    raw: RawEncoder,
-    prompt: str | None,
-    reduced: Reduced,
+    spec: BackboneSpec, texts: Mapping[str, Sequence[str]], raw: RawEncoder, prompt: str | None, reduced: Reduced
 ) -> Iterator[pa.RecordBatch]:
     prompts = loading.open_backbone(spec).prompts
     for language, side in texts.items():

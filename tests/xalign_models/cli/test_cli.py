@@ -72,7 +72,10 @@ def write_bad(folder):
         (("-t", "OwnParallel", "--data", "own=own", "--prompt", "x"), ("--prompt 'x'", "default=")),
         (("-t", "OwnParallel", "--data", "own=own", "--device", "tpu"), ("--device tpu", "cpu")),
         (("-t", "OwnParallel", "--data", "own=own", "-o", "own/eng.txt"), ("own/eng.txt", "--output")),
-        (("-t", "OwnParallel", "--data", "own=own", "--engine", "x"), ("--engine x", "local or ray")),
+        (
+            ("-t", "OwnParallel", "--data", "own=own", "--engine", "x"),
+            ("'--engine': ", "'x' is not one of 'local', 'ray'"),
+        ),
         (("-t", "OwnParallel", "--data", "own=own", "--engine", "ray", "--cpus-per-task", "0"), ("--cpus-per-task 0",)),
         (("--nonsense",), ("--nonsense",)),
     ],

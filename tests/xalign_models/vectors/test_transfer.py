@@ -31,7 +31,7 @@ def test_all_that_is_kept_goes_to_another_store_and_is_not_encoded_there(workdir
     assert pq.read_schema(workdir / "all.parquet").names == ["id", "vector"]
     with EmbeddingStore(workdir / "other") as other:
         found = import_file(workdir / "all.parquet", str(tiny_model), other)
-        assert (found.vectors, found.checked) == (len(TEXTS), 0)
+        assert found == (len(TEXTS), 0)
         again = models.raw_encoder(models.find_spec(str(tiny_model)).backbone, "cpu", other)
         np.testing.assert_array_equal(again.encode(TEXTS), raw.encode(TEXTS))
         assert again.counts.encoded == 0
@@ -93,8 +93,8 @@ def test_vectors_of_another_model_prompt_or_dimension_are_refused(workdir, tiny_
         import_file(write_vectors(workdir / "v.npz", TEXTS, own, by="id"), model, store)
     assert [stats.vectors for stats in store.stats()] == before
     found = import_file(write_vectors(workdir / "v.npz", TEXTS, own), model, store)
-    assert (found.vectors, found.checked) == (len(TEXTS), 8)
-    assert import_file(write_vectors(workdir / "v.npz", ["new"], own[:1]), model, store, check=0).vectors == 1
+    assert found == (len(TEXTS), 8)
+    assert import_file(write_vectors(workdir / "v.npz", ["new"], own[:1]), model, store, check=0) == (1, 0)
     np.testing.assert_array_equal(raw.encode(["new"]), own[:1])
 
 

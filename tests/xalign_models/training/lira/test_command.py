@@ -152,7 +152,10 @@ def test_both_stages_and_a_variant_by_command(xalign: Xalign, lira_config: Calla
         (("train", "lira", "--stage", "arca", "-o", "m", "--config", "huge"), "--config huge: no such file"),
         (("train", "lira", "--stage", "arca", "-o", "de.txt"), "exists and is no model"),
         (("train", "lira-variant", "x", "-o", "m", "--label", "y"), "x is not a LiRA"),
-        (("train", "lira-variant", "x", "-o", "m", "--label", "y", "--paths", "z"), "--paths z"),
+        (
+            ("train", "lira-variant", "x", "-o", "m", "--label", "y", "--paths", "z"),
+            "'--paths': Value error, 'z' is not one of 'both', 'multilingual'",
+        ),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else "",
 )
