@@ -105,7 +105,7 @@ def _models(directories: Sequence[Path]) -> Check:
             check.note(f"{directory} is not a directory")
             continue
         try:
-            policy.check_directory(directory)
+            policy.check(directory)
             if (directory / assets.CARD).is_file() and not read_card(directory).claims:
                 check.note(f"{directory}: {assets.CARD} does not match the model's files")
         except (XAlignError, OSError) as error:

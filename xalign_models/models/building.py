@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_models.backbones import compiled, loading, tf32
 from xalign_models.backbones.loading import Backbone, open_backbone
-from xalign_models.device import each
+from xalign_models.device import each, pick_device
 from xalign_models.models.identity import namespace
 from xalign_models.models.names import Located, locate
 from xalign_models.models.recipe import Recipe
@@ -52,7 +52,7 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
     if not located.saved or located.card is None:
         assert located.spec is not None
         return build(located.spec, device=device, backbone=located.open_backbone())
-    saved = loading.open_directory(located.card.files, loading.pick_device(device))
+    saved = loading.open_directory(located.card.files, pick_device(device))
     return AlignedSentenceTransformer.adopt(saved, located.spec, dict(located.card.claims))
 
 
@@ -71,7 +71,7 @@ def build(spec: ModelSpec, *, device: str | None = None, backbone: Backbone | No
     _ = backbone.fingerprint  # fails before seconds of imports if the weights are missing
     from xalign_models.store import open_store
 
-    device = loading.pick_device(device, several=True)
+    device = pick_device(device, several=True)
     recipe = Recipe(spec, raw_encoder(backbone, device, open_store()), backbone)
     return assemble(spec, recipe.tail(), each(device)[0], backbone)
 
@@ -127,7 +127,7 @@ def load_encoder(
     from xalign_models.models.encoder import XAlignEncoder
     from xalign_models.models.metadata import meta_of
 
-    device = loading.pick_device(device, several=True)
+    device = pick_device(device, several=True)
     located = locate(model, **overrides) if isinstance(model, str) else Located(model)
     if located.saved and located.card is not None:
         home = device if len(each(device)) == 1 else "cpu"  # from there, modules are sent to other processes

@@ -14,7 +14,7 @@ import numpy as np
 
 from xalign_models import corpora
 from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
-from xalign_models.backbones import loading
+from xalign_models.device import pick_device
 from xalign_models.errors import AlignmentError, DataError, ModelError
 from xalign_models.linalg.arrays import AnyFloats, Float32, Float64
 from xalign_models.models.building import assemble, raw_encoder
@@ -130,7 +130,7 @@ def fit(
     label = slug(f"{method}-to-{specs[1].backbone.name}")
     alignment = AlignmentSpec(label, method, (), tuple(corpus), limit, tuple(sorted(texts)))
     tail = [Normalize(), dense(weight, shift, Dense), Normalize()]
-    return assemble(ModelSpec(specs[0].backbone, alignment), tail, loading.pick_device(device))
+    return assemble(ModelSpec(specs[0].backbone, alignment), tail, pick_device(device))
 
 
 def dense(weight: Float64, shift: Float64, kind: Any) -> Any:
@@ -151,7 +151,7 @@ def dense(weight: Float64, shift: Float64, kind: Any) -> Any:
 
 def _encoded(spec: ModelSpec, texts: dict[str, list[str]], device: str | None) -> Float32:
     """The backbone's vectors of all texts, by its own prompt."""
-    recipe = Recipe(spec, raw_encoder(spec.backbone, loading.pick_device(device), open_store()))
+    recipe = Recipe(spec, raw_encoder(spec.backbone, pick_device(device), open_store()))
     return np.concatenate(
         [recipe.encode(side, language, progress=f"fit {language}") for language, side in texts.items()]
     )

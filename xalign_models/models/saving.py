@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_models.backbones import loading
+from xalign_models.backbones.checkpoint import quiet
 from xalign_models.errors import ModelError
 from xalign_models.models.provenance import split, write_card
 from xalign_models.paths import atomic_directory
@@ -62,7 +62,7 @@ def save(
     chosen = _with_pointer(model) if adapter else _without_xalign(model, lang) if standalone else model
     try:
         with atomic_directory(directory) as temporary:
-            with loading.quiet():
+            with quiet():
                 SentenceTransformer.save_pretrained(chosen, str(temporary), create_model_card=False)
             for name, content in (files or {}).items():
                 (temporary / name).write_text(content, encoding="utf-8")

@@ -15,6 +15,7 @@ from xalign_models.analysis import Request
 from xalign_models.backbones import loading
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.corpora import ENGLISH, Corpus
+from xalign_models.device import pick_device
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.languages import display_name
 from xalign_models.linalg.arrays import Float32
@@ -80,7 +81,7 @@ def open_space(request: Request, name: str) -> Space:
         XAlignError: Weights or fit text are missing.
     """
     backbone, alignment = lsar_spec(name)
-    raw = raw_encoder(backbone, loading.pick_device(request.device), request.store)
+    raw = raw_encoder(backbone, pick_device(request.device), request.store)
     lsar = fitted(ModelSpec(backbone, alignment), raw)
     assert isinstance(lsar, LSAR)
     return Space(backbone, raw, alignment, lsar)

@@ -280,7 +280,7 @@ def test_a_directory_may_name_no_graph_outside_of_it(changed):
     settings = json.loads(path.read_text()) | {"graph": "../../other/model.onnx"}
     path.write_text(json.dumps(settings))
     with pytest.raises(ModelError, match="graph names a file outside"):
-        policy.check_directory(changed)
+        policy.check(changed)
 
 
 def test_weights_of_openvino_are_no_pickle(changed):
@@ -288,13 +288,13 @@ def test_weights_of_openvino_are_no_pickle(changed):
     folder.mkdir()
     (folder / "openvino_model.bin").write_bytes(bytes(64))
     with pytest.raises(ModelError, match="pickled weights"):
-        policy.check_directory(changed)
+        policy.check(changed)
     (folder / "openvino_model.xml").write_text("<net/>")
-    policy.check_directory(changed)
+    policy.check(changed)
     (folder / "openvino_model.bin").rename(folder / "pytorch_model.bin")
     (folder / "openvino_model.xml").rename(folder / "pytorch_model.xml")
     with pytest.raises(ModelError, match="pickled weights"):
-        policy.check_directory(changed)
+        policy.check(changed)
 
 
 def test_a_damaged_openvino_graph_is_refused_in_one_line(converted, tmp_path):

@@ -82,7 +82,7 @@ def mine(rows: Sequence[TrainingRow], miner: Miner, device: str | None = None) -
     """
     from datasets import Dataset
 
-    from xalign_models.backbones.loading import pick_device
+    from xalign_models.device import pick_device
     from xalign_models.models.building import load_encoder
     from xalign_models.store import open_store
 
