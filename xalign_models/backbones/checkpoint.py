@@ -81,8 +81,8 @@ def open_transformer(
     hub = _hub(resolved, trust)
     config = {**hub, **arguments.pop("config_kwargs", {})}
     with _checked(resolved, trust) as path:
-        options = {"model_kwargs": {**hub, "torch_dtype": dtype}, "processor_kwargs": dict(hub)}
-        return kind(path, config_kwargs=config, **options, **arguments)
+        weights = {**hub, "torch_dtype": dtype}
+        return kind(path, model_kwargs=weights, processor_kwargs=dict(hub), config_kwargs=config, **arguments)
 
 
 def open_pipeline(resolved: ResolvedModel, device: str, *, trust: bool = False, **options: Any) -> SentenceTransformer:

@@ -314,9 +314,8 @@ def _with_graph(resolved: ResolvedModel, spec: BackboneSpec) -> ResolvedModel:
     from huggingface_hub import snapshot_download
 
     wanted = ["*.json", "*.jinja", "*.model", "*.txt", "[0-9]_*/*", f"{spec.graph.rpartition('.')[0]}.*"]
-    away = assets.hub_is_away()
-    place = {"revision": resolved.revision, "local_files_only": away}
-    folder = snapshot_download(resolved.path_or_id, allow_patterns=wanted, **place)
+    model, commit, away = resolved.path_or_id, resolved.revision, assets.hub_is_away()
+    folder = snapshot_download(model, revision=commit, allow_patterns=wanted, local_files_only=away)
     return assets.ResolvedModel(folder, None, resolved.fingerprint, "local")
 
 

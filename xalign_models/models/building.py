@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import nn
 
-    from xalign_models.alignments import Alignment
     from xalign_models.backbones.raw import RawEncoder
     from xalign_models.models.encoder import XAlignEncoder
     from xalign_models.store import EmbeddingStore
@@ -80,12 +79,6 @@ def assemble(
     spec: ModelSpec, tail: Sequence[nn.Module], device: str, backbone: Backbone | None = None
 ) -> SentenceTransformer:
     """The modules of a spec's backbone and the given tail, as one model with the backbone's prompts.
-
-    Args:
-        spec: The model.
-        tail: The modules after the raw vectors.
-        device: cpu, cuda or mps.
-        backbone: The backbone, if already open.
 
     Raises:
         XAlignError: Weights are missing.
@@ -149,14 +142,9 @@ def load_encoder(
 def encoder_of(
     model: SentenceTransformer, raw_namespace: str, meta: Any, device: str, store: EmbeddingStore | None = None
 ) -> XAlignEncoder:
-    """A SentenceTransformer as an mteb encoder; the modules before its alignment or normalisation give raw vectors.
+    """A SentenceTransformer, with its own modules, as an mteb encoder.
 
-    Args:
-        model: Any model; its own modules are used.
-        raw_namespace: Fingerprint of the raw vectors.
-        meta: mteb's ModelMeta.
-        device: Device of the backbone, or several.
-        store: Store of raw vectors; None always encodes.
+    The modules before its alignment or normalisation give raw vectors, whose fingerprint is ``raw_namespace``.
     """
     from sentence_transformers.sentence_transformer.modules import Normalize
 
@@ -184,12 +172,7 @@ def encoder_of(
 
 
 def raw_encoder(spec: BackboneSpec | Backbone, device: str, store: EmbeddingStore | None = None) -> RawEncoder:
-    """The encoder of a backbone's raw vectors.
-
-    Args:
-        spec: The backbone, open or not.
-        device: Its device, or several.
-        store: Store of raw vectors; None always encodes.
+    """The encoder of a backbone's raw vectors on one device or several; without a store, it always encodes.
 
     Raises:
         ModelError: The device does not support the precision or compiled layers.
@@ -215,8 +198,3 @@ def _processes(load: Callable[[str], Sequence[nn.Module]], devices: Sequence[str
     from xalign_models.backbones.processes import Processes
 
     return [Processes(load, devices)]
-
-
-def fitted(spec: ModelSpec, raw: RawEncoder) -> Alignment | None:
-    """The alignment of a spec, fitted now or taken from the cache of fits; None for an unaligned backbone."""
-    return Recipe(spec, raw).fitted

@@ -21,9 +21,10 @@ from xalign_models.backbones import policy
 from xalign_models.device import pick_device
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.linalg.arrays import AnyFloats
-from xalign_models.models.building import fitted, raw_encoder
+from xalign_models.models.building import raw_encoder
 from xalign_models.models.card import read_card
 from xalign_models.models.names import find_spec
+from xalign_models.models.recipe import Recipe
 from xalign_models.specs import digest
 from xalign_models.store import open_store
 
@@ -135,7 +136,7 @@ def load_maps(
         maps = _saved(directory)
     else:
         spec = find_spec(model)
-        fit = fitted(spec, raw_encoder(spec.backbone, pick_device(device), open_store()))
+        fit = Recipe(spec, raw_encoder(spec.backbone, pick_device(device), open_store())).fitted
         if fit is None:
             raise ModelError(f"{model} has no alignment; give an aligned model, e.g. from `xalign fit`.")
         maps = Maps(fit.module() or Aligned.of(fit), normalise=True)

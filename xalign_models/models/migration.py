@@ -8,7 +8,7 @@ that no translations are needed. Dimensions may differ.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from xalign_models.linalg.arrays import AnyFloats, Float32, Float64
 from xalign_models.models.building import assemble, raw_encoder
 from xalign_models.models.names import find_spec, slug
 from xalign_models.models.recipe import Recipe
+from xalign_models.models.saving import dense_layer
 from xalign_models.ranking.ranks import normalise
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.store import open_store
@@ -116,7 +117,7 @@ def fit(
         AlignmentError: The method is unknown.
         XAlignError: Weights or texts are missing.
     """
-    from sentence_transformers.base.modules.dense import Dense
+    import torch
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     if method not in MAPS:
@@ -129,24 +130,8 @@ def fit(
     weight, shift = fit_map(method, *sides)
     label = slug(f"{method}-to-{specs[1].backbone.name}")
     alignment = AlignmentSpec(label, method, (), tuple(corpus), limit, tuple(sorted(texts)))
-    tail = [Normalize(), dense(weight, shift, Dense), Normalize()]
+    tail = [Normalize(), dense_layer(torch.from_numpy(weight), torch.from_numpy(shift)), Normalize()]
     return assemble(ModelSpec(specs[0].backbone, alignment), tail, pick_device(device))
-
-
-def dense(weight: Float64, shift: Float64, kind: Any) -> Any:
-    """A map as a stock dense layer without an activation.
-
-    Args:
-        weight: W (d, m).
-        shift: b (m,).
-        kind: sentence-transformers' Dense.
-    """
-    import torch
-
-    layer = kind(*weight.shape, bias=True, activation_function=torch.nn.Identity())
-    layer.linear.weight.data = torch.from_numpy(weight.T.copy()).float()
-    layer.linear.bias.data = torch.from_numpy(shift).float()
-    return layer
 
 
 def _encoded(spec: ModelSpec, texts: dict[str, list[str]], device: str | None) -> Float32:

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from xalign_models import corpora, figures
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
-from xalign_models.models.building import fitted
 from xalign_models.models.catalogue import ALIGNMENTS
+from xalign_models.models.recipe import Recipe
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 from xalign_tasks.analyses import spaces
 from xalign_tasks.analyses.base import Study, labelled
@@ -62,7 +62,7 @@ def sweep(request: Request, backbone: BackboneSpec, alignment: AlignmentSpec, ta
     for vectors in vectors_by_layer(request, backbone, _texts(alignment, tatoeba)):
         for method in METHODS:
             spec = ModelSpec(vectors.backbone, _like(alignment, method)) if method != "original" else None
-            model = fitted(spec, vectors.raw) if spec else None
+            model = Recipe(spec, vectors.raw).fitted if spec else None
             scores = []
             for language, *sides in tatoeba.pairs():
                 codes = (language, ENGLISH)

@@ -13,7 +13,7 @@ from xalign_models.alignments import LIR
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.linalg.arrays import Float32, Float64
-from xalign_models.models.building import fitted
+from xalign_models.models.recipe import Recipe
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_tasks.analyses import spaces
 from xalign_tasks.analyses.base import Study, labelled
@@ -47,7 +47,7 @@ def sweep(space: Space, tatoeba: Tatoeba) -> pd.DataFrame:
     rank = space.lsar.rank_
     largest = min(MOST_LIR, space.lsar.dim_)
     spec = AlignmentSpec(f"lir-{largest}", "lir", (("k", largest),), space.alignment.corpora, space.alignment.limit)
-    lir = fitted(ModelSpec(space.backbone, spec), space.raw)
+    lir = Recipe(ModelSpec(space.backbone, spec), space.raw).fitted
     assert isinstance(lir, LIR)
     directions = dict(zip(lir.languages_, lir.directions_, strict=True))
     accuracies: dict[tuple[str, int], list[tuple[float, float]]] = {}

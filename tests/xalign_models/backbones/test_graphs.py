@@ -16,8 +16,8 @@ from xalign_models.backbones.loading import open_backbone
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.errors import ModelError, XAlignError
 from xalign_models.models import api, load
-from xalign_models.models.identity import revision
 from xalign_models.models.names import find_spec
+from xalign_models.models.recipe import Recipe
 from xalign_models.models.saving import save
 from xalign_models.specs import GRAPHS, BackboneSpec
 
@@ -110,7 +110,7 @@ def test_it_is_another_model_and_each_file_one_of_its_own(exported, tmp_path):
 
     def identity(backend: str) -> tuple[str, str]:
         spec = find_spec(str(folder), backend=backend)
-        return revision(spec), open_backbone(spec.backbone).fingerprint
+        return Recipe(spec).revision, open_backbone(spec.backbone).fingerprint
 
     choices = ("torch", "onnx", "onnx/model_qint8_avx512.onnx")
     before = [identity(backend) for backend in choices]
