@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xalign_models.models.building import build, fitted, load_encoder, raw_encoder
+from xalign_models.models.building import build, load_encoder, raw_encoder
+from xalign_models.models.recipe import Recipe
 
 pytest.importorskip("mteb", reason="mteb is not installed")  # a GPU machine may have torch without it
 import mteb
@@ -71,7 +72,7 @@ def test_eight_models(columns, benchmark, note, say, stores, monkeypatch):
     # Both sides use the same fitted alignments; fitting and loading are not timed.
     monkeypatch.setattr("xalign_models.store.open_store", lambda: fit_store)
     for spec in specs:
-        fitted(spec, raw_encoder(spec.backbone, "cpu", fit_store))
+        _ = Recipe(spec, raw_encoder(spec.backbone, "cpu", fit_store)).fitted
     encoders = [load_encoder(spec, device="cpu", store=store) for spec in specs]
     _ = encoders[0].raw.modules  # loads the weights, which all eight share
 

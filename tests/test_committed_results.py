@@ -18,7 +18,7 @@ from packaging.version import Version
 from xalign_models.assets import where
 from xalign_models.boards.means import means_csv
 from xalign_models.models.catalogue import specs
-from xalign_models.models.identity import revision
+from xalign_models.models.recipe import Recipe
 from xalign_models.results.items import TOLERANCE, read_outcomes
 from xalign_models.results.reading import read_results
 
@@ -125,6 +125,6 @@ def test_revisions_are_those_of_the_models_at_hand(monkeypatch):
         folders = list((RESULTS / name.replace("/", "__")).glob("*"))
         if folders and not spec.backbone.tuned and where(spec.backbone.model) is not None:
             compared += 1
-            assert [folder.name for folder in folders] == [revision(spec)], name
+            assert [folder.name for folder in folders] == [Recipe(spec).revision], name
     if not compared:
         pytest.skip("no asset is installed: xalign assets install multilingual-e5-small-q4")

@@ -20,18 +20,19 @@ def pick_device(device: str | None = None, *, several: bool = False) -> str:
     """
     import torch
 
-    usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    usable = {"cpu": 1, "cuda": gpus, "mps": int(torch.backends.mps.is_available())}
     if device is None:
-        return "cuda" if usable["cuda"] else "mps" if usable["mps"] else "cpu"
-    if device == "cuda:all" and usable["cuda"]:
-        device = ",".join(f"cuda:{number}" for number in range(torch.cuda.device_count()))
+        return "cuda" if gpus else "mps" if usable["mps"] else "cpu"
+    if device == "cuda:all" and gpus:
+        device = ",".join(f"cuda:{number}" for number in range(gpus))
     chosen = each(device)
     if len(chosen) > 1 and not several:
         raise ModelError(f"--device {device}: only one device is supported here; give one of them.")
     for name in chosen:
         kind, _, number = name.partition(":")
-        if not usable.get(kind, False) or (number and not (number.isdecimal() and _is_there(kind, int(number)))):
-            names = ", ".join(name for name, available in usable.items() if available)
+        if not usable.get(kind) or (number and not (number.isdecimal() and int(number) < usable[kind])):
+            names = ", ".join(name for name, count in usable.items() if count)
             raise ModelError(f"--device {device} is not usable on this machine; usable: {names}.")
     return device
 
@@ -39,9 +40,3 @@ def pick_device(device: str | None = None, *, several: bool = False) -> str:
 def each(device: str) -> list[str]:
     """The single devices in a result of :func:`pick_device`."""
     return device.split(",")
-
-
-def _is_there(kind: str, number: int) -> bool:
-    import torch
-
-    return number < (torch.cuda.device_count() if kind == "cuda" else 1)

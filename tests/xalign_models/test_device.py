@@ -28,7 +28,7 @@ def test_all_gpus_are_taken_one_by_one(gpus):
 
 @pytest.mark.parametrize("device", ["cuda:all", "cuda:0,cuda:1"])
 def test_where_there_can_be_but_one_device_some_are_refused(gpus, device):
-    with pytest.raises(ModelError, match="runs on one device"):
+    with pytest.raises(ModelError, match="only one device is supported here"):
         pick_device(device)
     with pytest.raises(ModelError, match="Ray assigns the devices"):
         Cluster(device=device)

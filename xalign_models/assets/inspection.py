@@ -29,21 +29,16 @@ class Inspected:
 
     Args:
         directory: The directory.
-        label: Name of the model in messages; by default the directory.
+        hub_id: The model's id on the hub, if the directory is the hub's cache and may have JSON files alone.
     """
 
-    def __init__(self, directory: Path, label: str = "") -> None:
-        self._directory = directory
-        self.label = label or str(directory)
+    def __init__(self, directory: Path, hub_id: str = "") -> None:
+        self.directory = directory
+        self.label, self.has_weights = hub_id or str(directory), not hub_id
         self._contents: dict[str, bytearray | mmap.mmap] = {}
         self._parsed: dict[str, Any] = {}
         self._headers: dict[str, dict[str, TensorHeader]] = {}
         self._hashes: dict[str, str] = {}
-
-    @property
-    def directory(self) -> Path:
-        """The directory."""
-        return self._directory
 
     def has(self, name: str) -> bool:
         """Whether there is a file of this name, relative to the directory."""
@@ -53,64 +48,66 @@ class Inspected:
         """The bytes of a file.
 
         Raises:
-            FileError: The file is missing or unreadable.
+            ModelError: The file is missing or unreadable.
         """
         if name not in self._contents:
             path = self.directory / name
             try:
                 if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would block, a device never ends
-                    raise FileError(f"{path} cannot be read: it is not a regular file.")
+                    raise ModelError(f"{path} cannot be read: it is not a regular file.")
                 with path.open("rb") as file:
                     if os.fstat(file.fileno()).st_size > IN_MEMORY:
                         self._contents[name] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
                     else:
                         self._contents[name] = bytearray(file.read(IN_MEMORY))
             except OSError as error:
-                raise FileError(f"{path} cannot be read: {error.strerror or error}.") from None
+                raise ModelError(f"{path} cannot be read: {error.strerror or error}.") from None
         return self._contents[name]
 
     def take(self, name: str) -> bytearray | mmap.mmap:
         """The bytes of a file for a single user, who may change them in memory; a later call opens the file again.
 
         Raises:
-            FileError: The file is missing or unreadable.
+            ModelError: The file is missing or unreadable.
         """
         content = self.content(name)
         del self._contents[name]
         return content
 
-    def json(
-        self, name: str, kind: type | tuple[type, ...] = (dict, list), *, most: int = MOST_JSON, where: str = ""
-    ) -> Any:
-        """The value of a JSON file, parsed once; callers must not change it.
-
-        Args:
-            name: The file.
-            kind: The expected type or types.
-            most: Maximum number of bytes.
-            where: Name of the file in messages; by default its path.
+    def json(self, name: str, kind: type | tuple[type, ...] = (dict, list), *, most: int = MOST_JSON) -> Any:
+        """The value of a JSON file of at most so many bytes, parsed once; callers must not change it.
 
         Raises:
-            FileError: The file is missing, too long, damaged, or has another type.
+            ModelError: The file is missing, too long, damaged, or has another type.
         """
-        where = where or str(self.directory / name)
-        if name not in self._parsed:
-            content = self.content(name)
-            if len(content) > most:
-                raise FileError(f"{where} is longer than {most} bytes.")
-            self._parsed[name] = parse_json(bytes(content), where, (dict, list))
-        if not isinstance(self._parsed[name], kind):
-            parse_json(bytes(self.content(name)), where, kind)  # raises
+        where = f"{self.label}: {name}"
+        with _one_error():
+            if name not in self._parsed:
+                content = self.content(name)
+                if len(content) > most:
+                    raise ModelError(f"{where} is longer than {most} bytes.")
+                self._parsed[name] = parse_json(bytes(content), where, (dict, list))
+            if not isinstance(self._parsed[name], kind):
+                parse_json(bytes(self.content(name)), where, kind)  # raises
         return self._parsed[name]
+
+    def settings(self, name: str) -> dict[str, Any]:
+        """The object in a JSON file; empty if there is no such file.
+
+        Raises:
+            ModelError: The file is damaged.
+        """
+        return dict(self.json(name, dict)) if self.has(name) else {}
 
     def header(self, name: str) -> dict[str, TensorHeader]:
         """Names, types and shapes of a safetensors file.
 
         Raises:
-            FileError: The file is missing or damaged.
+            ModelError: The file is missing or damaged.
         """
         if name not in self._headers:
-            self._headers[name] = parse_safetensors(self.content(name), str(self.directory / name))
+            with _one_error():
+                self._headers[name] = parse_safetensors(self.content(name), str(self.directory / name))
         return self._headers[name]
 
     def fingerprint(self, without: str = "", folder: str = "") -> str:
@@ -180,6 +177,15 @@ class Inspected:
                 self._contents.clear()  # the model has been loaded
 
 
-def inspected(path: str | Path) -> Inspected:
+def inspected(path: str | Path | Inspected) -> Inspected:
     """The files of a directory; of a temporary copy, those that it was made from."""
-    return _copies.get(str(path)) or Inspected(Path(path))
+    return path if isinstance(path, Inspected) else _copies.get(str(path)) or Inspected(Path(path))
+
+
+@contextmanager
+def _one_error() -> Iterator[None]:
+    """Report a damaged file as an error of its model."""
+    try:
+        yield
+    except FileError as error:
+        raise ModelError(str(error)) from None

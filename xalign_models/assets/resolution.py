@@ -107,7 +107,7 @@ def _local(directory: Path, files: Inspected | None = None) -> ResolvedModel:
     files = files or Inspected(directory)
     digest = files.fingerprint()
     if files.has("adapter_config.json") and not files.has("sentence_bert_config.json"):  # our own name their base
-        base = str(files.json("adapter_config.json", dict).get("base_model_name_or_path"))
+        base = str(files.settings("adapter_config.json").get("base_model_name_or_path"))
         local = Path(base).expanduser() if Path(base).expanduser().is_dir() else mirror(base)
         base_digest = Inspected(local).fingerprint() if local else resolve(base).fingerprint
         digest = sha256(f"{digest} {base_digest}".encode()).hexdigest()

@@ -28,12 +28,8 @@ def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, seed: int) ->
     The second matrix of each pair starts at zero, so that the model's output stays the same until training. The
     matrices are float32 in models of any dtype. Existing LoRA matrices are kept and trained further.
 
-    Args:
-        model: A model without gradients.
-        rank: Rank of the matrices.
-        alpha: Scale of their product, times the rank: the product counts alpha / rank.
-        dropout: Dropout of their input.
-        seed: Seed of the first matrices; torch's own generator is not changed.
+    Their product counts alpha / rank. The dropout is that of their input. The seed is that of the first matrices;
+    torch's own generator is not changed.
 
     Raises:
         ModelError: The model has LoRA of another rank, scale or dropout; the message names them.

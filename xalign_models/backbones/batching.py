@@ -57,10 +57,3 @@ def packed_batches(lengths: Sequence[int], budget: int) -> Iterator[np.ndarray]:
         end = max(start + 1, int(np.searchsorted(ends, before + budget, side="right")))
         yield order[start:end]
         start = end
-
-
-def useful_share(lengths: Sequence[int], budget: int) -> float:
-    """Real tokens divided by padded tokens of :func:`token_budget_batches`, in (0, 1]; 1 means no padding."""
-    array = np.asarray(lengths, dtype=np.int64)
-    padded = sum(len(batch) * int(array[batch].max()) for batch in token_budget_batches(lengths, budget))
-    return float(array.sum() / padded) if padded else 1.0

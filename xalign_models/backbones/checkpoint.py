@@ -51,7 +51,7 @@ def open_pretrained(kind: Any, resolved: ResolvedModel, *, trust: bool = False, 
     """
     from xalign_models.backbones import borrowed, weights
 
-    policy.check(resolved, trust=trust)
+    policy.check(resolved.files, trust=trust)
     options |= _hub(resolved, trust)
     with opened(resolved.path_or_id), quiet():
         if not borrowed.has_weights(kind):
@@ -74,13 +74,6 @@ def open_transformer(
 ) -> LanguageTransformer:
     """A checkpoint as the first module of a model.
 
-    Args:
-        kind: The module's class.
-        resolved: The checkpoint.
-        dtype: Type of its weights, e.g. ``bfloat16``.
-        trust: Whether the user trusts the model's code.
-        **arguments: For the class.
-
     Raises:
         ModelError: The checkpoint names code, or its weights are not the model's.
         AssetError: It cannot be loaded.
@@ -88,25 +81,14 @@ def open_transformer(
     hub = _hub(resolved, trust)
     config = {**hub, **arguments.pop("config_kwargs", {})}
     with _checked(resolved, trust) as path:
-        return kind(
-            path,
-            model_kwargs={**hub, "torch_dtype": dtype},
-            processor_kwargs=dict(hub),
-            config_kwargs=config,
-            **arguments,
-        )
+        weights = {**hub, "torch_dtype": dtype}
+        return kind(path, model_kwargs=weights, processor_kwargs=dict(hub), config_kwargs=config, **arguments)
 
 
 def open_pipeline(resolved: ResolvedModel, device: str, *, trust: bool = False, **options: Any) -> SentenceTransformer:
     """A sentence-transformers model, published or saved by xalign, without running code from its files.
 
     The classes of its modules are passed in, so that nothing is imported by a name in a file.
-
-    Args:
-        resolved: A directory or a hub id with a ``modules.json``.
-        device: cpu, cuda or mps.
-        trust: Whether the user trusts the model's code.
-        **options: For SentenceTransformer.
 
     Raises:
         ModelError: It has unknown modules, or code, or its weights are not the model's.
@@ -135,7 +117,7 @@ def _checked(resolved: ResolvedModel, trust: bool) -> Iterator[str]:
     Libraries open files themselves. For a directory they get a temporary copy, made from the files as they were
     checked. Code that the user trusts is imported from the directory itself.
     """
-    policy.check(resolved, trust=trust)
+    policy.check(resolved.files, trust=trust)
     if resolved.source == "hub" or trust:
         with opened(resolved.path_or_id), quiet():
             yield resolved.path_or_id

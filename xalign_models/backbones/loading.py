@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets
+from xalign_models.assets.inspection import inspected
 from xalign_models.backbones import policy
-from xalign_models.backbones.checkpoint import open_config, open_pipeline, open_transformer, opened, quiet
-from xalign_models.backbones.policy import has_own_modules
+from xalign_models.backbones.checkpoint import open_config, open_pipeline, open_transformer, opened
 from xalign_models.backbones.sources import Source, find_source
-from xalign_models.backbones.templates import surrounds
+from xalign_models.backbones.templates import SLOT
 from xalign_models.device import pick_device
-from xalign_models.errors import FileError, LanguageError, ModelError
+from xalign_models.errors import LanguageError, ModelError
 from xalign_models.languages import is_canonical
 from xalign_models.specs import COMPILED, BackboneSpec, Dtype, Pooling, Precision, digest
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
     from xalign_models.assets import Inspected, ResolvedModel
     from xalign_models.backbones.transformer import LanguageTransformer
-
-__all__ = ["Backbone", "Checkpoint", "has_own_modules", "open_backbone", "open_directory", "pick_device", "prompt_in",
-           "prompt_languages", "quiet", "shared_modules"]  # fmt: skip
 
 
 class Backbone:
@@ -71,7 +68,7 @@ class Backbone:
         not fit them.
         """
         own = dict(self.spec.prompts)
-        return own if surrounds(own.values()) else {**self.source.prompts(), **own}
+        return own if any(SLOT in prompt for prompt in own.values()) else {**self.source.prompts(), **own}
 
     @cached_property
     def sides(self) -> frozenset[str]:
@@ -93,14 +90,7 @@ class Backbone:
 
 
 def open_backbone(spec: BackboneSpec | Backbone) -> Backbone:
-    """The backbone of a spec, whose files may have changed since another one was opened.
-
-    Args:
-        spec: The spec; a backbone is returned as it is.
-
-    Raises:
-        ModelError: A field of the spec does not apply to the source.
-    """
+    """A new backbone, whose files may have changed since another one was opened; an open one is returned as it is."""
     return spec if isinstance(spec, Backbone) else Backbone(spec)
 
 
@@ -124,19 +114,12 @@ def is_upcast(spec: BackboneSpec) -> bool:
         return False
     from xalign_models.linalg import onednn
 
-    return onednn.is_slow(
-        str(spec.dtype),
-        "Weights keep their values and are computed with in float32. Models get another revision.",
-    )
+    consequence = "Weights keep their values and are computed with in float32. Models get another revision."
+    return onednn.is_slow(str(spec.dtype), consequence)
 
 
 class Checkpoint(Source):
-    """An installed asset, a directory or a model on the hub.
-
-    Args:
-        spec: The backbone.
-        files: The files of its directory, if some of them were read already.
-    """
+    """An installed asset, a directory or a model on the hub; see :class:`Backbone` for the arguments."""
 
     settable = frozenset(field.name for field in dataclasses.fields(BackboneSpec))
     has_weights = True
@@ -154,7 +137,7 @@ class Checkpoint(Source):
             AssetError: The checkpoint is unavailable.
         """
         spec = self.spec
-        if spec.llm and not has_own_modules(self._files or Path(spec.model)):
+        if spec.llm and not policy.has_own_modules(self._files or Path(spec.model)):
             raise ModelError(
                 f"xalign/{spec.tuned}__{spec.name} is not trained yet. Train it with `xalign train lusifer --config "
                 "small` (or paper), or give the directory of a trained one."
@@ -171,7 +154,7 @@ class Checkpoint(Source):
         Raises:
             ModelError: They are damaged.
         """
-        published = self._settings("config_sentence_transformers.json").get("prompts") or {}
+        published = self.resolved.files.settings("config_sentence_transformers.json").get("prompts") or {}
         if not isinstance(published, dict) or not all(isinstance(text, str | None) for text in published.values()):
             raise ModelError(f"{self.model}: its prompts are damaged; names and texts were expected.")
         return {key: text for key, text in published.items() if text}
@@ -184,7 +167,7 @@ class Checkpoint(Source):
         from xalign_models.backbones.router import read_routes, sides_of
 
         with opened(self.model):
-            policy.check(resolved, trust=self.spec.trust_remote_code)
+            policy.check(resolved.files, trust=self.spec.trust_remote_code)
             return sides_of(read_routes(resolved.files.directory, *router) for router in routers.items())
 
     def facts(self) -> Mapping[str, Any]:
@@ -193,8 +176,8 @@ class Checkpoint(Source):
         if asset is None:
             return {}
         licence = "gemma" if asset.licence.startswith("Gemma") else asset.licence.lower()
-        facts = {"n_parameters": asset.parameters, "embed_dim": asset.dimension, "license": licence}
-        return {**facts, "reference": asset.source}
+        facts = {"n_parameters": asset.parameters, "embed_dim": asset.dimension, "reference": asset.source}
+        return {**facts, "license": licence}
 
     def modules(self, spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
         """See :meth:`Backbone.modules`."""
@@ -204,7 +187,7 @@ class Checkpoint(Source):
 
         resolved = _with_graph(self.resolved, spec)
         with opened(spec.model):
-            files, config = resolved.files, self._settings("config.json")
+            files, config = resolved.files, self.resolved.files.settings("config.json")
             as_published = spec.layer is None and spec.pooling is Pooling.PUBLISHED
             if not as_published and policy.routers(files):
                 raise ModelError(f"{spec.model} has routes for queries and documents; leave out --layer and --pooling.")
@@ -215,7 +198,7 @@ class Checkpoint(Source):
             elif as_published and config.get("model_type") == "model2vec":
                 from xalign_models.backbones.static import LanguageStatic
 
-                policy.check(resolved)
+                policy.check(resolved.files)
                 modules = [LanguageStatic.load(resolved.path_or_id, revision=resolved.revision)]
             elif spec.tuned:
                 raise ModelError(f"{spec.model} was trained with its layer and pooling; they cannot be changed.")
@@ -229,34 +212,11 @@ class Checkpoint(Source):
                 modules = [module.float() for module in modules]
             return tuple(module.to(device).eval() for module in modules)
 
-    def _settings(self, name: str) -> dict[str, Any]:
-        """A JSON file of the checkpoint; empty if there is none."""
-        files = self.resolved.files
-        try:
-            return dict(files.json(name, dict)) if files.has(name) else {}
-        except FileError as error:
-            raise ModelError(str(error)) from None
 
-
-def open_directory(
-    directory: Inspected | Path, device: str, *, trust: bool = False, **options: Any
-) -> SentenceTransformer:
-    """A saved model whose modules are xalign's or sentence-transformers', without running code from its files.
-
-    Args:
-        directory: A directory that ``save`` wrote, or its files.
-        device: cpu, cuda or mps.
-        trust: Whether the user trusts the model's code.
-        **options: For SentenceTransformer.
-
-    Raises:
-        ModelError: It has unknown modules, or code, or its weights are not the model's.
-        AssetError: It cannot be loaded.
-    """
-    files = directory if isinstance(directory, assets.Inspected) else assets.Inspected(directory)
-    return open_pipeline(
-        assets.ResolvedModel(str(files.directory), None, "", "local", files), device, trust=trust, **options
-    )
+def open_directory(directory: Inspected | Path, device: str, **options: Any) -> SentenceTransformer:
+    """The model in a directory that ``save`` wrote; see :func:`~xalign_models.backbones.checkpoint.open_pipeline`."""
+    files = inspected(directory)
+    return open_pipeline(assets.ResolvedModel(str(files.directory), None, "", "local", files), device, **options)
 
 
 def _published(spec: BackboneSpec, resolved: ResolvedModel, device: str) -> list[Any]:
@@ -354,10 +314,8 @@ def _with_graph(resolved: ResolvedModel, spec: BackboneSpec) -> ResolvedModel:
     from huggingface_hub import snapshot_download
 
     wanted = ["*.json", "*.jinja", "*.model", "*.txt", "[0-9]_*/*", f"{spec.graph.rpartition('.')[0]}.*"]
-    away = assets.hub_is_away()
-    folder = snapshot_download(
-        resolved.path_or_id, revision=resolved.revision, allow_patterns=wanted, local_files_only=away
-    )
+    model, commit, away = resolved.path_or_id, resolved.revision, assets.hub_is_away()
+    folder = snapshot_download(model, revision=commit, allow_patterns=wanted, local_files_only=away)
     return assets.ResolvedModel(folder, None, resolved.fingerprint, "local")
 
 
@@ -366,7 +324,7 @@ def _below(resolved: ResolvedModel) -> ResolvedModel:
     files = resolved.files
     if not files.has("adapter_config.json") or files.has("config.json"):
         return resolved
-    return assets.resolve(str(files.json("adapter_config.json", dict).get("base_model_name_or_path")))
+    return assets.resolve(str(files.settings("adapter_config.json").get("base_model_name_or_path")))
 
 
 def prompt_in(prompts: Mapping[str, str], language: str) -> str:

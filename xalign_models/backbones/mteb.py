@@ -97,7 +97,7 @@ class MtebModel(Source):
         if needs_trust(meta) and not spec.trust_remote_code:
             raise ModelError(f"{self.model} runs code of its own; if you trust its author, add --trust-remote-code.")
         if not is_api(meta):
-            policy.check(self._resolved, trust=spec.trust_remote_code)
+            policy.check(self._resolved.files, trust=spec.trust_remote_code)
             if self._resolved.source != "hub":  # a mirror: mteb's loaders accept a path as a name
                 meta = meta.model_copy(update={"name": self._resolved.path_or_id, "revision": None})
         with opened(self.model):

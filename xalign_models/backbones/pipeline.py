@@ -228,9 +228,8 @@ def _apart(first: Any) -> bool:
     wanted = output.last_hidden_state[0].float()
     states_alone, states_beside = states(before, text, before), states(other, text, other)
     scale = wanted.abs().max()
-    return bool(
-        (states_alone - states_beside).abs().max() < 1e-4 * scale and (states_alone - wanted).abs().max() < 0.05 * scale
-    )
+    is_apart = (states_alone - states_beside).abs().max() < 1e-4 * scale
+    return bool(is_apart and (states_alone - wanted).abs().max() < 0.05 * scale)
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:

@@ -13,7 +13,7 @@ from torch import nn
 from xalign_models.assets import Inspected
 from xalign_models.assets.inspection import inspected
 from xalign_models.backbones.loading import open_backbone
-from xalign_models.errors import FileError, ModelError
+from xalign_models.errors import ModelError
 from xalign_models.specs import BackboneSpec, ModelSpec
 
 CONFIG = "xalign_base.json"
@@ -55,10 +55,8 @@ class Pointer(InputModule):
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
         """Write the reference: the spec and the fingerprint of the backbone."""
-        pointer = {
-            "spec": ModelSpec(self.spec).to_dict()["backbone"],
-            "fingerprint": open_backbone(self.spec).fingerprint,
-        }
+        spec = ModelSpec(self.spec).to_dict()["backbone"]
+        pointer = {"spec": spec, "fingerprint": open_backbone(self.spec).fingerprint}
         text = json.dumps(pointer, indent=2, ensure_ascii=False) + "\n"
         (Path(output_path) / CONFIG).write_text(text, encoding="utf-8")
 
@@ -87,7 +85,7 @@ def pointed(files: Inspected) -> BackboneSpec | None:
         ModelError: The spec of the backbone is malformed.
     """
     try:
-        fields = files.json(CONFIG, dict).get("spec") if files.has(CONFIG) else None
-    except FileError:
+        fields = files.settings(CONFIG).get("spec")
+    except ModelError:
         return None
     return ModelSpec.from_dict({"backbone": fields}).backbone if isinstance(fields, dict) else None

@@ -12,16 +12,13 @@ import pkgutil
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xalign_models import assets, plugins
-from xalign_models.assets.inspection import Inspected
+from xalign_models.assets.inspection import Inspected, inspected
 from xalign_models.builtin import MODULE_TYPES
-from xalign_models.errors import FileError, ModelError
+from xalign_models.errors import ModelError
 from xalign_models.files import walk
-
-if TYPE_CHECKING:
-    from xalign_models.assets import ResolvedModel
 
 _PUBLISHED = {
     "Transformer": "base.modules.transformer",
@@ -108,27 +105,35 @@ _COUNTS = {
 _MOST_SETTINGS = 16 << 20
 
 
-def check(resolved: ResolvedModel, *, trust: bool = False) -> None:
+def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[Path] = frozenset()) -> None:
     """Refuse a model that names code, has weights in other forms than safetensors, or has damaged files.
 
     Args:
-        resolved: A directory or a hub id; only the configurations of a hub id are fetched.
+        directory: The model's directory, or its files; of a model on the hub, the configurations.
         trust: Whether the user trusts the model's code.
+        above: The directories of adapters that name this one as their base.
 
     Raises:
         ModelError: The model may not be loaded; the message gives the reason.
-        AssetError: The configurations cannot be fetched.
+        AssetError: The base of an adapter is unavailable.
     """
-    _check(resolved.files, trust, frozenset(), weights=resolved.source != "hub")
-
-
-def check_directory(directory: Inspected | Path, *, trust: bool = False) -> None:
-    """:func:`check` of a local directory, or of its files.
-
-    Raises:
-        ModelError: The model may not be loaded.
-    """
-    _check(_inspected(directory), trust, frozenset())
+    files = inspected(directory)
+    if files.has_weights:
+        _check_formats(files, trust)
+    for name in sorted(files.files):
+        if not _SETTINGS.fullmatch(PurePosixPath(name).name):
+            continue
+        settings, where = files.json(name, most=_MOST_SETTINGS), f"{files.label}: {name}"
+        if name.endswith(".index.json"):
+            _check_index(files, name, settings, where)
+        elif not trust:
+            _check_code(settings, files.label, where)
+            if re.fullmatch(r"sentence_[\w-]+_config\.json", PurePosixPath(name).name):
+                _check_transformer(settings, where)
+    if files.has("modules.json"):
+        _check_modules(files, trust)
+    if files.has("adapter_config.json"):
+        _check_adapter(files, trust, above)
 
 
 def module_classes(files: Inspected) -> dict[str, type]:
@@ -145,36 +150,13 @@ def folders_of_maps(files: Inspected) -> list[str]:
 
 def has_own_modules(directory: Inspected | Path) -> bool:
     """Whether a directory is a sentence-transformers model with modules of xalign, as ``save`` writes it."""
-    files = _inspected(directory)
+    files = inspected(directory)
     try:
         return files.has("modules.json") and any(
             entry["type"] in plugins.MODULES or entry["type"] in MODULE_TYPES for entry in _modules(files)
         )
     except ModelError:
         return False  # loading the model reports the damage
-
-
-def _inspected(directory: Inspected | Path) -> Inspected:
-    return directory if isinstance(directory, Inspected) else Inspected(directory)
-
-
-def _check(files: Inspected, trust: bool, above: frozenset[str], *, weights: bool = True) -> None:
-    if weights:
-        _check_formats(files, trust)
-    for name in sorted(files.files):
-        if not _SETTINGS.fullmatch(PurePosixPath(name).name):
-            continue
-        settings, where = _settings(files, name), f"{files.label}: {name}"
-        if name.endswith(".index.json"):
-            _check_index(files, name, settings, where)
-        elif not trust:
-            _check_code(settings, files.label, where)
-            if re.fullmatch(r"sentence_[\w-]+_config\.json", PurePosixPath(name).name):
-                _check_transformer(settings, where)
-    if files.has("modules.json"):
-        _check_modules(files, trust)
-    if files.has("adapter_config.json"):
-        _check_adapter(files, trust, above)
 
 
 def _check_formats(files: Inspected, trust: bool) -> None:
@@ -185,10 +167,7 @@ def _check_formats(files: Inspected, trust: bool) -> None:
         if suffix in _PICKLES and _is_read(files, PurePosixPath(name)):
             raise ModelError(f"{files.label} has pickled weights ({name}), which can run code; save it as safetensors.")
         if suffix == ".safetensors":
-            try:
-                files.header(name)
-            except FileError as error:
-                raise ModelError(str(error)) from None
+            files.header(name)  # raises if it is damaged
 
 
 def _is_read(files: Inspected, name: PurePosixPath) -> bool:
@@ -201,13 +180,6 @@ def _is_read(files: Inspected, name: PurePosixPath) -> bool:
     stem = re.split(r"[-.]", name.name.removeprefix("pytorch_"), maxsplit=1)[0]
     same = (f"{stem}.safetensors", f"{stem}.safetensors.index.json")
     return name.suffix in _NEVER or ("model" in stem and not any(files.has(str(name.with_name(file))) for file in same))
-
-
-def _settings(files: Inspected, name: str) -> Any:
-    try:
-        return files.json(name, most=_MOST_SETTINGS, where=f"{files.label}: {name}")
-    except FileError as error:
-        raise ModelError(str(error)) from None
 
 
 def _check_code(settings: Any, label: str, where: str) -> None:
@@ -275,14 +247,10 @@ def _check_transformer(settings: Any, where: str) -> None:
 
 
 def _modules(files: Inspected) -> list[dict[str, Any]]:
-    path = files.directory / "modules.json"
-    try:
-        entries: list[dict[str, Any]] = files.json("modules.json", list, most=1 << 20)
-    except FileError as error:
-        raise ModelError(str(error)) from None
+    entries: list[dict[str, Any]] = files.json("modules.json", list, most=1 << 20)
     for entry in entries:
         if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in ("name", "path", "type")):
-            raise ModelError(f"{path} is damaged: each module needs a name, a path and a type.")
+            raise ModelError(f"{files.label}: modules.json is damaged: each module needs a name, a path and a type.")
     return entries
 
 
@@ -302,7 +270,7 @@ def _types(files: Inspected, folder: str) -> dict[str, str]:
     """The types of a Router's modules by name, from the file that sentence-transformers would read."""
     for name in ("router_config.json", "config.json"):
         path = (PurePosixPath(folder) / name).as_posix()
-        if files.has(path) and (settings := _settings(files, path)):
+        if files.has(path) and (settings := files.json(path, most=_MOST_SETTINGS)):
             types = settings.get("types") if isinstance(settings, Mapping) else None
             return types if isinstance(types, dict) and {type(kind) for kind in types.values()} == {str} else {}
     return {}
@@ -341,12 +309,12 @@ def _check_modules(files: Inspected, trust: bool) -> None:
                 raise ModelError(f"{label} needs a plug-in that is not loaded: name its file, {file}, with --plugin.")
             raise ModelError(_code(label, f"modules.json names {kind!r}, which is not a known module"))
         if MODULES.get(kind, "").endswith(":Dense") and files.has(config):
-            settings = _settings(files, config)
+            settings = files.json(config, most=_MOST_SETTINGS)
             activation = settings.get("activation_function") if isinstance(settings, Mapping) else "?"
             if activation is not None and activation not in _ACTIVATIONS:
                 raise ModelError(_code(label, f"{config} names {activation!r} as an activation_function"))
     if files.has("config_sentence_transformers.json"):
-        settings = _settings(files, "config_sentence_transformers.json")
+        settings = files.json("config_sentence_transformers.json", most=_MOST_SETTINGS)
         kind = settings.get("model_type", "SentenceTransformer") if isinstance(settings, Mapping) else "?"
         if kind != "SentenceTransformer":
             raise ModelError(f"{label} is a {kind}, not a SentenceTransformer.")
@@ -357,17 +325,17 @@ def _is_below(path: str) -> bool:
     return not (parts.is_absolute() or ".." in parts.parts or "\\" in path or ":" in path)
 
 
-def _check_adapter(files: Inspected, trust: bool, above: frozenset[str]) -> None:
-    settings = _settings(files, "adapter_config.json")
+def _check_adapter(files: Inspected, trust: bool, above: frozenset[Path]) -> None:
+    settings = files.json("adapter_config.json", most=_MOST_SETTINGS)
     base = settings.get("base_model_name_or_path") if isinstance(settings, Mapping) else None
     if not isinstance(base, str) or not base or settings.get("peft_type") != "LORA":
         raise ModelError(f"{files.label}: adapter_config.json names no base, or is not an adapter of LoRA.")
     if files.has("config.json"):
         raise ModelError(f"{files.label} has both a model and an adapter; give the adapter its own directory.")
-    resolved = assets.resolve(base)
-    if resolved.path_or_id in above:
+    below = assets.resolve(base).files
+    if (place := below.directory.resolve()) in above:
         raise ModelError(f"{files.label}: adapters name each other as their base.")
-    _check(resolved.files, trust, above | {resolved.path_or_id}, weights=resolved.source != "hub")
+    check(below, trust=trust, above=above | {place})
 
 
 def _code(label: str, reason: str) -> str:

@@ -67,13 +67,7 @@ class _Unread(nn.Identity):
 
 
 def read_routes(model: Path, folder: str, types: Iterable[str]) -> Router:
-    """A saved Router without the weights of its modules.
-
-    Args:
-        model: The model's directory.
-        folder: Folder of the Router below it.
-        types: Types of the modules in its routes.
-    """
+    """A saved Router, in a folder of a model's directory, without the weights of its modules of the given types."""
     return LanguageRouter.load(str(model), subfolder=folder, module_classes=dict.fromkeys(types, _Unread))
 
 
@@ -122,11 +116,6 @@ def first_modules(modules: Sequence[Any]) -> list[Any]:
     first = modules[0]
     routes: Mapping[str, Any] = first.sub_modules if isinstance(first, Router) else {"": modules}
     return list(dict.fromkeys(route[0] for route in routes.values()))
-
-
-def has_routes(modules: Iterable[Any]) -> bool:
-    """Whether any module is a Router."""
-    return any(isinstance(module, Router) for module in modules)
 
 
 def all_modules(modules: Iterable[Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""A first module that gets its vectors from a server or from a wrapper of mteb."""
+"""A first module that gets its vectors from a server, a file or a wrapper of mteb."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from sentence_transformers.base.modules.input_module import InputModule
 
 from xalign_models.backbones.inputs import prompt_of, split_inputs
+from xalign_models.backbones.raw import FLUSH
 from xalign_models.backbones.templates import prompted
 from xalign_models.errors import ModelError
 from xalign_models.languages import is_canonical
@@ -32,29 +33,27 @@ class Streamed(InputModule):
         flush: Vectors per write to the store.
     """
 
-    def __init__(self, label: str, stream: Stream, prompts: Mapping[str, str], flush: int) -> None:
+    def __init__(self, label: str, stream: Stream, prompts: Mapping[str, str], flush: int = FLUSH) -> None:
         super().__init__()
         self.label, self.stream, self.flush = label, stream, flush
         self.prompts = {key: text for key, text in prompts.items() if is_canonical(key)}
         self.default_lang: str | None = None
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Add prompts to texts, or to inputs ``{"text": ..., "lang": ...}``.
+        """Add prompts by language to texts, or to inputs ``{"text": ..., "lang": ...}``.
 
         Raises:
             LanguageError: The prompts are by language, and an input has no language or one without a prompt.
         """
         texts, languages = split_inputs(inputs, kwargs.get("lang") or self.default_lang)
-        if prompt or not self.prompts:
-            texts = [prompted(prompt or "", text) for text in texts]
-        else:
+        if not prompt and self.prompts:
             pairs = zip(languages, texts, strict=True)
             texts = [prompted(prompt_of(self.prompts, code), text) for code, text in pairs]
-        return {"texts": texts, **({"lang": languages} if any(languages) else {})}
+        return {"texts": texts, "prompt": prompt or "", **({"lang": languages} if any(languages) else {})}
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """``features["sentence_embedding"]``, (n, d)."""
-        batches = list(self.stream(features.pop("texts"), ""))
+        batches = list(self.stream(features.pop("texts"), features.pop("prompt")))
         rows = np.concatenate([batch.rows for batch, _ in batches])
         vectors = np.concatenate([part for _, part in batches])[np.argsort(rows)]
         features["sentence_embedding"] = torch.from_numpy(vectors)

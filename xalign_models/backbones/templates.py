@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 SLOT = "[TEXT]"
 """Place of the text in a prompt that surrounds it; any other prompt precedes the text."""
 _SIDE = "\x1d"
@@ -72,8 +70,3 @@ def split_side(prompt: str) -> tuple[str, str]:
         return "", prompt
     _, side, plain = prompt.split(_SIDE, 2)
     return side, plain
-
-
-def surrounds(prompts: Iterable[str]) -> bool:
-    """Whether any of the prompts surrounds the text, rather than preceding it."""
-    return any(SLOT in prompt for prompt in prompts)

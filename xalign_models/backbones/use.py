@@ -14,9 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors.torch import save_file
 from sentence_transformers.base.modules.input_module import InputModule
 from tokenizers import Tokenizer
@@ -65,10 +63,8 @@ class USEMultilingual(InputModule):
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Tokenise texts, or ``{"text": ..., "lang": ...}``."""
         texts, languages = split_inputs(inputs, kwargs.get("lang"))
-        rows = [
-            torch.tensor(encoded.ids)
-            for encoded in self.tokenizer.encode_batch([(prompt or "") + text for text in texts])
-        ]
+        encodings = self.tokenizer.encode_batch([(prompt or "") + text for text in texts])
+        rows = [torch.tensor(encoding.ids) for encoding in encodings]
         features: dict[str, Any] = {
             "input_ids": torch.nn.utils.rnn.pad_sequence(rows, batch_first=True),
             "lengths": torch.tensor([len(row) for row in rows]),
@@ -80,33 +76,10 @@ class USEMultilingual(InputModule):
         features["sentence_embedding"] = self._forward(features["input_ids"], features["lengths"])
         return features
 
-    @torch.inference_mode()
-    def encode(self, texts: Sequence[str], *, batch_size: int = 64) -> NDArray[np.float32]:
-        """Embed texts.
-
-        Args:
-            texts: n texts.
-            batch_size: Texts per forward pass; the vectors do not depend on it.
-
-        Returns:
-            A float32 array of shape (n, 512) with rows of length 1.
-        """
-        ids = [encoding.ids for encoding in self.tokenizer.encode_batch(list(texts))]
-        order = sorted(range(len(ids)), key=lambda index: len(ids[index]))  # similar lengths need little padding
-        vectors = np.empty((len(ids), self.dimension), dtype=np.float32)
-        for start in range(0, len(order), batch_size):
-            batch = order[start : start + batch_size]
-            vectors[batch] = self.forward(self.preprocess([texts[index] for index in batch]))[
-                "sentence_embedding"
-            ].numpy()
-        return vectors
-
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
         """Write weights and tokenizer."""
-        save_file(
-            {name: tensor.contiguous() for name, tensor in self.named_buffers()},
-            Path(output_path) / "model.safetensors",
-        )
+        weights = {name: tensor.contiguous() for name, tensor in self.named_buffers()}
+        save_file(weights, Path(output_path) / "model.safetensors")
         self.tokenizer.save(str(Path(output_path) / "tokenizer.json"))
 
     @classmethod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -12,7 +11,7 @@ import torch
 
 from xalign_models.assets.inspection import Inspected
 from xalign_models.backbones import borrowed
-from xalign_models.errors import FileError, ModelError
+from xalign_models.errors import ModelError
 
 _BUFFERS = r"(.*\.)?(position_ids|token_type_ids|inv_freq|masked_bias|attn\.bias|num_batches_tracked)"
 _MISSING = re.compile(rf"{_BUFFERS}|(.*\.)?pooler\..*")
@@ -67,29 +66,22 @@ def require_fit(info: Mapping[str, Any], model: str, layers: int | None = None) 
 def state_dict(files: Inspected, folder: str = "") -> dict[str, torch.Tensor]:
     """The tensors in the safetensors of a folder, without copying: they share the memory of the files as read.
 
-    Args:
-        files: The model's directory.
-        folder: Folder below it.
-
     Raises:
         ModelError: There are none, or a file is damaged or has a type that torch lacks.
     """
     tensors: dict[str, torch.Tensor] = {}
-    try:
-        for name in _safetensors(files, folder):
-            headers = files.header(name)
-            content = files.take(name)
-            for tensor, header in headers.items():
-                if (kind := _TYPES.get(header.dtype)) is None:
-                    raise ModelError(f"{files.label}: {tensor} is of type {header.dtype}, which torch cannot read.")
-                empty = torch.empty(header.shape, dtype=kind, device="meta")
-                tensors[tensor] = (
-                    torch.frombuffer(content, dtype=kind, count=empty.numel(), offset=header.start).view(header.shape)
-                    if empty.numel()
-                    else torch.empty(header.shape, dtype=kind)
-                )
-    except FileError as error:
-        raise ModelError(str(error)) from None
+    for name in _safetensors(files, folder):
+        headers = files.header(name)
+        content = files.take(name)
+        for tensor, header in headers.items():
+            if (kind := _TYPES.get(header.dtype)) is None:
+                raise ModelError(f"{files.label}: {tensor} is of type {header.dtype}, which torch cannot read.")
+            tensors[tensor] = torch.empty(header.shape, dtype=kind, device="meta")
+            if count := tensors[tensor].numel():
+                flat = torch.frombuffer(content, dtype=kind, count=count, offset=header.start)
+                tensors[tensor] = flat.view(header.shape)
+            else:
+                tensors[tensor] = torch.empty(header.shape, dtype=kind)
     if not tensors:
         raise ModelError(f"{files.label} has no weights in safetensors; save it in this format.")
     return tensors
@@ -98,28 +90,20 @@ def state_dict(files: Inspected, folder: str = "") -> dict[str, torch.Tensor]:
 def _safetensors(files: Inspected, folder: str) -> list[str]:
     """The files of a folder that transformers would load: ``model.safetensors``, else the shards of an index."""
     place = PurePosixPath(folder)
-    if files.has((whole := place / "model.safetensors").as_posix()):
-        return [whole.as_posix()]
-    if not files.has((index := place / "model.safetensors.index.json").as_posix()):
-        return []
-    shards = files.json(index.as_posix(), dict).get("weight_map") or {}
+    if files.has(whole := (place / "model.safetensors").as_posix()):
+        return [whole]
+    shards = files.settings(f"{whole}.index.json").get("weight_map") or {}
     return sorted({(place / str(shard)).as_posix() for shard in shards.values()})
 
 
 def _beside(files: Inspected, folder: str) -> list[str]:
     """All safetensors directly in a folder."""
-    pattern = (PurePosixPath(folder) / "*.safetensors").as_posix()
-    depth = pattern.count("/")
-    return sorted(name for name in files.files if fnmatchcase(name, pattern) and name.count("/") == depth)
+    place, suffix = PurePosixPath(folder), ".safetensors"
+    return sorted(name for name in files.files if name.endswith(suffix) and PurePosixPath(name).parent == place)
 
 
 def require_size(config: Any, files: Inspected, folder: str = "") -> Any:
     """Refuse a configuration of far more weights than the files hold, before memory is allocated for them.
-
-    Args:
-        config: transformers' configuration.
-        files: The model's directory.
-        folder: Folder of the weights below it.
 
     Returns:
         The class of transformers for the encoder; None if its code is the checkpoint's own, or there are no weights.
@@ -162,19 +146,14 @@ def require_types(files: Inspected, folder: str = "") -> None:
     Raises:
         ModelError: There are such weights; the message names one.
     """
-    try:
-        config = (PurePosixPath(folder) / "config.json").as_posix()
-        if files.has(config) and files.json(config, dict).get("quantization_config"):
-            return
-        for path in _beside(files, folder):
-            for name, header in files.header(path).items():
-                if header.dtype not in _FLOATING and not re.fullmatch(_BUFFERS, name):
-                    raise ModelError(
-                        f"The checkpoint {files.label} does not fit its configuration: {name} is of type "
-                        f"{header.dtype}."
-                    )
-    except FileError as error:
-        raise ModelError(str(error)) from None
+    if files.settings((PurePosixPath(folder) / "config.json").as_posix()).get("quantization_config"):
+        return
+    for path in _beside(files, folder):
+        for name, header in files.header(path).items():
+            if header.dtype not in _FLOATING and not re.fullmatch(_BUFFERS, name):
+                raise ModelError(
+                    f"The checkpoint {files.label} does not fit its configuration: {name} is of type {header.dtype}."
+                )
 
 
 def _is_later(name: str, layers: int | None) -> bool:

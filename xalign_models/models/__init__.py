@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from xalign_models.models.api import as_mteb, fit
-    from xalign_models.models.building import build, fitted, load, load_encoder, raw_encoder
-    from xalign_models.models.identity import namespace, revision
+    from xalign_models.models.building import build, load, load_encoder, raw_encoder
+    from xalign_models.models.identity import namespace
     from xalign_models.models.metadata import model_meta
     from xalign_models.models.mteb import register_models
     from xalign_models.models.names import directory_of, find_spec, list_models, locate, name_of, trained_specs
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "api": ("as_mteb", "fit"),
-    "building": ("build", "fitted", "load", "load_encoder", "raw_encoder"),
-    "identity": ("namespace", "revision"),
+    "building": ("build", "load", "load_encoder", "raw_encoder"),
+    "identity": ("namespace",),
     "metadata": ("model_meta",),
     "mteb": ("register_models",),
     "names": ("directory_of", "find_spec", "list_models", "locate", "name_of", "trained_specs"),
@@ -31,7 +31,6 @@ __all__ = [
     "directory_of",
     "find_spec",
     "fit",
-    "fitted",
     "list_models",
     "load",
     "load_encoder",
@@ -41,7 +40,6 @@ __all__ = [
     "namespace",
     "raw_encoder",
     "register_models",
-    "revision",
     "save",
     "trained_specs",
 ]

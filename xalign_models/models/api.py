@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import alignments, corpora
-from xalign_models.backbones import loading
+from xalign_models.device import pick_device
 from xalign_models.errors import AlignmentError, DataError, LanguageError, ModelError
 from xalign_models.languages import canonical
 from xalign_models.models import catalogue, fitting
@@ -154,7 +154,7 @@ def recommend(
                             overrides=overrides, **params)  # fmt: skip
 
     spec = spec_of(corpus, languages)
-    recipe = Recipe(spec, raw_encoder(spec.backbone, loading.pick_device(device, several=True), open_store()))
+    recipe = Recipe(spec, raw_encoder(spec.backbone, pick_device(device, several=True), open_store()))
     data = recipe.fit_vectors()
     if not paired:
         return recommendation.recommend_centring(data, seed)
@@ -264,7 +264,7 @@ def as_mteb(model: str | SentenceTransformer, *, device: str | None = None) -> X
     else:
         fields = {"name": f"local/model-{identity[:6]}", "revision": identity}
         meta = ModelMeta.create_empty({**fields, "similarity_fn_name": ScoringFunction.COSINE})
-    return encoder_of(model, identity, meta, loading.pick_device(device or model.device.type))
+    return encoder_of(model, identity, meta, pick_device(device or model.device.type))
 
 
 def _identity(model: SentenceTransformer) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_models.backbones import compiled, loading, tf32
 from xalign_models.backbones.loading import Backbone, open_backbone
-from xalign_models.device import each
+from xalign_models.device import each, pick_device
 from xalign_models.models.identity import namespace
 from xalign_models.models.names import Located, locate
 from xalign_models.models.recipe import Recipe
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import nn
 
-    from xalign_models.alignments import Alignment
     from xalign_models.backbones.raw import RawEncoder
     from xalign_models.models.encoder import XAlignEncoder
     from xalign_models.store import EmbeddingStore
@@ -52,7 +51,7 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
     if not located.saved or located.card is None:
         assert located.spec is not None
         return build(located.spec, device=device, backbone=located.open_backbone())
-    saved = loading.open_directory(located.card.files, loading.pick_device(device))
+    saved = loading.open_directory(located.card.files, pick_device(device))
     return AlignedSentenceTransformer.adopt(saved, located.spec, dict(located.card.claims))
 
 
@@ -71,7 +70,7 @@ def build(spec: ModelSpec, *, device: str | None = None, backbone: Backbone | No
     _ = backbone.fingerprint  # fails before seconds of imports if the weights are missing
     from xalign_models.store import open_store
 
-    device = loading.pick_device(device, several=True)
+    device = pick_device(device, several=True)
     recipe = Recipe(spec, raw_encoder(backbone, device, open_store()), backbone)
     return assemble(spec, recipe.tail(), each(device)[0], backbone)
 
@@ -80,12 +79,6 @@ def assemble(
     spec: ModelSpec, tail: Sequence[nn.Module], device: str, backbone: Backbone | None = None
 ) -> SentenceTransformer:
     """The modules of a spec's backbone and the given tail, as one model with the backbone's prompts.
-
-    Args:
-        spec: The model.
-        tail: The modules after the raw vectors.
-        device: cpu, cuda or mps.
-        backbone: The backbone, if already open.
 
     Raises:
         XAlignError: Weights are missing.
@@ -127,7 +120,7 @@ def load_encoder(
     from xalign_models.models.encoder import XAlignEncoder
     from xalign_models.models.metadata import meta_of
 
-    device = loading.pick_device(device, several=True)
+    device = pick_device(device, several=True)
     located = locate(model, **overrides) if isinstance(model, str) else Located(model)
     if located.saved and located.card is not None:
         home = device if len(each(device)) == 1 else "cpu"  # from there, modules are sent to other processes
@@ -149,14 +142,9 @@ def load_encoder(
 def encoder_of(
     model: SentenceTransformer, raw_namespace: str, meta: Any, device: str, store: EmbeddingStore | None = None
 ) -> XAlignEncoder:
-    """A SentenceTransformer as an mteb encoder; the modules before its alignment or normalisation give raw vectors.
+    """A SentenceTransformer, with its own modules, as an mteb encoder.
 
-    Args:
-        model: Any model; its own modules are used.
-        raw_namespace: Fingerprint of the raw vectors.
-        meta: mteb's ModelMeta.
-        device: Device of the backbone, or several.
-        store: Store of raw vectors; None always encodes.
+    The modules before its alignment or normalisation give raw vectors, whose fingerprint is ``raw_namespace``.
     """
     from sentence_transformers.sentence_transformer.modules import Normalize
 
@@ -184,12 +172,7 @@ def encoder_of(
 
 
 def raw_encoder(spec: BackboneSpec | Backbone, device: str, store: EmbeddingStore | None = None) -> RawEncoder:
-    """The encoder of a backbone's raw vectors.
-
-    Args:
-        spec: The backbone, open or not.
-        device: Its device, or several.
-        store: Store of raw vectors; None always encodes.
+    """The encoder of a backbone's raw vectors on one device or several; without a store, it always encodes.
 
     Raises:
         ModelError: The device does not support the precision or compiled layers.
@@ -215,8 +198,3 @@ def _processes(load: Callable[[str], Sequence[nn.Module]], devices: Sequence[str
     from xalign_models.backbones.processes import Processes
 
     return [Processes(load, devices)]
-
-
-def fitted(spec: ModelSpec, raw: RawEncoder) -> Alignment | None:
-    """The alignment of a spec, fitted now or taken from the cache of fits; None for an unaligned backbone."""
-    return Recipe(spec, raw).fitted

@@ -13,7 +13,7 @@ from typing import Any
 from xalign_models import assets
 from xalign_models.assets import Inspected
 from xalign_models.backbones.policy import has_own_modules
-from xalign_models.errors import FileError, ModelError
+from xalign_models.errors import ModelError
 from xalign_models.specs import ModelSpec
 
 MAPS = "*_Aligned"
@@ -87,18 +87,17 @@ class Card:
 
 
 def read_card(directory: Path) -> Card:
-    """The card of a model directory.
-
-    If the card's fingerprint is not that of the files, all its claims are ignored.
-
-    Args:
-        directory: Any directory of a checkpoint.
+    """The card of any directory; if the card's fingerprint is not that of the files, all its claims are ignored.
 
     Raises:
         ModelError: The maps have changed since the card was written.
     """
     files = Inspected(directory)
-    card = Card(files, has_own_modules(files), _claims(files))
+    try:
+        claims = files.settings(assets.CARD)
+    except ModelError:
+        claims = {}
+    card = Card(files, has_own_modules(files), claims)
     if not card.claims or card.claims.get("content") == card.content:
         return card
     if card.own_modules and not card.trained and card.claims.get("maps") not in {None, maps_fingerprint(files)}:
@@ -112,13 +111,6 @@ def read_card(directory: Path) -> Card:
 def is_name(text: str) -> bool:
     """Whether a text is a valid name of a model, ``org/model``, which becomes a path below the results."""
     return _NAME.fullmatch(text) is not None and not any(part in {".", ".."} for part in text.split("/"))
-
-
-def _claims(files: Inspected) -> dict[str, Any]:
-    try:
-        return dict(files.json(assets.CARD, dict)) if files.has(assets.CARD) else {}
-    except FileError:
-        return {}
 
 
 def maps_fingerprint(files: Inspected) -> str | None:

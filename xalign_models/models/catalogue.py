@@ -160,10 +160,8 @@ def specs() -> dict[str, ModelSpec]:
 def find_registered(name: str) -> ModelSpec | None:
     """The spec of a registered name, or of registered alignments joined by ``+``; None for others.
 
-    ``centered+affine__use-multilingual-v3`` is fitted on the text of its first method that uses translations, if any.
-
-    Args:
-        name: With the prefix ``xalign/``.
+    ``xalign/centered+affine__use-multilingual-v3`` is fitted on the text of its first method that uses translations,
+    if any.
     """
     registered = specs()
     if name in registered:

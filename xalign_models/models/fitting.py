@@ -97,10 +97,6 @@ def fingerprint(spec: AlignmentSpec) -> str:
 def fit(spec: AlignmentSpec, encode: Encode) -> Alignment:
     """Encode the fit text and fit.
 
-    Args:
-        spec: Method, hyperparameters and text.
-        encode: Texts to raw vectors (n, d).
-
     Raises:
         DataError: Fit text is missing or not aligned.
         AlignmentError: The method cannot be fitted on it.
@@ -187,12 +183,8 @@ def _directory(spec: AlignmentSpec, backbone: str) -> Path:
 def fit_cached(spec: AlignmentSpec, backbone: str, encode: Encode) -> Alignment:
     """The cached fit of the same text, backbone and prompt, or else :func:`fit`.
 
-    If several processes need the same fit, one computes it while the others wait.
-
-    Args:
-        spec: Method, hyperparameters and text.
-        backbone: Fingerprint of ``encode``, prompt included.
-        encode: Texts to raw vectors (n, d).
+    If several processes need the same fit, one computes it while the others wait. ``backbone`` is the fingerprint of
+    ``encode``, prompt included.
     """
     if (earlier := cached(spec, backbone)) is not None:
         return earlier

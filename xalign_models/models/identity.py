@@ -9,27 +9,14 @@ from xalign_models import corpora
 from xalign_models.backbones.loading import open_backbone
 from xalign_models.models.card import Card, read_card
 from xalign_models.models.names import Located, locate
-from xalign_models.models.recipe import Recipe
 from xalign_models.specs import ModelSpec
-
-
-def revision(spec: ModelSpec) -> str:
-    """40 hex digits of everything that determines the model's vectors.
-
-    Raises:
-        XAlignError: Weights or fit text are missing.
-    """
-    return Recipe(spec).revision
 
 
 def namespace(model: str | Located, **overrides: Any) -> str:
     """Fingerprint of a model's raw vectors; models with the same fingerprint share their vectors.
 
-    It depends on the content of the files, not on the card.
-
-    Args:
-        model: As :func:`~xalign_models.models.names.locate` takes it, or its result.
-        **overrides: Fields of the backbone's spec.
+    It depends on the content of the files, not on the card. The arguments are those of
+    :func:`~xalign_models.models.names.locate`.
 
     Raises:
         XAlignError: The model is unknown, or its weights are missing.
@@ -45,12 +32,7 @@ def namespace(model: str | Located, **overrides: Any) -> str:
 
 
 def trained_on(spec: ModelSpec, card: Card | None = None) -> set[str]:
-    """Mteb's names of the data that a model was trained or fitted on here, beyond its published weights.
-
-    Args:
-        spec: The model.
-        card: The card of its directory, if already read.
-    """
+    """Mteb's names of the data that a model was trained or fitted on here, beyond its published weights."""
     datasets: set[str] = set()
     if spec.backbone.tuned and Path(spec.backbone.model).is_dir():
         datasets |= (card or read_card(Path(spec.backbone.model))).training_datasets or set()

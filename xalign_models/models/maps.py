@@ -17,12 +17,14 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from xalign_models import alignments
 from xalign_models.alignments.base import rows_by_language
 from xalign_models.alignments.module import Aligned
-from xalign_models.backbones import loading, policy
+from xalign_models.backbones import policy
+from xalign_models.device import pick_device
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.linalg.arrays import AnyFloats
-from xalign_models.models.building import fitted, raw_encoder
+from xalign_models.models.building import raw_encoder
 from xalign_models.models.card import read_card
 from xalign_models.models.names import find_spec
+from xalign_models.models.recipe import Recipe
 from xalign_models.specs import digest
 from xalign_models.store import open_store
 
@@ -134,7 +136,7 @@ def load_maps(
         maps = _saved(directory)
     else:
         spec = find_spec(model)
-        fit = fitted(spec, raw_encoder(spec.backbone, loading.pick_device(device), open_store()))
+        fit = Recipe(spec, raw_encoder(spec.backbone, pick_device(device), open_store())).fitted
         if fit is None:
             raise ModelError(f"{model} has no alignment; give an aligned model, e.g. from `xalign fit`.")
         maps = Maps(fit.module() or Aligned.of(fit), normalise=True)
@@ -145,7 +147,7 @@ def load_maps(
 
 def _saved(directory: Path) -> Maps:
     files = read_card(directory).files  # raises if the maps are not those of the card
-    policy.check_directory(files)
+    policy.check(files)
     classes = policy.module_classes(files)
     aligned: Aligned | None = None
     normalise = False

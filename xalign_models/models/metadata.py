@@ -36,12 +36,7 @@ def model_meta(model: str | ModelSpec) -> ModelMeta:
 
 
 def meta_of(located: Located, recipe: Recipe | None = None) -> ModelMeta:
-    """:func:`model_meta` of a located model.
-
-    Args:
-        located: The model.
-        recipe: Its recipe, if already open.
-    """
+    """:func:`model_meta` of a located model."""
     spec, card = located.spec, located.card
     if located.saved and card is not None:
         arguments = {"spec": spec.to_dict()} if spec else {}
@@ -74,10 +69,8 @@ def describe(
 
     like = spec.backbone.mteb_name if spec else None
     backbone_facts = mteb.get_model_meta(like).model_dump() if like else {}
-    inherited = {key: backbone_facts.get(key) for key in _INHERITED} | {
-        "framework": ["Sentence Transformers", "PyTorch"],
-        "similarity_fn_name": ScoringFunction.COSINE,
-    }
+    inherited = {key: backbone_facts.get(key) for key in _INHERITED}
+    inherited |= {"framework": ["Sentence Transformers", "PyTorch"], "similarity_fn_name": ScoringFunction.COSINE}
     of_backbone = backbone_facts.get("training_datasets")
     if spec is not None:
         backbone, alignment = open_backbone(spec.backbone), spec.alignment

@@ -8,18 +8,19 @@ that no translations are needed. Dimensions may differ.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xalign_models import corpora
 from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
-from xalign_models.backbones import loading
+from xalign_models.device import pick_device
 from xalign_models.errors import AlignmentError, DataError, ModelError
 from xalign_models.linalg.arrays import AnyFloats, Float32, Float64
 from xalign_models.models.building import assemble, raw_encoder
 from xalign_models.models.names import find_spec, slug
 from xalign_models.models.recipe import Recipe
+from xalign_models.models.saving import dense_layer
 from xalign_models.ranking.ranks import normalise
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.store import open_store
@@ -116,7 +117,7 @@ def fit(
         AlignmentError: The method is unknown.
         XAlignError: Weights or texts are missing.
     """
-    from sentence_transformers.base.modules.dense import Dense
+    import torch
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     if method not in MAPS:
@@ -129,29 +130,13 @@ def fit(
     weight, shift = fit_map(method, *sides)
     label = slug(f"{method}-to-{specs[1].backbone.name}")
     alignment = AlignmentSpec(label, method, (), tuple(corpus), limit, tuple(sorted(texts)))
-    tail = [Normalize(), dense(weight, shift, Dense), Normalize()]
-    return assemble(ModelSpec(specs[0].backbone, alignment), tail, loading.pick_device(device))
-
-
-def dense(weight: Float64, shift: Float64, kind: Any) -> Any:
-    """A map as a stock dense layer without an activation.
-
-    Args:
-        weight: W (d, m).
-        shift: b (m,).
-        kind: sentence-transformers' Dense.
-    """
-    import torch
-
-    layer = kind(*weight.shape, bias=True, activation_function=torch.nn.Identity())
-    layer.linear.weight.data = torch.from_numpy(weight.T.copy()).float()
-    layer.linear.bias.data = torch.from_numpy(shift).float()
-    return layer
+    tail = [Normalize(), dense_layer(torch.from_numpy(weight), torch.from_numpy(shift)), Normalize()]
+    return assemble(ModelSpec(specs[0].backbone, alignment), tail, pick_device(device))
 
 
 def _encoded(spec: ModelSpec, texts: dict[str, list[str]], device: str | None) -> Float32:
     """The backbone's vectors of all texts, by its own prompt."""
-    recipe = Recipe(spec, raw_encoder(spec.backbone, loading.pick_device(device), open_store()))
+    recipe = Recipe(spec, raw_encoder(spec.backbone, pick_device(device), open_store()))
     return np.concatenate(
         [recipe.encode(side, language, progress=f"fit {language}") for language, side in texts.items()]
     )

@@ -92,9 +92,8 @@ def locate(model: str, **overrides: Any) -> Located:
     # shorter than the field's name
     words = {"backend": "", "precision": "", "truncate_dim": "dim", "vectors": "vectors-"}
     labels = (words.get(field, field) for field in parts)
-    suffix = slug(
-        "-".join(f"{label}{value}".replace("_", "") for label, value in zip(labels, parts.values(), strict=True))
-    )
+    pairs = zip(labels, parts.values(), strict=True)
+    suffix = slug("-".join(f"{label}{value}".replace("_", "") for label, value in pairs))
     spec = located.spec
     backbone = dataclasses.replace(spec.backbone, name=f"{spec.backbone.name}-{suffix}", **changes)
     return dataclasses.replace(located, spec=dataclasses.replace(spec, backbone=backbone))
@@ -135,12 +134,7 @@ def _in_directory(directory: Path) -> Located:
 def find_spec(model: str, **overrides: Any) -> ModelSpec:
     """The spec of a registered name, of a directory that ``save`` wrote, or of any other backbone, unaligned.
 
-    Args:
-        model: Name as in :func:`locate`.
-        **overrides: Fields of the backbone's spec that replace its own, e.g. ``layer=6``; None leaves a field alone.
-
-    Raises:
-        ModelError: The model is unknown, or a saved one got overrides.
+    Arguments and errors are those of :func:`locate`.
     """
     located = locate(model, **overrides)
     if located.spec is not None:
@@ -150,15 +144,7 @@ def find_spec(model: str, **overrides: Any) -> ModelSpec:
 
 
 def name_of(model: str, **overrides: Any) -> str:
-    """A model's name in results.
-
-    Args:
-        model: Name as in :func:`locate`.
-        **overrides: Fields of the backbone's spec.
-
-    Raises:
-        ModelError: The model is unknown, or a saved one got overrides.
-    """
+    """A model's name in results; arguments and errors are those of :func:`locate`."""
     return locate(model, **overrides).name
 
 

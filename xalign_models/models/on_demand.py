@@ -74,10 +74,9 @@ class FittedOnDemand(nn.Module):
 
 
 def merged(fits: Sequence[Alignment]) -> Alignment:
-    """Merge fits of one method into one alignment; each language's maps come from the first fit that has it.
+    """Merge fits of equal hyperparameters; each language's maps come from the first fit that has it.
 
-    Args:
-        fits: Equal in method and hyperparameters; the first axis of every array follows the languages.
+    The first axis of every array follows the languages.
     """
     rows: dict[str, tuple[Alignment, int]] = {}
     for fit in fits:

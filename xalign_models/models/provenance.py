@@ -29,7 +29,7 @@ def write_card(
 
     Args:
         model: A model with ``xalign_spec`` and ``xalign_claims``.
-        directory: Directory of the model.
+        directory: The directory.
         training: Record of the training, for a newly trained model.
         called: Final name of the directory, if it differs.
         readme: Whether to write README.md.
@@ -39,9 +39,8 @@ def write_card(
     if spec is not None:
         claims["name"] = claims.get("name") or spec.name
         if training is not None:  # the weights are in this directory
-            backbone = dataclasses.replace(
-                spec.backbone, model=called or directory.name, layer=None, pooling=Pooling.PUBLISHED
-            )
+            name = called or directory.name
+            backbone = dataclasses.replace(spec.backbone, model=name, layer=None, pooling=Pooling.PUBLISHED)
             spec = dataclasses.replace(spec, backbone=backbone)
             claims |= {"training": training, "training_datasets": sorted(training["datasets"])}
         elif "training_datasets" not in claims:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_models.backbones import loading
+from xalign_models.backbones.checkpoint import quiet
 from xalign_models.errors import ModelError
 from xalign_models.models.provenance import split, write_card
 from xalign_models.paths import atomic_directory
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sentence_transformers import SentenceTransformer
+    from torch import Tensor
+    from torch.nn import Module
 
 
 def save(
@@ -62,7 +64,7 @@ def save(
     chosen = _with_pointer(model) if adapter else _without_xalign(model, lang) if standalone else model
     try:
         with atomic_directory(directory) as temporary:
-            with loading.quiet():
+            with quiet():
                 SentenceTransformer.save_pretrained(chosen, str(temporary), create_model_card=False)
             for name, content in (files or {}).items():
                 (temporary / name).write_text(content, encoding="utf-8")
@@ -91,24 +93,16 @@ def _with_pointer(model: SentenceTransformer) -> SentenceTransformer:
 
 def _without_xalign(model: SentenceTransformer, lang: str | None) -> SentenceTransformer:
     """The model in stock modules, with the map as a dense layer."""
-    import torch
-    from sentence_transformers.base.modules.dense import Dense
+    from sentence_transformers.base.modules.router import Router
     from sentence_transformers.sentence_transformer.modules import Transformer
-
-    from xalign_models.backbones.router import has_routes
 
     modules, start, aligned = split(model)
     first = modules[0]
-    by_language = (
-        bool(getattr(first, "prompts", None))
-        or not getattr(first, "pool_special_tokens", True)
-        or getattr(first, "int8", False)
-        or getattr(first, "tf32", False)
-        or getattr(first, "compiled", False)
-        or getattr(first, "graph", None)
-    )
+    has_option = any(getattr(first, option, None) for option in ("prompts", "int8", "tf32", "compiled", "graph"))
+    has_option |= not getattr(first, "pool_special_tokens", True)
+    has_routes = any(isinstance(module, Router) for module in modules)
     spec = model.xalign_spec.backbone
-    if not isinstance(first, Transformer) or by_language or has_routes(modules) or spec.whole != spec:
+    if not isinstance(first, Transformer) or has_option or has_routes or spec.whole != spec:
         raise ModelError(
             f"--standalone: no stock module replaces {type(first).__name__} with these options; use --adapter instead."
         )
@@ -116,11 +110,19 @@ def _without_xalign(model: SentenceTransformer, lang: str | None) -> SentenceTra
     stock.__dict__ = {**first.__dict__}
     tail = modules[start:]
     if aligned is not None:
-        weight, shift = aligned.folded(lang)
-        dense = Dense(aligned.dim, aligned.dim, bias=True, activation_function=torch.nn.Identity())
-        dense.linear.weight.data, dense.linear.bias.data = weight.T.contiguous().float(), shift.float()
+        dense = dense_layer(*aligned.folded(lang))
         tail = [dense if module is aligned else module for module in tail]
     return _copied(model, [stock, *modules[1:start], *tail])
+
+
+def dense_layer(weight: Tensor, shift: Tensor) -> Module:
+    """The map ``x W + b``, W (d, m) and b (m,), as a stock module without an activation."""
+    import torch
+    from sentence_transformers.base.modules.dense import Dense
+
+    layer = Dense(*weight.shape, bias=True, activation_function=torch.nn.Identity())
+    layer.linear.weight.data, layer.linear.bias.data = weight.T.contiguous().float(), shift.float()
+    return layer  # type: ignore[no-any-return]
 
 
 def _copied(model: SentenceTransformer, modules: list[Any]) -> SentenceTransformer:

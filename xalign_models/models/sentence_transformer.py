@@ -31,13 +31,6 @@ class AlignedSentenceTransformer(SentenceTransformer):
         return cast(Self, model)
 
     def save_pretrained(self, path: str, *args: Any, create_model_card: bool = True, **kwargs: Any) -> None:
-        """Write the directory as sentence-transformers does, with xalign's README and ``xalign.json``.
-
-        Args:
-            path: Directory; created if missing.
-            *args: Arguments of sentence-transformers.
-            create_model_card: Whether to write README.md.
-            **kwargs: Options of sentence-transformers.
-        """
+        """Write the directory as sentence-transformers does, with xalign's README and ``xalign.json``."""
         super().save_pretrained(path, *args, create_model_card=False, **kwargs)
         write_card(self, Path(path), readme=create_model_card)

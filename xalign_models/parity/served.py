@@ -13,9 +13,10 @@ import torch
 from sentence_transformers.sentence_transformer.modules import Normalize
 
 from xalign_models import assets
-from xalign_models.backbones import loading, policy
+from xalign_models.backbones import policy
 from xalign_models.backbones.pipeline import token_counts
 from xalign_models.backbones.sources import find_source
+from xalign_models.device import pick_device
 from xalign_models.errors import ModelError
 from xalign_models.linalg.arrays import Float64
 from xalign_models.models.building import load_encoder, raw_encoder
@@ -49,7 +50,7 @@ class Served:
                 "--vectors int8 does not apply: each model would be rounded by its own ranges, which hides "
                 "differences; leave the option out."
             )
-        self.model, self.device, self.store = model, loading.pick_device(device), store
+        self.model, self.device, self.store = model, pick_device(device), store
         self.encoder = load_encoder(model, device=device, store=store, **fields)
         self.prompts = self.encoder.prompts
         located = locate(model, **fields)

@@ -16,6 +16,7 @@ from xalign_models.backbones.raw import RawEncoder, key
 from xalign_models.backbones.reduced import Reduced
 from xalign_models.backbones.sources import find_source
 from xalign_models.backbones.vectors import VectorsFile
+from xalign_models.device import pick_device
 from xalign_models.errors import DataError, FileError, ModelError
 from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.models.building import raw_encoder
@@ -70,7 +71,7 @@ def export(
         XAlignError: The model is unavailable.
     """
     spec = _spec(model, **fields)
-    raw = raw_encoder(spec.backbone, loading.pick_device(device), store)
+    raw = raw_encoder(spec.backbone, pick_device(device), store)
     (reduced,) = Recipe(spec, raw).reduced or (Reduced(),)
     if texts is None:
         rows = _stored(store, raw.namespace, reduced)
@@ -147,7 +148,7 @@ def _spec(model: str, **fields: Any) -> ModelSpec:
 def _require_same(
     spec: BackboneSpec, texts: Sequence[str], vectors: AnyFloats, prompt: str, file: Path, device: str | None
 ) -> None:
-    encoded = raw_encoder(spec, loading.pick_device(device)).encode(texts, prompt).astype(np.float64)
+    encoded = raw_encoder(spec, pick_device(device)).encode(texts, prompt).astype(np.float64)
     if encoded.shape != vectors.shape:
         raise ModelError(f"{file} has vectors of dimension {vectors.shape[1]}, and {spec.name} of {encoded.shape[1]}.")
     lengths = np.linalg.norm(encoded, axis=1) * np.linalg.norm(vectors.astype(np.float64), axis=1)

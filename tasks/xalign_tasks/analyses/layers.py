@@ -15,6 +15,7 @@ from xalign_models.analysis import Request
 from xalign_models.backbones import loading
 from xalign_models.backbones.checkpoint import open_config
 from xalign_models.backbones.raw import RawEncoder, key
+from xalign_models.device import pick_device
 from xalign_models.errors import AssetError, ModelError
 from xalign_models.models.building import raw_encoder
 from xalign_models.specs import BackboneSpec
@@ -47,7 +48,7 @@ def vectors_by_layer(request: Request, backbone: BackboneSpec, texts: Mapping[st
         ModelError: The backbone is no transformer.
         AssetError: The checkpoint is unavailable.
     """
-    device, prompts = loading.pick_device(request.device), loading.open_backbone(backbone).prompts
+    device, prompts = pick_device(request.device), loading.open_backbone(backbone).prompts
     layers = at_every_layer(backbone)
     for language, rows in texts.items():
         prompt = loading.prompt_in(prompts, language)

@@ -14,8 +14,8 @@ from xalign_models.alignments import LIR
 from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.linalg.arrays import Float32, Float64
-from xalign_models.models.building import fitted
 from xalign_models.models.catalogue import ALIGNMENTS
+from xalign_models.models.recipe import Recipe
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 from xalign_tasks.analyses import spaces
 from xalign_tasks.analyses.base import Study, labelled
@@ -86,7 +86,7 @@ def sweep_ranks(space: Space, tatoeba: Tatoeba) -> pd.DataFrame:
     """Mean accuracy in percent over the languages, by method and number of removed directions."""
     largest = min(MOST_LIR, space.lsar.dim_)
     spec = AlignmentSpec(f"lir-{largest}", "lir", (("k", largest),), space.alignment.corpora, space.alignment.limit)
-    lir = fitted(ModelSpec(space.backbone, spec), space.raw)
+    lir = Recipe(ModelSpec(space.backbone, spec), space.raw).fitted
     assert isinstance(lir, LIR)
     directions = dict(zip(lir.languages_, lir.directions_, strict=True))
     common = space.lsar.basis_[:, : space.lsar.rank_]
@@ -131,7 +131,7 @@ def sweep_layers(request: Request, backbone: BackboneSpec, alignment: AlignmentS
     for vectors in vectors_by_layer(request, backbone, _texts(alignment, tatoeba)):
         for method in METHODS:
             spec = None if method == "original" else dataclasses.replace(ALIGNMENTS[""][method], **fit)
-            model = fitted(ModelSpec(vectors.backbone, spec), vectors.raw) if spec else None
+            model = Recipe(ModelSpec(vectors.backbone, spec), vectors.raw).fitted if spec else None
             scores = []
             for language, *sides in tatoeba.pairs():
                 codes = (language, ENGLISH)

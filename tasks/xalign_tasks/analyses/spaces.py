@@ -15,12 +15,14 @@ from xalign_models.analysis import Request
 from xalign_models.backbones import loading
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.corpora import ENGLISH, Corpus
+from xalign_models.device import pick_device
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.languages import display_name
 from xalign_models.linalg.arrays import Float32
-from xalign_models.models.building import fitted, raw_encoder
+from xalign_models.models.building import raw_encoder
 from xalign_models.models.catalogue import ALIGNMENTS
 from xalign_models.models.names import find_spec
+from xalign_models.models.recipe import Recipe
 from xalign_models.published import published_table
 from xalign_models.ranking.ranks import gold_ranks, normalise, precision_at
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
@@ -75,8 +77,8 @@ def open_space(request: Request, name: str) -> Space:
         XAlignError: Weights or fit text are missing.
     """
     backbone, alignment = lsar_spec(name)
-    raw = raw_encoder(backbone, loading.pick_device(request.device), request.store)
-    lsar = fitted(ModelSpec(backbone, alignment), raw)
+    raw = raw_encoder(backbone, pick_device(request.device), request.store)
+    lsar = Recipe(ModelSpec(backbone, alignment), raw).fitted
     assert isinstance(lsar, LSAR)
     return Space(backbone, raw, alignment, lsar)
 

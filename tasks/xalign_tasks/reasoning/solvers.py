@@ -7,8 +7,9 @@ from pathlib import Path
 
 import torch
 
-from xalign_models.backbones import loading
+from xalign_models.backbones import policy
 from xalign_models.corpora import ENGLISH
+from xalign_models.device import pick_device
 from xalign_models.generation.language_model import LanguageModel
 from xalign_models.models.names import find_spec
 from xalign_models.training.lira.module import LiRA
@@ -51,10 +52,10 @@ class Solver:
     def __init__(self, name: str, device: str | None = None) -> None:
         self.lira: LiRA | None = None
         path = Path(name)
-        if path.is_dir() and loading.has_own_modules(path):
+        if path.is_dir() and policy.has_own_modules(path):
             from xalign_models.training.lira.run import open_lira
 
-            self.lira = open_lira(path).to(loading.pick_device(device))
+            self.lira = open_lira(path).to(pick_device(device))
             self.name, spec = path.resolve().name, self.lira.backbones["english"]
         else:
             spec = find_spec(name).backbone

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from xalign_models.assets import directory_fingerprint, inspection
 from xalign_models.assets.inspection import Inspected, inspected
 from xalign_models.backbones.weights import state_dict
-from xalign_models.errors import FileError, ModelError
+from xalign_models.errors import ModelError
 
 TENSORS = {
     "half": torch.arange(6, dtype=torch.bfloat16).view(2, 3),
@@ -79,7 +79,7 @@ def test_a_copy_has_the_files_as_they_were_read_and_is_known_by_its_path(folder:
 def test_damage_is_named(folder: Path) -> None:
     files = Inspected(folder)
     for name in ("part/config.json", "none.json"):
-        with pytest.raises(FileError, match=name):
+        with pytest.raises(ModelError, match=name):
             files.json(name, dict)
     (folder / "model.safetensors").write_bytes(b"\xff" * 40)
     with pytest.raises(ModelError, match=r"model\.safetensors is cut off or damaged"):

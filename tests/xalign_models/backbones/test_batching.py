@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -9,10 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xalign_models.backbones.batching import SPREAD, packed_batches, token_budget_batches, useful_share
+from xalign_models.backbones.batching import SPREAD, packed_batches, token_budget_batches
 
 lengths = st.lists(st.integers(0, 60), max_size=80)
 budgets = st.integers(1, 200)
+
+
+def useful_share(lengths: Sequence[int], budget: int) -> float:
+    """Real tokens divided by padded tokens of :func:`token_budget_batches`, in (0, 1]; 1 means no padding."""
+    array = np.asarray(lengths, dtype=np.int64)
+    padded = sum(len(batch) * int(array[batch].max()) for batch in token_budget_batches(lengths, budget))
+    return float(array.sum() / padded) if padded else 1.0
 
 
 @given(lengths, budgets)

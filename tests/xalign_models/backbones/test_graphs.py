@@ -16,8 +16,8 @@ from xalign_models.backbones.loading import open_backbone
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.errors import ModelError, XAlignError
 from xalign_models.models import api, load
-from xalign_models.models.identity import revision
 from xalign_models.models.names import find_spec
+from xalign_models.models.recipe import Recipe
 from xalign_models.models.saving import save
 from xalign_models.specs import GRAPHS, BackboneSpec
 
@@ -110,7 +110,7 @@ def test_it_is_another_model_and_each_file_one_of_its_own(exported, tmp_path):
 
     def identity(backend: str) -> tuple[str, str]:
         spec = find_spec(str(folder), backend=backend)
-        return revision(spec), open_backbone(spec.backbone).fingerprint
+        return Recipe(spec).revision, open_backbone(spec.backbone).fingerprint
 
     choices = ("torch", "onnx", "onnx/model_qint8_avx512.onnx")
     before = [identity(backend) for backend in choices]
@@ -280,7 +280,7 @@ def test_a_directory_may_name_no_graph_outside_of_it(changed):
     settings = json.loads(path.read_text()) | {"graph": "../../other/model.onnx"}
     path.write_text(json.dumps(settings))
     with pytest.raises(ModelError, match="graph names a file outside"):
-        policy.check_directory(changed)
+        policy.check(changed)
 
 
 def test_weights_of_openvino_are_no_pickle(changed):
@@ -288,13 +288,13 @@ def test_weights_of_openvino_are_no_pickle(changed):
     folder.mkdir()
     (folder / "openvino_model.bin").write_bytes(bytes(64))
     with pytest.raises(ModelError, match="pickled weights"):
-        policy.check_directory(changed)
+        policy.check(changed)
     (folder / "openvino_model.xml").write_text("<net/>")
-    policy.check_directory(changed)
+    policy.check(changed)
     (folder / "openvino_model.bin").rename(folder / "pytorch_model.bin")
     (folder / "openvino_model.xml").rename(folder / "pytorch_model.xml")
     with pytest.raises(ModelError, match="pickled weights"):
-        policy.check_directory(changed)
+        policy.check(changed)
 
 
 def test_a_damaged_openvino_graph_is_refused_in_one_line(converted, tmp_path):

@@ -304,12 +304,12 @@ def test_a_model_on_the_hub_is_checked_by_its_settings_before_its_weights_are_re
     resolved = assets.ResolvedModel("someone/model", commit, f"someone/model@{commit}", "hub")
     snapshot.mkdir(parents=True)
     shutil.copytree(folder, snapshot, dirs_exist_ok=True)
-    policy.check(resolved)
+    policy.check(resolved.files)
     resolved = dataclasses.replace(resolved)  # files are read once
     escaped(snapshot / "config.json", "auto_map", AUTO)
     (snapshot / "model.safetensors").unlink()
     with pytest.raises(ModelError, match=r"someone/model brings code .* auto_map.*--trust-remote-code"):
-        policy.check(resolved)
+        policy.check(resolved.files)
     assert not (workdir / MARK).exists()
 
 
@@ -364,9 +364,9 @@ def test_a_module_of_a_plug_in_is_admitted_once_it_is_registered(folder, monkeyp
     names[-1]["type"] = kind
     (folder / "modules.json").write_text(json.dumps(names))
     with pytest.raises(ModelError, match=r"needs a plug-in that is not loaded: name its file, head\.py, with --plugin"):
-        policy.check_directory(folder)
+        policy.check(folder)
     plugins.MODULES.register(kind, torch.nn.Identity)
-    policy.check_directory(folder)
+    policy.check(folder)
     assert policy.module_classes(assets.Inspected(folder))[kind] is torch.nn.Identity
 
 

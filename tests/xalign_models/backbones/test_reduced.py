@@ -20,8 +20,9 @@ from xalign_models.errors import ModelError, XAlignError
 from xalign_models.evaluation.run import run
 from xalign_models.models import recipe
 from xalign_models.models.building import build, load_encoder, raw_encoder
-from xalign_models.models.identity import namespace, revision
+from xalign_models.models.identity import namespace
 from xalign_models.models.names import find_spec
+from xalign_models.models.recipe import Recipe
 from xalign_models.models.saving import save
 from xalign_models.specs import AlignmentSpec
 from xalign_models.store import open_store
@@ -77,7 +78,7 @@ def test_names_and_revisions_differ_and_what_is_stored_is_shared(tiny_model, cal
         "xalign/plain__tiny-vectors-int8",
         "xalign/plain__tiny-dim8-vectors-int8",
     ]
-    assert len({revision(spec) for spec in (plain, *reduced)}) == 6
+    assert len({Recipe(spec).revision for spec in (plain, *reduced)}) == 6
     assert len({namespace(str(tiny_model), **way) for way in ({}, *WAYS)}) == 1
 
 
@@ -99,10 +100,10 @@ def test_alignments_are_fitted_on_what_is_left_and_scored(tiny_model, workdir, w
 
 def test_the_text_of_the_ranges_is_part_of_the_revision_and_they_are_saved(tiny_model, calibrated, workdir, write_text):
     spec = find_spec(str(tiny_model), vectors="int8")
-    first, model = revision(spec), build(spec, device="cpu")
+    first, model = Recipe(spec).revision, build(spec, device="cpu")
     save(model, "saved")
     write_text(workdir / "calibration", 30, seed=6)
-    assert revision(spec) != first
+    assert Recipe(spec).revision != first
     assert np.array_equal(xalign_models.load("saved", device="cpu").encode(TEXTS), model.encode(TEXTS))
     assert not np.array_equal(build(spec, device="cpu").encode(TEXTS), model.encode(TEXTS))
     config = next(Path("saved").glob("*_Reduced/config.json"))

@@ -17,6 +17,7 @@ from xalign_models import assets
 from xalign_models.assets import ResolvedModel
 from xalign_models.backbones import loading
 from xalign_models.backbones.transformer import LanguageTransformer
+from xalign_models.device import pick_device
 from xalign_models.errors import AssetError, ModelError
 from xalign_models.specs import BackboneSpec
 from xalign_models.specs import Pooling as PoolingChoice
@@ -152,7 +153,7 @@ class TestLoading:
         assert "\n" not in str(caught.value)
 
     def test_a_device_that_is_not_there_lists_the_usable_ones(self) -> None:
-        assert loading.pick_device("cpu") == "cpu"
-        assert loading.pick_device() in {"cpu", "cuda", "mps"}
+        assert pick_device("cpu") == "cpu"
+        assert pick_device() in {"cpu", "cuda", "mps"}
         with pytest.raises(ModelError, match="--device abacus is not usable.*cpu"):
-            loading.pick_device("abacus")
+            pick_device("abacus")

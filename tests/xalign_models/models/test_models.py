@@ -17,6 +17,7 @@ from xalign_models import assets, load, models
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.models import api, catalogue, names
 from xalign_models.models.names import locate
+from xalign_models.models.recipe import Recipe
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 
 INPUTS = [
@@ -348,7 +349,7 @@ def test_foreign_code_is_refused(saved, spoil):
 
 
 def test_the_revision_follows_all_that_determines_the_vectors(spec, text, workdir, write_text):
-    base = models.revision(spec)
+    base = Recipe(spec).revision
     backbone, alignment = spec.backbone, spec.alignment
     changed = {
         "layer": dataclasses.replace(spec, backbone=dataclasses.replace(backbone, layer=1)),
@@ -358,15 +359,15 @@ def test_the_revision_follows_all_that_determines_the_vectors(spec, text, workdi
         "method": dataclasses.replace(spec, alignment=dataclasses.replace(alignment, method="centered", params=())),
         "plain": ModelSpec(backbone),
     }
-    found = {what: models.revision(one) for what, one in changed.items()}
+    found = {what: Recipe(one).revision for what, one in changed.items()}
     weights = shutil.copytree(backbone.model, workdir / "elsewhere" / "renamed")
     moved = dataclasses.replace(spec, backbone=dataclasses.replace(backbone, name="x", model=str(weights)))
-    assert models.revision(moved) == base  # the same weights in another place under another name
+    assert Recipe(moved).revision == base  # the same weights in another place under another name
     data = (weights / "model.safetensors").read_bytes()
     (weights / "model.safetensors").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    found["weights"] = models.revision(moved)
+    found["weights"] = Recipe(moved).revision
     write_text(text, 40, seed=1)
-    found["text"] = models.revision(spec)
+    found["text"] = Recipe(spec).revision
     assert len({base, *found.values()}) == 1 + len(found)
 
 
@@ -409,7 +410,7 @@ def test_mteb_loads_a_registered_model():
 
     register_with_mteb()
     model = mteb.get_model("xalign/plain__all-MiniLM-L6-v2", device="cpu")
-    assert model.mteb_model_meta.revision == models.revision(models.find_spec("all-MiniLM-L6-v2"))
+    assert model.mteb_model_meta.revision == Recipe(models.find_spec("all-MiniLM-L6-v2")).revision
     vectors = model.encode_texts(["A cat sat.", "A cat was sitting.", "Shares fell."], [None] * 3)
     similar = vectors @ vectors.T
     assert similar[0, 1] > 0.7 > 0.3 > similar[0, 2]

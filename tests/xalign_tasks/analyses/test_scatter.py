@@ -11,9 +11,9 @@ from sklearn.metrics import silhouette_score
 from xalign_models.analysis import Request
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.models.building import build
-from xalign_models.models.identity import revision
 from xalign_models.models.metadata import model_meta
 from xalign_models.models.names import find_spec
+from xalign_models.models.recipe import Recipe
 from xalign_models.models.saving import save
 from xalign_models.ranking.ranks import normalise
 from xalign_models.specs import AlignmentSpec, ModelSpec
@@ -83,7 +83,7 @@ def test_a_saved_model_is_shown_as_it_was_saved_beside_its_backbone(workdir, tin
     meta = model_meta("saved")
     assert meta.name == spec.name
     assert meta.revision == json.loads((workdir / "saved" / "xalign.json").read_text())["content"][:40]
-    assert meta.revision != revision(spec)
+    assert meta.revision != Recipe(spec).revision
 
 
 def test_the_figure_shows_every_panel_and_names_the_languages(pools):

@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize
 
 from xalign_models import assets, models
-from xalign_models.backbones import loading
+from xalign_models.backbones import loading, policy
 from xalign_models.configuration import to_mapping
 from xalign_models.errors import FileError, ModelError
 from xalign_models.files import read_json
@@ -112,7 +112,7 @@ def open_lira(directory: Path) -> LiRA:
     Raises:
         ModelError: The directory holds no LiRA.
     """
-    first = loading.open_directory(directory, "cpu")[0] if loading.has_own_modules(directory) else None
+    first = loading.open_directory(directory, "cpu")[0] if policy.has_own_modules(directory) else None
     if not isinstance(first, LiRA):
         raise _no_lira(directory)
     return first

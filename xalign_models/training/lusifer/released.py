@@ -142,7 +142,7 @@ def read_settings(release: assets.ResolvedModel) -> dict[str, Any]:
         ModelError: It is missing or unsupported, or the directory names code or has pickles.
         AssetError: It cannot be fetched.
     """
-    policy.check(release)
+    policy.check(release.files)
     settings = read_json(_file(release, "config.json"))
     where = f"{release.path_or_id}: config.json"
     for key, choices in _LAYOUT.items():
