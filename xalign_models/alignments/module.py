@@ -20,7 +20,8 @@ class Aligned(Module):
 
     The language of a row comes from the list ``features["lang"]``, which the first module fills from inputs
     ``{"text": ..., "lang": ...}``, else from the keyword ``lang`` of ``encode``, else from ``default_lang``. Any code
-    is accepted. Maps stay float32 in models of any dtype; half-precision embeddings are mapped in float32 and cast back.
+    is accepted. Maps stay float32 in models of any dtype; half-precision embeddings are mapped in float32 and cast
+    back.
 
     Args:
         method: Name of the alignment, for messages and provenance.
