@@ -20,12 +20,9 @@ MEASURED = 128
 
 
 def set_aside(rows: Sequence[tuple[Any, ...]], share: float, most: int = MEASURED) -> tuple[list[int], list[int]]:
-    """Row numbers to train on and row numbers to hold out, evenly spread; no held-out text is trained on.
+    """Row numbers to train on and at most ``most`` row numbers to hold out, evenly spread.
 
-    Args:
-        rows: The first two items of each are texts.
-        share: Share of the rows to hold out.
-        most: Maximum number of held-out rows.
+    The first two items of each row are texts; no held-out text is trained on.
     """
     count = min(most, int(share * len(rows)))
     held_out = [i * len(rows) // count for i in range(count)]

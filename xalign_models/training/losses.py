@@ -54,11 +54,8 @@ def contrastive_loss(
 class DistillationLoss(nn.Module):
     """``mean(1 - cos(s_i, t_i)) - mean(log softmax_i(cos(s_i, t_j) / tau))`` of a batch's vectors and the teacher's.
 
-    Not in LUSIFER's paper: the teacher is the language model alone, fine-tuned on the same English text.
-
-    Args:
-        model: The student.
-        tau: Temperature of the contrast with the other texts' vectors.
+    Not in LUSIFER's paper: the teacher is the language model alone, fine-tuned on the same English text. ``tau`` is the
+    temperature of the contrast with the other texts' vectors.
     """
 
     def __init__(self, model: SentenceTransformer, tau: float) -> None:

@@ -155,14 +155,7 @@ class Trainer(OpenTrainer):
 
     @classmethod
     def of(cls, objective: Objective, inner: nn.Module, rows: Mapping[str, Sequence[Any]], **options: Any) -> Trainer:
-        """The trainer of an objective that wraps a model.
-
-        Args:
-            objective: The objective to minimise, with its measurements.
-            inner: The model to save in the end.
-            rows: Columns of the training set, for ``objective.collate``.
-            **options: Options of the class.
-        """
+        """The trainer of an objective, which wraps the model ``inner`` and collates the columns of the training set."""
         return cls(
             SentenceTransformer(modules=[objective], device="cpu"),
             inner=inner,

@@ -54,11 +54,8 @@ class Examples(NamedTuple):
 class Arca(Objective):
     """The objective of stage 1; a row of the training set is the position of an example.
 
-    Args:
-        module: The model, on its device; its encoder, adaptor and actor are trained in place.
-        examples: Examples to train on.
-        held_out: Examples to measure on; their texts occur in no training example.
-        config: Hyperparameters.
+    The encoder, adaptor and actor of the model, which is on its device, are trained in place. The texts of held-out
+    examples occur in no training example.
 
     Raises:
         ModelError: No example has a translation.

@@ -32,13 +32,7 @@ DECAY = 0.999
 
 
 class Streams:
-    """Both streams of every text, computed once, as this stage does not change them.
-
-    Args:
-        module: The model after stage 1.
-        texts: All texts of the stage.
-        batch_size: Texts per batch.
-    """
+    """Both streams of every text, computed once by the model after stage 1, as stage 2 does not change them."""
 
     def __init__(self, module: LiRA, texts: Iterable[TaggedText], batch_size: int = 32) -> None:
         distinct = sorted(dict.fromkeys(texts), key=lambda text: len(text.text))
@@ -64,13 +58,8 @@ class Streams:
 class Lasr(Objective):
     """The objective of stage 2; a row is the position of a pair, or the number of pairs plus the position of a query.
 
-    The rows of all processes form one batch, and all processes keep the same histories.
-
-    Args:
-        module: The model after stage 1, on its device; its fusion is trained in place.
-        ranking: Pairs with scores.
-        retrieval: Queries with documents.
-        config: Hyperparameters.
+    The rows of all processes form one batch, and all processes keep the same histories. The fusion of the model after
+    stage 1, which is on its device, is trained in place on pairs with scores and on queries with documents.
     """
 
     def __init__(self, module: LiRA, ranking: Split, retrieval: Split, config: LasrConfig) -> None:

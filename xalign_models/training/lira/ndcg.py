@@ -67,14 +67,7 @@ class RetrievalTerms(NamedTuple):
 
 
 def soft_ndcg(
-    scores: Tensor,
-    relevance: Tensor,
-    mask: Tensor,
-    *,
-    k: int,
-    tau: float,
-    tau_k: float,
-    weights: Tensor | None = None,
+    scores: Tensor, relevance: Tensor, mask: Tensor, *, k: int, tau: float, tau_k: float, weights: Tensor | None = None
 ) -> Tensor:
     r"""Eqs. 36 to 38: ``DCG = sum G D(r) M(r)``, divided by that of the ideal order; 0 without a positive.
 

@@ -38,11 +38,7 @@ class ArcaOutput(NamedTuple):
 class Network(nn.Module):
     """Two paths into one space, an actor that chooses a translation, and the fusion of both streams.
 
-    Args:
-        encoder: The multilingual path g.
-        english: The English path h, whose transformer also fuses.
-        design: Architecture.
-        seed: Seed of the new weights.
+    ``encoder`` is the multilingual path g, ``english`` the English path h, whose transformer also fuses.
     """
 
     def __init__(

@@ -21,12 +21,7 @@ def exact(x: Tensor) -> Tensor:
 
 
 def soft_ranks(
-    scores: Tensor,
-    tau: float,
-    *,
-    descending: bool = False,
-    mask: Tensor | None = None,
-    weights: Tensor | None = None,
+    scores: Tensor, tau: float, *, descending: bool = False, mask: Tensor | None = None, weights: Tensor | None = None
 ) -> Tensor:
     r"""Differentiable ranks, starting from 1; ties share the average rank; ``tau`` -> 0 gives the exact ranks.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
@@ -11,7 +10,6 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import nn
 from transformers import PreTrainedModel
 
-from xalign_models.backbones import loading
 from xalign_models.backbones.adapters import add_lora
 from xalign_models.errors import ModelError
 from xalign_models.training.lusifer.config import PARTS, LusiferConfig, Stage
@@ -53,16 +51,6 @@ def begin(config: LusiferConfig, device: str = "cpu") -> tuple[SentenceTransform
     default = "default" if "default" in prompts else None
     model = SentenceTransformer(modules=modules, device=device, prompts=prompts, default_prompt_name=default)
     return model, writer
-
-
-def resume(config: LusiferConfig, start: Path) -> SentenceTransformer:
-    """The model of an earlier stage, on the CPU.
-
-    Raises:
-        ModelError: The directory has custom modules, or a checkpoint has changed since the training.
-        AssetError: The model cannot be loaded.
-    """
-    return loading.open_directory(start, "cpu", model_kwargs={"torch_dtype": str(config.dtype)})
 
 
 def prepare(model: SentenceTransformer, config: LusiferConfig, stage: Stage) -> None:

@@ -163,13 +163,12 @@ class LusiferConfig:
                 self._check(number, stage)
 
     def _check(self, number: int, stage: Stage) -> None:
-        single = self.encoder is None or self.llm is None
         absent = {name for name in ("encoder", "llm") if getattr(self, name) is None}
-        absent |= {"connector"} if single else set()
+        absent |= {"connector"} if absent else set()
         absent |= set() if self.projection else {"projection"}
         if number == 1 and (later := {"llm", "projection"} & {*stage.train}):
             raise ModelError(f"stages.1.train: {min(later)} is trained in stage 2 only.")
-        if number == 1 and single:
+        if number == 1 and "connector" in absent:
             raise ModelError("stages.1 needs both an encoder and an llm; set stages.1 to null.")
         for part in stage.train:
             if part in absent or part not in self.parameters:

@@ -15,24 +15,24 @@ def passage_prompt(instruction: str) -> str:
 
 _SIMILAR = "Retrieve semantically similar text."
 _QUESTION = "Given a question, retrieve passages that answer the question."
-_CATEGORY = "Identify the category of the following passages."
-_ENTAILED = "Given a premise, retrieve a hypothesis that is entailed by the premise."
-_POSITIVE_OR_NEGATIVE = "Classify the sentiment expressed in the given text as positive or negative."
-_THREE_SENTIMENTS = "Classify the sentiment expressed in the given text as positive, negative or neutral."
-_TWEETS = "Classify the sentiment of a given tweet as either positive, negative, or neutral."
-_UTTERANCES = "Classify the intent of the given utterance in task-oriented conversation."
 _INSTRUCTIONS = {
-    _CATEGORY: "Clustering Classification MultilabelClassification TERRa",
-    _ENTAILED: "ArEntail XNLI XNLIV2 RTE3 FarsTail indonli Ocnli",
-    _POSITIVE_OR_NEGATIVE: (
+    "Identify the category of the following passages.": "Clustering Classification MultilabelClassification TERRa",
+    "Given a premise, retrieve a hypothesis that is entailed by the premise.": (
+        "ArEntail XNLI XNLIV2 RTE3 FarsTail indonli Ocnli"
+    ),
+    "Classify the sentiment expressed in the given text as positive or negative.": (
         "ImdbClassification MultilingualSentimentClassification SentimentAnalysisHindi OnlineShopping Waimai"
     ),
-    _THREE_SENTIMENTS: (
+    "Classify the sentiment expressed in the given text as positive, negative or neutral.": (
         "RuReviewsClassification AfriSentiClassification IndicSentimentClassification WisesightSentimentClassification "
         "VieStudentFeedbackClassification NaijaSenti JDReview MultilingualSentiment"
     ),
-    _TWEETS: "TweetSentimentExtractionClassification TweetSentimentClassification",
-    _UTTERANCES: "MTOPDomainClassification MTOPIntentClassification",
+    "Classify the sentiment of a given tweet as either positive, negative, or neutral.": (
+        "TweetSentimentExtractionClassification TweetSentimentClassification"
+    ),
+    "Classify the intent of the given utterance in task-oriented conversation.": (
+        "MTOPDomainClassification MTOPIntentClassification"
+    ),
     "Classify a given Amazon customer review text as either counterfactual or not-counterfactual.": (
         "AmazonCounterfactualClassification"
     ),

@@ -53,8 +53,7 @@ def load_bidirectional(base: Base) -> LanguageTransformer:
         AssetError: The checkpoint is unavailable.
         ModelError: The checkpoint is not a decoder-only language model, or has changed since the training.
     """
-    resolved = _find(base)
-    _check_decoder(resolved, base)
+    resolved = _find_decoder(base)
     return open_transformer(Bidirectional, resolved, str(base["dtype"]), base=base)
 
 
@@ -65,8 +64,7 @@ def load_llm(base: Base, *, head: bool = False) -> PreTrainedModel:
         AssetError: The checkpoint is unavailable.
         ModelError: The checkpoint is not a decoder-only language model, or has changed since the training.
     """
-    resolved = _find(base)
-    _check_decoder(resolved, base)
+    resolved = _find_decoder(base)
     kind = AutoModelForCausalLM if head else AutoModel
     model = open_pretrained(kind, resolved, torch_dtype=base["dtype"])
     model.config.use_cache = False
@@ -112,12 +110,14 @@ def is_decoder_only(config: Any) -> bool:
     return writes and not config.is_encoder_decoder
 
 
-def _check_decoder(resolved: ResolvedModel, base: Base) -> None:
+def _find_decoder(base: Base) -> ResolvedModel:
+    resolved = _find(base)
     config = open_config(resolved)
     if config.is_encoder_decoder:
         raise ModelError(f"llm {base['model']} is an encoder-decoder; give a decoder-only model, e.g. smollm2-135m-q4.")
     if not is_decoder_only(config):
         raise ModelError(f"llm {base['model']} is an encoder ({config.model_type}); give a decoder-only model.")
+    return resolved
 
 
 def _find(base: Base) -> ResolvedModel:

@@ -53,10 +53,7 @@ _UNREAD = re.compile(rf"{_ENCODER}\.(base_model\.model\.)?lm_head\.weight|{_LEAR
 
 
 class ReleasedLusifer(Source):
-    """A directory or hub repository in the authors' format; ``lusifer:org/name@revision`` pins a revision.
-
-    Args:
-        model: ``lusifer:DIRECTORY`` or ``lusifer:org/name``.
+    """``lusifer:DIRECTORY``, ``lusifer:org/name`` or ``lusifer:org/name@revision``, in the authors' format.
 
     Raises:
         ModelError: Nothing follows the colon.

@@ -11,6 +11,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedModel
 
 from xalign_models import assets, models
+from xalign_models.backbones import loading
 from xalign_models.errors import ModelError
 from xalign_models.specs import ModelSpec
 from xalign_models.training.lusifer import build, stages
@@ -27,11 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def train(
-    config: LusiferConfig,
-    number: int,
-    output: Path | None = None,
-    start: Path | None = None,
-    device: str | None = None,
+    config: LusiferConfig, number: int, output: Path | None = None, start: Path | None = None, device: str | None = None
 ) -> tuple[ModelSpec, Path]:
     """Train a stage and write its model; the same call resumes an interrupted training.
 
@@ -73,7 +70,7 @@ def train(
 
     def make() -> SentenceTransformer:
         if start_directory:
-            model = build.resume(config, start_directory)
+            model = loading.open_directory(start_directory, "cpu", model_kwargs={"torch_dtype": str(config.dtype)})
         else:
             model, writer = _begin(config, data)
             writers.append(writer if number == 1 else None)

@@ -11,7 +11,6 @@ from typing import Any
 from datasets import Dataset, DatasetDict
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.training_args import BatchSamplers, MultiDatasetBatchSamplers
-from torch import nn
 from transformers import PreTrainedModel
 
 from xalign_models.backbones import loading
@@ -100,32 +99,26 @@ def fit_one(
     assert writer is not None
     stage = config.stage(1)
     tokenizer, begin, end = load_llm_tokenizer(bases_of(config)["llm"])
-    lusifer: Any = model[0]
     rows = [row for part in data.rows.values() for row in part]
     train, held_out = set_aside(rows, stage.held_out)
-    columns: dict[str, list[Any]] = {
-        "source": [row[0] for row in rows],
-        "target": [row[1] for row in rows],
-        "reconstruct": [row[2] == "reconstruction" for row in rows],
-    }
+    fields = [{"source": row[0], "target": row[1], "reconstruct": row[2] == "reconstruction"} for row in rows]
     objective = StageOne(
-        lusifer,
+        model[0],
         writer,
         tokenizer,
         (begin, end),
         config.max_tokens,
         stage.mask_ratio,
-        [{name: column[i] for name, column in columns.items()} for i in held_out],
+        [fields[i] for i in held_out],
         stage.measure_steps,
         stage.decay_at_gain,
     )
     share = stage.batch_size // process_count()
     size = stage.mini_batch or share
-    options = {"batch_sampler": InOrder, "gradient_accumulation_steps": share // size}
-    train_columns = {name: [column[i] for i in train] for name, column in columns.items()}
-    return Trainer.of(
-        objective, model, train_columns, **_trainer_options(model, config, 1, folder, device, size, **options)
-    ).run()
+    columns = {name: [fields[i][name] for i in train] for name in ("source", "target", "reconstruct")}
+    batches = {"batch_sampler": InOrder, "gradient_accumulation_steps": share // size}
+    options = _trainer_options(model, config, 1, folder, device, size, **batches)
+    return Trainer.of(objective, model, columns, **options).run()
 
 
 def fit_two(
@@ -205,14 +198,6 @@ def _llm(model: SentenceTransformer) -> tuple[Any, str | None]:
     return llm, base and base["fingerprint"]
 
 
-def _trained(model: SentenceTransformer) -> dict[str, list[nn.Parameter]]:
-    """The weights with gradients, by part."""
-    trained = {
-        name: [weight for weight in part.parameters() if weight.requires_grad] for name, part in parts_of(model).items()
-    }
-    return {name: weights for name, weights in trained.items() if weights}
-
-
 def _trainer_options(
     model: SentenceTransformer, config: LusiferConfig, number: int, folder: Path, device: str, size: int, **options: Any
 ) -> dict[str, Any]:
@@ -234,4 +219,6 @@ def _trainer_options(
         save_steps=stage.checkpoint_steps,
         **options,
     )
-    return {"folder": folder, "hint": HINT, "args": args, "parts": _trained(model), "rates": stage.learning_rates}
+    trained = {name: [w for w in part.parameters() if w.requires_grad] for name, part in parts_of(model).items()}
+    parts = {name: weights for name, weights in trained.items() if weights}
+    return {"folder": folder, "hint": HINT, "args": args, "parts": parts, "rates": stage.learning_rates}

@@ -42,14 +42,8 @@ def fit_connector(
 
     Least squares shrinks to the mean: the fitted words would have only the share R^2 of the variance of the language
     model's words. A second fit therefore multiplies the deviations of the embeddings from their mean by about 1 / R, so
-    that the fitted words vary as much as the language model's.
-
-    Args:
-        lusifer: The model; its encoder and language model stay unchanged.
-        tokenizer: The language model's tokenizer.
-        ends: Ids of its begin and end tokens.
-        texts: Texts in the language model's language.
-        batch_size: Texts encoded together.
+    that the fitted words vary as much as the language model's. The texts are in its language, and ``ends`` are the ids
+    of its tokenizer's begin and end tokens.
 
     Returns:
         R^2 of the first fit, the explained share of the variance of the word embeddings.

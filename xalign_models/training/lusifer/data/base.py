@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
+Row = TypeVar("Row")
 TrainingRow = tuple[str, ...]
 """(text,), or (query, passage, hard negative, ...)."""
 
@@ -30,7 +32,7 @@ class TrainingSource:
     description: str
 
 
-def draw(rows: Sequence[TrainingRow], limit: int | None, seed: int) -> list[TrainingRow]:
+def draw(rows: Sequence[Row], limit: int | None, seed: int) -> list[Row]:
     """At most ``limit`` rows, drawn without replacement, in a random order that depends on the seed alone."""
     order = np.random.default_rng(seed).permutation(len(rows))
     return [rows[i] for i in order[:limit]]

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from xalign_models import assets
 from xalign_models.errors import DataError
 from xalign_models.training.lusifer.data.base import TrainingRow, TrainingSource, draw
@@ -33,8 +31,7 @@ def _table(path: str, config: str | None, split: str, revision: str | None = Non
 def _columns(path: str, config: str | None, names: tuple[str, ...], limit: int | None, seed: int) -> list[TrainingRow]:
     """Rows of a table with a column for each side."""
     table = _table(path, config, "train")
-    order = np.random.default_rng(seed).permutation(len(table))[:limit]
-    chosen = table.select(order)
+    chosen = table.select(draw(range(len(table)), limit, seed))
     return list(zip(*(chosen[name] for name in names), strict=True))
 
 
