@@ -44,9 +44,8 @@ def without_ties(columns: Columns) -> dict[str, list[str]]:
 
 
 def metadata(name: str, columns: Columns) -> Any:
-    return precision_metadata(
-        name, columns, "A benchmark's task.", dataset={"path": "local/bench", "revision": "bench"}, eval_splits=["test"]
-    )
+    dataset = {"path": "local/bench", "revision": "bench"}
+    return precision_metadata(name, columns, "A benchmark's task.", dataset=dataset)
 
 
 def our_task(columns: Columns, name: str = "OurBench") -> PrecisionTask:

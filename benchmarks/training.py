@@ -18,10 +18,7 @@ Batch = list[dict[str, Any]]
 class Step:
     """Forward, loss and backward of a model; calling it returns the loss.
 
-    Args:
-        model: Its gradients are set to zero before each step.
-        loss: The loss of one batch.
-        autocast: Makes the context of the forward pass.
+    Gradients are set to zero before each step. ``autocast`` makes the context of the forward pass.
     """
 
     def __init__(

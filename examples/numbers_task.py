@@ -41,7 +41,6 @@ class NumberWords(PrecisionTask):
         WORDS,
         "P@1, P@5 and P@10 of finding a number word among the 14 of another language.",
         dataset={"path": "examples/number-words", "revision": "1"},  # the revision becomes the text's fingerprint
-        eval_splits=["test"],
     )
 
     def local_corpus(self) -> Corpus:

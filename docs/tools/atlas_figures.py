@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from xalign_models import figures
@@ -20,10 +22,6 @@ from xalign_models.atlas.statistics import ENGLISH, Levels, association, levels,
 from xalign_models.atlas.table import short_revision
 from xalign_models.linalg.arrays import Float64, Mask
 from xalign_tasks.analyses.atlas import BELEBELE, IN22, NTREX, draw_groups, short
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 FOLDER = Path(__file__).parents[1] / "atlas"
 LARGE, LARGEST = 1e9, 7e9

@@ -11,12 +11,8 @@ def retrieval_scores(
 ) -> Mapping[str, Mapping[str, float]]:
     """Each query's retrieval measures by mteb's names, ``ndcg_cut_10`` among them.
 
-    mteb publishes means over queries only, while the significance tests need each query's own score.
-
-    Args:
-        results: Query id to item id to similarity.
-        relevant: Query id to item id to grade.
-        cutoff: Number of best items that count.
+    mteb publishes means over queries only, while the significance tests need each query's own score. ``results`` and
+    ``relevant`` have similarities and grades by query id and item id; the ``cutoff`` best items count.
     """
     from mteb._evaluators.retrieval_metrics import calculate_retrieval_scores
 

@@ -94,10 +94,7 @@ def board(results: Results, benchmark: str, models: Collection[str] | None = Non
 def overview(results: Results, benchmark: str, models: Collection[str] | None = None) -> Board:
     """Fourteen languages x models: over all data sets (the paper's table 1), then by type of task (figures 3 to 5).
 
-    Args:
-        results: From :func:`xalign_models.results.reading.read_results`.
-        benchmark: :data:`ALL`.
-        models: As in :func:`board`.
+    The arguments are those of :func:`board`; the benchmark is :data:`ALL`.
 
     Raises:
         ResultsError: The benchmark has no results.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -63,28 +63,21 @@ def _order(text: str, _: Texts, rng: np.random.Generator) -> str | None:
     return f"{text[: a.start()]}{b[0]}{text[a.end() : b.start()]}{a[0]}{text[b.end() :]}"
 
 
-def _clause(text: str, _: Texts, rng: np.random.Generator) -> str | None:
+def _dropped_clause(text: str, _: Texts, rng: np.random.Generator) -> str | None:
     """The text up to its last comma, if that drops a fifth or more."""
     cuts = [match.start() for match in _CLAUSE.finditer(text) if 0.2 * len(text) < match.start() < 0.8 * len(text)]
     return text[: cuts[-1]].rstrip() + "." if cuts else None
 
 
-_Change = Callable[[str, Texts, np.random.Generator], str | None]
-_KINDS: dict[str, _Change] = {
-    "numbers": _numbers,
-    "negation": _negation,
-    "names": _names,
-    "order": _order,
-    "dropped_clause": _clause,
-}
-KINDS = tuple(_KINDS)
+_CHANGES = {f.__name__.removeprefix("_"): f for f in (_numbers, _negation, _names, _order, _dropped_clause)}
+KINDS = tuple(_CHANGES)
 """Kinds of changes."""
 
 
 def perturbed(texts: Texts, kind: str, seed: int = 0) -> list[str | None]:
     """Each English sentence with one change of meaning; None where the sentence has nothing of this kind to change."""
     rng = np.random.default_rng(seed)
-    change = _KINDS[kind]
+    change = _CHANGES[kind]
     changed = []
     for i, text in enumerate(texts):
         others = [texts[(i + step) % len(texts)] for step in (1, 2, 3) if step < len(texts)]

@@ -27,13 +27,9 @@ def pair_subsets(languages: Iterable[str]) -> dict[str, list[str]]:
 
 
 def precision_metadata(name: str, languages: Iterable[str], description: str = "", **fields: Any) -> TaskMetadata:
-    """Metadata of a precision task over all ordered pairs of ``languages``.
+    """Metadata of a precision task over all ordered pairs of ``languages``, canonical codes.
 
-    Args:
-        name: Name of the task.
-        languages: Canonical codes.
-        description: One line; by default that of the task's registered facts.
-        **fields: Further fields of mteb's metadata.
+    The description, a line, is by default that of the task's registered facts.
     """
     own = {"description": description, "main_score": MAIN} if description else {}
     return task_metadata(name, pair_subsets(languages), **own, **fields)

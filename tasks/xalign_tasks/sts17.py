@@ -45,11 +45,7 @@ class STS17CrossLingual(CorpusTask, AbsTaskSTS):
     )
 
     def local_corpus(self) -> Corpus:
-        """The tracks' files, only to fingerprint them.
-
-        Raises:
-            DataError: They are not under XALIGN_DATA.
-        """
+        """The tracks' files, only to fingerprint them."""
         _root()
 
         def identity(track: str) -> str:
@@ -58,11 +54,7 @@ class STS17CrossLingual(CorpusTask, AbsTaskSTS):
         return Corpus("sts17", "pairs", ("STS17", self.metadata.name), tuple(_TRACKS), str, identity)
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
-        """Read the chosen tracks, from XALIGN_DATA or else from the hub.
-
-        Raises:
-            DataError: The tracks are in neither place, or a file is malformed.
-        """
+        """Read the chosen tracks, from XALIGN_DATA or else from the hub."""
         if self.data_loaded:
             return
         try:

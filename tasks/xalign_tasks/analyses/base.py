@@ -49,11 +49,9 @@ def labelled(frame: pd.DataFrame, **labels: object) -> pd.DataFrame:
 
 
 def statistics(values: Float64, columns: Sequence[str]) -> dict[str, float]:
-    """Statistics of values by name; NaN for no values, of which the count is 0.
+    """Statistics of values (n,) by name; NaN for no values, of which the count is 0.
 
-    Args:
-        values: (n,).
-        columns: Any of ``max``, ``min``, ``mean``, ``std``, ``median``, ``count`` and percentiles such as ``p95``.
+    The columns are any of ``max``, ``min``, ``mean``, ``std``, ``median``, ``count`` and percentiles such as ``p95``.
     """
     row: dict[str, float] = {}
     for column in columns:
@@ -67,15 +65,10 @@ def statistics(values: Float64, columns: Sequence[str]) -> dict[str, float]:
 
 
 def flores(request: Request, languages: tuple[str, ...], rows: int) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Sentences of FLORES-200's devtest in English and other languages, row by row.
-
-    Args:
-        request: Its languages and rows override the defaults.
-        languages: Default languages.
-        rows: Default number of sentences, from the top.
+    """The first sentences of FLORES-200's devtest in English and other languages, by default these and so many rows.
 
     Returns:
-        Language to sentences, English first; and the text's fingerprint by its name.
+        Language to sentences, row by row, English first; and the text's fingerprint by its name.
 
     Raises:
         DataError: The text is missing.

@@ -24,7 +24,7 @@ def analyse(request: Request) -> Findings:
         ModelError: A model is aligned already.
     """
     languages = request.languages or LANGUAGES
-    study = Study()
+    study = Study({name: corpora.load(name).fingerprint(languages) for name in CORPORA})
     for model in request.named():
         for seed in range(SEEDS):
             recommendation = recommend(
@@ -49,7 +49,6 @@ def analyse(request: Request) -> Findings:
                 for verdict in recommendation.verdicts
             ]
             study.add("choices", rows, model=find_spec(model).name, seed=seed)
-    study.data |= {name: corpora.load(name).fingerprint(languages) for name in CORPORA}
     return study.findings(
         "`score` is the mean reciprocal rank of held-out translations in both directions, the mean over languages. "
         "`losses` counts languages in which the alignment is worse than the plain backbone beyond chance."

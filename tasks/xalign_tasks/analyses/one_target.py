@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from statistics import fmean
 
 import pandas as pd
@@ -37,7 +36,10 @@ def analyse(request: Request) -> Findings:
         study.add("heat-map", frame.rename_axis("question language").reset_index().assign(model=name))
         study.figures[name.replace("/", "__")] = draw(frame, name)
         study.data[f"{TASK} {full_name}"] = str(table.dataset_revision)
-    study.add("summary", _published())
+    paper = published_table("lsar-figure-3.csv").groupby(["model", "method"], sort=False)
+    for (model, method), part in paper:  # means over the diagonal and off it
+        means = {MEANS[row.metric]: row.value for row in part.itertuples()}
+        study.add("summary", [{"model": f"{model} {method} (paper)", **means}])
     return study.findings(
         "In percent. The pool has the sentences of all languages, less a question's answers in all but the one "
         "language of the column; a row is the language of the questions."
@@ -49,15 +51,6 @@ def heat_map(table: TaskScores) -> pd.DataFrame:
     languages = sorted(table.values())
     columns = {answer: table.values(f"one_target_{answer}") for answer in languages}
     return 100 * pd.DataFrame(columns).reindex(languages)
-
-
-def _published() -> list[Mapping[str, object]]:
-    """The paper's means over the diagonal and off it."""
-    table = published_table("lsar-figure-3.csv")
-    return [
-        {"model": f"{model} {method} (paper)", **{MEANS[row.metric]: row.value for row in part.itertuples()}}
-        for (model, method), part in table.groupby(["model", "method"], sort=False)
-    ]
 
 
 @figures.styled()

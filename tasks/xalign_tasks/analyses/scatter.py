@@ -18,7 +18,6 @@ from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import canonical, display_name, is_canonical
 from xalign_models.linalg.arrays import Float32, Float64, Mask
 from xalign_models.models.catalogue import ALIGNMENTS
-from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.models.names import find_spec
 from xalign_models.ranking.ranks import normalise
 from xalign_models.specs import ModelSpec
@@ -53,7 +52,8 @@ def analyse(request: Request) -> Findings:
     for model in before_and_after(request.named()):
         encoder = request.load(model)
         name = str(encoder.mteb_model_meta.name)
-        vectors = _pool(encoder, texts)
+        sides = [encoder.encode_texts(side, [code] * len(side), progress=code) for code, side in texts.items()]
+        vectors = normalise(np.concatenate(sides))
         panels[name] = project(vectors)
         study.add("mixing", [mixing(vectors, labels, meanings)], model=name)
         for how, plane in panels[name].items():
@@ -79,11 +79,6 @@ def before_and_after(models: Sequence[str]) -> list[str | ModelSpec]:
     if spec.name == spec.baseline:
         return [model, ModelSpec(spec.backbone, ALIGNMENTS[""]["lsar"])]
     return [find_spec(spec.baseline) if spec.backbone.tuned else ModelSpec(spec.backbone), model]
-
-
-def _pool(encoder: XAlignEncoder, texts: Mapping[str, Sequence[str]]) -> Float32:
-    sides = [encoder.encode_texts(side, [language] * len(side), progress=language) for language, side in texts.items()]
-    return normalise(np.concatenate(sides))
 
 
 def project(vectors: Float32, seed: int = SEED) -> dict[str, Float64]:

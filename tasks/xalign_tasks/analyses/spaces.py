@@ -45,12 +45,7 @@ class Vectors:
 
 @dataclass(frozen=True)
 class Space(Vectors):
-    """A backbone's raw vectors and the LSAR fitted on them.
-
-    Attributes:
-        alignment: Text and settings of LSAR's fit.
-        lsar: The fitted alignment.
-    """
+    """A backbone's raw vectors and the LSAR fitted on them, with the text and settings of its fit."""
 
     alignment: AlignmentSpec
     lsar: LSAR
@@ -85,13 +80,7 @@ def open_space(request: Request, name: str) -> Space:
 
 @dataclass(frozen=True)
 class Tatoeba:
-    """LASER's Tatoeba test, up to ``rows`` sentences of each language.
-
-    Attributes:
-        corpus: The text.
-        languages: Canonical codes without English.
-        rows: Maximum number of rows of a language, from its top.
-    """
+    """LASER's Tatoeba test: the first ``rows`` sentences of each language, canonical codes without English."""
 
     corpus: Corpus
     languages: tuple[str, ...]

@@ -101,11 +101,7 @@ class MLQAR(LAReQA):
         )
 
     def hub_corpus(self, missing: DataError) -> Corpus:
-        """MLQA's development set on the hub.
-
-        Raises:
-            DataError: The hub's copy is unavailable.
-        """
+        """MLQA's development set on the hub."""
         self.own_sentences = True
         name, dataset = self.metadata.name, self.metadata.dataset
 

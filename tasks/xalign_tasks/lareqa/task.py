@@ -67,23 +67,15 @@ class LAReQA(FilesTask):
         corpus = self.open_corpus()
         sides = {language: corpus.rows(language) for language in self.expected}
         for language, side in sides.items():
-            self.check(language, side)
+            counts = {"questions": len(side.questions), "candidates": len(side.candidates)}
+            for (kind, count), published in zip(counts.items(), self.expected[language], strict=True):
+                if count != published and not (kind == "candidates" and self.own_sentences):
+                    raise DataError(
+                        f"{self.metadata.name}: {language} has {count} {kind}, the published set has {published}; "
+                        f"download the files again from {HOME}."
+                    )
         self.dataset = {language: dict.fromkeys(self.eval_splits, side) for language, side in sides.items()}
         self.data_loaded = True
-
-    def check(self, language: str, side: Side) -> None:
-        """Compare the counts with those of the published set.
-
-        Raises:
-            DataError: The counts differ; the message names them.
-        """
-        counts = {"questions": len(side.questions), "candidates": len(side.candidates)}
-        for (kind, count), published in zip(counts.items(), self.expected[language], strict=True):
-            if count != published and not (kind == "candidates" and self.own_sentences):
-                raise DataError(
-                    f"{self.metadata.name}: {language} has {count} {kind}, the published set has {published}; "
-                    f"download the files again from {HOME}."
-                )
 
     def score(self, scoring: Scoring, subsets: set[str]) -> Scored:
         """Scores of all subsets, whose questions share the pool, and the AP of each question."""

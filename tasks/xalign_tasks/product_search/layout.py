@@ -131,11 +131,7 @@ def _tables(folder: Path, split: str) -> tuple[Iterator[LocatedRow], Iterator[Lo
     """Rows of queries, corpus and qrels."""
     if (folder / _STAND_IN[0]).is_file():
         return _stand_in(folder)
-    return (
-        _lines(folder / "queries.jsonl"),
-        _lines(folder / "corpus.jsonl"),
-        _lines(folder / "qrels" / f"{split}.jsonl"),
-    )
+    return _lines(folder / "queries.jsonl"), _lines(folder / "corpus.jsonl"), _lines(folder / f"qrels/{split}.jsonl")
 
 
 def _lines(path: Path) -> Iterator[LocatedRow]:
@@ -156,18 +152,11 @@ def _stand_in(folder: Path) -> tuple[Iterator[LocatedRow], Iterator[LocatedRow],
     """The files of the stand-in, in their own layout, as rows in mteb's layout."""
     try:
         queries, items, pairs = (json.loads((folder / name).read_text(encoding="utf-8")) for name in _STAND_IN)
+        qrels = [{"query-id": row["query_id"], "corpus-id": row["item_id"], "score": row["label"]} for row in pairs]
         return (
             iter([(f"{folder}, query {key}", {"id": key, "text": row["query"]}) for key, row in queries.items()]),
             iter([(f"{folder}, item {key}", {"id": key, "text": row["title"]}) for key, row in items.items()]),
-            iter(
-                [
-                    (
-                        f"{folder}, pair {number}",
-                        {"query-id": row["query_id"], "corpus-id": row["item_id"], "score": row["label"]},
-                    )
-                    for number, row in enumerate(pairs, 1)
-                ]
-            ),
+            iter([(f"{folder}, pair {number}", row) for number, row in enumerate(qrels, 1)]),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder}: {', '.join(_STAND_IN)} are not in the stand-in's layout ({error!r}).") from None

@@ -17,7 +17,7 @@ from xalign_models.paths import data_dir
 from xalign_models.results.items import save_items
 from xalign_tasks.base import StampedTask, task_metadata
 from xalign_tasks.borrowed import retrieval_scores
-from xalign_tasks.product_search.layout import LOCALES, Locale, fingerprint, load
+from xalign_tasks.product_search.layout import LOCALES, fingerprint, load
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,13 @@ class ProductSearch(StampedTask, AbsTaskRetrieval):
         self.dataset = {name: {} for name in self.hf_subsets}
         for split in self.eval_splits:
             for name, locale in load(root, split, self.hf_subsets).items():
-                self.dataset[name][split] = self._split_data(name, locale)
+                language = from_lazada(name)
+                self.dataset[name][split] = RetrievalSplitData(
+                    queries=_rows(locale.queries, locale.query_languages, language),
+                    corpus=_rows(locale.items, locale.item_languages, self.item_language or language),
+                    relevant_docs=locale.relevant,
+                    top_ranked=None,
+                )
         self.data_loaded = True
 
     def _save_task_predictions(
@@ -90,15 +96,6 @@ class ProductSearch(StampedTask, AbsTaskRetrieval):
         by_query = retrieval_scores(scored, relevant, cutoff=10)
         gains = [by_query[query]["ndcg_cut_10"] if query in by_query else 0.0 for query in relevant]
         save_items(prediction_folder, self.metadata.name, {hf_subset: np.array(gains, dtype=np.float32)})
-
-    def _split_data(self, name: str, locale: Locale) -> RetrievalSplitData:
-        language = from_lazada(name)
-        return RetrievalSplitData(
-            queries=_rows(locale.queries, locale.query_languages, language),
-            corpus=_rows(locale.items, locale.item_languages, self.item_language or language),
-            relevant_docs=locale.relevant,
-            top_ranked=None,
-        )
 
 
 def _rows(texts: dict[str, str], languages: dict[str, str], default: str) -> Dataset:

@@ -51,11 +51,7 @@ class SIB200ZeroShot(ZeroShotTask):
         return files
 
     def read_part(self, files: tuple[Path, ...], part: str) -> Labelled:
-        """The labelled sentences of a part.
-
-        Raises:
-            DataError: A sentence is missing.
-        """
+        """The labelled sentences of a part."""
         dev, devtest, labels = files
         sentences = dict(enumerate(read_lines(devtest), DEVTEST))
         sentences |= {int(index): text for index, text in (line.split("\t", 1) for line in read_lines(dev))}

@@ -99,11 +99,7 @@ class ZeroShotTask(FilesTask):
         return list(table["text"]), list(map(str, table[self.label_column]))
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
-        """Read the English training text and the chosen languages' test text.
-
-        Raises:
-            DataError: A text is missing or malformed.
-        """
+        """Read the English training text and the chosen languages' test text."""
         if not self.data_loaded:
             corpus = self.open_corpus()
             self.dataset = {language: {TEST: corpus.rows(language)(TEST)} for language in self.hf_subsets}

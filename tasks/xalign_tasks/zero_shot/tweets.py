@@ -46,11 +46,7 @@ class TweetSentimentZeroShot(ZeroShotTask):
         return present(files, "github.com/cardiffnlp/xlm-t")
 
     def read_part(self, files: tuple[Path, ...], part: str) -> Labelled:
-        """The labelled tweets of a part.
-
-        Raises:
-            DataError: The numbers of labels and tweets differ.
-        """
+        """The labelled tweets of a part."""
         texts, labels = files[:2] if part == TRAIN else files[2:]
         rows = read_lines(texts), [line.strip() for line in read_lines(labels)]
         if len(rows[0]) != len(rows[1]):

@@ -1,16 +1,24 @@
-"""Peeling is projecting; the sweep's ends are the alignments themselves."""
+"""Peeling is projecting; the sweeps' numbers are those of the models and alignments that they sweep over."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from xalign_models import corpora
 from xalign_models.alignments import LIR
 from xalign_models.analysis import Request
 from xalign_models.errors import LanguageError
+from xalign_models.models.building import load_encoder
+from xalign_models.models.names import find_spec
+from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_tasks.analyses import lsar_accuracy, spaces
 from xalign_tasks.analyses.lsar_accuracy import chosen, peel
+
+LANGUAGES = ("deu-Latn", "fra-Latn", "tur-Latn")
 
 
 def test_peeling_removes_one_direction_after_the_other():
@@ -26,7 +34,12 @@ def test_peeling_removes_one_direction_after_the_other():
 def asked(workdir, tiny_model, write_tatoeba, write_fit_text):
     write_tatoeba(workdir, 40)
     write_fit_text(workdir, 30)
-    return Request((str(tiny_model),), workdir, "cpu", languages=("deu-Latn", "fra-Latn", "tur-Latn"))
+    return Request((str(tiny_model),), workdir, "cpu", languages=LANGUAGES)
+
+
+@pytest.fixture
+def few_rows(asked):
+    return dataclasses.replace(asked, rows=20)
 
 
 def test_the_sweep_ends_in_the_alignments(asked):
@@ -58,8 +71,6 @@ def test_the_sweep_ends_in_the_alignments(asked):
 def test_lir_of_the_sweep_is_lir(asked):
     sweep = lsar_accuracy.analyse_ranks(asked).tables["sweep"].set_index(["method", "rank"])
     space, scores = spaces.open_space(asked, asked.models[0]), []
-    from xalign_models import corpora
-
     fit = {}
     for name in ("lingua", "newstest"):
         corpus = corpora.load(name)
@@ -72,7 +83,7 @@ def test_lir_of_the_sweep_is_lir(asked):
     assert sweep.loc[("lir", 2), "accuracy"] == pytest.approx(np.mean(scores, axis=0)[0])
 
 
-def test_languages_without_fit_text_are_left_out_and_named(asked, workdir, write_tatoeba):
+def test_ranks_leave_out_and_name_languages_without_fit_text(asked, workdir, write_tatoeba):
     write_tatoeba(workdir, 40, ["deu", "jpn"])
     findings = lsar_accuracy.analyse_ranks(Request(asked.models, workdir, "cpu", languages=("deu-Latn", "jpn-Jpan")))
     assert findings.tables["sweep"]["languages"].unique() == [1]
@@ -94,3 +105,37 @@ def test_the_summary_names_the_best():
         "LSAR(r=1), its best": 30,
         "LSAR": 20,
     }
+
+
+def test_accuracies_are_those_of_each_layers_model(few_rows):
+    findings = lsar_accuracy.analyse_layers(few_rows)
+    frame = findings.tables["layers"].set_index(["layer", "method"])
+    assert frame.index.tolist() == [
+        (layer, method) for layer in range(3) for method in ("original", "centered", "lir-1", "lsar")
+    ]
+    fit = {"corpora": ("lingua", "newstest"), "limit": 20, "languages": ("eng-Latn", *LANGUAGES)}
+    alignments = {
+        "original": None,
+        "centered": AlignmentSpec("centered", "centered", (), **fit),
+        "lsar": AlignmentSpec("lsar", "lsar", (), **fit),
+    }
+    for (layer, method), alignment in (((1, one), alignment) for one, alignment in alignments.items()):
+        backbone = dataclasses.replace(find_spec(few_rows.models[0]).backbone, layer=layer)
+        encoder = load_encoder(ModelSpec(backbone, alignment), device="cpu")
+        scores = []
+        for language, *sides in spaces.open_tatoeba(few_rows).pairs():
+            codes = (language, "eng-Latn")
+            vectors = [encoder.encode_texts(side, [code] * 20) for side, code in zip(sides, codes, strict=True)]
+            scores.append(spaces.accuracy(*vectors))
+        assert frame.loc[(layer, method), "accuracy"] == pytest.approx(np.mean(scores, axis=0)[0])
+    assert findings.tables["summary"]["source"].iloc[0] == "this run, best layer"
+    assert len(next(iter(findings.figures.values())).axes[0].lines) == 4
+
+
+def test_layers_leave_out_or_refuse_languages_without_fit_text(few_rows, workdir, write_tatoeba):
+    write_tatoeba(workdir, 20, ["deu", "jpn"])
+    findings = lsar_accuracy.analyse_layers(dataclasses.replace(few_rows, languages=("deu-Latn", "jpn-Jpan")))
+    assert findings.tables["layers"]["languages"].unique() == [1]
+    assert any("lacks them: Japanese" in note for note in findings.notes)
+    with pytest.raises(LanguageError, match=r"lingua, newstest have deu-Latn, .*; choose among these"):
+        lsar_accuracy.analyse_layers(dataclasses.replace(few_rows, languages=("jpn-Jpan",)))
