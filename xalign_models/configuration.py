@@ -127,8 +127,7 @@ def from_mapping(kind: type[Config], data: Any) -> Config:
 
 def to_mapping(config: Any) -> dict[str, Any]:
     """Plain data for JSON; :func:`from_mapping` reads it back."""
-    plain: dict[str, Any] = _plain(dataclasses.asdict(config))
-    return plain
+    return dict(_plain(dataclasses.asdict(config)))
 
 
 def _file(name: str, package: str) -> dict[Any, Any]:

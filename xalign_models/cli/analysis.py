@@ -23,7 +23,7 @@ from xalign_models.cli.common import (
     split_list,
     tell,
 )
-from xalign_models.errors import DataError, ModelError, ResultsError
+from xalign_models.errors import ModelError, ResultsError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +42,7 @@ def analyse(
     ] = None,
     output: Annotated[Path, Option("--output", "-o", help="Directory to write to.")] = Path("analyses"),
     results: Annotated[Path, Option(help="Folder that `xalign run --output` wrote to.")] = Path(),
-    rows: Annotated[int | None, Option(help="Maximum number of rows per text, from the top.")] = None,
+    rows: Annotated[int | None, Option(min=1, help="Maximum number of rows per text, from the top.")] = None,
     languages: Annotated[list[str] | None, Option(help="Language codes; the analysis has defaults.")] = None,
     tasks: Annotated[
         list[str] | None, Option("--task", "--tasks", "-t", help="Names of tasks; the analysis has defaults.")
@@ -57,8 +57,6 @@ def analyse(
         print_rows([{"analysis": listed, **ANALYSES.facts(listed)} for listed in ANALYSES], json)
         return
     ANALYSES.check(name)
-    if rows is not None and rows < 1:
-        raise DataError(f"--rows {rows}: at least 1 is needed.")
     if output.exists() and not output.is_dir():
         raise ResultsError(f"--output {output} is a file; name a directory.")
     tell("loading mteb ...") if err.is_terminal else None

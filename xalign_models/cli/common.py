@@ -87,17 +87,13 @@ def print_json(data: Any) -> None:
 def print_rows(rows: list[dict[str, Any]], as_json: bool, right: tuple[str, ...] = ()) -> None:
     """Print rows as a table in a terminal, as tab-separated values elsewhere, or as JSON if requested.
 
-    Args:
-        rows: Rows with equal keys, the names of the columns.
-        as_json: Whether to print JSON.
-        right: Right-aligned columns of a table.
+    The rows have equal keys, which name the columns; the table aligns the columns in ``right`` to the right.
     """
     if as_json:
         print_json(rows)
         return
-    lines = (
-        [[*rows[0]], *(["" if value is None else str(value) for value in row.values()] for row in rows)] if rows else []
-    )
+    lines = [[*row] for row in rows[:1]]
+    lines += [["" if value is None else str(value) for value in row.values()] for row in rows]
     if not out.is_terminal:
         sys.stdout.writelines("\t".join(" ".join(cell.split()) for cell in line) + "\n" for line in lines)
         return

@@ -132,11 +132,7 @@ class EngineOptions:
     cpus_per_task: Annotated[int, Option(help="Cores and threads of each Ray task.")] = 1
 
     def cluster(self, gpus: float | None, device: str | None = None) -> Cluster | None:
-        """The cluster to use; None for this process.
-
-        Args:
-            gpus: GPUs of a task; None for one where the cluster has GPUs.
-            device: cpu, cuda or mps; None for the best that a worker has.
+        """The cluster to use, with the GPUs of a task and the workers' device; None for this process.
 
         Raises:
             ModelError: A value is out of range.

@@ -18,15 +18,10 @@ MOST, LEAST = 2048, 64
 
 @dataclass(frozen=True)
 class Unit:
-    """Some subsets of a task, to be scored with one model.
+    """Some subsets of a task, to be scored with one model on the task's splits.
 
-    Attributes:
-        model: A name, a directory or a hub id.
-        task: Name of the task.
-        subsets: The subsets to score.
-        splits: The task's splits.
-        data: Revision of the task's text, by which a worker checks that its text is the same.
-        gives: Languages that this unit is the first to encode.
+    ``data`` is the revision of the task's text, by which a worker checks that its text is the same. ``gives`` are the
+    languages that this unit is the first to encode.
     """
 
     model: str

@@ -71,12 +71,9 @@ def grams(text: str, language: str | None) -> set[int]:
 def overlaps(
     task: str, texts: Iterable[tuple[str, str | None]], fit_text: Mapping[str, Collection[str]]
 ) -> Iterator[Overlap]:
-    """Compare a task's text with fit text, language by language.
+    """Compare a task's text, as :func:`~xalign_models.evaluation.recording.task_texts` gives it, with text for fitting.
 
-    Args:
-        task: Name.
-        texts: Text and canonical language, as :func:`~xalign_models.evaluation.recording.task_texts` gives them.
-        fit_text: By canonical language.
+    Both are compared language by language; languages are canonical.
     """
     by_language: dict[str | None, set[str]] = defaultdict(set)
     for text, language in texts:

@@ -152,10 +152,10 @@ def _count(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, meta: 
     scored = _scored(cache.path_of(task.metadata.name, meta), task)
     task.hf_subsets = [subset for subset in subsets if subset not in scored and not encoder.unfitted(by_subset[subset])]
     try:
-        if task.hf_subsets:
-            with reachable(task):
-                result = mteb.evaluate(encoder, task, cache=None, **QUIET)
-            return not result.exceptions
+        if not task.hf_subsets:
+            return True
+        with reachable(task):
+            return not mteb.evaluate(encoder, task, cache=None, **QUIET).exceptions
     except Exception:  # a task may raise anything; the run reports it too
         logger.debug("%s cannot be counted", task.metadata.name, exc_info=True)
         return False
@@ -163,7 +163,6 @@ def _count(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, meta: 
         task.hf_subsets = subsets
         if task.data_loaded:
             task.unload_data()
-    return True
 
 
 def _scored(path: Path, task: AbsTask) -> set[str]:

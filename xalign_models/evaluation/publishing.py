@@ -105,12 +105,7 @@ def _scores(name: str, results: Results) -> Iterator[EvalResult]:
 
 
 def upload(folder: Path, repository: str, *, private: bool = False) -> str:
-    """Upload a prepared folder to the hub and return its address.
-
-    Args:
-        folder: From :func:`prepare`.
-        repository: ``org/name``; created if missing.
-        private: Whether to create a private repository.
+    """Upload a folder of :func:`prepare` to ``org/name`` on the hub, created if missing, and return its address.
 
     Raises:
         ModelError: The hub is unreachable or refuses.
@@ -123,6 +118,5 @@ def upload(folder: Path, repository: str, *, private: bool = False) -> str:
         api.create_repo(repository, private=private, exist_ok=True)
         return str(api.upload_folder(folder_path=str(folder), repo_id=repository, commit_message="Publish by xalign"))
     except (HfHubHTTPError, OfflineModeIsEnabled, OSError, ValueError) as error:
-        raise ModelError(
-            f"{repository} cannot be written on the hub: {one_line(error)} `hf auth login` signs in."
-        ) from None
+        reason = f"{repository} cannot be written on the hub: {one_line(error)}"
+        raise ModelError(f"{reason} `hf auth login` signs in.") from None

@@ -40,14 +40,7 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class ScorePair:
-    """A committed score and the reproduced one.
-
-    Attributes:
-        split: Split of the data.
-        subset: Subset of the task.
-        committed: The main score in the file.
-        again: The main score now; None if the subset is gone.
-    """
+    """The main score of a subset in the file, and the score now; None if the subset is gone."""
 
     split: str
     subset: str

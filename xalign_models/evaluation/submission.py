@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,8 @@ def _of_meta(place: str, model: Path, revision: Path) -> Iterator[str]:
         meta = read_json(revision / META)
         name, number = str(meta["name"]), str(meta["revision"])
     except (FileError, KeyError) as error:
-        missing = not (revision / META).exists()
-        yield (
-            f"{place}: {META} is missing" if missing else f"{place}/{META} is no model's metadata ({one_line(error)})"
-        )
+        damaged = f"{place}/{META} is no model's metadata ({one_line(error)})"
+        yield damaged if (revision / META).exists() else f"{place}: {META} is missing"
         return
     if "/" not in name:
         yield f"{place}/{META}: the name {name!r} has no organisation; write org/name"
@@ -78,12 +77,8 @@ def _settings(path: Path) -> set[tuple[str, str, str]] | None:
     """(task, split, subset) that the settings cover; None if there are no readable settings."""
     try:
         lines, damaged = read_log(path)
-        covered = {
-            (entry["task"], split, subset)
-            for entry in lines
-            for split in entry["splits"]
-            for subset in entry["subsets"]
-        }
+        groups = [product([entry["task"]], entry["splits"], entry["subsets"]) for entry in lines]
+        covered = {*chain.from_iterable(groups)}
     except (FileError, KeyError, TypeError):
         return None
     return covered if path.is_file() and not damaged else None

@@ -58,14 +58,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Guess:
-    """A cause, and the change to a model that tests it.
-
-    Attributes:
-        cause: The cause.
-        prompt: Prompt of all texts; None for the model's own.
-        text: Preprocessing of texts.
-        changes: Changed fields of the backbone's spec.
-    """
+    """A cause, and the change to a model that tests it: its prompt, the texts, or fields of the backbone's spec."""
 
     cause: Cause
     prompt: str | None = None

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from filelock import FileLock, Timeout
 
 from xalign_models.errors import FileError, ModelError
@@ -40,14 +41,10 @@ MANIFEST = "_xalign.json"
 
 @dataclass(frozen=True)
 class Job:
-    """Arguments of a mapping.
+    """The maps of a model, the columns of vectors and languages, and the folder of the parts.
 
-    Attributes:
-        maps: The maps of a model.
-        folder: Folder of the parts.
-        column: Column of vectors.
-        lang_column: Column of languages; None if one map serves all rows.
-        table: Language, as in the file, to the number of its map, or to None for no map.
+    ``lang_column`` is None if one map serves all rows. ``table`` has, for each language as in the file, the number of
+    its map, or None for no map.
     """
 
     maps: Maps
@@ -59,15 +56,7 @@ class Job:
 
 @dataclass(frozen=True)
 class FilePart:
-    """Consecutive row groups of an input file, and their output file.
-
-    Attributes:
-        name: Name of the output file.
-        source: The input file.
-        groups: Numbers of the row groups.
-        first: Number of the first row in the input file.
-        rows: Number of rows.
-    """
+    """Consecutive row groups of an input file, from its row ``first`` on, and the name of their output file."""
 
     name: str
     source: Path
@@ -185,13 +174,11 @@ def _numbers(job: Job, batch: pa.RecordBatch) -> npt.NDArray[np.int64] | int | N
     if len(set(job.table.values())) == 1:
         return next(iter(job.table.values()))
     codes = batch.column(str(job.lang_column))
-    if not pa.types.is_dictionary(codes.type):
-        codes = codes.dictionary_encode(null_encoding="encode")
-    table = [job.table[code] for code in codes.dictionary.to_pylist()]
-    numbers = np.array([-1 if number is None else number for number in table], dtype=np.int64)
-    of_null = job.table.get(None)
-    indices = codes.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
-    chosen: npt.NDArray[np.int64] = np.append(numbers, -1 if of_null is None else of_null)[indices]
+    if pa.types.is_dictionary(codes.type):
+        codes = codes.dictionary_decode()
+    numbers = np.array([-1 if number is None else number for number in job.table.values()], dtype=np.int64)
+    places = pc.index_in(codes, pa.array([*job.table], codes.type)).to_numpy(zero_copy_only=False)
+    chosen: npt.NDArray[np.int64] = numbers[places]
     return int(chosen[0]) if chosen[0] >= 0 and (chosen == chosen[0]).all() else chosen
 
 
