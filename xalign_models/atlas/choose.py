@@ -123,12 +123,7 @@ class ModelRanking:
 
 
 def choose(atlas: Atlas, wish: Wish, *, without: Sequence[str] = ()) -> ModelRanking:
-    """Rank the models that meet the requirements.
-
-    Args:
-        atlas: Published and measured scores.
-        wish: The requirements.
-        without: Tasks to ignore.
+    """Rank the models that meet the requirements; ``without`` names tasks to ignore.
 
     Raises:
         LanguageError: No language has any evidence.
@@ -137,27 +132,18 @@ def choose(atlas: Atlas, wish: Wish, *, without: Sequence[str] = ()) -> ModelRan
     columns = [column for column in atlas.columns if column.task not in without]
     languages_of = {column: known_languages(column) for column in columns}
     with_scores = sorted({language for languages in languages_of.values() for language in languages})
-    guessed, missing, notes = {}, [], []
-    for language in wish.languages:
-        if language not in with_scores:
-            relative = nearest(language, with_scores)
-            if relative is None:
-                missing.append(language)
-            else:
-                guessed[language] = relative
-    languages = [
-        guessed[language].language if language in guessed else language
-        for language in wish.languages
-        if language not in missing
-    ]
+    relatives = {code: nearest(code, with_scores) for code in wish.languages if code not in with_scores}
+    guessed = {code: relative for code, relative in relatives.items() if relative}
+    missing = [code for code in relatives if code not in guessed]
+    languages = [guessed[code].language if code in guessed else code for code in wish.languages if code not in missing]
+    notes = []
     if not languages:
         raise LanguageError(f"No task has scores for {', '.join(missing)} or a related language; name other languages.")
     observed = [(column, scores) for column in columns if (scores := task_scores(column, languages)) is not None]
     models = sorted({model for column, _ in observed for model in column.models})
     table = np.full((len(observed), len(models)), np.nan)
-    place = {model: index for index, model in enumerate(models)}
     for row, (column, scores) in enumerate(observed):
-        table[row, [place[model] for model in column.models]] = scores
+        table[row, np.searchsorted(models, column.models)] = scores
     table, unconnected = _connected(table)
     if unconnected:
         notes.append(
@@ -165,8 +151,8 @@ def choose(atlas: Atlas, wish: Wish, *, without: Sequence[str] = ()) -> ModelRan
             "Scoring one published model on your tasks ties them to the rest."
         )
     about = [atlas.models.get(model, PublishedModel(model)) for model in models]
-    admitted = np.array([wish.admits(model) for model in about])
-    chosen = np.flatnonzero(admitted & np.isfinite(table).any(axis=0))
+    finite = np.isfinite(table)
+    chosen = np.flatnonzero([wish.admits(model) for model in about] & finite.any(axis=0))
     if not len(chosen):
         raise ModelError("No model with scores for these languages fits; relax --max-params, --license or --dim.")
     unknown = sum(
@@ -177,10 +163,9 @@ def choose(atlas: Atlas, wish: Wish, *, without: Sequence[str] = ()) -> ModelRan
     )
     if unknown:
         notes.append(f"{unknown} models are left out because the registry does not say whether they fit.")
+    asked = [column for column in columns if wish.task in (None, column.kind)]
     coverage = {
-        language: len(
-            {column.task for column in columns if wish.task in (None, column.kind) and language in languages_of[column]}
-        )
+        language: len({column.task for column in asked if language in languages_of[column]})
         for language in wish.languages
     }
     of_kind = np.array([wish.task in (None, column.kind) for column, _ in observed])
@@ -193,16 +178,18 @@ def choose(atlas: Atlas, wish: Wish, *, without: Sequence[str] = ()) -> ModelRan
     first = order[0]
     labels = [column.label for column, _ in observed]
     tasks = {column.task for column, _ in observed}
+
+    def expected(model_quality: float) -> float:
+        return float(_score(difficulty + model_quality).mean())
+
     candidates = tuple(
         RankedModel(
             model=models[index],
-            score=_expected(difficulty, quality[index]),
-            low=_expected(difficulty, quality[index] - WIDTH * error[index]),
-            high=_expected(difficulty, quality[index] + WIDTH * error[index]),
+            score=expected(quality[index]),
+            low=expected(quality[index] - WIDTH * error[index]),
+            high=expected(quality[index] + WIDTH * error[index]),
             tied=bool(quality[first] - quality[index] <= WIDTH * np.hypot(error[first], error[index])),
-            tasks={
-                labels[row]: float(_score(table[row, index])) for row in np.flatnonzero(np.isfinite(table[:, index]))
-            },
+            tasks={labels[row]: float(_score(table[row, index])) for row in np.flatnonzero(finite[:, index])},
             trained_on=tuple(task for task in about[index].trained_on or () if task in tasks),
             about=about[index],
         )
@@ -289,9 +276,5 @@ def _logit(score: Float64) -> Float64:
     return np.asarray(np.log(clipped / (1 - clipped)))
 
 
-def _score(logit: Float64 | float) -> Float64:
-    return np.asarray(1 / (1 + np.exp(-np.asarray(logit))))
-
-
-def _expected(difficulty: Float64, quality: float) -> float:
-    return float(_score(difficulty + quality).mean())
+def _score(logit: Float64) -> Float64:
+    return np.asarray(1 / (1 + np.exp(-logit)))

@@ -134,15 +134,12 @@ def _cells(codes: Sequence[str], kind: str) -> tuple[tuple[str, int], ...]:
     if first[:3] == second[:3]:
         return ()  # one language in two scripts is neither the same text nor another language
     # mteb names the language of the candidates first in retrieval and that of the queries first in bitext mining.
-    source, target = (second, first) if kind == "retrieval" else (first, second)
-    pairs = [(source, target), (target, source)] if kind == "sts" else [(source, target)]
-    return tuple(cell for pair in pairs for cell in _directed(*pair))
-
-
-def _directed(source: str, target: str) -> tuple[tuple[str, int], ...]:
-    into = "english_into" if source == _ENGLISH else "other_into"
-    leaving = "english_from" if target == _ENGLISH else "other_from"
-    return ((target, KINDS.index(into)), (source, KINDS.index(leaving)))
+    directed = (second, first) if kind == "retrieval" else (first, second)
+    cells = []
+    for source, target in [directed, directed[::-1]] if kind == "sts" else [directed]:
+        cells.append((target, KINDS.index("english_into" if source == _ENGLISH else "other_into")))
+        cells.append((source, KINDS.index("english_from" if target == _ENGLISH else "other_from")))
+    return tuple(cells)
 
 
 def derive(imported: Imported, metadata: Iterable[Mapping[str, Any]], kinds: Mapping[str, str]) -> Atlas:
@@ -169,10 +166,8 @@ def derive(imported: Imported, metadata: Iterable[Mapping[str, Any]], kinds: Map
 
 def _languages(entry: Mapping[str, Any]) -> set[str]:
     """Natural languages of an entry; the registry also lists programming languages."""
-    codes = (
-        text.replace("_", "-").removesuffix("-Code") for text in entry.get("languages") or () if "Code" not in text
-    )
-    return {code for text in codes if (code := language_code(text))}
+    natural = (text.replace("_", "-") for text in entry.get("languages") or () if "Code" not in text)
+    return {code for text in natural if (code := language_code(text))}
 
 
 def describe(name: str, entry: Mapping[str, Any], tasks: Collection[str]) -> PublishedModel:

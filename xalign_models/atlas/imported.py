@@ -126,6 +126,7 @@ def _read_parquet(path: Path, problems: list[str]) -> Iterator[PublicResult]:
             problems.append(f"{len(part)} rows left out, without a model, revision or task")
             continue
         metrics = Counter(names["metric"][code] for code in codes["metric"][part])
+        places = (codes[column][part] for column in ("split", "subset", "languages"))
         yield PublicResult(
             model=first["model"].replace("__", "/", 1),
             revision=first["revision"],
@@ -137,13 +138,7 @@ def _read_parquet(path: Path, problems: list[str]) -> Iterator[PublicResult]:
             prompts=None,
             rows=tuple(
                 (str(names["split"][split]), str(names["subset"][subset]), languages[language], score)
-                for split, subset, language, score in zip(
-                    codes["split"][part],
-                    codes["subset"][part],
-                    codes["languages"][part],
-                    scores[part].tolist(),
-                    strict=True,
-                )
+                for split, subset, language, score in zip(*places, scores[part].tolist(), strict=True)
             ),
         )
 
@@ -161,8 +156,7 @@ def _encode(column: Any) -> tuple[npt.NDArray[np.int32], list[str | None]]:
 
 def _metric(counts: Mapping[str | None, int]) -> str:
     """The metric that equals the main score in most rows; empty if none of METRICS does."""
-    candidates = [name for name in METRICS if counts.get(name)]
-    return max(candidates, key=lambda name: counts[name], default="")
+    return max((name for name in METRICS if counts.get(name)), key=counts.__getitem__, default="")
 
 
 def _read_folder(path: Path, problems: list[str], tasks: Collection[str]) -> Iterator[PublicResult]:
@@ -224,10 +218,8 @@ def _plausible(results: Iterable[PublicResult], problems: list[str]) -> Iterator
             elif rows.setdefault((row[0], row[1]), row) is not row:
                 faults.append(f"{row[1]} has several scores; the first counts")
         if faults:
-            name = f"{result.model} {result.revision} {result.task}"
-            problems.append(
-                f"{name}: {len(faults)} of {len(result.rows) + len(result.faults)} scores left out, e.g. {faults[0]}"
-            )
+            total = len(result.rows) + len(result.faults)
+            problems.append(f"{result.name}: {len(faults)} of {total} scores left out, e.g. {faults[0]}")
         perfect = sum(row[3] == 1 for row in rows.values())
         if len(rows) >= FEWEST and perfect > SATURATED * len(rows):
             implausible[_run(result)] = f"{perfect} of {len(rows)} subsets of {result.task} are exactly 1"
@@ -252,12 +244,10 @@ def _without_duplicates(results: Iterable[PublicResult], problems: list[str]) ->
     for result in results:
         groups[result.model, result.task, result.dataset_revision or "", result.metric].append(result)
     chosen = []
-    for (model, task, *_), group in sorted(groups.items()):
+    for _, group in sorted(groups.items()):
         best, *others = sorted(group, key=_preference, reverse=True)
         chosen.append(best)
-        problems += [
-            f"{model} {other.revision} {task}: left out, {best.revision} has the same task" for other in others
-        ]
+        problems += [f"{other.name}: left out, {best.revision} has the same task" for other in others]
     return chosen
 
 

@@ -43,9 +43,8 @@ def with_measured(atlas: Atlas, root: Path) -> Atlas:
         ResultsError: There are no results.
     """
     results = read_public(root).results
-    kinds = {result.task: _KINDS[result.metric] for result in results if result.metric in _KINDS}
-    kinds |= {column.task: column.kind for column in atlas.columns}
-    tasks = {column.task for column in atlas.columns}
+    kinds_of_tasks = {column.task: column.kind for column in atlas.columns}
+    kinds = {result.task: _KINDS[result.metric] for result in results if result.metric in _KINDS} | kinds_of_tasks
     published = {_key(column): place for place, column in enumerate(atlas.columns)}
     columns = list(atlas.columns)
     for column in columns_of(results, kinds, measured=True):
@@ -54,7 +53,7 @@ def with_measured(atlas: Atlas, root: Path) -> Atlas:
             columns.append(column)
         else:
             columns[place] = join(columns[place], column)
-    models = {result.model: describe(result.model, _metadata(root, result), tasks) for result in results}
+    models = {result.model: describe(result.model, _metadata(root, result), kinds_of_tasks) for result in results}
     return replace(atlas, columns=tuple(columns), models={**models, **atlas.models})
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.atlas.table import KINDS, Atlas, Column
+from xalign_models.atlas.table import KINDS, Atlas, Column, PublishedModel
 from xalign_models.linalg.arrays import Float64, Mask
 
 DRAWS = 1000
@@ -20,10 +20,6 @@ INTERVAL = (0.025, 0.975)
 MULTILINGUAL = 0.5
 """Level on a task from which a model counts as multilingual there; below, evenness has no meaning."""
 ENGLISH = "eng-Latn"
-STATISTICS = (
-    "level", "english_centricity", "asymmetry", "gap", "spread", "script_spread", "worst_tenth", "evenness",
-    "low_resource_gap",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +85,7 @@ def summarise(scores: Levels, sample: npt.NDArray[np.int64] | None = None) -> di
     membership = (scripts[:, None] == np.unique(scripts)).astype(np.float64)
     by_script = level @ (membership / membership.sum(axis=0))
     named, rare = level[:, ~low], level[:, low]
-    comparable = rare.size and named.size
+    lag = named.mean(axis=1) - rare.mean(axis=1) if rare.size and named.size else np.full(len(level), np.nan)
     return {
         "level": mean,
         "english_centricity": _mean(scores.centricity[:, chosen]),
@@ -99,9 +95,7 @@ def summarise(scores: Levels, sample: npt.NDArray[np.int64] | None = None) -> di
         "script_spread": by_script.std(axis=1),
         "worst_tenth": worst,
         "evenness": np.where(mean > 0, worst / np.where(mean > 0, mean, 1), np.nan),
-        "low_resource_gap": named.mean(axis=1) - rare.mean(axis=1)
-        if comparable
-        else np.full(len(scores.models), np.nan),
+        "low_resource_gap": lag,
     }
 
 
@@ -115,11 +109,10 @@ def with_intervals(scores: Levels, *, draws: int = DRAWS, seed: int = 0) -> dict
     """Each statistic (models,) with the ends of its 95% interval; languages are resampled with replacement."""
     rng = np.random.default_rng(seed)
     samples = [summarise(scores, rng.integers(0, len(scores.languages), len(scores.languages))) for _ in range(draws)]
-    result = {}
-    for name, value in summarise(scores).items():
-        low, high = _quantiles(np.stack([sample[name] for sample in samples]))
-        result[name] = (value, low, high)
-    return result
+    return {
+        name: (value, *_quantiles(np.stack([sample[name] for sample in samples])))
+        for name, value in summarise(scores).items()
+    }
 
 
 def _quantiles(draws: Float64) -> tuple[Float64, Float64]:
@@ -211,28 +204,20 @@ def _spearman(x: Float64, y: Float64) -> Float64:
         return np.asarray((a * b).sum(axis=1) / np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1)))
 
 
-PROPERTIES: Mapping[str, Callable[[Atlas, str], float]] = {
-    "parameters": lambda atlas, model: _number(atlas.models[model].parameters),
-    "dimension": lambda atlas, model: _number(atlas.models[model].dimension),
-    "release_year": lambda atlas, model: _year(atlas.models[model].release_date),
-    "languages": lambda atlas, model: _number(atlas.models[model].languages or None),
-    "training_tasks": lambda atlas, model: _count(atlas.models[model].trained_on),
+PROPERTIES: Mapping[str, Callable[[PublishedModel], float | None]] = {
+    "parameters": lambda model: model.parameters,
+    "dimension": lambda model: model.dimension,
+    "release_year": lambda model: _year(model.release_date),
+    "languages": lambda model: model.languages or None,
+    "training_tasks": lambda model: None if model.trained_on is None else len(model.trained_on),
 }
-"""Properties of models that evenness is correlated with; NaN if the registry does not give them."""
+"""Properties of models that evenness is correlated with; None if the registry does not give them."""
 
 
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else float(value)
-
-
-def _count(names: Sequence[str] | None) -> float:
-    return float("nan") if names is None else float(len(names))
-
-
-def _year(date: str | None) -> float:
+def _year(date: str | None) -> float | None:
     """``2024-07-01`` -> about 2024.5; a month is a twelfth."""
     if not date:
-        return float("nan")
+        return None
     year, month, *_ = [*map(int, date.split("-")), 1]
     return year + (month - 1) / 12
 
@@ -244,4 +229,4 @@ def multilingual(scores: Levels) -> Mask:
 
 def properties(atlas: Atlas, scores: Levels, name: str) -> Float64:
     """A property of each model (models,), NaN if the registry does not give it."""
-    return np.array([PROPERTIES[name](atlas, model) for model in scores.models])
+    return np.array([PROPERTIES[name](atlas.models[model]) for model in scores.models], dtype=np.float64)

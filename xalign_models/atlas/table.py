@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import as_file, files
@@ -157,6 +156,11 @@ def scaled(values: Float64) -> npt.NDArray[np.int16]:
     return np.where(np.isnan(values), MISSING, np.rint(np.nan_to_num(values) * SCALE)).astype(np.int16)
 
 
+def unscaled(values: npt.NDArray[np.int16]) -> Float64:
+    """The inverse of :func:`scaled`."""
+    return np.where(values == MISSING, np.nan, values / SCALE)
+
+
 def save(atlas: Atlas, path: Path) -> None:
     """Write the table; the same table gives the same bytes."""
     header: dict[str, Any] = {
@@ -197,7 +201,7 @@ def load_atlas(path: Path | None = None) -> Atlas:
         return _packaged()
     try:
         return _read(path)
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
         raise ResultsError(
             f"{path} is no atlas table; write one with `python -m xalign_models.atlas.derive`."
         ) from error
@@ -217,33 +221,17 @@ def _read(path: Path) -> Atlas:
             for fields in header["models"]
         ]
         columns = tuple(
-            _column(entry, models, header["revisions"], file[f"scores{place}"], file[f"counts{place}"])
-            for place, entry in enumerate(header["columns"])
+            Column(
+                *entry["about"],
+                models=tuple(models[place].name for place in entry["models"]),
+                revisions=tuple(header["revisions"][place] for place in entry["revisions"]),
+                versions=tuple(entry["versions"]),
+                languages=tuple(entry["languages"]),
+                counts=file[f"counts{number}"],
+                scores=unscaled(file[f"scores{number}"]).transpose(2, 1, 0),
+            )
+            for number, entry in enumerate(header["columns"])
         )
     return Atlas(
         {model.name: model for model in models}, columns, header["named"], header["multilingual"], header["source"]
-    )
-
-
-def _column(
-    entry: dict[str, Any],
-    models: Sequence[PublishedModel],
-    revisions: Sequence[str],
-    values: npt.NDArray[np.int16],
-    counts: npt.NDArray[np.int16],
-) -> Column:
-    scores = np.where(values == MISSING, np.nan, values / SCALE).transpose(2, 1, 0)
-    task, kind, dataset_revision, split, metric = entry["about"]
-    return Column(
-        task=task,
-        kind=kind,
-        dataset_revision=dataset_revision,
-        split=split,
-        metric=metric,
-        models=tuple(models[place].name for place in entry["models"]),
-        revisions=tuple(revisions[place] for place in entry["revisions"]),
-        versions=tuple(entry["versions"]),
-        languages=tuple(entry["languages"]),
-        counts=counts,
-        scores=scores,
     )

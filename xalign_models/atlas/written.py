@@ -15,15 +15,9 @@ from xalign_models.results.possible import MAIN
 
 
 def write_results(results: Iterable[PublicResult], root: Path, source: str) -> int:
-    """Write results in mteb's layout, which is also ours: ``<root>/results/<org__name>/<revision>/<Task>.json``.
+    """Write ``<root>/results/<org__name>/<revision>/<Task>.json`` of each result, and return the number of files.
 
-    Args:
-        results: Results from :func:`read_public`.
-        root: The folder that has or gets ``results/``.
-        source: Origin of the results, recorded in each model's metadata.
-
-    Returns:
-        The number of files of results.
+    Each model's metadata records ``source``, the origin of the results.
     """
     folders: dict[Path, list[PublicResult]] = defaultdict(list)
     for result in results:

@@ -230,12 +230,8 @@ def detail(
 ) -> Board:
     """One task by language: for pair tasks the means into and from each language, for others each subset.
 
-    Args:
-        results: From :func:`xalign_models.results.reading.read_results`.
-        task: Name of the task.
-        models: Names, with or without ``xalign/``, directories or hub ids; None for all.
-        metric: ``main_score`` for the task's own.
-        published: Add the published numbers of the same task, metric and subset.
+    ``published`` adds the published numbers of the same task, metric and subset. The other arguments are those of
+    :func:`leaderboard`.
 
     Raises:
         ResultsError: There are no such results.

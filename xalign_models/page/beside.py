@@ -36,11 +36,7 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
     """Data that the page's script reads at once, and the packed numbers of each column, by element name.
 
     A column's numbers are counts (languages, kinds), scores (kinds, languages, models) and the statistics
-    (statistics, models), scores and statistics in ten-thousandths.
-
-    Args:
-        atlas: Published scores, and measured ones if any.
-        labels: Numbers of the page's labels, to which the languages are added.
+    (statistics, models), scores and statistics in ten-thousandths. Its languages are added to ``labels``.
     """
     names = sorted({model for column in atlas.columns for model in column.models})
     place = {name: index for index, name in enumerate(names)}

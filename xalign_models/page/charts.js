@@ -1,12 +1,13 @@
 // Views that are charts, what is published, and the notes.
 function DifferencesView({ rows, column, state }) {
-  const tested = rows
-    .map((row) => ({ row, cell: cellOf(row, column) }))
-    .filter(({ cell }) => cell && cell.difference !== null);
+  const scored = rows.map((row) => ({ row, cell: cellOf(row, column) }));
+  const tested = scored.filter(({ cell }) => cell && cell.difference !== null);
   if (!tested.length) return html`<p>No aligned model in this choice was scored on this task.</p>`;
   const name = ({ row }) => rowName(row);
   const verdict = ({ cell }) =>
     !cell.interval ? "not tested" : cell.chance ? "may be chance" : cell.difference > 0 ? "better" : "worse";
+  const between = ({ interval }) => (interval ? ` [${interval.map(points).join(", ")}]` : "");
+  const title = ({ row, cell }) => `${rowName(row)}: ${points(cell.difference)}${between(cell)}`;
   const order = sorted(tested, { down: true }, ({ cell }) => cell.difference);
   return html`<p class="lead">What each alignment changes on ${DATA.columns[column].name}, in points against its unaligned backbone, with 95% intervals from a paired comparison sentence by sentence.</p>
     <${Chart} label=${`Differences on ${DATA.columns[column].name}`} deps=${[rows, column]} make=${(width) => {
@@ -29,15 +30,7 @@ function DifferencesView({ rows, column, state }) {
             order.filter(({ cell }) => cell.interval),
             { x1: (d) => d.cell.interval[0], x2: (d) => d.cell.interval[1], y1: name, y2: name, stroke: verdict, strokeWidth: 2 },
           ),
-          dot(order, {
-            x: (d) => d.cell.difference,
-            y: name,
-            fill: verdict,
-            r: 4,
-            title: (d) =>
-              `${name(d)}: ${points(d.cell.difference)}${d.cell.interval ? ` [${d.cell.interval.map(points).join(", ")}]` : ""}`,
-            tip: true,
-          }),
+          dot(order, { x: (d) => d.cell.difference, y: name, fill: verdict, r: 4, title, tip: true }),
         ],
       };
     }} />`;
@@ -68,6 +61,7 @@ function TradeView({ rows, column, state, change }) {
   for (const spot of [...spots].sort((a, b) => (less ? a.x - b.x : b.x - a.x) || b.y - a.y))
     if (!frontier.length || spot.y > frontier.at(-1).y) frontier.push(spot);
   const group = ({ row }) => DATA.rows[row].group;
+  const title = ({ row, x, y }) => `${rowName(row)}\n${percent(y)} %, ${x.toLocaleString("en")} ${COSTS[cost]}`;
   return html`<p class="lead">Quality on ${DATA.columns[column].name} against ${COSTS[cost]}. The line joins the models that no other model beats on both.</p>
     <${Choice} label="Against" wide value=${cost} options=${choices} onChange=${(value) => change({ cost: value })} />
     <${Chart} label="Trade-off" deps=${[rows, column, cost]} make=${(width) => ({
@@ -82,15 +76,7 @@ function TradeView({ rows, column, state, change }) {
       symbol: { legend: true }, // there are fewer colours than backbones
       marks: [
         line(frontier, { x: "x", y: "y", stroke: "currentColor", strokeOpacity: 0.4, curve: less ? "step-after" : "step-before" }),
-        dot(spots, {
-          x: "x",
-          y: "y",
-          fill: group,
-          symbol: group,
-          r: 5,
-          title: (d) => `${rowName(d.row)}\n${percent(d.y)} %, ${d.x.toLocaleString("en")} ${COSTS[cost]}`,
-          tip: true,
-        }),
+        dot(spots, { x: "x", y: "y", fill: group, symbol: group, r: 5, title, tip: true }),
         text(frontier, { x: "x", y: "y", text: ({ row }) => DATA.rows[row].label, dy: -12, fill: "currentColor" }),
       ],
     })} />`;

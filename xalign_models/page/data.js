@@ -8,13 +8,7 @@ const cellOf = (row, column) => {
   const values = DATA.cells[row][column];
   if (!values) return null;
   const cell = Object.fromEntries(DATA.fields.map((name, index) => [name, values[index]]));
-  return {
-    ...cell,
-    interval: cell.low === null ? null : [cell.low, cell.high],
-    chance: cell.significant === 0,
-    model: DATA.models[cell.model],
-    machine: DATA.machines[cell.machine],
-  };
+  return { ...cell, model: DATA.models[cell.model], machine: DATA.machines[cell.machine] };
 };
 const system = (row) => row.label.split(" (")[0];
 const rowName = (row) => `${DATA.rows[row].label} · ${DATA.rows[row].group}`;

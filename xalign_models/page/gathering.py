@@ -9,7 +9,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -136,14 +136,16 @@ class _Origins:
         if table.folder not in self._folders:
             self._folders[table.folder] = json.dumps(_model(table.folder)), _machines(table.folder)
         model, machines = self._folders[table.folder]
-        values = asdict(cell) | {
+        values = {name: value for name, value in vars(cell).items() if name not in {"significant", "low", "high"}} | {
+            "interval": None if cell.low is None else (cell.low, cell.high),
+            "chance": cell.significant is False,
             "tied": cell.tied,
             "model": self.models[model],
             "machine": self.machines[machines.get(table.task, "{}")],
             "data": self.data[str(table.dataset_revision)],
             "minutes": round(table.date.timestamp() / 60),
         }
-        return {key: _brief(value) for key, value in values.items()}
+        return {key: None if (key, value) == ("difference", None) else _brief(value) for key, value in values.items()}
 
 
 def _model(folder: Path) -> dict[str, Any]:
@@ -165,8 +167,10 @@ def _machines(folder: Path) -> dict[str, str]:
 
 def _brief(value: Any) -> Any:
     """A value in few characters: numbers have two decimals, or one where a browser would round a last 5 otherwise."""
+    if isinstance(value, tuple):
+        return [_brief(part) for part in value]
     if not isinstance(value, float):
-        return int(value) if isinstance(value, bool) else value
+        return int(value or 0)
     text = f"{value:.2f}"
     return float(f"{value:.1f}" if text.endswith("5") else text)
 

@@ -23,8 +23,6 @@ class _Server(ThreadingHTTPServer):
 def server(folder: Path, port: int = 0) -> ThreadingHTTPServer:
     """A server of the folder's files for this machine only; ``serve_forever`` starts it.
 
-    Args:
-        folder: The folder.
-        port: 0 for any free port; ``server_address`` has the result.
+    Port 0 is any free port; ``server_address`` has the result.
     """
     return _Server(("127.0.0.1", port), partial(_Quiet, directory=str(folder)))

@@ -14,11 +14,10 @@ function ScoreCell({ cell, row, column, mode }) {
 
 function sorted(rows, sort, value) {
   if (!sort) return rows;
-  const missing = (x) => x == null;
   return [...rows].sort((a, b) => {
     const x = value(a),
       y = value(b);
-    if (missing(x) || missing(y)) return missing(x) - missing(y);
+    if (x == null || y == null) return (x == null) - (y == null);
     return (typeof x === "string" ? x.localeCompare(y) : x - y) * (sort.down ? -1 : 1);
   });
 }
@@ -65,81 +64,58 @@ function BoardView({ rows, columns, state, values, open }) {
       return found && (state.mode === "difference" ? found.difference : found.score);
     },
   );
-  const shown = lines(order, sort, (row) =>
-    kept.map(
-      (column) =>
-        html`<${ScoreCell} cell=${cell(row, column)} row=${row} column=${column} mode=${state.mode} key=${column} />`,
-    ),
-  );
+  const shownCell = (row, column) =>
+    html`<${ScoreCell} cell=${cell(row, column)} row=${row} column=${column} mode=${state.mode} key=${column} />`;
+  const shown = lines(order, sort, (row) => kept.map((column) => shownCell(row, column)));
   const where = label === null ? "the mean over a task's languages" : languageName(label);
   return html`<p class="lead">Percent, higher is better: ${where}. Below it the change against <b>plain</b>, the same backbone without alignment: <span class="up">gain</span>, <span class="down">loss</span>, ${label === null ? html`<span class="chance">~ may be chance</span>` : "not tested in single languages"}. Choose a cell to see where it comes from, a task to sort by it. ${label === null ? html`<b class="best">Bold</b>: best of those with the most languages. <u>Underlined</u>: statistically tied with the best. †: fitted on this task's text. ◑: fewer languages than plain.` : ""}</p>
     <${Grid} caption="Models and tasks" corner="model" heads=${kept.map((column) => html`<bdi>${humps(DATA.columns[column].name)}</bdi>`)}
       rows=${shown} sort=${sort} onSort=${(column) => setSort(turn(sort, column))} onOpen=${(row, column) => open(row, column)} />`;
 }
 
+// A cell's facts, or a row's where the column is -1.
 function Detail({ at, close, label, values }) {
   if (!at) return null;
-  const [row, column] = at;
-  const cells = (column < 0 ? [...DATA.columns.keys()] : [column]).filter((index) => cellOf(row, index));
-  const first = cells.length ? cellOf(row, cells[0]) : null;
+  const [row, column] = at,
+    whole = column < 0;
+  const cells = (whole ? [...DATA.columns.keys()] : [column]).filter((index) => cellOf(row, index));
   const task = DATA.tasks[DATA.columns[cells[0] ?? 0].task];
-  const facts = !first
-    ? []
-    : [
-        ...(column < 0
-          ? []
-          : [
-              ["Score, mean of all languages", `${percent(first.score)} %`],
-              [
-                "Score in the language chosen",
-                label !== null &&
-                  values &&
-                  `${languageName(label)}: ${percent(inLanguage(values, row, DATA.columns[column].task, label))} %`,
-              ],
-              [
-                "Against plain",
-                first.difference !== null &&
-                  `${points(first.difference)} points` +
-                    (first.interval ? ` (95% interval ${first.interval.map(points).join(" to ")})` : ", not tested"),
-              ],
-              [
-                "Rank",
-                first.ranks &&
-                  (first.ranks[0] === first.ranks[1]
-                    ? `${first.ranks[0]}`
-                    : `between ${first.ranks[0]} and ${first.ranks[1]}, as far as chance leaves it open`),
-              ],
-              [
-                "Languages or pairs",
-                first.covered ? `${first.covered} of the ${first.of} that plain has` : "all that plain has",
-              ],
-              [
-                "Contamination",
-                first.fitted
-                  ? "† the model was fitted or trained on this task's text"
-                  : "not known to have seen this task's text",
-              ],
-              ["Data revision", DATA.data[first.data]],
-              ["Task", task.description || task.name],
-            ]),
-        ["Model revision", first.model.revision],
-        ["Date", new Date(first.minutes * 60000).toISOString().slice(0, 16).replace("T", " ") + " UTC"],
-        ["Hardware", first.machine.hardware],
-        [
-          "Versions",
-          Object.entries(first.machine.version || {})
-            .filter(([, version]) => version)
-            .map(([name, version]) => `${name} ${version}`)
-            .join(", "),
-        ],
-        ["Parameters", first.model.parameters && first.model.parameters.toLocaleString("en")],
-        ["Dimensions", first.model.dimensions],
-        ["Licence", first.model.licence],
-        ["Tokens per second", first.machine.tokens_per_second],
-        ["Seconds to fit a language", first.machine.fit_seconds_per_language],
-        ["Command", html`<code>xalign run -m ${DATA.rows[row].name}${column < 0 ? "" : ` -t ${task.name}`}</code>`],
-      ];
-  const title = html`<bdi>${DATA.rows[row].name}</bdi>${column < 0 ? "" : html` · <bdi>${DATA.columns[column].name}</bdi>`}`;
+  const title = html`<bdi>${DATA.rows[row].name}</bdi>${whole ? "" : html` · <bdi>${DATA.columns[column].name}</bdi>`}`;
+  if (!cells.length) return html`<${Facts} title=${title} facts=${[]} close=${close} />`;
+  const cell = cellOf(row, cells[0]),
+    { model, machine, interval, ranks } = cell;
+  const inChosen = () => percent(inLanguage(values, row, DATA.columns[column].task, label));
+  const tested = interval ? ` (95% interval ${interval.map(points).join(" to ")})` : ", not tested";
+  const ofTask = [
+    ["Score, mean of all languages", `${percent(cell.score)} %`],
+    ["Score in the language chosen", label !== null && values && !whole && `${languageName(label)}: ${inChosen()} %`],
+    ["Against plain", cell.difference !== null && `${points(cell.difference)} points${tested}`],
+    [
+      "Rank",
+      ranks && (ranks[0] === ranks[1] ? `${ranks[0]}` : `between ${ranks.join(" and ")}, as far as chance leaves it open`),
+    ],
+    ["Languages or pairs", cell.covered ? `${cell.covered} of the ${cell.of} that plain has` : "all that plain has"],
+    [
+      "Contamination",
+      cell.fitted ? "† the model was fitted or trained on this task's text" : "not known to have seen this task's text",
+    ],
+    ["Data revision", DATA.data[cell.data]],
+    ["Task", task.description || task.name],
+  ];
+  const versions = Object.entries(machine.version || {}).filter(([, version]) => version);
+  const facts = [
+    ...(whole ? [] : ofTask),
+    ["Model revision", model.revision],
+    ["Date", new Date(cell.minutes * 60000).toISOString().slice(0, 16).replace("T", " ") + " UTC"],
+    ["Hardware", machine.hardware],
+    ["Versions", versions.map((version) => version.join(" ")).join(", ")],
+    ["Parameters", model.parameters && model.parameters.toLocaleString("en")],
+    ["Dimensions", model.dimensions],
+    ["Licence", model.licence],
+    ["Tokens per second", machine.tokens_per_second],
+    ["Seconds to fit a language", machine.fit_seconds_per_language],
+    ["Command", html`<code>xalign run -m ${DATA.rows[row].name}${whole ? "" : ` -t ${task.name}`}</code>`],
+  ];
   return html`<${Facts} title=${title} facts=${facts} close=${close} />`;
 }
 

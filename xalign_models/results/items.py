@@ -59,10 +59,7 @@ def save_items(folder: Path, task: str, items: Mapping[str, npt.NDArray[Any]]) -
 def keep_outcomes(folder: Path, task: str, scores: Mapping[str, float]) -> None:
     """Write the outcomes of a task from ``items/full``, in addition to those of subsets written before.
 
-    Args:
-        folder: A model's folder of results.
-        task: The task's name.
-        scores: Main score by subset; a subset whose items do not yield it is left out.
+    A subset whose items do not yield its main score in ``scores`` is left out.
     """
     items = _load(full_folder(folder) / f"{task}.npz")
     outcomes = {subset: outcomes_of(array, scores[subset]) for subset, array in items.items() if subset in scores}

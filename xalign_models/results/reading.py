@@ -203,11 +203,7 @@ def read_meta(folder: Path) -> ModelMeta:
 
 
 def read_result(path: Path, model: ModelMeta | None = None) -> TaskScores:
-    """Read a file ``<Task>.json``.
-
-    Args:
-        path: The file.
-        model: The file's model; by default the one that the folders name.
+    """Read a file ``<Task>.json`` of a model, by default of the one that the folders name.
 
     Raises:
         FileError: The file is not a whole result of its task; the message does not repeat the path.

@@ -74,9 +74,7 @@ def _texts(cell: Cell | None) -> list[str]:
 def to_markdown(board: Board, *, narrow: bool = False) -> str:
     """A GitHub table, each group under a line with its title, and the legend below it.
 
-    Args:
-        board: The board.
-        narrow: Without coverage, intervals and legend, for a column of 830 pixels: at most five columns fit.
+    A narrow one has no coverage, intervals and legend, for a column of 830 pixels: at most five columns fit.
     """
 
     def text(cell: Cell | None) -> str:

@@ -14,7 +14,6 @@ from xalign_models.atlas import Atlas, Column, load_atlas
 from xalign_models.atlas.statistics import (
     MULTILINGUAL,
     PROPERTIES,
-    STATISTICS,
     Levels,
     association,
     levels,
@@ -73,9 +72,9 @@ def _statistics(column: Column, of: Levels) -> pd.DataFrame:
 def _associations(atlas: Atlas, column: Column, of: Levels) -> Iterator[dict[str, object]]:
     statistics = summarise(of)
     for whom, chosen in (("all", np.full(len(of.models), True)), ("multilingual", multilingual(of))):
-        for name in STATISTICS:
+        for name, values in statistics.items():
             for about in PROPERTIES:
-                result = association(properties(atlas, of, about)[chosen], statistics[name][chosen])
+                result = association(properties(atlas, of, about)[chosen], values[chosen])
                 if result is not None:
                     yield {"column": column.label, "models": whom, "statistic": name, "property": about} | {
                         "rho": result.rho,
