@@ -49,12 +49,7 @@ def read_json(path: Path, *, most: int = ...) -> dict[str, Any]: ...
 @overload
 def read_json(path: Path, kind: type[T], *, most: int = ...) -> T: ...
 def read_json(path: Path, kind: Any = dict, *, most: int = MOST_JSON) -> Any:
-    """The content of a JSON file.
-
-    Args:
-        path: The file.
-        kind: The expected type, ``dict`` or ``list``.
-        most: Maximum number of bytes.
+    """The content of a JSON file of at most ``most`` bytes, whose type is ``kind``, ``dict`` or ``list``.
 
     Raises:
         FileError: The file is missing, too long, not UTF-8, not JSON, nested too deeply, or of another type.
@@ -126,11 +121,7 @@ def read_log(path: Path, *, most: int = 4 << 30) -> tuple[list[dict[str, Any]], 
 
 
 def read_npz(path: Path, *, most: int = 8 << 30) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of an NPZ file; objects are refused.
-
-    Args:
-        path: The file.
-        most: Maximum size of all arrays in bytes.
+    """The arrays of an NPZ file, of at most ``most`` bytes in all; objects are refused.
 
     Raises:
         FileError: The file is missing, damaged, too large, or holds objects.
@@ -148,13 +139,7 @@ def read_npz(path: Path, *, most: int = 8 << 30) -> dict[str, npt.NDArray[Any]]:
 
 @dataclass(frozen=True)
 class TensorHeader:
-    """A tensor's entry in the header of a safetensors file.
-
-    Attributes:
-        dtype: As safetensors writes it, e.g. ``F32``.
-        shape: The dimensions.
-        start: Position of its first byte in the file.
-    """
+    """A tensor's entry in a safetensors header: type (``F32``), shape, and position of its first byte in the file."""
 
     dtype: str
     shape: tuple[int, ...]

@@ -83,11 +83,8 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
 def in_turn(lock: Path, waiting: str) -> Iterator[None]:
     """Exclude other processes that use the same lock file, for long work; a process that waits logs it once.
 
-    Without permission to create the file nobody waits, since nobody can write there.
-
-    Args:
-        lock: The lock file, which exists while a process is inside.
-        waiting: Message of a process that waits.
+    The lock file exists while a process is inside. Without permission to create it nobody waits, since nobody can write
+    there.
     """
     from filelock import FileLock, Timeout
 

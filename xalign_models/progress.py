@@ -9,10 +9,8 @@ from tqdm.auto import tqdm
 
 
 def live(iterable: Iterable[Any] | None = None, **kwargs: Any) -> Any:
-    """A tqdm bar that appears after two seconds and is erased at its end.
+    """A tqdm bar that appears after two seconds and is erased at its end; options of tqdm override these defaults.
 
-    Args:
-        iterable: Items to count; None for a bar moved by ``update``.
-        kwargs: Options of tqdm, which override these defaults.
+    Without an iterable, the bar is moved by ``update``.
     """
     return tqdm(iterable, **{"delay": 2, "disable": None, "leave": False, **kwargs})

@@ -201,10 +201,7 @@ class EmbeddingStore:
         logger.warning("The store at %s %s; new vectors are not stored. %s.", self.path, reason, advice)
 
     def verify(self, clean: bool = False) -> Iterator[tuple[str, int, int]]:
-        """Read every vector and count the damaged ones.
-
-        Args:
-            clean: Whether to drop damaged vectors.
+        """Read every vector and count the damaged ones, which ``clean`` drops.
 
         Yields:
             Namespace, number of vectors, number of damaged vectors.

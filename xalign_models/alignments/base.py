@@ -207,9 +207,6 @@ class UnpairedAlignment(Alignment):
         Args:
             data: Language to its embeddings (n_l, d), any float dtype; languages are opaque strings.
 
-        Returns:
-            The alignment itself.
-
         Raises:
             AlignmentError: There are no data, a matrix is empty or not finite, or dimensions differ.
         """
@@ -280,16 +277,9 @@ def listed(counts: Mapping[str, int]) -> str:
 def rows_by_language(
     language: str | Sequence[str] | None, count: int, fitted: Sequence[str] | None, method: str
 ) -> list[tuple[int, slice | list[int]]]:
-    """The rows that each map applies to.
+    """The rows that each map applies to: (position in ``fitted``, rows) for every language present.
 
-    Args:
-        language: The language of all rows, or one per row.
-        count: Number of rows.
-        fitted: The fitted languages, or None when one map serves all.
-        method: Name of the method, for error messages.
-
-    Returns:
-        (position in ``fitted``, rows) for every language present.
+    ``language`` is the one of all ``count`` rows, or one per row. If ``fitted`` is None, one map serves all rows.
 
     Raises:
         LanguageError: A language is missing or not fitted.

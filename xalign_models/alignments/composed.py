@@ -32,9 +32,6 @@ class Composed(Alignment):
             data: Translations if any stage is parallel, else embeddings by language. A stage that is not parallel uses
                 all rows of each language.
 
-        Returns:
-            The alignment itself.
-
         Raises:
             AlignmentError: A stage cannot be fitted on the data.
         """

@@ -18,10 +18,9 @@ from xalign_models.languages import canonical
 class Aligned(Module):
     """Maps ``features["sentence_embedding"]`` by the language of each row: ``y = x W_l - (x C_l) C_l^T + b_l``.
 
-    The language of a row comes from the list ``features["lang"]``, which the first module fills from inputs
-    ``{"text": ..., "lang": ...}``, else from the keyword ``lang`` of ``encode``, else from ``default_lang``. Any code
-    is accepted. Maps stay float32 in models of any dtype; half-precision embeddings are mapped in float32 and cast
-    back.
+    The language of a row, in any code, comes from the list ``features["lang"]``, which the first module fills from
+    inputs ``{"text": ..., "lang": ...}``, else from the keyword ``lang`` of ``encode``, else from ``default_lang``.
+    Maps stay float32 in models of any dtype; half-precision embeddings are mapped in float32 and cast back.
 
     Args:
         method: Name of the alignment, for messages and provenance.

@@ -65,14 +65,7 @@ def orthogonality(weight: npt.ArrayLike) -> Orthogonality:
 
 
 def dilation(weight: npt.ArrayLike) -> Dilation:
-    """Evenness of the lengths of the columns of A = W^T (eqs. 17-20).
-
-    Args:
-        weight: W (d, m) of ``y = x W``, d >= 2, no zero row.
-
-    Raises:
-        AlignmentError: W has fewer than two rows, or a zero or non-finite one.
-    """
+    """Evenness of the lengths of the columns of A = W^T (eqs. 17-20); W and the errors as in :func:`orthogonality`."""
     _, alpha = _rows(weight)
     mean, low, high = float(alpha.mean()), float(alpha.min()), float(alpha.max())
     return Dilation(float(alpha.std()) / mean, (high - low) / mean, mean, low, high)

@@ -19,13 +19,7 @@ ParallelData = Mapping[str, npt.ArrayLike | tuple[npt.ArrayLike, npt.ArrayLike]]
 
 
 class FewPairsWarning(UserWarning):
-    """Maps were fitted on fewer pairs than they have dimensions.
-
-    Args:
-        method: Name of the alignment.
-        dim: Dimension of the embeddings.
-        pairs: Language to its number of pairs.
-    """
+    """Maps of ``method`` were fitted on fewer pairs (by language) than they have dimensions."""
 
     def __init__(self, method: str, dim: int, pairs: Mapping[str, int]) -> None:
         super().__init__(
@@ -69,14 +63,11 @@ class PivotAlignment(Alignment):
     pivot: str
 
     def fit(self, data: ParallelData) -> Self:
-        """Fit one map per language on parallel rows.
+        """Fit one map per language on parallel rows; ``languages_`` starts with the pivot.
 
         Args:
             data: Language to its embeddings (n, d), row-aligned with the pivot's, which must then be a key too; or
                 language to a tuple (its embeddings, the pivot's) if it has its own pair corpus. The forms can be mixed.
-
-        Returns:
-            The alignment itself; ``languages_`` starts with the pivot.
 
         Raises:
             AlignmentError: Rows are not aligned, the pivot is missing, a matrix is empty or not finite, dimensions

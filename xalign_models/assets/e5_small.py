@@ -78,10 +78,7 @@ def dequantise_q4_0(data: bytes, count: int) -> NDArray[np.float32]:
 
 
 def read_e5s1(data: bytes) -> tuple[E5Header, dict[str, NDArray[np.float32]]]:
-    """Read an ``E5S1`` file.
-
-    Returns:
-        The header, and the flat float32 tensors under the file's own names.
+    """The header of an ``E5S1`` file, and its flat float32 tensors under the file's own names.
 
     Raises:
         AssetError: Not an E5S1 file of version 1, or truncated.

@@ -52,11 +52,7 @@ def refuse_part(name: str, part: str) -> None:
 
 
 def check_rows(name: str, rows: Sequence[str]) -> None:
-    """Refuse text without a non-blank row, and warn of blank and repeated rows.
-
-    Args:
-        name: Name of the file or column, for messages.
-        rows: The sentences.
+    """Refuse text without a non-blank row, and warn of blank and repeated rows; ``name`` is for messages.
 
     Raises:
         DataError: Every row is blank.

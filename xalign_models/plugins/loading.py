@@ -58,10 +58,7 @@ def current() -> str:
 
 
 def add_plugin(source: str) -> None:
-    """Load a plug-in in this process and, through ``XALIGN_PLUGINS``, in its child processes.
-
-    Args:
-        source: A ``.py`` file or a module.
+    """Load a ``.py`` file or module in this process and, through ``XALIGN_PLUGINS``, in its child processes.
 
     Raises:
         PluginError: The plug-in cannot be loaded.

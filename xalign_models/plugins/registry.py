@@ -20,13 +20,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Entry:
-    """A registered value.
-
-    Attributes:
-        value: The value itself, or its ``"module:attr"``.
-        facts: Facts that lists show about the value without importing it.
-        plugin: Name of the plug-in that registered it; empty for a built-in value.
-    """
+    """A registered value or its ``"module:attr"``, facts for lists, and the plug-in's name, empty if built in."""
 
     value: Any
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -52,12 +46,7 @@ class Registry(Mapping[str, Value]):
         self._transient: tuple[str, ...] = ()
 
     def register(self, name: str, value: Value | str, **facts: Any) -> None:
-        """Register a value.
-
-        Args:
-            name: Name of the value.
-            value: The value, or its ``"module:attr"``.
-            **facts: Facts that lists show about the value.
+        """Register a value, or its ``"module:attr"``, with facts that lists show about it.
 
         Raises:
             PluginError: The name is invalid or taken.
@@ -93,11 +82,7 @@ class Registry(Mapping[str, Value]):
         return self._entries[name].facts
 
     def check(self, name: str) -> None:
-        """Refuse unknown names.
-
-        Raises:
-            XAlignError: Unknown name.
-        """
+        """Refuse an unknown name with the error of this kind, which suggests similar names."""
         if name not in self:
             known = f"Choose from {', '.join(self)}; --plugin adds a plug-in's own."
             lists = f"`{self.listing}` lists them." if self.listing else known

@@ -172,13 +172,8 @@ def _first_by(
 ) -> float:
     """Share of queries whose counterpart has the highest adjusted score; ties count against the model.
 
-    Args:
-        score: Adjusts a score, monotonically.
-        matrix: Scores (n, n), queries in rows.
-        top: Query, candidate and score of the highest scores, by query.
-        bound: (n,) upper bound of a query's other scores.
-        r: (n,) mean of each query's neighbourhood.
-        c: (n,) mean of each candidate's.
+    ``score`` adjusts scores (n, n), queries in rows, by the means r (n,) and c (n,) of the queries' and the candidates'
+    neighbourhoods. ``top`` has query, candidate and score of the highest; ``bound`` (n,) is at least all others.
     """
     of, to, scores = top
     gold = score(matrix.diagonal(), r, c) - TIE

@@ -38,11 +38,7 @@ class Sides(NamedTuple):
 
 
 class LanguageVectors:
-    """Float32 matrices by name, in memory up to a budget and beyond it in a temporary file.
-
-    Args:
-        budget: Bytes in memory.
-    """
+    """Float32 matrices by name, in memory up to a budget in bytes and beyond it in a temporary file."""
 
     def __init__(self, budget: int = BUDGET) -> None:
         self._free = budget

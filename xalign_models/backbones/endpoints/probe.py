@@ -34,12 +34,7 @@ _DIGITS = 8
 
 @dataclass(frozen=True)
 class Probe:
-    """A served model's identity.
-
-    Attributes:
-        dimension: Dimension of the vectors.
-        digest: Sha256 (hex) of the first answers, rounded.
-    """
+    """A served model's identity: dimension of the vectors, and sha256 (hex) of the first answers, rounded."""
 
     dimension: int
     digest: str
@@ -57,6 +52,7 @@ def identify(label: str, vectors: npt.NDArray[np.float32]) -> Probe:
     """
     path = cache_dir() / "endpoints" / f"{digest(label)[:32]}.json"
     first, when = _read(path)
+    change = ""
     if first is None:
         first = vectors
         kept = {"endpoint": label, "date": datetime.date.today().isoformat(), "vectors": vectors.tolist()}
@@ -65,17 +61,14 @@ def identify(label: str, vectors: npt.NDArray[np.float32]) -> Probe:
         except OSError as error:  # without the file a change would go unnoticed
             raise ModelError(f"{label}: its probe cannot be written to {path.parent} ({error.strerror}).") from None
     elif first.shape != vectors.shape:
+        change = f"its vectors had {first.shape[1]} dimensions and have {vectors.shape[1]}"
+    elif (differ := (np.linalg.norm(first - vectors, axis=1) / np.linalg.norm(first, axis=1)).max()) > TOLERANCE:
+        change = f"its answers to the probe differ by {differ:.2f}, {TOLERANCE} is allowed"
+    if change:
         raise ModelError(
-            f"{label} has changed since {when}: its vectors had {first.shape[1]} dimensions and have "
-            f"{vectors.shape[1]}. {_advice(path)}"
+            f"{label} has changed since {when}: {change}. Stored vectors and results belong to the earlier model; to "
+            f"start again with this one, remove {path}"
         )
-    else:
-        differ = float((np.linalg.norm(first - vectors, axis=1) / np.linalg.norm(first, axis=1)).max())
-        if differ > TOLERANCE:
-            raise ModelError(
-                f"{label} has changed since {when}: its answers to the probe differ by {differ:.2f}, "
-                f"{TOLERANCE} is allowed. {_advice(path)}"
-            )
     return Probe(vectors.shape[1], _rounded(first))
 
 
@@ -100,7 +93,3 @@ def _read(file: Path) -> tuple[npt.NDArray[np.float32] | None, str]:
         pass
     set_aside(file, f"{file} is damaged: the probe of an endpoint was expected.")
     return None, ""
-
-
-def _advice(path: Path) -> str:
-    return f"Stored vectors and results belong to the earlier model; to start again with this one, remove {path}"
