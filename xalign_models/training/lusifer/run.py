@@ -7,8 +7,9 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xalign_models import assets, models
+from xalign_models import assets
 from xalign_models.errors import ModelError
+from xalign_models.models.names import directory_of
 from xalign_models.specs import ModelSpec
 from xalign_models.training.lusifer import build
 from xalign_models.training.lusifer.config import LusiferConfig
@@ -60,7 +61,7 @@ def train(
             f"stages.{number}.teacher {stage.teacher} is not a model; train one first, e.g. with --config llm-alone "
             "--stage 2, and name its directory."
         )
-    output = output or models.directory_of(ModelSpec(config.backbone(number, Path())).name)
+    output = output or directory_of(ModelSpec(config.backbone(number, Path())).name)
     spec = ModelSpec(config.backbone(number, output))
     start_directory = _start(config, number, start)
     data = stages.read(config, number, device)
@@ -110,7 +111,7 @@ def untrained(config: LusiferConfig, output: Path | None = None) -> tuple[ModelS
     number = min(number for number, stage in config.stages.items() if stage)
     label = "lusifer-untrained" + ("" if config.connector == "random" else f"-{config.connector}")
     backbone = dataclasses.replace(config.backbone(number, Path()), tuned=label)
-    output = output or models.directory_of(ModelSpec(backbone).name)
+    output = output or directory_of(ModelSpec(backbone).name)
     data = None if config.connector == "random" else stages.read(config, number, "cpu")
     bases = {part: base["fingerprint"] for part, base in build.bases_of(config).items()}
     fields = {name: getattr(config, name) for name in ("connector", "max_tokens", "projection", "seed")}
@@ -143,7 +144,7 @@ def _start(config: LusiferConfig, number: int, start: Path | None) -> Path | Non
             raise ModelError(f"--start {start}: stage {stage.label!r} starts with an untrained connector.")
         return None
     if start is None:
-        start = models.directory_of(f"{stage.start}__{config.backbone(number, Path()).name}")
+        start = directory_of(f"{stage.start}__{config.backbone(number, Path()).name}")
     trained = training_record(start).get("config")
     if trained is None:
         raise ModelError(
