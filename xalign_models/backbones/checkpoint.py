@@ -25,12 +25,7 @@ _UNREAD = frozenset(".bin .ckpt .data .gguf .h5 .msgpack .npz .onnx .onnx_data .
 
 
 def open_config(resolved: ResolvedModel, *, trust: bool = False, **changes: Any) -> Any:
-    """A checkpoint's transformers configuration, with fields changed.
-
-    Raises:
-        ModelError: The checkpoint names code.
-        AssetError: There is no configuration.
-    """
+    """A checkpoint's transformers configuration, with fields changed; errors as in :func:`open_pretrained`."""
     from transformers import AutoConfig
 
     return open_pretrained(AutoConfig, resolved, trust=trust, **changes)
@@ -39,11 +34,7 @@ def open_config(resolved: ResolvedModel, *, trust: bool = False, **changes: Any)
 def open_pretrained(kind: Any, resolved: ResolvedModel, *, trust: bool = False, **options: Any) -> Any:
     """A configuration, tokenizer or model of a checkpoint; the weights of a model are complete.
 
-    Args:
-        kind: AutoConfig, AutoTokenizer, AutoModel, ...
-        resolved: The checkpoint.
-        trust: Whether the user trusts the model's code.
-        **options: For ``from_pretrained``.
+    The kind is AutoConfig, AutoTokenizer, AutoModel and the like, to whose ``from_pretrained`` the options go.
 
     Raises:
         ModelError: The checkpoint names code, or its weights are not the model's.

@@ -70,11 +70,6 @@ class Backbone:
         own = dict(self.spec.prompts)
         return own if any(SLOT in prompt for prompt in own.values()) else {**self.source.prompts(), **own}
 
-    @cached_property
-    def sides(self) -> frozenset[str]:
-        """The sides, ``query`` or ``document``, that the backbone encodes differently from texts without a side."""
-        return self.source.sides()
-
     def modules(self, device: str) -> tuple[nn.Module, ...]:
         """New modules up to, not including, any normalisation: together they give the raw vector in float32.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -103,11 +103,7 @@ class MtebModel(Source):
         with opened(self.model):
             wrapper: Any = meta.load_model(device=device)
         wrapper.mteb_model_meta = self.meta
-
-        def stream(texts: Sequence[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
-            return self._stream(wrapper, texts, prompt)
-
-        return (Streamed(self.model, stream, {}, CHUNK),)
+        return (Streamed(self.model, partial(self._stream, wrapper), {}, CHUNK),)
 
     def context(self, task: TaskMetadata, kind: PromptType | None, split: str, subset: str) -> str:
         """Name of a task's context: everything except the text that mteb's wrapper may depend on."""
@@ -189,8 +185,7 @@ def why_not(meta: ModelMeta) -> str:
     if meta.loader is None:
         return "mteb has no way to load it"
     if error := missing_requirement(meta):
-        missing = re.sub(
-            r" *;[^,(]*", "", " ".join(str(error).split()).partition("dependencies: ")[2].partition(". You")[0]
-        )
+        named = " ".join(str(error).split()).partition("dependencies: ")[2].partition(". You")[0]
+        missing = re.sub(r" *;[^,(]*", "", named)
         return f"its wrapper needs {missing or 'packages that are not installed'}"
     return ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from xalign_models import assets
 from xalign_models.backbones.sources import find_source
 from xalign_models.models.card import maps_fingerprint
-from xalign_models.models.identity import trained_on
+from xalign_models.models.metadata import trained_on
 from xalign_models.paths import atomic_write_text
 from xalign_models.specs import ModelSpec, Pooling
 

@@ -17,9 +17,8 @@ from xalign_models import assets, load
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.models import api, catalogue, names, saving
 from xalign_models.models.building import build, load_encoder
-from xalign_models.models.identity import namespace
 from xalign_models.models.metadata import model_meta
-from xalign_models.models.names import find_spec, locate
+from xalign_models.models.names import find_spec, locate, namespace
 from xalign_models.models.recipe import Recipe
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 
