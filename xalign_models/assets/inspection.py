@@ -156,8 +156,7 @@ class Inspected:
     def copied(self, skip: Callable[[str], bool]) -> Iterator[Path]:
         """A temporary directory with the files as they were read, for libraries that open files themselves.
 
-        Args:
-            skip: Whether a file is left out. Long files are links to the originals.
+        Long files are links to the originals; files that ``skip`` names are left out.
         """
         with tempfile.TemporaryDirectory(prefix="xalign-") as temporary:
             for name in self.files:

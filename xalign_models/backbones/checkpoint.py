@@ -88,14 +88,9 @@ def open_pipeline(resolved: ResolvedModel, device: str, *, trust: bool = False, 
     from xalign_models.backbones import borrowed, weights
 
     with _checked(resolved, trust) as path:
-        model: SentenceTransformer = borrowed.load_sentence_transformer(
-            path,
-            policy.module_classes(resolved.files),
-            device=device,
-            trust_remote_code=trust,
-            revision=resolved.revision,
-            **options,
-        )
+        options |= {"device": device, "trust_remote_code": trust, "revision": resolved.revision}
+        classes = policy.module_classes(resolved.files)
+        model: SentenceTransformer = borrowed.load_sentence_transformer(path, classes, **options)
         for folder in policy.folders_of_maps(resolved.files):
             weights.require_types(resolved.files, folder)
         return model

@@ -133,15 +133,8 @@ class MtebModel(Source):
             chunk = full[start : start + CHUNK]
             loader: Any = DataLoader(Dataset.from_dict({"text": chunk}), batch_size=32)
             with opened(self.model):
-                answer = wrapper.encode(
-                    loader,
-                    task_metadata=task,
-                    hf_split=split,
-                    hf_subset=subset,
-                    prompt_type=kind,
-                    batch_size=32,
-                    show_progress_bar=False,
-                )
+                place = {"task_metadata": task, "hf_split": split, "hf_subset": subset, "prompt_type": kind}
+                answer = wrapper.encode(loader, **place, batch_size=32, show_progress_bar=False)
                 vectors = np.asarray(answer.cpu() if hasattr(answer, "cpu") else answer, dtype=np.float32)
             if vectors.ndim != 2 or len(vectors) != len(chunk):
                 raise ModelError(f"{self.model} gave vectors of shape {vectors.shape} for {len(chunk)} texts.")
@@ -172,12 +165,10 @@ def needs_trust(meta: ModelMeta) -> bool:
 def why_not(meta: ModelMeta) -> str:
     """Reason why a model of mteb's registry cannot be a backbone, worded for a kind of model; empty if it can."""
     kinds = {str(kind) for kind in meta.model_type}
-    for kind, reason in (
-        ("cross-encoder", "a cross-encoder scores pairs of texts and gives no vectors"),
-        ("late-interaction", "late interaction gives many vectors for a text, an alignment maps one"),
-    ):
-        if kind in kinds:
-            return reason
+    if "cross-encoder" in kinds:
+        return "a cross-encoder scores pairs of texts and gives no vectors"
+    if "late-interaction" in kinds:
+        return "late interaction gives many vectors for a text, an alignment maps one"
     if "text" not in meta.modalities:
         return f"it reads no text, only {', '.join(sorted(meta.modalities))}"
     if "dense" not in kinds and "router" not in kinds:

@@ -70,13 +70,8 @@ _ACTIVATIONS = {
     for name in "ELU GELU Hardtanh Identity LeakyReLU Mish ReLU ReLU6 SELU SiLU Sigmoid Softplus Softsign Tanh".split()
 }
 _ATTENTION = {"eager", "sdpa", "flex_attention", "flash_attention_2", "flash_attention_3", "grouped_mm", "batched_mm"}
-_ATTENTION_KEYS = {
-    "attn_implementation",
-    "_attn_implementation",
-    "_attn_implementation_internal",
-    "experts_implementation",
-    "_experts_implementation",
-}
+_ATTENTION_KEYS = {"attn_implementation", "_attn_implementation", "_attn_implementation_internal",
+                   "experts_implementation", "_experts_implementation"}  # fmt: skip
 _CODE_KEYS = {"allow_all_kernels", "auto_map", "auto_mapping", "custom_generate", "custom_pipelines", "kernel_config",
               "megatron_config", "trust_remote_code", "use_kernels"}  # fmt: skip
 _CODE = {".dll", ".dylib", ".py", ".pyc", ".pyd", ".pyw", ".so"}

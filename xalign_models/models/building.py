@@ -57,10 +57,7 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
 def build(spec: ModelSpec, *, device: str | None = None, backbone: Backbone | None = None) -> SentenceTransformer:
     """The SentenceTransformer of a spec; its alignment is fitted now unless an earlier fit is in the cache.
 
-    Args:
-        spec: The model.
-        device: cpu, cuda or mps, by default the best available; or several for the encoding of fit text.
-        backbone: Its backbone, if already open.
+    If several devices are given, all of them encode the fit text.
 
     Raises:
         XAlignError: Weights or fit text are missing.
