@@ -15,7 +15,7 @@ from typing import Any
 
 from xalign_models.assets.digests import directory_fingerprint
 from xalign_models.errors import FileError, ModelError
-from xalign_models.files import MOST_JSON, TensorHeader, parse_json, parse_safetensors
+from xalign_models.files import TensorHeader, parse_json, parse_safetensors
 
 IN_MEMORY = 64 << 20
 """Longer files, in bytes, are mapped instead of read."""
@@ -74,8 +74,8 @@ class Inspected:
         del self._contents[name]
         return content
 
-    def json(self, name: str, kind: type | tuple[type, ...] = (dict, list), *, most: int = MOST_JSON) -> Any:
-        """The value of a JSON file of at most so many bytes, parsed once; callers must not change it.
+    def json(self, name: str, kind: type | tuple[type, ...] = (dict, list), *, most: int = 16 << 20) -> Any:
+        """The value of a JSON file of at most ``most`` bytes, parsed once; callers must not change it.
 
         Raises:
             ModelError: The file is missing, too long, damaged, or has another type.
