@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import xalign_models
-from xalign_models import models
 from xalign_models.errors import ModelError
+from xalign_models.models.building import load_encoder
 
 SAVED = Path(__file__).parents[1] / "fixtures" / "saved"
 TYPES = {
@@ -77,7 +77,7 @@ def openings(folder: Path, function: Callable[[], Any]) -> Counter[str]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="openings are counted by inotify")
 @pytest.mark.parametrize("name", ["aligned", "encoder", "lusifer", "lira"])
-@pytest.mark.parametrize("load", [xalign_models.load, models.load_encoder])
+@pytest.mark.parametrize("load", [xalign_models.load, load_encoder])
 def test_loading_opens_each_file_once(name: str, load: Callable[..., Any], saved: Path) -> None:
     def run() -> None:
         load(name, device="cpu")

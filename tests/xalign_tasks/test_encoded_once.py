@@ -9,8 +9,9 @@ import mteb
 import pytest
 from datasets import Dataset, DatasetDict
 
-from xalign_models import models
+from xalign_models.models.building import load_encoder
 from xalign_models.models.mteb import get_task
+from xalign_models.models.names import find_spec
 from xalign_models.plugins import Part
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.store import EmbeddingStore, open_store
@@ -79,11 +80,11 @@ def test_exact_counts(make, workdir, make_model, write_text, monkeypatch):
     model = make_model(workdir / "numbers", vocab_size=105)
     task, distinct, naive = make(monkeypatch)
     seen: Counter[bytes] = Counter()
-    backbone = models.find_spec(str(model)).backbone
+    backbone = find_spec(str(model)).backbone
     fit = write_text(workdir / "fit", 20, ("deu", "eng", "fra"))
     alignments = [None, *(AlignmentSpec(one, one, corpora=(f"own:{fit}",)) for one in ("centered", "lsar"))]
     specs = [ModelSpec(backbone, one) for one in alignments]
-    encoders = [models.load_encoder(one, device="cpu", store=open_store()) for one in specs]
+    encoders = [load_encoder(one, device="cpu", store=open_store()) for one in specs]
     before = [one.raw.counts.encoded for one in encoders]  # of the fit
     put = EmbeddingStore.put
 

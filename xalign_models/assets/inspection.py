@@ -15,7 +15,7 @@ from typing import Any
 
 from xalign_models.assets.digests import directory_fingerprint
 from xalign_models.errors import FileError, ModelError
-from xalign_models.files import MOST_JSON, TensorHeader, parse_json, parse_safetensors
+from xalign_models.files import TensorHeader, parse_json, parse_safetensors
 
 IN_MEMORY = 64 << 20
 """Longer files, in bytes, are mapped instead of read."""
@@ -74,8 +74,8 @@ class Inspected:
         del self._contents[name]
         return content
 
-    def json(self, name: str, kind: type | tuple[type, ...] = (dict, list), *, most: int = MOST_JSON) -> Any:
-        """The value of a JSON file of at most so many bytes, parsed once; callers must not change it.
+    def json(self, name: str, kind: type | tuple[type, ...] = (dict, list), *, most: int = 16 << 20) -> Any:
+        """The value of a JSON file of at most ``most`` bytes, parsed once; callers must not change it.
 
         Raises:
             ModelError: The file is missing, too long, damaged, or has another type.
@@ -156,8 +156,7 @@ class Inspected:
     def copied(self, skip: Callable[[str], bool]) -> Iterator[Path]:
         """A temporary directory with the files as they were read, for libraries that open files themselves.
 
-        Args:
-            skip: Whether a file is left out. Long files are links to the originals.
+        Long files are links to the originals; files that ``skip`` names are left out.
         """
         with tempfile.TemporaryDirectory(prefix="xalign-") as temporary:
             for name in self.files:

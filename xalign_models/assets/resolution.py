@@ -64,10 +64,9 @@ def _fetched(model: str, commit: str) -> Path:
     """The folder in the hub's cache with the JSON files of a model; a commit never changes."""
     from huggingface_hub import snapshot_download
 
+    wanted, away = ["*.json"], hub_is_away()
     try:
-        return Path(
-            snapshot_download(model, revision=commit, allow_patterns=["*.json"], local_files_only=hub_is_away())
-        )
+        return Path(snapshot_download(model, revision=commit, allow_patterns=wanted, local_files_only=away))
     except Exception as error:
         raise AssetError(f"{model} cannot be downloaded from the hub ({one_line(error)}).") from None
 

@@ -25,12 +25,7 @@ _UNREAD = frozenset(".bin .ckpt .data .gguf .h5 .msgpack .npz .onnx .onnx_data .
 
 
 def open_config(resolved: ResolvedModel, *, trust: bool = False, **changes: Any) -> Any:
-    """A checkpoint's transformers configuration, with fields changed.
-
-    Raises:
-        ModelError: The checkpoint names code.
-        AssetError: There is no configuration.
-    """
+    """A checkpoint's transformers configuration, with fields changed; errors as in :func:`open_pretrained`."""
     from transformers import AutoConfig
 
     return open_pretrained(AutoConfig, resolved, trust=trust, **changes)
@@ -39,11 +34,7 @@ def open_config(resolved: ResolvedModel, *, trust: bool = False, **changes: Any)
 def open_pretrained(kind: Any, resolved: ResolvedModel, *, trust: bool = False, **options: Any) -> Any:
     """A configuration, tokenizer or model of a checkpoint; the weights of a model are complete.
 
-    Args:
-        kind: AutoConfig, AutoTokenizer, AutoModel, ...
-        resolved: The checkpoint.
-        trust: Whether the user trusts the model's code.
-        **options: For ``from_pretrained``.
+    The kind is AutoConfig, AutoTokenizer, AutoModel and the like, to whose ``from_pretrained`` the options go.
 
     Raises:
         ModelError: The checkpoint names code, or its weights are not the model's.
@@ -97,14 +88,9 @@ def open_pipeline(resolved: ResolvedModel, device: str, *, trust: bool = False, 
     from xalign_models.backbones import borrowed, weights
 
     with _checked(resolved, trust) as path:
-        model: SentenceTransformer = borrowed.load_sentence_transformer(
-            path,
-            policy.module_classes(resolved.files),
-            device=device,
-            trust_remote_code=trust,
-            revision=resolved.revision,
-            **options,
-        )
+        options |= {"device": device, "trust_remote_code": trust, "revision": resolved.revision}
+        classes = policy.module_classes(resolved.files)
+        model: SentenceTransformer = borrowed.load_sentence_transformer(path, classes, **options)
         for folder in policy.folders_of_maps(resolved.files):
             weights.require_types(resolved.files, folder)
         return model

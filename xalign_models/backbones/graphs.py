@@ -52,10 +52,7 @@ class Opened:
 class Graph(nn.Module):
     """A graph with the interface that sentence-transformers expects of a transformers model.
 
-    Args:
-        directory: The model's directory.
-        name: The graph's file, relative to the directory.
-        config: The transformers configuration.
+    ``name`` is the graph's file, relative to the directory.
 
     Raises:
         ModelError: The file is missing, the graph is not a transformer for any number and length of texts, or the

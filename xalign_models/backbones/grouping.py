@@ -39,10 +39,5 @@ def similar_lengths(features: dict[str, Any], model: nn.Module) -> Iterator[tupl
     for group in token_budget_batches(mask.sum(dim=1).tolist(), mask.numel(), least):
         rows = torch.as_tensor(group, device=mask.device)
         columns = mask[rows].any(dim=0).nonzero()[:, 0]
-        yield (
-            rows,
-            {
-                name: value[rows][:, columns] if torch.is_tensor(value) and value.shape == mask.shape else value
-                for name, value in features.items()
-            },
-        )
+        split = {name for name, value in features.items() if torch.is_tensor(value) and value.shape == mask.shape}
+        yield rows, {**features, **{name: features[name][rows][:, columns] for name in split}}

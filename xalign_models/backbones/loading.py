@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 class Backbone:
     """A backbone whose source is known. Each of its facts is found when first needed, and once.
 
-    Args:
-        spec: The backbone.
-        files: The files of its directory, if some of them were read already.
+    ``files`` are those of its directory, if some of them were read already.
 
     Raises:
         ModelError: A field of the spec does not apply to the source.
@@ -69,11 +67,6 @@ class Backbone:
         """
         own = dict(self.spec.prompts)
         return own if any(SLOT in prompt for prompt in own.values()) else {**self.source.prompts(), **own}
-
-    @cached_property
-    def sides(self) -> frozenset[str]:
-        """The sides, ``query`` or ``document``, that the backbone encodes differently from texts without a side."""
-        return self.source.sides()
 
     def modules(self, device: str) -> tuple[nn.Module, ...]:
         """New modules up to, not including, any normalisation: together they give the raw vector in float32.
@@ -241,7 +234,8 @@ def _published(spec: BackboneSpec, resolved: ResolvedModel, device: str) -> list
 def _transformer(spec: BackboneSpec, resolved: ResolvedModel) -> Any:
     """A checkpoint's transformer, up to the layer of the spec."""
     config = open_config(_below(resolved), trust=spec.trust_remote_code)
-    arguments: dict[str, Any] = {"graph": spec.graph} if spec.graph else {}
+    arguments: dict[str, Any] = {"trust": spec.trust_remote_code, "pool_special_tokens": spec.special_tokens}
+    arguments |= {"graph": spec.graph} if spec.graph else {}
     if spec.layer is not None:
         layers = config.num_hidden_layers
         if spec.layer > layers:
@@ -250,14 +244,7 @@ def _transformer(spec: BackboneSpec, resolved: ResolvedModel) -> Any:
         arguments["config_kwargs"] = {"num_hidden_layers": min(spec.layer + 1, layers)}
         output = {"method": "forward", "method_output_name": ["hidden_states", spec.layer]}
         arguments |= {"modality_config": {"text": output}, "module_output_name": "token_embeddings"}
-    return open_transformer(
-        _kind(config),
-        resolved,
-        str(spec.dtype),
-        trust=spec.trust_remote_code,
-        pool_special_tokens=spec.special_tokens,
-        **arguments,
-    )
+    return open_transformer(_kind(config), resolved, str(spec.dtype), **arguments)
 
 
 def _kind(config: Any) -> type[LanguageTransformer]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -103,11 +103,7 @@ class MtebModel(Source):
         with opened(self.model):
             wrapper: Any = meta.load_model(device=device)
         wrapper.mteb_model_meta = self.meta
-
-        def stream(texts: Sequence[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
-            return self._stream(wrapper, texts, prompt)
-
-        return (Streamed(self.model, stream, {}, CHUNK),)
+        return (Streamed(self.model, partial(self._stream, wrapper), {}, CHUNK),)
 
     def context(self, task: TaskMetadata, kind: PromptType | None, split: str, subset: str) -> str:
         """Name of a task's context: everything except the text that mteb's wrapper may depend on."""
@@ -137,15 +133,8 @@ class MtebModel(Source):
             chunk = full[start : start + CHUNK]
             loader: Any = DataLoader(Dataset.from_dict({"text": chunk}), batch_size=32)
             with opened(self.model):
-                answer = wrapper.encode(
-                    loader,
-                    task_metadata=task,
-                    hf_split=split,
-                    hf_subset=subset,
-                    prompt_type=kind,
-                    batch_size=32,
-                    show_progress_bar=False,
-                )
+                place = {"task_metadata": task, "hf_split": split, "hf_subset": subset, "prompt_type": kind}
+                answer = wrapper.encode(loader, **place, batch_size=32, show_progress_bar=False)
                 vectors = np.asarray(answer.cpu() if hasattr(answer, "cpu") else answer, dtype=np.float32)
             if vectors.ndim != 2 or len(vectors) != len(chunk):
                 raise ModelError(f"{self.model} gave vectors of shape {vectors.shape} for {len(chunk)} texts.")
@@ -176,12 +165,10 @@ def needs_trust(meta: ModelMeta) -> bool:
 def why_not(meta: ModelMeta) -> str:
     """Reason why a model of mteb's registry cannot be a backbone, worded for a kind of model; empty if it can."""
     kinds = {str(kind) for kind in meta.model_type}
-    for kind, reason in (
-        ("cross-encoder", "a cross-encoder scores pairs of texts and gives no vectors"),
-        ("late-interaction", "late interaction gives many vectors for a text, an alignment maps one"),
-    ):
-        if kind in kinds:
-            return reason
+    if "cross-encoder" in kinds:
+        return "a cross-encoder scores pairs of texts and gives no vectors"
+    if "late-interaction" in kinds:
+        return "late interaction gives many vectors for a text, an alignment maps one"
     if "text" not in meta.modalities:
         return f"it reads no text, only {', '.join(sorted(meta.modalities))}"
     if "dense" not in kinds and "router" not in kinds:
@@ -189,8 +176,7 @@ def why_not(meta: ModelMeta) -> str:
     if meta.loader is None:
         return "mteb has no way to load it"
     if error := missing_requirement(meta):
-        missing = re.sub(
-            r" *;[^,(]*", "", " ".join(str(error).split()).partition("dependencies: ")[2].partition(". You")[0]
-        )
+        named = " ".join(str(error).split()).partition("dependencies: ")[2].partition(". You")[0]
+        missing = re.sub(r" *;[^,(]*", "", named)
         return f"its wrapper needs {missing or 'packages that are not installed'}"
     return ""

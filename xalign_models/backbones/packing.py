@@ -50,26 +50,10 @@ def attention(
 ) -> tuple[Tensor, None]:
     """Attention within each text of a pack, as transformers calls it.
 
-    Args:
-        module: The layer; its ``is_causal`` is the default of the argument.
-        query: (1, heads, tokens, dim).
-        key: (1, groups of heads, tokens, dim).
-        value: Same shape as ``key``.
-        attention_mask: Ignored: the mask follows from the lengths.
-        cu_seq_lens_q: (texts + 1,) int32, the start of each text's queries.
-        cu_seq_lens_k: (texts + 1,) int32, the start of each text's keys.
-        max_length_q: Maximum number of queries of a text.
-        max_length_k: Maximum number of keys of a text.
-        keys: Indices of each text's keys among the tokens; None if they are the text's own tokens.
-        kernel: Result of :func:`find_kernel`.
-        runs: Texts of equal length, (texts, queries, keys), which attend together if no kernel takes the whole pack.
-        scaling: Factor of the scores.
-        sliding_window: Number of tokens that a token sees.
-        is_causal: Whether a token sees previous tokens only.
-        softcap: Not supported.
-        position_bias: Not supported.
-        s_aux: Attention sinks; not supported.
-        **kwargs: Other arguments of transformers.
+    ``query`` is (1, heads, tokens, dim), ``key`` and ``value`` are (1, groups of heads, tokens, dim). The mask follows
+    from ``cu_seq_lens_q`` and ``cu_seq_lens_k``, (texts + 1,) int32, the starts of each text's queries and keys.
+    ``keys`` has the indices of each text's keys among the tokens, if they are not the text's own tokens. ``runs`` lists
+    texts of equal length, (texts, queries, keys), which attend together if no kernel takes the whole pack.
 
     Returns:
         (1, tokens, heads, dim), and None in place of attention weights.

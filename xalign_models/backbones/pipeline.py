@@ -68,12 +68,7 @@ def token_budget(first: Any, device: str) -> int:
 def batches(first: Any, texts: Sequence[str], prompt: str, budget: int, device: str) -> Iterator[Batch]:
     """Batches of all texts, the longest of each chunk first; packed if possible, and prepared ahead in a thread.
 
-    Args:
-        first: The first module of a backbone.
-        texts: n texts.
-        prompt: Prompt of all texts.
-        budget: Tokens of a batch.
-        device: Device of the model; batches for a GPU are in pinned memory.
+    The budget is the number of tokens of a batch. Batches for a GPU are in pinned memory.
     """
     return ahead(_chunks(first, texts, prompt, budget, device, _packed if can_pack(first) else _padded))
 

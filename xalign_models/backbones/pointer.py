@@ -23,10 +23,6 @@ class Pointer(InputModule):
     """The modules of a backbone, saved as its spec and fingerprint alone.
 
     Its import path is a file format: do not move it.
-
-    Args:
-        spec: The backbone.
-        modules: Its modules, as :meth:`~xalign_models.backbones.loading.Backbone.modules` gives them.
     """
 
     save_in_root = True

@@ -70,13 +70,8 @@ _ACTIVATIONS = {
     for name in "ELU GELU Hardtanh Identity LeakyReLU Mish ReLU ReLU6 SELU SiLU Sigmoid Softplus Softsign Tanh".split()
 }
 _ATTENTION = {"eager", "sdpa", "flex_attention", "flash_attention_2", "flash_attention_3", "grouped_mm", "batched_mm"}
-_ATTENTION_KEYS = {
-    "attn_implementation",
-    "_attn_implementation",
-    "_attn_implementation_internal",
-    "experts_implementation",
-    "_experts_implementation",
-}
+_ATTENTION_KEYS = {"attn_implementation", "_attn_implementation", "_attn_implementation_internal",
+                   "experts_implementation", "_experts_implementation"}  # fmt: skip
 _CODE_KEYS = {"allow_all_kernels", "auto_map", "auto_mapping", "custom_generate", "custom_pipelines", "kernel_config",
               "megatron_config", "trust_remote_code", "use_kernels"}  # fmt: skip
 _CODE = {".dll", ".dylib", ".py", ".pyc", ".pyd", ".pyw", ".so"}
@@ -102,7 +97,6 @@ _COUNTS = {
     re.compile(r"(^|_)(labels|langs)$"): 1_000_000,
 }
 """Fields of a configuration that count parts of a model, and their limits: every part takes memory."""
-_MOST_SETTINGS = 16 << 20
 
 
 def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[Path] = frozenset()) -> None:
@@ -123,13 +117,13 @@ def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[
     for name in sorted(files.files):
         if not _SETTINGS.fullmatch(PurePosixPath(name).name):
             continue
-        settings, where = files.json(name, most=_MOST_SETTINGS), f"{files.label}: {name}"
+        settings, where = files.json(name), f"{files.label}: {name}"
         if name.endswith(".index.json"):
-            _check_index(files, name, settings, where)
+            _check_index(files, name, where)
         elif not trust:
             _check_code(settings, files.label, where)
             if re.fullmatch(r"sentence_[\w-]+_config\.json", PurePosixPath(name).name):
-                _check_transformer(settings, where)
+                _check_transformer(files.json(name, dict), where)
     if files.has("modules.json"):
         _check_modules(files, trust)
     if files.has("adapter_config.json"):
@@ -212,8 +206,8 @@ def _method_of(quantisation: Any) -> Any:
     return quantisation.get("quant_method") if isinstance(quantisation, Mapping) else "?"
 
 
-def _check_index(files: Inspected, name: str, settings: Any, where: str) -> None:
-    shards = settings.get("weight_map") if isinstance(settings, Mapping) else None
+def _check_index(files: Inspected, name: str, where: str) -> None:
+    shards = files.json(name, dict).get("weight_map")
     if not isinstance(shards, Mapping):
         raise ModelError(f"{where} is damaged: it has no weight_map.")
     for shard in {*map(str, shards.values())}:
@@ -224,9 +218,7 @@ def _check_index(files: Inspected, name: str, settings: Any, where: str) -> None
             raise ModelError(f"{where} names {shard}, which is missing.")
 
 
-def _check_transformer(settings: Any, where: str) -> None:
-    if not isinstance(settings, Mapping):
-        raise ModelError(f"{where} is damaged: an object was expected.")
+def _check_transformer(settings: dict[str, Any], where: str) -> None:
     for key, value in settings.items():
         if key in _KWARGS:
             if unknown := sorted(value.keys() - _KWARG_KEYS if isinstance(value, Mapping) else [value], key=str):
@@ -269,9 +261,8 @@ def _all_modules(files: Inspected) -> Iterator[dict[str, str]]:
 def _types(files: Inspected, folder: str) -> dict[str, str]:
     """The types of a Router's modules by name, from the file that sentence-transformers would read."""
     for name in ("router_config.json", "config.json"):
-        path = (PurePosixPath(folder) / name).as_posix()
-        if files.has(path) and (settings := files.json(path, most=_MOST_SETTINGS)):
-            types = settings.get("types") if isinstance(settings, Mapping) else None
+        if settings := files.settings((PurePosixPath(folder) / name).as_posix()):
+            types = settings.get("types")
             return types if isinstance(types, dict) and {type(kind) for kind in types.values()} == {str} else {}
     return {}
 
@@ -308,16 +299,13 @@ def _check_modules(files: Inspected, trust: bool) -> None:
                 file = f"{kind.split('.')[1]}.py"
                 raise ModelError(f"{label} needs a plug-in that is not loaded: name its file, {file}, with --plugin.")
             raise ModelError(_code(label, f"modules.json names {kind!r}, which is not a known module"))
-        if MODULES.get(kind, "").endswith(":Dense") and files.has(config):
-            settings = files.json(config, most=_MOST_SETTINGS)
-            activation = settings.get("activation_function") if isinstance(settings, Mapping) else "?"
+        if MODULES.get(kind, "").endswith(":Dense"):
+            activation = files.settings(config).get("activation_function")
             if activation is not None and activation not in _ACTIVATIONS:
                 raise ModelError(_code(label, f"{config} names {activation!r} as an activation_function"))
-    if files.has("config_sentence_transformers.json"):
-        settings = files.json("config_sentence_transformers.json", most=_MOST_SETTINGS)
-        kind = settings.get("model_type", "SentenceTransformer") if isinstance(settings, Mapping) else "?"
-        if kind != "SentenceTransformer":
-            raise ModelError(f"{label} is a {kind}, not a SentenceTransformer.")
+    kind = files.settings("config_sentence_transformers.json").get("model_type", "SentenceTransformer")
+    if kind != "SentenceTransformer":
+        raise ModelError(f"{label} is a {kind}, not a SentenceTransformer.")
 
 
 def _is_below(path: str) -> bool:
@@ -326,8 +314,8 @@ def _is_below(path: str) -> bool:
 
 
 def _check_adapter(files: Inspected, trust: bool, above: frozenset[Path]) -> None:
-    settings = files.json("adapter_config.json", most=_MOST_SETTINGS)
-    base = settings.get("base_model_name_or_path") if isinstance(settings, Mapping) else None
+    settings = files.json("adapter_config.json", dict)
+    base = settings.get("base_model_name_or_path")
     if not isinstance(base, str) or not base or settings.get("peft_type") != "LORA":
         raise ModelError(f"{files.label}: adapter_config.json names no base, or is not an adapter of LoRA.")
     if files.has("config.json"):

@@ -46,11 +46,8 @@ class Reduced(Module):
         self.truncate_dim, self.vectors, self.ranges = truncate_dim, str(Vectors(vectors)), ranges
         if self.vectors == Vectors.INT8:
             self._ranges = np.array(ranges or [[]], dtype=np.float32)
-            if (
-                len(self._ranges) != 2
-                or not np.isfinite(self._ranges).all()
-                or (np.diff(self._ranges, axis=0) < 0).any()
-            ):
+            is_whole = len(self._ranges) == 2 and np.isfinite(self._ranges).all()
+            if not is_whole or (np.diff(self._ranges, axis=0) < 0).any():
                 raise ModelError("int8 vectors need the range of each dimension; fit and save the model again.")
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
@@ -85,12 +82,7 @@ def unit(vectors: torch.Tensor) -> torch.Tensor:
 
 
 def ranges_of(parts: Iterable[npt.NDArray[np.float32]], truncate_dim: int | None) -> list[list[float]]:
-    """Minimum and maximum of each dimension, (2, d), over vectors that are truncated and brought to unit length.
-
-    Args:
-        parts: Vectors (n, d), in any number of parts.
-        truncate_dim: Number of dimensions to keep; None for all.
-    """
+    """Minimum and maximum of each dimension, (2, d), over parts (n, d), truncated and brought to unit length."""
     ends = [torch.aminmax(unit(torch.from_numpy(part)[:, :truncate_dim]), dim=0) for part in parts]
     low, high = (torch.stack(side) for side in zip(*ends, strict=True))
     return [low.amin(dim=0).tolist(), high.amax(dim=0).tolist()]

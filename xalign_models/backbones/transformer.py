@@ -23,13 +23,7 @@ from xalign_models.backbones.int8 import to_int8
 from xalign_models.backbones.packing import keep_content, packed_attention, unshare
 from xalign_models.backbones.templates import SLOT, prompted
 from xalign_models.backbones.tf32 import products
-from xalign_models.backbones.weights import (
-    require_fit,
-    require_size,
-    require_types,
-    require_vocabulary,
-    state_dict,
-)
+from xalign_models.backbones.weights import require_fit, require_size, require_types, require_vocabulary, state_dict
 from xalign_models.errors import ModelError
 
 
@@ -112,17 +106,8 @@ class LanguageTransformer(CheckedTransformer):
         **kwargs: Arguments of sentence-transformers' Transformer.
     """
 
-    config_keys: list[str] = [
-        *Transformer.config_keys,
-        "pool_special_tokens",
-        "prompts",
-        "base",
-        "default_lang",
-        "int8",
-        "tf32",
-        "compiled",
-        "graph",
-    ]
+    config_keys: list[str] = [*Transformer.config_keys, "pool_special_tokens", "prompts", "base", "default_lang",
+                              "int8", "tf32", "compiled", "graph"]  # fmt: skip
     tf32 = compiled = False
 
     def __init__(
@@ -180,9 +165,8 @@ class LanguageTransformer(CheckedTransformer):
         """
         texts, languages = split_inputs(inputs, kwargs.pop("lang", None) or self.default_lang)
         if not prompt and self.prompts:
-            texts = [
-                self.fill(prompt_of(self.prompts, code), text) for code, text in zip(languages, texts, strict=True)
-            ]
+            pairs = zip(languages, texts, strict=True)
+            texts = [self.fill(prompt_of(self.prompts, code), text) for code, text in pairs]
         elif prompt and SLOT in prompt:
             texts, prompt = [self.fill(prompt, text) for text in texts], None
         features: dict[str, Any] = super().preprocess(texts, prompt=prompt, **kwargs)

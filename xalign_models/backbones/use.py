@@ -36,9 +36,6 @@ class USEMultilingual(InputModule):
 
     Its import path is a file format: do not move it. Inputs may carry their language, as with a LanguageTransformer.
 
-    Args:
-        directory: Directory of the installed asset, ``assets.install("use-multilingual-v3")``.
-
     Raises:
         ModelError: The directory does not hold the asset.
     """

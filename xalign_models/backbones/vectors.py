@@ -26,9 +26,6 @@ CHUNK = 16_384
 class VectorsFile(Source):
     """Vectors in a file, ``vectors:FILE``, or in a directory of parquet parts.
 
-    Args:
-        model: The backbone's ``model``, ``vectors:FILE``.
-
     Raises:
         ModelError: The file's name is missing.
     """

@@ -47,9 +47,8 @@ def require_fit(info: Mapping[str, Any], model: str, layers: int | None = None) 
         ModelError: The checkpoint lacks weights, has others, or has them in another shape.
     """
     missing = [name for name in info["missing_keys"] if not _MISSING.fullmatch(name)]
-    unexpected = [
-        name for name in info["unexpected_keys"] if not (_UNEXPECTED.fullmatch(name) or _is_later(name, layers))
-    ]
+    unexpected = [name for name in info["unexpected_keys"] if not _UNEXPECTED.fullmatch(name)]
+    unexpected = [name for name in unexpected if layers is None or not _is_later(name, layers)]
     problems = [
         *([f"it lacks {_some(missing)}"] if missing else []),
         *([f"it has {_some(unexpected)}, which the model lacks"] if unexpected else []),
@@ -156,9 +155,9 @@ def require_types(files: Inspected, folder: str = "") -> None:
                 )
 
 
-def _is_later(name: str, layers: int | None) -> bool:
+def _is_later(name: str, layers: int) -> bool:
     number = _LAYER.search(f".{name}")
-    return layers is not None and number is not None and int(number[1]) >= layers
+    return number is not None and int(number[1]) >= layers
 
 
 def _some(names: Iterable[str]) -> str:

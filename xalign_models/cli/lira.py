@@ -143,7 +143,7 @@ def lira(
     Missing translations are made first. The same command resumes an interrupted training from its last
     checkpoint.
     """
-    from xalign_models import models
+    from xalign_models.models.names import directory_of
     from xalign_models.training.lira import run
     from xalign_models.training.lira.config import load_config
 
@@ -153,7 +153,7 @@ def lira(
     read = load_config(split_list(config) or ["small"], changes, ablate)
     label = {"arca": read.arca_label, "untrained": "plain"}.get(stage, read.label)
     name = run.lasr_name(read, source) if source else (label, run.names(read.design))
-    output = output or models.directory_of("__".join(name))
+    output = output or directory_of("__".join(name))
     check_output(output)
     if stage == "untrained":
         spec = run.untrained(read, output)

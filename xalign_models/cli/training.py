@@ -82,14 +82,14 @@ def contrastive(
 
     The same command resumes an interrupted training from its last checkpoint.
     """
-    from xalign_models import models
+    from xalign_models.models.names import find_spec
     from xalign_models.training.contrastive.config import load_config
     from xalign_models.training.contrastive.run import train
 
     check_output(output)
     changes = as_changes(pairs=pairs, samples=samples, languages=language_codes(languages, None), seed=seed)
     read = load_config(split_list(config), [*(change or ()), *changes])
-    spec = train(models.find_spec(backbone), read, output, device)
+    spec = train(find_spec(backbone), read, output, device)
     report(spec.name, output)
 
 

@@ -26,9 +26,8 @@ from xalign_models.evaluation.cache import SafeResultCache, hardware
 from xalign_models.evaluation.run import Outcome, identify, make_task, run_one
 from xalign_models.models.building import load_encoder
 from xalign_models.models.encoder import XAlignEncoder
-from xalign_models.models.identity import namespace
 from xalign_models.models.mteb import get_task
-from xalign_models.models.names import find_spec
+from xalign_models.models.names import find_spec, namespace
 from xalign_models.paths import cache_dir
 from xalign_models.plugins import Part, sources
 from xalign_models.results.items import Level, full_folder

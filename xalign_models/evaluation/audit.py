@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from xalign_models import corpora
 from xalign_models.errors import DataError
-from xalign_models.models import fitting, identity
+from xalign_models.models import fitting, metadata
 from xalign_models.models.names import find_spec
 from xalign_models.models.recipe import Recipe
 from xalign_models.specs import AlignmentSpec
@@ -116,7 +116,7 @@ def model_text(model: str) -> tuple[dict[str, list[str]], set[str]]:
         raise DataError(f"{model} has no fit text; name the text that it was trained on with --corpus.")
     alignment = Recipe(spec).alignment
     assert alignment is not None
-    return fit_text(alignment), identity.trained_on(spec)
+    return fit_text(alignment), metadata.trained_on(spec)
 
 
 def corpus_text(name: str, limit: int | None = None) -> tuple[dict[str, list[str]], set[str]]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from xalign_models.backbones import compiled, loading, tf32
 from xalign_models.backbones.loading import Backbone, open_backbone
 from xalign_models.device import each, pick_device
-from xalign_models.models.identity import namespace
 from xalign_models.models.names import Located, locate
 from xalign_models.models.recipe import Recipe
 from xalign_models.specs import COMPILED, BackboneSpec, ModelSpec, Precision
@@ -58,10 +57,7 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
 def build(spec: ModelSpec, *, device: str | None = None, backbone: Backbone | None = None) -> SentenceTransformer:
     """The SentenceTransformer of a spec; its alignment is fitted now unless an earlier fit is in the cache.
 
-    Args:
-        spec: The model.
-        device: cpu, cuda or mps, by default the best available; or several for the encoding of fit text.
-        backbone: Its backbone, if already open.
+    If several devices are given, all of them encode the fit text.
 
     Raises:
         XAlignError: Weights or fit text are missing.
@@ -125,7 +121,7 @@ def load_encoder(
     if located.saved and located.card is not None:
         home = device if len(each(device)) == 1 else "cpu"  # from there, modules are sent to other processes
         saved = loading.open_directory(located.card.files, home)
-        return encoder_of(saved, namespace(located), meta_of(located), device, store)
+        return encoder_of(saved, located.namespace, meta_of(located), device, store)
     spec = located.spec
     assert spec is not None
     backbone = located.open_backbone()
@@ -135,7 +131,7 @@ def load_encoder(
         meta = meta.model_copy(update={"languages": sorted(recipe.languages)})
     tail = partial(recipe.tail, for_encoder=True)
     return XAlignEncoder(
-        recipe.raw, tail, backbone.prompts, recipe.languages, meta, backbone.source.context, backbone.sides
+        recipe.raw, tail, backbone.prompts, recipe.languages, meta, backbone.source.context, backbone.source.sides()
     )
 
 

@@ -75,11 +75,6 @@ class Card:
         return self.own_modules and not self.trained
 
     @property
-    def revision(self) -> str:
-        """40 hex digits of the content, regardless of the card."""
-        return self.content[:40]
-
-    @property
     def training_datasets(self) -> set[str] | None:
         """Mteb's names of the training data; None if undeclared."""
         named = self.claims.get("training_datasets")

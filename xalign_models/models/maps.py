@@ -31,12 +31,7 @@ from xalign_models.store import open_store
 
 @dataclass(frozen=True)
 class Maps:
-    """The maps of a model, and whether rows are normalised afterwards.
-
-    Attributes:
-        aligned: The module that maps.
-        normalise: Whether mapped rows get unit length, as in the model.
-    """
+    """The maps of a model, and whether mapped rows get unit length afterwards, as in the model."""
 
     aligned: Aligned
     normalise: bool

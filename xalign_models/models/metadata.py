@@ -6,11 +6,11 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xalign_models import corpora
 from xalign_models.backbones.loading import open_backbone
 from xalign_models.errors import XAlignError
 from xalign_models.models import catalogue
-from xalign_models.models.card import read_card
-from xalign_models.models.identity import trained_on
+from xalign_models.models.card import Card, read_card
 from xalign_models.models.names import Located, locate
 from xalign_models.models.recipe import Recipe
 from xalign_models.specs import ModelSpec
@@ -40,7 +40,7 @@ def meta_of(located: Located, recipe: Recipe | None = None) -> ModelMeta:
     spec, card = located.spec, located.card
     if located.saved and card is not None:
         arguments = {"spec": spec.to_dict()} if spec else {}
-        return describe(located.name, card.revision, card.training_datasets, spec, arguments)
+        return describe(located.name, card.content[:40], card.training_datasets, spec, arguments)
     assert spec is not None
     fixed = None
     try:
@@ -54,6 +54,16 @@ def meta_of(located: Located, recipe: Recipe | None = None) -> ModelMeta:
             card = read_card(directory)
         arguments["training"] = dict(card.claims.get("training", {})) if card else {}
     return describe(spec.name, fixed, trained_on(spec, card), spec, arguments)
+
+
+def trained_on(spec: ModelSpec, card: Card | None = None) -> set[str]:
+    """Mteb's names of the data that a model was trained or fitted on here, beyond its published weights."""
+    datasets: set[str] = set()
+    if spec.backbone.tuned and Path(spec.backbone.model).is_dir():
+        datasets |= (card or read_card(Path(spec.backbone.model))).training_datasets or set()
+    if spec.alignment:
+        datasets |= {task for corpus in spec.alignment.corpora for task in corpora.trained_tasks(corpus)}
+    return datasets
 
 
 def describe(

@@ -58,10 +58,7 @@ MAPS: dict[str, Callable[[AnyFloats, AnyFloats], tuple[Float64, Float64]]] = {
 def fit_map(method: str, new: AnyFloats, old: AnyFloats) -> tuple[Float64, Float64]:
     """The map from the new model's vectors to the old one's: unit rows (n, d) to ``x W + b``, W (d, m).
 
-    Args:
-        method: One of :data:`MAPS`.
-        new: The new model's vectors of n texts, of any length.
-        old: The old model's vectors of the same texts.
+    ``new`` and ``old`` are vectors of the same n texts, of any length.
 
     Raises:
         AlignmentError: The method is unknown, or there are fewer than two texts.
@@ -137,6 +134,5 @@ def fit(
 def _encoded(spec: ModelSpec, texts: dict[str, list[str]], device: str | None) -> Float32:
     """The backbone's vectors of all texts, by its own prompt."""
     recipe = Recipe(spec, raw_encoder(spec.backbone, pick_device(device), open_store()))
-    return np.concatenate(
-        [recipe.encode(side, language, progress=f"fit {language}") for language, side in texts.items()]
-    )
+    parts = [recipe.encode(side, language, progress=f"fit {language}") for language, side in texts.items()]
+    return np.concatenate(parts)

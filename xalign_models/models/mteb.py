@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_models.errors import DataError
 from xalign_models.models import borrowed, catalogue
-from xalign_models.models.identity import trained_on
+from xalign_models.models.metadata import trained_on
 from xalign_models.models.names import trained_specs
 from xalign_models.plugins import ALIGNMENTS, BACKBONES, BENCHMARKS, TASKS, Benchmark, Part, did_you_mean
 from xalign_models.specs import ModelSpec

@@ -43,6 +43,22 @@ class Located:
         return Backbone(self.spec.backbone, files)
 
     @property
+    def namespace(self) -> str:
+        """Fingerprint of the raw vectors, which models with the same fingerprint share.
+
+        It depends on the content of the files, not on the card.
+
+        Raises:
+            XAlignError: Weights are missing.
+        """
+        if not self.saved or self.card is None:
+            return self.open_backbone().fingerprint
+        from xalign_models.backbones.pointer import pointed  # imports torch, which names do not need
+
+        base = pointed(self.card.files)
+        return Backbone(base).fingerprint if base else self.card.backbone
+
+    @property
     def name(self) -> str:
         """The model's name in results.
 
@@ -146,6 +162,11 @@ def find_spec(model: str, **overrides: Any) -> ModelSpec:
 def name_of(model: str, **overrides: Any) -> str:
     """A model's name in results; arguments and errors are those of :func:`locate`."""
     return locate(model, **overrides).name
+
+
+def namespace(model: str, **overrides: Any) -> str:
+    """Fingerprint of a model's raw vectors; arguments and errors are those of :func:`locate`."""
+    return locate(model, **overrides).namespace
 
 
 def directory_of(name: str) -> Path:

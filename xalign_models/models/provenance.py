@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from xalign_models import assets
 from xalign_models.backbones.sources import find_source
 from xalign_models.models.card import maps_fingerprint
-from xalign_models.models.identity import trained_on
+from xalign_models.models.metadata import trained_on
 from xalign_models.paths import atomic_write_text
 from xalign_models.specs import ModelSpec, Pooling
 
@@ -25,14 +25,9 @@ if TYPE_CHECKING:
 def write_card(
     model: Any, directory: Path, *, training: dict[str, Any] | None = None, called: str = "", readme: bool = True
 ) -> None:
-    """Write ``xalign.json`` and README.md into a model's directory.
+    """Write ``xalign.json``, and README.md unless excluded, into the directory of a model from ``adopt``.
 
-    Args:
-        model: A model with ``xalign_spec`` and ``xalign_claims``.
-        directory: The directory.
-        training: Record of the training, for a newly trained model.
-        called: Final name of the directory, if it differs.
-        readme: Whether to write README.md.
+    ``training`` is the record of a newly trained model, and ``called`` the final name of the directory, if it differs.
     """
     spec: ModelSpec | None = model.xalign_spec
     claims = dict(getattr(model, "xalign_claims", None) or {})

@@ -102,13 +102,8 @@ class _WithLanguages:
         batches = list(inputs)
         texts = [text for batch in batches for text in batch["text"]]
         language = self._task.language_of(texts, hf_split, hf_subset, prompt_type)
-        return self._encoder.encode(
-            batches,  # type: ignore[arg-type]
-            hf_split=hf_split,
-            hf_subset=language or hf_subset,
-            prompt_type=prompt_type,
-            **kwargs,
-        )
+        kwargs |= {"hf_split": hf_split, "hf_subset": language or hf_subset, "prompt_type": prompt_type}
+        return self._encoder.encode(batches, **kwargs)  # type: ignore[arg-type]
 
 
 def _codes(codes: Sequence[str]) -> tuple[str, ...]:

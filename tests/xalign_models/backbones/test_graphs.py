@@ -15,7 +15,8 @@ from xalign_models.backbones import policy
 from xalign_models.backbones.loading import open_backbone
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.errors import ModelError, XAlignError
-from xalign_models.models import api, load
+from xalign_models.models import api
+from xalign_models.models.building import load
 from xalign_models.models.names import find_spec
 from xalign_models.models.recipe import Recipe
 from xalign_models.models.saving import save

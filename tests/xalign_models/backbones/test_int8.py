@@ -14,7 +14,7 @@ from xalign_models.backbones import int8
 from xalign_models.backbones.loading import open_backbone
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.errors import ModelError
-from xalign_models.models import load
+from xalign_models.models.building import load
 from xalign_models.models.names import find_spec
 from xalign_models.models.saving import save
 from xalign_models.specs import BackboneSpec

@@ -17,8 +17,7 @@ from xalign_models.backbones.mteb import BEHIND_AN_API, OWN_CODE, registry
 from xalign_models.backbones.sources import find_source
 from xalign_models.errors import ModelError
 from xalign_models.evaluation.run import run
-from xalign_models.models.identity import namespace
-from xalign_models.models.names import find_spec
+from xalign_models.models.names import find_spec, namespace
 from xalign_models.store import open_store
 
 DATA = os.environ.get("XALIGN_DATA")

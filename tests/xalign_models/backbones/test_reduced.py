@@ -20,8 +20,7 @@ from xalign_models.errors import ModelError, XAlignError
 from xalign_models.evaluation.run import run
 from xalign_models.models import recipe
 from xalign_models.models.building import build, load_encoder, raw_encoder
-from xalign_models.models.identity import namespace
-from xalign_models.models.names import find_spec
+from xalign_models.models.names import find_spec, namespace
 from xalign_models.models.recipe import Recipe
 from xalign_models.models.saving import save
 from xalign_models.specs import AlignmentSpec

@@ -17,8 +17,7 @@ import xalign_models
 from xalign_models.alignments import METHODS
 from xalign_models.errors import ModelError
 from xalign_models.models.building import build, load_encoder
-from xalign_models.models.identity import namespace
-from xalign_models.models.names import find_spec
+from xalign_models.models.names import find_spec, namespace
 from xalign_models.store import open_store
 
 TEXTS = [f"w{i} w{i * 7 % 100} w{i * 3 % 100}" for i in range(24)]

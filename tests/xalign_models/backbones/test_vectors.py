@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from xalign_models import alignments, load, models
+from xalign_models import alignments, load
 from xalign_models.backbones import loading
 from xalign_models.errors import FileError, LanguageError, ModelError
 from xalign_models.models import api
+from xalign_models.models.building import load_encoder
 from xalign_models.models.names import find_spec
 from xalign_models.models.saving import save
 from xalign_models.vector_files.reading import read_vectors
@@ -45,7 +46,7 @@ def test_a_saved_model_points_to_its_file(planted_file, workdir):
     expected = model.encode(inputs)
     for again in (load("saved"), SentenceTransformer("saved", trust_remote_code=True)):
         np.testing.assert_allclose(again.encode(inputs), expected, atol=1e-6)
-    encoder = models.load_encoder("saved")
+    encoder = load_encoder("saved")
     found = encoder.encode_texts([one["text"] for one in inputs], [one["lang"] for one in inputs])
     np.testing.assert_allclose(found, expected, atol=1e-6)
     np.savez(file, text=np.array(["a"]), vectors=np.ones((1, 16)))
@@ -58,7 +59,7 @@ def test_a_saved_model_points_to_its_file(planted_file, workdir):
 
 def test_texts_that_are_not_there_are_counted_and_the_first_is_named(planted_file):
     file, _, texts = planted_file
-    encoder = models.load_encoder(f"vectors:{file}")
+    encoder = load_encoder(f"vectors:{file}")
     with pytest.raises(ModelError, match=r"lacks the vectors of 2 of 4 texts, the first of them 'jpn 1'; add them"):
         encoder.encode_texts([texts[0], "jpn 1", "jpn 2", texts[1]], [None] * 4)
     with pytest.raises(ModelError, match="no texts"):
@@ -78,12 +79,12 @@ def test_the_revision_is_the_files_content(planted_file, workdir):
 def test_what_vectors_cannot_do_is_refused(planted_file, workdir):
     file, *_ = planted_file
     with pytest.raises(ModelError, match="--layer does not apply to vectors:"):
-        models.load_encoder(f"vectors:{file}", layer=2).raw.encode(["deu 1"])
+        load_encoder(f"vectors:{file}", layer=2).raw.encode(["deu 1"])
     with pytest.raises(ModelError, match="cannot be read"):
-        models.load_encoder("vectors:nothing.parquet")
+        load_encoder("vectors:nothing.parquet")
     (workdir / "v.csv").write_text("x")
     with pytest.raises(FileError, match="not a file of vectors"):
-        models.load_encoder(f"vectors:{workdir / 'v.csv'}").raw.encode(["a"])
+        load_encoder(f"vectors:{workdir / 'v.csv'}").raw.encode(["a"])
     with pytest.raises(LanguageError, match="needs the language"):
         api.fit("centered", backbone=f"vectors:{file}", corpus=f"own:{planted_file[1]}").encode(["deu 1"])
 

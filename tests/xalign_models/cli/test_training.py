@@ -95,7 +95,8 @@ def test_help_has_every_field_with_its_default(train):
 @pytest.mark.parametrize("cached", [False, True])
 def test_two_processes_train_one_model(write_text, launch, workdir, tiny_model, cached):
     """Each reads half of a step's pairs, one of them writes, and every weight that is trained has moved."""
-    from xalign_models import models
+    from xalign_models.models.building import build, load
+    from xalign_models.models.names import find_spec
     from xalign_models.training.contrastive.training import add_lora
 
     write_text(workdir / "text", 30, ("ar", "en", "es"))
@@ -110,9 +111,9 @@ def test_two_processes_train_one_model(write_text, launch, workdir, tiny_model, 
     assert [entry["rows"] for entry in steps] == [8, 8, 8]  # of 16
     # At this tau all candidates are as good: those of a batch, or of the whole step.
     assert steps[0]["loss"] == pytest.approx(math.log(16 if cached else 4), abs=0.05)
-    before = models.build(models.find_spec(str(tiny_model)), device="cpu")
+    before = build(find_spec(str(tiny_model)), device="cpu")
     add_lora(before, ContrastiveConfig(rank=4))
-    after = dict(models.load("model", device="cpu").named_parameters())
+    after = dict(load("model", device="cpu").named_parameters())
     trained = {name: one for name, one in before.named_parameters() if one.requires_grad}
     assert trained
     assert not [name for name, one in trained.items() if torch.equal(one, after[name])]

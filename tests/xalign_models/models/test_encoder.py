@@ -9,10 +9,12 @@ from datasets import Dataset
 from mteb.types import PromptType
 from torch.utils.data import DataLoader
 
-from xalign_models import models
 from xalign_models.alignments import METHODS
 from xalign_models.errors import LanguageError
 from xalign_models.models import fitting
+from xalign_models.models.building import build, load, load_encoder
+from xalign_models.models.names import find_spec
+from xalign_models.models.saving import save
 from xalign_models.specs import AlignmentSpec, ModelSpec
 
 ROTATED = {"deu": np.linalg.qr(np.random.default_rng(9).standard_normal((16, 16))).Q}
@@ -108,15 +110,15 @@ def test_mock_run_and_sentence_transformers_agree(workdir, tiny_model, write_tex
         monkeypatch.setattr("mteb._evaluators.retrieval_metrics.evaluate_abstention", lambda *_: {}, raising=False)
     text = write_text(workdir / "fit", 40)
     alignment = method and AlignmentSpec(method, method, corpora=(f"own:{text}",))
-    backbone = models.find_spec(str(tiny_model), prompts=(("default", "w1 "),)).backbone
+    backbone = find_spec(str(tiny_model), prompts=(("default", "w1 "),)).backbone
     spec = ModelSpec(backbone, alignment)
-    encoder = models.load_encoder(spec, device="cpu")
+    encoder = load_encoder(spec, device="cpu")
     result = mteb.mock_run(encoder)
     assert result.all_passed, [one.exception for one in result.task_results.values() if hasattr(one, "exception")]
     assert sum(one is not None for one in result.task_results.values()) >= 20
 
-    model = models.build(spec, device="cpu")
-    models.save(model, workdir / "saved")
+    model = build(spec, device="cpu")
+    save(model, workdir / "saved")
     texts = ["w3 w4", "w5", "", "w6 w7 w8 w9 w10 w11", "w3"]
     languages = ["deu-Latn", "eng-Latn", "fra-Latn", "eng-Latn", "fra-Latn"]
     inputs = [{"text": text, "lang": lang} for text, lang in zip(texts, languages, strict=True)]
@@ -124,6 +126,6 @@ def test_mock_run_and_sentence_transformers_agree(workdir, tiny_model, write_tex
     np.testing.assert_array_equal(encoder.encode_texts(texts, languages, prompt="w1 "), expected)
     assert np.abs(encoder.encode_texts(texts, languages, prompt="") - expected).max() > 1e-3
     rounding = 1e-5 if method == "whitened" else 1e-6  # whitening stretches the directions of little variance
-    for one in (model, models.load(str(workdir / "saved"), device="cpu")):
+    for one in (model, load(str(workdir / "saved"), device="cpu")):
         np.testing.assert_allclose(one.encode(inputs, batch_size=2), expected, atol=rounding)
     np.testing.assert_allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-6)

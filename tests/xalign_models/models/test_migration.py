@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from xalign_models import load, models
+from xalign_models import load
 from xalign_models.errors import AlignmentError, DataError, ModelError
 from xalign_models.models import migration
+from xalign_models.models.building import load_encoder, raw_encoder
+from xalign_models.models.names import find_spec, locate
 from xalign_models.models.saving import save
 from xalign_models.ranking.ranks import normalise
 
@@ -60,7 +62,7 @@ def two(request, workdir, tiny_model, write_text):
     """A new model of 16 dimensions, an old index of its vectors turned into fewer, and text."""
     text = write_text(workdir / "fit", 80, languages=("deu", "eng"))
     texts = [line for name in ("deu", "eng") for line in (text / f"{name}.txt").read_text().splitlines()]
-    new = models.raw_encoder(models.find_spec(str(tiny_model)).backbone, "cpu").encode(texts)
+    new = raw_encoder(find_spec(str(tiny_model)).backbone, "cpu").encode(texts)
     turn = np.linalg.qr(np.random.default_rng(0).standard_normal((16, 16))).Q[:, : getattr(request, "param", 16)]
     listed = dict(zip(texts, normalise(new) @ turn, strict=True))
     np.savez(workdir / "index.npz", text=np.array([*listed]), vectors=np.stack([*listed.values()]))
@@ -79,9 +81,9 @@ def test_the_new_model_finds_its_texts_in_the_old_index(two, workdir, method):
     assert (np.argmax(expected @ index.T, axis=1) == np.arange(len(texts))).mean() > 0.9
     for again in (load("migrated"), SentenceTransformer("migrated", trust_remote_code=True)):
         np.testing.assert_allclose(again.encode(texts), expected, atol=1e-6)
-    encoder = models.load_encoder("migrated")
+    encoder = load_encoder("migrated")
     np.testing.assert_allclose(encoder.encode_texts(texts, [None] * len(texts)), expected, atol=1e-5)
-    assert models.locate("migrated").name == f"xalign/{method}-to-index__tiny"
+    assert locate("migrated").name == f"xalign/{method}-to-index__tiny"
 
 
 def test_aligned_models_and_missing_texts_are_refused(two):

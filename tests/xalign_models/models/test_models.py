@@ -13,10 +13,12 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import xalign_models
-from xalign_models import assets, load, models
+from xalign_models import assets, load
 from xalign_models.errors import LanguageError, ModelError
-from xalign_models.models import api, catalogue, names
-from xalign_models.models.names import locate
+from xalign_models.models import api, catalogue, names, saving
+from xalign_models.models.building import build, load_encoder
+from xalign_models.models.metadata import model_meta
+from xalign_models.models.names import find_spec, locate, namespace
 from xalign_models.models.recipe import Recipe
 from xalign_models.specs import AlignmentSpec, BackboneSpec, ModelSpec
 
@@ -34,32 +36,32 @@ def text(workdir, write_text):
 @pytest.fixture
 def spec(tiny_model, text):
     alignment = AlignmentSpec("lir-2", "lir", (("k", 2),), (f"own:{text}",))
-    return ModelSpec(models.find_spec(str(tiny_model)).backbone, alignment, "fit")
+    return ModelSpec(find_spec(str(tiny_model)).backbone, alignment, "fit")
 
 
 @pytest.fixture
 def saved(spec, workdir):
-    models.save(models.build(spec, device="cpu"), workdir / "saved")
+    saving.save(build(spec, device="cpu"), workdir / "saved")
     return workdir / "saved"
 
 
 def test_round_trip(spec, saved):
-    expected = models.build(spec, device="cpu").encode(INPUTS)
-    assert not np.allclose(expected, models.build(ModelSpec(spec.backbone), device="cpu").encode(INPUTS), atol=1e-3)
+    expected = build(spec, device="cpu").encode(INPUTS)
+    assert not np.allclose(expected, build(ModelSpec(spec.backbone), device="cpu").encode(INPUTS), atol=1e-3)
     for model in (
         load(str(saved), device="cpu"),
         SentenceTransformer(str(saved), device="cpu", trust_remote_code=True),
     ):
         np.testing.assert_allclose(model.encode(INPUTS), expected, atol=1e-6)
-    encoder = models.load_encoder(str(saved), device="cpu")
+    encoder = load_encoder(str(saved), device="cpu")
     found = encoder.encode_texts([one["text"] for one in INPUTS], [one["lang"] for one in INPUTS])
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert encoder.languages == {"deu-Latn", "eng-Latn", "fra-Latn"}
 
 
 def test_loading_and_saving_are_quiet(spec, workdir, capfd):
-    models.save(models.build(spec, device="cpu"), workdir / "saved")
-    models.load_encoder(str(workdir / "saved"), device="cpu").encode_texts(["w1"], ["deu"])
+    saving.save(build(spec, device="cpu"), workdir / "saved")
+    load_encoder(str(workdir / "saved"), device="cpu").encode_texts(["w1"], ["deu"])
     captured = capfd.readouterr()
     assert captured.out == captured.err == ""
 
@@ -67,7 +69,7 @@ def test_loading_and_saving_are_quiet(spec, workdir, capfd):
 def test_the_card_of_a_saved_model(spec, saved):
     card = json.loads((saved / assets.CARD).read_text())
     assert ModelSpec.from_dict(card["spec"]) == spec
-    meta = models.load_encoder(str(saved), device="cpu").mteb_model_meta
+    meta = load_encoder(str(saved), device="cpu").mteb_model_meta
     assert meta.name == card["name"] == spec.name == "xalign/lir-2__tiny__fit"
     assert meta.revision == assets.directory_fingerprint(saved)[:40]
     assert meta.training_datasets is None, "nothing says what the backbone was trained on"
@@ -75,27 +77,27 @@ def test_the_card_of_a_saved_model(spec, saved):
 
 
 def test_the_spec_of_a_saved_model_is_that_of_its_card(spec, saved, workdir):
-    assert models.find_spec(str(saved)) == spec
-    assert models.model_meta(str(saved)) == models.load_encoder(str(saved), device="cpu").mteb_model_meta
+    assert find_spec(str(saved)) == spec
+    assert model_meta(str(saved)) == load_encoder(str(saved), device="cpu").mteb_model_meta
     plain = ModelSpec(spec.backbone)
-    models.save(models.build(plain, device="cpu"), workdir / "plain")
-    assert models.find_spec("plain") == plain
+    saving.save(build(plain, device="cpu"), workdir / "plain")
+    assert find_spec("plain") == plain
 
 
 def test_an_aligned_model_is_no_backbone(saved):
     """Not even one whose card no longer holds."""
     config = saved / "config_sentence_transformers.json"
     config.write_text(config.read_text() + "\n")
-    twice = ModelSpec(models.find_spec(str(saved)).backbone)
+    twice = ModelSpec(find_spec(str(saved)).backbone)
     with pytest.raises(ModelError, match="saved is aligned already; give its backbone"):
-        models.build(twice, device="cpu").encode(["w1"])
+        build(twice, device="cpu").encode(["w1"])
 
 
 def test_an_edited_directory_is_known_by_its_content(spec, saved):
-    original = models.load_encoder(str(saved), device="cpu")
+    original = load_encoder(str(saved), device="cpu")
     config = saved / "config_sentence_transformers.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "prompts": {"default": "w9 "}}))
-    edited = models.load_encoder(str(saved), device="cpu")
+    edited = load_encoder(str(saved), device="cpu")
     assert edited.mteb_model_meta.name.startswith("local/saved-")
     assert edited.mteb_model_meta.revision != original.mteb_model_meta.revision
     assert edited.raw.namespace != original.raw.namespace
@@ -104,16 +106,16 @@ def test_an_edited_directory_is_known_by_its_content(spec, saved):
 
 def test_a_saved_plain_model_comes_back(spec, workdir):
     plain = ModelSpec(spec.backbone)
-    models.save(models.build(plain, device="cpu"), workdir / "plain")
-    expected = models.build(plain, device="cpu").encode(["w1 w2", "w3"])
+    saving.save(build(plain, device="cpu"), workdir / "plain")
+    expected = build(plain, device="cpu").encode(["w1 w2", "w3"])
     np.testing.assert_allclose(load(str(workdir / "plain"), device="cpu").encode(["w1 w2", "w3"]), expected, atol=1e-6)
-    encoder = models.load_encoder(str(workdir / "plain"), device="cpu")
+    encoder = load_encoder(str(workdir / "plain"), device="cpu")
     np.testing.assert_allclose(encoder.encode_texts(["w1 w2", "w3"], [None, None]), expected, atol=1e-6)
     assert encoder.mteb_model_meta.name == plain.name
 
 
 def test_a_saved_model_cannot_be_overridden(saved):
-    for function in (load, models.load_encoder):
+    for function in (load, load_encoder):
         with pytest.raises(ModelError, match="saved model: its layer cannot be changed"):
             function(str(saved), device="cpu", layer=1, dtype=None)
 
@@ -121,14 +123,14 @@ def test_a_saved_model_cannot_be_overridden(saved):
 def test_only_models_of_ours_are_saved_with_a_card(saved, workdir):
     model = SentenceTransformer(str(saved), device="cpu", trust_remote_code=True)
     with pytest.raises(ModelError, match="save_pretrained"):
-        models.save(model, workdir / "again")
+        saving.save(model, workdir / "again")
 
 
-@pytest.mark.parametrize("write", [models.save, lambda model, folder: model.save_pretrained(str(folder))])
+@pytest.mark.parametrize("write", [saving.save, lambda model, folder: model.save_pretrained(str(folder))])
 def test_provenance_survives_loading_and_saving(saved, spec, workdir, write):
     write(load(str(saved), device="cpu"), workdir / "again")
-    assert models.find_spec(str(workdir / "again")) == spec
-    encoders = [models.load_encoder(str(folder), device="cpu") for folder in (saved, workdir / "again")]
+    assert find_spec(str(workdir / "again")) == spec
+    encoders = [load_encoder(str(folder), device="cpu") for folder in (saved, workdir / "again")]
     assert len({encoder.mteb_model_meta.name for encoder in encoders}) == 1
     readme = (workdir / "again" / "README.md").read_text()
     assert "German" in readme
@@ -160,21 +162,21 @@ def test_maps_that_do_not_fit_their_card_are_refused(saved):
 )
 def test_a_forged_card_names_nothing_that_is_not_its_own(saved, claims):
     """Results and stored vectors go by the content of the files, and no registered name is taken."""
-    genuine = models.load_encoder(str(saved), device="cpu")
+    genuine = load_encoder(str(saved), device="cpu")
     path = saved / assets.CARD
     path.write_text(json.dumps({**json.loads(path.read_text()), **claims}))
-    forged = models.load_encoder(str(saved), device="cpu")
+    forged = load_encoder(str(saved), device="cpu")
     assert forged.raw.namespace == genuine.raw.namespace
     assert claims.get("backbone") not in {forged.raw.namespace}
     assert forged.mteb_model_meta.revision == genuine.mteb_model_meta.revision
-    assert forged.mteb_model_meta.name not in models.list_models()
+    assert forged.mteb_model_meta.name not in names.list_models()
     assert ".." not in forged.mteb_model_meta.name
 
 
 @pytest.mark.parametrize("trained", [False, True])
 def test_a_directory_never_takes_a_registered_name(tiny_model, make_model, workdir, trained):
     """By a card that is true to its files, which anybody can write; or by its own name."""
-    registered = models.list_models()[0]
+    registered = names.list_models()[0]
     spec = catalogue.specs()[registered]
     folder = shutil.copytree(tiny_model, workdir / spec.backbone.name)
     elsewhere = dataclasses.replace(spec.backbone, model=str(make_model(workdir / "other", num_hidden_layers=1)))
@@ -182,8 +184,8 @@ def test_a_directory_never_takes_a_registered_name(tiny_model, make_model, workd
     content = {"content": assets.directory_fingerprint(folder)}
     (folder / "xalign.json").write_text(json.dumps({**claims, **content, **({"training": {}} if trained else {})}))
     located = locate(str(folder))
-    assert located.name not in models.list_models()
-    assert models.model_meta(str(folder)).name == located.name
+    assert located.name not in names.list_models()
+    assert model_meta(str(folder)).name == located.name
     assert located.spec is not None
     assert Path(located.spec.backbone.model).samefile(folder)
 
@@ -197,9 +199,9 @@ def test_a_trained_model_has_a_registered_name_where_training_puts_it_alone(tiny
         claims = {"spec": spec.to_dict(), "name": spec.name, "training": {}}
         (folder / "xalign.json").write_text(json.dumps({**claims, "content": assets.directory_fingerprint(folder)}))
     assert locate(spec.name).name == locate(str(own)).name == spec.name
-    assert locate(str(stranger)).name not in models.list_models()
+    assert locate(str(stranger)).name not in names.list_models()
     own.rename(own.with_name("lusifer__another"))
-    assert locate("lusifer__another").name not in models.list_models()
+    assert locate("lusifer__another").name not in names.list_models()
 
 
 def test_a_name_leads_nowhere_else(tiny_model, workdir):
@@ -232,8 +234,8 @@ def test_any_code_of_a_language_will_do(saved):
 def test_language_handling_is_saved(tiny_model, text, workdir):
     fields = {"backbone": str(tiny_model), "corpus": f"own:{text}", "device": "cpu"}
     model = xalign_models.fit("centered", default_lang="de", unknown="unaligned", **fields)
-    models.save(model, workdir / "handled")
-    plain = models.build(ModelSpec(model.xalign_spec.backbone), device="cpu").encode(["w1 w2"])
+    saving.save(model, workdir / "handled")
+    plain = build(ModelSpec(model.xalign_spec.backbone), device="cpu").encode(["w1 w2"])
     for loaded in (
         load("handled", device="cpu"),
         SentenceTransformer("handled", device="cpu", trust_remote_code=True),
@@ -273,8 +275,8 @@ def test_an_adapter_is_a_map_and_a_pointer(monkeypatch, tiny_model, text, workdi
     monkeypatch.setenv("XALIGN_MODELS", str(workdir / "mirror"))
     shutil.copytree(tiny_model, workdir / "mirror" / "some" / "tiny")
     model = xalign_models.fit("lsar", backbone="some/tiny", corpus=f"own:{text}", device="cpu")
-    models.save(model, workdir / "whole")
-    models.save(model, workdir / "small", adapter=True)
+    saving.save(model, workdir / "whole")
+    saving.save(model, workdir / "small", adapter=True)
     sizes = [sum(path.stat().st_size for path in (workdir / name).rglob("*")) for name in ("small", "whole")]
     assert not list((workdir / "small").rglob("tokenizer*"))
     assert sizes[0] < sizes[1] / 2
@@ -284,15 +286,15 @@ def test_an_adapter_is_a_map_and_a_pointer(monkeypatch, tiny_model, text, workdi
         SentenceTransformer("small", device="cpu", trust_remote_code=True),
     ):
         np.testing.assert_allclose(loaded.encode(texts), model.encode(texts), atol=1e-6)
-    encoder = models.load_encoder("small", device="cpu")
+    encoder = load_encoder("small", device="cpu")
     np.testing.assert_allclose(encoder.encode_texts(texts, [None] * len(texts)), model.encode(texts), atol=1e-6)
-    assert encoder.raw.namespace == models.namespace("some/tiny"), "vectors are shared with the backbone"
+    assert encoder.raw.namespace == namespace("some/tiny"), "vectors are shared with the backbone"
 
 
 @pytest.mark.parametrize(("method", "lang"), [("lsar", None), ("procrustes", "de"), ("centered", "fr")])
 def test_a_standalone_model_needs_no_xalign(tiny_model, text, workdir, method, lang):
     model = xalign_models.fit(method, backbone=str(tiny_model), corpus=f"own:{text}", device="cpu")
-    models.save(model, workdir / "stock", standalone=True, lang=lang)
+    saving.save(model, workdir / "stock", standalone=True, lang=lang)
     assert "xalign" not in (workdir / "stock" / "modules.json").read_text()
     texts = [row["text"] for row in INPUTS]
     stock = SentenceTransformer(str(workdir / "stock"), device="cpu")
@@ -343,7 +345,7 @@ def _config(folder, name, **fields):
 )
 def test_foreign_code_is_refused(saved, spoil):
     spoil(saved)
-    for function in (load, models.load_encoder):
+    for function in (load, load_encoder):
         with pytest.raises(ModelError, match="code of its own"):
             function(str(saved), device="cpu")
 
@@ -373,25 +375,25 @@ def test_the_revision_follows_all_that_determines_the_vectors(spec, text, workdi
 
 def test_find_spec(tiny_model, workdir):
     for name in ("xalign/lsar__multilingual-e5-small-q4", "lsar__multilingual-e5-small-q4"):
-        assert models.find_spec(name).alignment.method == "lsar"
+        assert find_spec(name).alignment.method == "lsar"
     for name in ("multilingual-e5-small-q4", "intfloat/multilingual-e5-small", str(tiny_model), "smollm2-135m-q4"):
-        assert models.find_spec(name).alignment is None
-    layered = models.find_spec(str(tiny_model), layer=1, pooling="cls", dtype=None)
+        assert find_spec(name).alignment is None
+    layered = find_spec(str(tiny_model), layer=1, pooling="cls", dtype=None)
     assert (layered.backbone.layer, layered.name) == (1, "xalign/plain__tiny-layer1-poolingcls")
     (workdir / "a__b c").mkdir()
-    assert models.find_spec("a__b c").name == "xalign/plain__a_b-c"
+    assert find_spec("a__b c").name == "xalign/plain__a_b-c"
     with pytest.raises(ModelError, match="Did you mean xalign/lsar__multilingual-e5-small-q4"):
-        models.find_spec("lsar_multilingual-e5-small-q4")
+        find_spec("lsar_multilingual-e5-small-q4")
     with pytest.raises(ModelError, match="--layer -1"):
-        models.find_spec(str(tiny_model), layer=-1)
+        find_spec(str(tiny_model), layer=-1)
 
 
 def test_registered_models_say_what_they_are():
     from xalign_tasks import register_with_mteb
 
     register_with_mteb()
-    assert models.list_models() == sorted(models.list_models())
-    for name in models.list_models():
+    assert names.list_models() == sorted(names.list_models())
+    for name in names.list_models():
         assert mteb.get_model_meta(name).name == name
     meta = mteb.get_model_meta("xalign/procrustes__multilingual-e5-small-q4")
     known = mteb.get_model_meta("intfloat/multilingual-e5-small")
@@ -410,7 +412,7 @@ def test_mteb_loads_a_registered_model():
 
     register_with_mteb()
     model = mteb.get_model("xalign/plain__all-MiniLM-L6-v2", device="cpu")
-    assert model.mteb_model_meta.revision == Recipe(models.find_spec("all-MiniLM-L6-v2")).revision
+    assert model.mteb_model_meta.revision == Recipe(find_spec("all-MiniLM-L6-v2")).revision
     vectors = model.encode_texts(["A cat sat.", "A cat was sitting.", "Shares fell."], [None] * 3)
     similar = vectors @ vectors.T
     assert similar[0, 1] > 0.7 > 0.3 > similar[0, 2]

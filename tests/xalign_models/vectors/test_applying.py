@@ -12,9 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.xalign_models.conftest import list_column
-from xalign_models import alignments, models
+from xalign_models import alignments
 from xalign_models.errors import FileError, LanguageError, ModelError
+from xalign_models.models.building import build, raw_encoder
 from xalign_models.models.maps import load_maps
+from xalign_models.models.names import find_spec
+from xalign_models.models.saving import save
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.vector_files import parquet
 from xalign_models.vectors import applying
@@ -96,18 +99,18 @@ def test_type_and_form_of_the_vectors_stay(tmp_path, make_maps, kind, dtype):
 
 def test_a_saved_models_rows_are_its_own_vectors(workdir, tiny_model, write_text):
     text = write_text(workdir / "fit", 40)
-    backbone = models.find_spec(str(tiny_model)).backbone
+    backbone = find_spec(str(tiny_model)).backbone
     spec = ModelSpec(backbone, AlignmentSpec("lir-2", "lir", (("k", 2),), (f"own:{text}",)), "fit")
-    model = models.build(spec, device="cpu")
-    models.save(model, workdir / "saved")
+    model = build(spec, device="cpu")
+    save(model, workdir / "saved")
     texts = [f"w{number} w{number + 1}" for number in range(20)]
     inputs = [{"text": text, "lang": "deu-Latn"} for text in texts]
-    raw = models.raw_encoder(backbone, "cpu").encode(texts)
+    raw = raw_encoder(backbone, "cpu").encode(texts)
     pq.write_table(pa.table({"text": texts, "vector": list_column(raw)}), "in.parquet")
     apply(load_maps("saved", default_lang="deu-Latn"), workdir / "in.parquet", workdir / "out")
     np.testing.assert_allclose(matrix(pq.read_table("out")), model.encode(inputs), atol=1e-6)
     with pytest.raises(ModelError, match="has no separate maps"):
-        models.save(model, workdir / "dense", standalone=True, lang="de")
+        save(model, workdir / "dense", standalone=True, lang="de")
         load_maps("dense")
 
 

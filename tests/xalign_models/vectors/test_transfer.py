@@ -7,10 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import xalign_models
-from xalign_models import models
 from xalign_models.backbones.raw import key
 from xalign_models.errors import DataError, FileError, ModelError
+from xalign_models.models.building import load_encoder, raw_encoder
 from xalign_models.models.maps import load_maps
+from xalign_models.models.names import find_spec
 from xalign_models.store import EmbeddingStore, open_store
 from xalign_models.vector_files.reading import read_vectors
 from xalign_models.vectors.transfer import export, import_file
@@ -21,7 +22,7 @@ TEXTS = [f"w{number} w{number + 2}" for number in range(40)]
 @pytest.fixture
 def raw(workdir, tiny_model):
     """The tiny model's raw encoder with the store, which has its vectors."""
-    encoder = models.raw_encoder(models.find_spec(str(tiny_model)).backbone, "cpu", open_store())
+    encoder = raw_encoder(find_spec(str(tiny_model)).backbone, "cpu", open_store())
     encoder.encode(TEXTS)
     return encoder
 
@@ -32,14 +33,14 @@ def test_all_that_is_kept_goes_to_another_store_and_is_not_encoded_there(workdir
     with EmbeddingStore(workdir / "other") as other:
         found = import_file(workdir / "all.parquet", str(tiny_model), other)
         assert found == (len(TEXTS), 0)
-        again = models.raw_encoder(models.find_spec(str(tiny_model)).backbone, "cpu", other)
+        again = raw_encoder(find_spec(str(tiny_model)).backbone, "cpu", other)
         np.testing.assert_array_equal(again.encode(TEXTS), raw.encode(TEXTS))
         assert again.counts.encoded == 0
 
 
 def test_an_export_is_a_backbone_by_its_hashes(workdir, tiny_model, raw):
     export(str(tiny_model), workdir / "all.parquet", open_store())
-    stored = models.load_encoder(f"vectors:{workdir / 'all.parquet'}").raw
+    stored = load_encoder(f"vectors:{workdir / 'all.parquet'}").raw
     np.testing.assert_array_equal(stored.encode(TEXTS), raw.encode(TEXTS))
     with pytest.raises(ModelError, match="no vectors of 1 of 1 texts"):
         stored.encode(TEXTS[:1], "query: ")

@@ -8,10 +8,11 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from xalign_models import corpora, models
+from xalign_models import corpora
 from xalign_models.backbones import loading
 from xalign_models.configuration import to_mapping
 from xalign_models.errors import ModelError
+from xalign_models.models import building
 from xalign_models.specs import ModelSpec
 from xalign_models.training.contrastive import training
 from xalign_models.training.contrastive.config import ContrastiveConfig
@@ -44,7 +45,7 @@ def train(spec: ModelSpec, config: ContrastiveConfig, output: Path, device: str 
     pairs, held_out = training_pairs(corpus, config), held_out_pairs(corpus, config)
 
     def build() -> SentenceTransformer:
-        model = models.build(loaded, device="cpu")  # the trainer moves it to the device of its process
+        model = building.build(loaded, device="cpu")  # the trainer moves it to the device of its process
         training.add_lora(model, config)
         return model
 

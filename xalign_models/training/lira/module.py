@@ -14,7 +14,6 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers.base.modules.input_module import InputModule
 from sentence_transformers.util import batch_to_device
 
-from xalign_models import models
 from xalign_models.backbones import loading
 from xalign_models.backbones.adapters import add_lora
 from xalign_models.backbones.transformer import LanguageTransformer
@@ -24,6 +23,7 @@ from xalign_models.generation.critics import Critic, Scores
 from xalign_models.generation.journal import batched
 from xalign_models.generation.translators import Translations, TranslatorSpec, make_translator
 from xalign_models.languages import BEYOND_FLORES, FLORES_200, canonical
+from xalign_models.models.names import find_spec
 from xalign_models.specs import BackboneSpec, ModelSpec
 from xalign_models.training.lira.candidates import Candidates, CandidateSource, at_k
 from xalign_models.training.lira.config import Design
@@ -88,7 +88,7 @@ class LiRA(InputModule):
             XAlignError: A checkpoint is unavailable or unsuitable.
         """
         names = {"multilingual": design.multilingual, "english": design.english}
-        specs = {part: models.find_spec(name) for part, name in names.items()}
+        specs = {part: find_spec(name) for part, name in names.items()}
         if aligned := [part for part, spec in specs.items() if spec.alignment]:
             raise ModelError(f"{aligned[0]} {names[aligned[0]]} is an aligned model; name its backbone.")
         backbones = {part: spec.backbone for part, spec in specs.items()}

@@ -11,12 +11,14 @@ from typing import Any, TypeVar
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize
 
-from xalign_models import assets, models
+from xalign_models import assets
 from xalign_models.backbones import loading, policy
 from xalign_models.configuration import to_mapping
 from xalign_models.errors import FileError, ModelError
 from xalign_models.files import read_json
 from xalign_models.generation.translators import Translations, TranslatorSpec, make_translator
+from xalign_models.models.names import find_spec
+from xalign_models.models.saving import save
 from xalign_models.specs import BackboneSpec, ModelSpec
 from xalign_models.training.lira.arca import Arca, Examples, history
 from xalign_models.training.lira.candidates import CandidateSource, at_k
@@ -158,7 +160,7 @@ def variant(
     model = _model(module)
     model.xalign_spec = spec
     training = {**card["training"], "variant": {"label": label, "pass_at": pass_at, "online": module.online}}
-    models.save(model, output, training=training)
+    save(model, output, training=training)
     return spec
 
 
@@ -193,7 +195,7 @@ def lasr_name(config: LiraConfig, source: Path) -> tuple[str, str]:
 
 def names(design: Design) -> str:
     """Names of the two backbones, as part of a model's name."""
-    return "__".join(models.find_spec(name).backbone.name for name in (design.multilingual, design.english))
+    return "__".join(find_spec(name).backbone.name for name in (design.multilingual, design.english))
 
 
 def _train(
@@ -274,6 +276,6 @@ def _with_extra(module: LiRA, extra: Sequence[str]) -> CandidateSource:
 def _identity(fields: Mapping[str, Any], design: Design | None, *texts: Split) -> dict[str, Any]:
     """The fields that determine a training, as JSON preserves them."""
     parts = {} if design is None else {"multilingual": design.multilingual, "english": design.english}
-    specs = {part: models.find_spec(name).backbone for part, name in parts.items()}
+    specs = {part: find_spec(name).backbone for part, name in parts.items()}
     backbones = {part: loading.open_backbone(spec).fingerprint for part, spec in specs.items()}
     return {**fields, "backbones": backbones, "text": {k: v for split in texts for k, v in split.fingerprints.items()}}

@@ -10,9 +10,10 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedModel
 
-from xalign_models import assets, models
+from xalign_models import assets
 from xalign_models.backbones import loading
 from xalign_models.errors import ModelError
+from xalign_models.models.names import directory_of
 from xalign_models.specs import ModelSpec
 from xalign_models.training.lusifer import build, stages
 from xalign_models.training.lusifer.config import LusiferConfig
@@ -55,7 +56,7 @@ def train(
             f"stages.{number}.teacher {stage.teacher} is not a model; train one first, e.g. with --config llm-alone "
             "--stage 2, and name its directory."
         )
-    output = output or models.directory_of(ModelSpec(config.backbone(number, Path())).name)
+    output = output or directory_of(ModelSpec(config.backbone(number, Path())).name)
     spec = ModelSpec(config.backbone(number, output))
     start_directory = _start(config, number, start)
     data = stages.read(config, number, device)
@@ -98,7 +99,7 @@ def untrained(config: LusiferConfig, output: Path | None = None) -> tuple[ModelS
     number = min(number for number, stage in config.stages.items() if stage)
     label = "lusifer-untrained" + ("" if config.connector == "random" else f"-{config.connector}")
     backbone = dataclasses.replace(config.backbone(number, Path()), tuned=label)
-    output = output or models.directory_of(ModelSpec(backbone).name)
+    output = output or directory_of(ModelSpec(backbone).name)
     data = None if config.connector == "random" else stages.read(config, number, "cpu")
     bases = {part: base["fingerprint"] for part, base in build.bases_of(config).items()}
     fields = {name: getattr(config, name) for name in ("connector", "max_tokens", "projection", "seed")}
@@ -127,7 +128,7 @@ def _start(config: LusiferConfig, number: int, start: Path | None) -> Path | Non
             raise ModelError(f"--start {start}: stage {stage.label!r} starts with an untrained connector.")
         return None
     if start is None:
-        start = models.directory_of(f"{stage.start}__{config.backbone(number, Path()).name}")
+        start = directory_of(f"{stage.start}__{config.backbone(number, Path()).name}")
     trained = training_record(start).get("config")
     if trained is None:
         raise ModelError(

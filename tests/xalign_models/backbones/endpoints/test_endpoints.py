@@ -23,8 +23,7 @@ from xalign_models.backbones.sources import find_source
 from xalign_models.errors import ModelError
 from xalign_models.evaluation.run import run
 from xalign_models.models.building import load_encoder, raw_encoder
-from xalign_models.models.identity import namespace
-from xalign_models.models.names import find_spec
+from xalign_models.models.names import find_spec, namespace
 from xalign_models.store import EmbeddingStore, open_store
 
 TEXTS = [f"w{i} w{i * 7 % 100} w{i * 13 % 100}" for i in range(40)]

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from xalign_models import models
 from xalign_models.errors import ModelError
+from xalign_models.models.building import build
 from xalign_models.training.contrastive import ContrastiveConfig
 from xalign_models.training.contrastive.training import add_lora, contrastive_loss
 
@@ -64,7 +64,7 @@ def prepared(workdir, spec):
     """A tiny model in training mode with LoRA, and its tokenised texts."""
 
     def make(kind, **fields):
-        model = models.build(spec(kind), device="cpu")
+        model = build(spec(kind), device="cpu")
         add_lora(model, ContrastiveConfig(**{"rank": 4, "batch_size": 4, "dropout": 0.0, **fields}))
         for name, one in model.named_parameters():  # off zero, where the gradient of the first matrix vanishes
             if "lora_B" in name:
@@ -110,7 +110,7 @@ def test_cached_passes_see_the_same_dropout(prepared, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_lora_is_on_every_linear_layer_and_nothing_else_is_trained(workdir, spec, kind):
-    model = models.build(spec(kind), device="cpu")
+    model = build(spec(kind), device="cpu")
     linear = {name for name, one in model.transformers_model.named_modules() if isinstance(one, nn.Linear)}
     linear.discard("pooler.dense")  # BERT's, of which nothing comes here
     per_layer = {"llama": 7, "gemma": 7, "bert": 6}[kind]  # q k v o gate up down; q k v o in out
@@ -131,7 +131,7 @@ def test_lora_is_on_every_linear_layer_and_nothing_else_is_trained(workdir, spec
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_untrained_lora_changes_no_vector_and_is_float32(workdir, spec, kind, dtype):
-    model = models.build(spec(kind, dtype=dtype), device="cpu")
+    model = build(spec(kind, dtype=dtype), device="cpu")
     before = model.encode(TEXTS[0])
     add_lora(model, ContrastiveConfig(rank=4))
     assert {one.dtype for one in model.parameters() if one.requires_grad} == {torch.float32}
@@ -141,7 +141,7 @@ def test_untrained_lora_changes_no_vector_and_is_float32(workdir, spec, kind, dt
 def test_lora_depends_on_its_seed_alone(workdir, spec):
     found = []
     for seed in (0, 0, 1):
-        model = models.build(spec("llama"), device="cpu")
+        model = build(spec("llama"), device="cpu")
         state = torch.get_rng_state()
         add_lora(model, ContrastiveConfig(rank=4, seed=seed))
         assert torch.equal(torch.get_rng_state(), state)

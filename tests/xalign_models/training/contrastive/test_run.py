@@ -8,9 +8,11 @@ import json
 import numpy as np
 import pytest
 
-from xalign_models import models
 from xalign_models.configuration import to_mapping
 from xalign_models.errors import DataError, ModelError
+from xalign_models.models import saving
+from xalign_models.models.building import build, load, load_encoder
+from xalign_models.models.names import find_spec
 from xalign_models.specs import BackboneSpec, ModelSpec, Pooling
 from xalign_models.training import records, session
 from xalign_models.training.contrastive import ContrastiveConfig, training
@@ -37,8 +39,8 @@ def run(workdir, text, spec):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_no_steps_change_nothing(run, spec, kind, dtype):
     tuned = run(kind, dataclasses.replace(QUICK, max_steps=0), dtype=dtype)
-    before = vectors(models.build(spec(kind, dtype=dtype), device="cpu"))
-    np.testing.assert_allclose(vectors(models.load("model", device="cpu")), before, atol=1e-6)
+    before = vectors(build(spec(kind, dtype=dtype), device="cpu"))
+    np.testing.assert_allclose(vectors(load("model", device="cpu")), before, atol=1e-6)
     assert tuned.name == f"xalign/contrastive-20__{kind}"
 
 
@@ -46,12 +48,12 @@ def test_no_steps_change_nothing(run, spec, kind, dtype):
 def test_a_trained_model_is_saved_as_it_is(run, spec, kind, monkeypatch):
     built = []
     monkeypatch.setattr(
-        session, "save", lambda model, *a, save=models.save, **k: (built.append(model), save(model, *a, **k))
+        session, "save", lambda model, *a, save=saving.save, **k: (built.append(model), save(model, *a, **k))
     )
     run(kind)
-    loaded = vectors(models.load("model", device="cpu"))
+    loaded = vectors(load("model", device="cpu"))
     np.testing.assert_allclose(loaded, vectors(built[0]), atol=1e-5)
-    assert np.abs(loaded - vectors(models.build(spec(kind), device="cpu"))).max() > 1e-3
+    assert np.abs(loaded - vectors(build(spec(kind), device="cpu"))).max() > 1e-3
 
 
 @pytest.mark.parametrize("pooling", [Pooling.PUBLISHED, Pooling.CLS])
@@ -62,14 +64,14 @@ def test_a_trained_inner_layer_is_read_again(workdir, text, make_model, monkeypa
     )
     built = []
     monkeypatch.setattr(
-        session, "save", lambda model, *a, save=models.save, **k: (built.append(model), save(model, *a, **k))
+        session, "save", lambda model, *a, save=saving.save, **k: (built.append(model), save(model, *a, **k))
     )
     train(spec, QUICK, workdir / "model", "cpu")
     expected = vectors(built[0])
-    assert np.abs(expected - vectors(models.build(spec, device="cpu"))).max() > 1e-3
-    np.testing.assert_allclose(vectors(models.load("model", device="cpu")), expected, atol=1e-5)
+    assert np.abs(expected - vectors(build(spec, device="cpu"))).max() > 1e-3
+    np.testing.assert_allclose(vectors(load("model", device="cpu")), expected, atol=1e-5)
     texts = [one["text"] for one in INPUTS]
-    found = models.load_encoder("model", device="cpu").encode_texts(texts, [None] * len(texts))
+    found = load_encoder("model", device="cpu").encode_texts(texts, [None] * len(texts))
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
@@ -77,7 +79,7 @@ def test_the_card_says_how_it_was_trained(run, workdir, text):
     tuned = run()
     card = json.loads((workdir / "model" / "xalign.json").read_text())
     assert card["spec"]["backbone"]["model"] == "model"  # and not where on this machine it lies
-    assert card["name"] == tuned.name == models.find_spec("model").name == "xalign/contrastive-20__llama"
+    assert card["name"] == tuned.name == find_spec("model").name == "xalign/contrastive-20__llama"
     assert card["training_datasets"] == ["OwnParallel"]
     assert card["training"]["config"] | to_mapping(QUICK) | {"dtype": "float32"} == card["training"]["config"]
     assert card["training"]["steps"] == 3
@@ -95,7 +97,7 @@ def test_the_card_says_how_it_was_trained(run, workdir, text):
 def test_the_backbones_dtype_is_not_changed_by_the_trainings(run):
     tuned = run(config=dataclasses.replace(QUICK, dtype="bfloat16"))
     assert tuned.backbone.dtype == "float32"
-    assert vectors(models.load("model", device="cpu")).dtype == np.float32
+    assert vectors(load("model", device="cpu")).dtype == np.float32
 
 
 def test_checkpoints_of_another_training_are_refused(run, workdir, text, monkeypatch):

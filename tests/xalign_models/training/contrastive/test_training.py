@@ -13,9 +13,10 @@ import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainingArguments
 
-from xalign_models import corpora, models
+from xalign_models import corpora
 from xalign_models.backbones.templates import TEMPLATES
 from xalign_models.errors import ModelError
+from xalign_models.models.building import build
 from xalign_models.training import records
 from xalign_models.training.contrastive import ContrastiveConfig, training
 from xalign_models.training.contrastive.pairs import training_pairs
@@ -46,7 +47,7 @@ def fit(workdir, text, spec):
     """Trains a tiny model: (model, its log)."""
 
     def run(kind="llama", config=QUICK, folder="work", **fields):
-        model = models.build(spec(kind, **fields), device="cpu")
+        model = build(spec(kind, **fields), device="cpu")
         add_lora(model, config)
         pairs = training_pairs(corpora.load(config.pairs), config)
         return model, training.fit(model, pairs, config, workdir / folder, "cpu")
@@ -79,7 +80,7 @@ def test_a_step_is_the_mean_of_its_batches(fit, seen, workdir, spec):
     _, log = fit(config=config)
     batches = list(seen)
     assert [len(batch[0]["input_ids"]) for batch in batches] == [8, 8]
-    model = models.build(spec("llama"), device="cpu")
+    model = build(spec("llama"), device="cpu")
     add_lora(model, config)
     loss = contrastive_loss(model.train(), config)
     mean = sum(loss(batch, None) for batch in batches) / 2

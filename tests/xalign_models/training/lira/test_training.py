@@ -14,8 +14,10 @@ import pytest
 import torch
 
 import xalign_models
-from xalign_models import models
 from xalign_models.errors import DataError, ModelError
+from xalign_models.models import building
+from xalign_models.models.building import load_encoder
+from xalign_models.models.names import find_spec
 from xalign_models.training.lira import run
 from xalign_models.training.lira.config import Ablation
 from xalign_models.training.lira.module import LiRA
@@ -51,7 +53,7 @@ def test_arca_learns_and_its_epochs_are_kept(arca: Path) -> None:
         assert sum(entry["chosen"]) == pytest.approx(1) and len(entry["chosen"]) == 2
         assert entry["collapsed"] is False
     assert len(log_of(arca, "step")) == 2 * 6  # 54 texts of two languages, by nine
-    spec = models.find_spec(str(arca))
+    spec = find_spec(str(arca))
     assert spec.name == "xalign/arca__tiny__writer" and spec.baseline == "xalign/plain__tiny__writer"
     untouched = [name for name, _ in module.network.encoder.named_parameters() if "word_embeddings" in name]
     assert not module.network.tuned & {f"encoder.{name}" for name in untouched}
@@ -86,7 +88,7 @@ def test_a_trained_model_loads_everywhere_and_gives_the_same(arca: Path, lira_te
     np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1, atol=1e-6)
     alone = np.concatenate([model.encode([one]) for one in inputs])
     np.testing.assert_allclose(together, alone, atol=1e-5)
-    encoder = models.load_encoder(str(arca), device="cpu")
+    encoder = load_encoder(str(arca), device="cpu")
     assert encoder.mteb_model_meta.name == "xalign/arca__tiny__writer"
     assert encoder.mteb_model_meta.revision
     scored = encoder.encode_texts([*german, *english], ["deu"] * 4 + ["eng-Latn"] * 4)
@@ -315,7 +317,7 @@ def test_an_english_embedding_model_may_fuse(lira_config: Config, tiny_model: Pa
 def test_the_untrained_fusion_is_the_baseline(lira_config: Config, tmp_path: Path) -> None:
     spec = run.untrained(lira_config(), tmp_path / "u")
     assert spec.name == spec.baseline == "xalign/plain__tiny__writer"
-    assert models.load_encoder(str(tmp_path / "u"), device="cpu").encode_texts(["w1"], ["eng"]).shape == (1, 32)
+    assert load_encoder(str(tmp_path / "u"), device="cpu").encode_texts(["w1"], ["eng"]).shape == (1, 32)
 
 
 def test_checkpoints_that_changed_are_refused(lira_config: Config, tiny_model: Path, tmp_path: Path) -> None:
@@ -336,13 +338,13 @@ def test_with_a_residual_english_keeps_its_vector_until_it_is_trained(
     )  # fmt: skip
     run.train_arca(config, tmp_path / "a", "cpu")
     english = [{"text": text, "lang": "eng-Latn"} for text in ("w1 w2", "w3 w4 w5", "w6")]
-    own = models.load(str(tiny_model), device="cpu").encode([one["text"] for one in english])
-    kept = models.load(str(tmp_path / "a"), device="cpu").encode(english)
+    own = building.load(str(tiny_model), device="cpu").encode([one["text"] for one in english])
+    kept = building.load(str(tmp_path / "a"), device="cpu").encode(english)
     np.testing.assert_allclose(kept, own, atol=1e-5)
     run.train_lasr(config, tmp_path / "a", tmp_path / "l", "cpu")
     gate = run.open_lira(tmp_path / "l").network.gate
     np.testing.assert_allclose(gate.detach().abs().numpy(), 0.2, rtol=1e-3)  # Adam's first step is the gate's own rate
-    moved = models.load(str(tmp_path / "l"), device="cpu").encode(english)
+    moved = building.load(str(tmp_path / "l"), device="cpu").encode(english)
     assert np.abs(moved - own).max() > 1e-3
-    german = models.load(str(tmp_path / "a"), device="cpu").encode([{"text": "w1 w2", "lang": "deu-Latn"}])
+    german = building.load(str(tmp_path / "a"), device="cpu").encode([{"text": "w1 w2", "lang": "deu-Latn"}])
     assert np.isfinite(german).all()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.xalign_models.training.lusifer.conftest import WORDS
-from xalign_models import models
+from xalign_models.models.building import load
 from xalign_models.training.lusifer import build
 from xalign_models.training.lusifer.config import load_config
 
@@ -31,12 +31,12 @@ def test_two_processes_train_one_model(launch, workdir, english, write_config, m
     config = load_config([name])
     before, _ = build.begin(config)
     build.prepare(before, config, config.stage(number))
-    after = dict(models.load("model", device="cpu").named_parameters())
+    after = dict(load("model", device="cpu").named_parameters())
     trained = {name: one for name, one in before.named_parameters() if one.requires_grad}
     assert {name.split(".")[1] for name in trained} == set(config.stage(number).train)
     assert not [name for name, one in trained.items() if torch.equal(one, after[name])]
     launch(*command, "shards", sharded=FSDP)
-    shards = dict(models.load("shards", device="cpu").named_parameters())
+    shards = dict(load("shards", device="cpu").named_parameters())
     for name in trained:
         torch.testing.assert_close(shards[name], after[name], rtol=0, atol=1e-5)
     assert not [one for one in workdir.iterdir() if one.name.endswith(".training")]

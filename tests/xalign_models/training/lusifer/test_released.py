@@ -14,11 +14,11 @@ from torch import nn
 from transformers import MistralConfig, MistralForCausalLM, XLMRobertaConfig, XLMRobertaModel
 
 import xalign_models
-from xalign_models import models
 from xalign_models.backbones import loading
 from xalign_models.backbones.sources import find_source
 from xalign_models.errors import ModelError, XAlignError
 from xalign_models.files import TensorHeader
+from xalign_models.models.building import load_encoder
 from xalign_models.models.names import find_spec
 from xalign_models.models.saving import save
 from xalign_models.training.lusifer import released
@@ -161,7 +161,7 @@ def retensor(release, change):
 
 def refusal(release, kind=ModelError, **fields):
     with pytest.raises(kind) as caught:
-        models.load_encoder(f"lusifer:{release}", **fields).raw.encode(["w1"])
+        load_encoder(f"lusifer:{release}", **fields).raw.encode(["w1"])
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -185,7 +185,7 @@ def test_vectors_are_those_of_the_authors_recipe(workdir, tokens):
 
 
 def test_vectors_in_mteb_are_the_same_and_do_not_depend_on_the_batch(release, written):
-    encoder = models.load_encoder(f"lusifer:{release}")
+    encoder = load_encoder(f"lusifer:{release}")
     found = encoder.encode_texts(TEXTS, [None] * len(TEXTS), "")
     np.testing.assert_allclose(found, expected(written[1], TEXTS, ""), atol=1e-5)
     raw = encoder.raw.encode(TEXTS)
@@ -211,8 +211,8 @@ def test_a_saved_model_points_to_the_release(release, workdir):
 
 
 def test_halves_are_near(release):
-    whole = models.load_encoder(f"lusifer:{release}").raw.encode(TEXTS)
-    encoder = models.load_encoder(f"lusifer:{release}", dtype="bfloat16")
+    whole = load_encoder(f"lusifer:{release}").raw.encode(TEXTS)
+    encoder = load_encoder(f"lusifer:{release}", dtype="bfloat16")
     assert {weight.dtype for module in encoder.raw.modules for weight in module.parameters()} == {torch.bfloat16}
     halves = encoder.raw.encode(TEXTS)
     assert halves.dtype == np.float32
@@ -372,12 +372,12 @@ def test_mirrors_serve_the_release_and_its_base_checkpoints(written, workdir, mo
         encoder_name_or_path="mistralai/m",
     )
     monkeypatch.setenv("XALIGN_MODELS", str(workdir / "mirror"))
-    encoder = models.load_encoder("lusifer:Hieuman/LUSIFER")
+    encoder = load_encoder("lusifer:Hieuman/LUSIFER")
     assert encoder.mteb_model_meta.name == "xalign/plain__Hieuman-LUSIFER"
     np.testing.assert_allclose(encoder.encode_texts(TEXTS, [None] * 4, ""), expected(written[1], TEXTS, ""), atol=1e-5)
     assert find_source("lusifer:Hieuman/LUSIFER@abc").model == "lusifer:Hieuman/LUSIFER@abc"
     with pytest.raises(ModelError, match="own files; write lusifer:Hieuman/LUSIFER"):
-        models.load_encoder("Hieuman/LUSIFER").raw.encode(["w1"])
+        load_encoder("Hieuman/LUSIFER").raw.encode(["w1"])
 
 
 def test_the_hub_serves_two_files_of_a_commit(written, monkeypatch):
@@ -391,7 +391,7 @@ def test_the_hub_serves_two_files_of_a_commit(written, monkeypatch):
     monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(folder))
     monkeypatch.setattr("xalign_models.assets.resolution.hub_commit", lambda model, revision: f"{revision}-commit")
-    found = models.load_encoder("lusifer:Hieuman/LUSIFER@v1").encode_texts(TEXTS, [None] * 4, "")
+    found = load_encoder("lusifer:Hieuman/LUSIFER@v1").encode_texts(TEXTS, [None] * 4, "")
     np.testing.assert_allclose(found, expected(written[1], TEXTS, ""), atol=1e-5)
     assert {*calls} == {("Hieuman/LUSIFER", name, "v1-commit") for name in ("config.json", "model.safetensors")}
     specs = [find_spec(f"lusifer:Hieuman/LUSIFER{pin}").backbone for pin in ("", "@v1", "@v2")]
@@ -402,7 +402,7 @@ def test_prompts_are_the_authors(release):
     import mteb
     from mteb.types import PromptType
 
-    encoder = models.load_encoder(f"lusifer:{release}")
+    encoder = load_encoder(f"lusifer:{release}")
     question = "Given a question, retrieve passages that answer the question."
     for task, kind, prompt in (
         ("STS17", None, "Retrieve semantically similar text..\n"),

@@ -10,8 +10,11 @@ import pytest
 import torch
 
 from tests.xalign_models.training.lusifer.conftest import WORDS, write_llm
-from xalign_models import models
 from xalign_models.errors import AssetError, DataError, ModelError
+from xalign_models.models import saving
+from xalign_models.models.building import load, load_encoder
+from xalign_models.models.metadata import model_meta
+from xalign_models.models.names import directory_of, find_spec
 from xalign_models.training import session
 from xalign_models.training.lusifer import build, run, stages
 from xalign_models.training.lusifer.config import load_config
@@ -52,14 +55,14 @@ def read_log(directory):
 def test_two_stages_make_a_model(train, workdir):
     spec, first = train(1)
     assert spec.name == "xalign/tiny-one__tiny"
-    assert first == models.directory_of("tiny-one__tiny")
+    assert first == directory_of("tiny-one__tiny")
     tuned, second = train(2)
-    assert tuned.name == models.find_spec("xalign/tiny-two__tiny").name == "xalign/tiny-two__tiny"
-    model = models.load("xalign/tiny-two__tiny", device="cpu")
+    assert tuned.name == find_spec("xalign/tiny-two__tiny").name == "xalign/tiny-two__tiny"
+    model = load("xalign/tiny-two__tiny", device="cpu")
     vectors = model.encode(TEXTS)
     assert vectors.shape == (3, 24)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    assert np.abs(vectors - models.load(str(first), device="cpu").encode(TEXTS)).max() > 1e-3
+    assert np.abs(vectors - load(str(first), device="cpu").encode(TEXTS)).max() > 1e-3
     card = json.loads((second / "xalign.json").read_text())
     assert card["training_datasets"] == ["Multi30k", "SQuAD"]
     assert card["training"]["config"]["stage"]["start"] == "tiny-one"
@@ -67,7 +70,7 @@ def test_two_stages_make_a_model(train, workdir):
     assert [entry["step"] for entry in log if entry["kind"] == "step"] == list(range(1, log[-1]["step"] + 1))
     assert {"loss", "grad_norm", "learning_rate", "epoch", "rows", "tokens", "seconds"} <= log[0].keys()
     assert not [one for one in second.parent.iterdir() if one.name.startswith(".")]
-    encoder = models.load_encoder("tiny-two__tiny", device="cpu")
+    encoder = load_encoder("tiny-two__tiny", device="cpu")
     np.testing.assert_allclose(encoder.encode_texts(TEXTS, [None] * 3), vectors, atol=1e-5)
 
 
@@ -134,9 +137,9 @@ def test_a_trained_model_is_saved_as_it_is(train, built, family, workdir):
         parameters={"llm": {"llama": 1344, "gemma3_text": 1344}[family]},
     )
     ((model, _),) = built
-    np.testing.assert_allclose(models.load("model", device="cpu").encode(TEXTS), model.encode(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(load("model", device="cpu").encode(TEXTS), model.encode(TEXTS), atol=1e-6)
     moved = (workdir / "model").rename(workdir / "elsewhere")
-    np.testing.assert_allclose(models.load(str(moved), device="cpu").encode(TEXTS), model.encode(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(load(str(moved), device="cpu").encode(TEXTS), model.encode(TEXTS), atol=1e-6)
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -145,9 +148,7 @@ def test_a_model_put_together_from_its_checkpoint_is_the_trained_one(train, buil
     monkeypatch.setattr(session, "is_sharded", lambda model: True)
     _, directory = train(number, stages={number: {"start": None, "max_steps": 2}})
     (trained, before), _ = built
-    np.testing.assert_allclose(
-        models.load(str(directory), device="cpu").encode(TEXTS), trained.encode(TEXTS), atol=1e-6
-    )
+    np.testing.assert_allclose(load(str(directory), device="cpu").encode(TEXTS), trained.encode(TEXTS), atol=1e-6)
     assert any(not torch.equal(one, before[name]) for name, one in trained.named_parameters())
 
 
@@ -172,7 +173,7 @@ def test_eight_pairs_are_learnt_by_heart(train, roomy):
     assert log[-1]["loss"] < 0.05
     rows = stages.read(load_config(["tiny.yaml"]), 2, "cpu").rows["squad-nqg"]
     assert len(rows) == 8
-    model = models.load(str(directory), device="cpu")
+    model = load(str(directory), device="cpu")
     scores = model.encode([row[0] for row in rows]) @ model.encode([row[1] for row in rows]).T
     assert scores.argmax(axis=1).tolist() == list(range(8))
 
@@ -291,7 +292,7 @@ def test_a_full_disk_at_a_checkpoint(train, workdir, file_limit, monkeypatch):
 
 def test_a_full_disk_at_the_end(train, workdir, file_limit, monkeypatch):
     """The checkpoints stay, and no half of a model is there."""
-    save = models.save
+    save = saving.save
 
     def full(*arguments, **options):
         file_limit(6_000)
@@ -372,7 +373,7 @@ def test_each_alone(train):
         fields = {absent: None, "name": part, "stages": {1: None, 2: {"start": None, "train": [part], "max_steps": 2}}}
         spec, _ = train(2, **fields)
         assert spec.name == f"xalign/tiny-two__{part}"
-        assert np.isfinite(models.load(spec.name, device="cpu").encode(TEXTS)).all()
+        assert np.isfinite(load(spec.name, device="cpu").encode(TEXTS)).all()
 
 
 def test_projection_and_prompts_are_saved(train, workdir):
@@ -384,7 +385,7 @@ def test_projection_and_prompts_are_saved(train, workdir):
         prompts={"default": "w1 "},
         stages={2: {"start": None, "train": ["connector", "projection"], "max_steps": 1}},
     )
-    model = models.load("model", device="cpu")
+    model = load("model", device="cpu")
     assert [type(one).__name__ for one in model] == ["Lusifer", "Pooling", "Dense", "Dense", "Normalize"]
     assert model.prompts["default"] == "w1 "
 
@@ -433,11 +434,11 @@ def test_a_number_of_processes_that_does_not_divide_the_batch_is_refused(train, 
 
 def test_registered_models_say_how_they_are_trained(workdir):
     for name in ("xlm-roberta-large__mistral-7b", "multilingual-e5-small-q4__smollm2-135m-q4"):
-        spec = models.find_spec(f"xalign/lusifer__{name}")
+        spec = find_spec(f"xalign/lusifer__{name}")
         assert spec.backbone.llm
         with pytest.raises(ModelError, match="is not trained yet. Train it with `xalign train lusifer"):
-            models.load(f"xalign/lusifer__{name}", device="cpu")
-        assert models.model_meta(spec).revision is None
+            load(f"xalign/lusifer__{name}", device="cpu")
+        assert model_meta(spec).revision is None
 
 
 def test_a_stage_measures_and_says_what_was_learnt(train, workdir):
@@ -481,8 +482,8 @@ def test_a_student_reads_with_the_teachers_lora(train, workdir, built):
     teacher, student, own = (
         {name.split("layers.")[-1]: one for name, one in part.named_parameters() if "lora_" in name}
         for part in (
-            models.load(str(workdir / "teacher"), device="cpu")[0].model,
-            *(models.load(str(workdir / name), device="cpu")[0].llm for name in ("student", "own")),
+            load(str(workdir / "teacher"), device="cpu")[0].model,
+            *(load(str(workdir / name), device="cpu")[0].llm for name in ("student", "own")),
         )
     )
     assert teacher.keys() == student.keys() == own.keys()
@@ -497,5 +498,5 @@ def test_the_untrained_model_is_the_baseline(english, write_config, workdir, con
     spec, folder = run.untrained(config, workdir / "untrained")
     assert spec.name == f"xalign/lusifer-untrained{'' if connector == 'random' else '-least-squares'}__tiny"
     begun, _ = build.begin(config)
-    connectors = [model[0].connector.outer.weight for model in (models.load(str(folder), device="cpu"), begun)]
+    connectors = [model[0].connector.outer.weight for model in (load(str(folder), device="cpu"), begun)]
     assert torch.equal(*connectors) == (connector == "random")
