@@ -91,12 +91,10 @@ def choose(
     if json:
         print_json({"wish": asdict(wish), "source": atlas.source, **asdict(choice)})
         return
-    print_rows([_row(candidate) for candidate in choice.candidates[:top]], as_json=False, right=_NUMBERS)
+    rows = [_row(candidate) for candidate in choice.candidates[:top]]
+    print_rows(rows, as_json=False, right=("score", "tasks", "parameters", "dimension"))
     for line in _explain(choice):
         tell(f"- {line}")
-
-
-_NUMBERS = ("score", "tasks", "parameters", "dimension")
 
 
 def _size(text: str | None) -> int | None:

@@ -73,7 +73,7 @@ def test_parity_says_same_and_different_by_its_status(xalign, workdir, tiny_mode
     xalign("store", "export", "--model", tiny_model, "-o", "same.parquet", "--texts", "texts.txt")
     status, out, err = xalign("parity", tiny_model, "vectors:same.parquet", "--texts", "texts.txt")
     assert (status, err) == (1, [])  # what is exported is not brought to unit length
-    assert "normalisation: The first is brought to unit length, the second is not." in out
+    assert "normalisation: The first model normalises its vectors, the second does not." in out
     assert "different: least cosine 1.000000000, nearest neighbour of 0.0% of texts changes" in out
     status, out, _ = xalign("parity", tiny_model, tiny_model, "--texts", "texts.txt", "--json")
     assert (status, json.loads(out)["same"], json.loads(out)["causes"]) == (0, True, [])
