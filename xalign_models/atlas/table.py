@@ -27,6 +27,7 @@ DATA = "public_results.npz"
 SCALE = 10_000
 """Scores are kept as 16-bit integers: ten-thousandths."""
 MISSING = np.iinfo(np.int16).min
+_ABOUT = ("task", "kind", "dataset_revision", "split", "metric")
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ def save(atlas: Atlas, path: Path) -> None:
     for place, column in enumerate(atlas.columns):
         header["columns"].append(
             {
-                "about": [column.task, column.kind, column.dataset_revision, column.split, column.metric],
+                "about": [getattr(column, name) for name in _ABOUT],
                 "models": [order[model] for model in column.models],
                 "revisions": [places[revision] for revision in column.revisions],
                 "versions": column.versions,
@@ -222,7 +223,7 @@ def _read(path: Path) -> Atlas:
         ]
         columns = tuple(
             Column(
-                *entry["about"],
+                **dict(zip(_ABOUT, entry["about"], strict=True)),
                 models=tuple(models[place].name for place in entry["models"]),
                 revisions=tuple(header["revisions"][place] for place in entry["revisions"]),
                 versions=tuple(entry["versions"]),
