@@ -47,12 +47,7 @@ class Baseline(BaseModel):
 
 @dataclass(frozen=True)
 class Before:
-    """Old results, to compare new ones with.
-
-    Attributes:
-        results: The old scores, with outcomes by item if they come from a folder of results.
-        tolerance: Points by task, and ``default``.
-    """
+    """Old scores, with outcomes by item if they come from a folder, and the tolerance in points by task or default."""
 
     results: Results
     tolerance: Mapping[str, float]
