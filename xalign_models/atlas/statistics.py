@@ -144,8 +144,8 @@ def rank_groups(models: Sequence[str], level: Float64, *, draws: int = DRAWS, se
     """Rank models by their mean over languages, and group those without a significant difference.
 
     A group begins with the best model that is not yet in one; a model joins while the 95% interval of its paired
-    difference to that first model contains 0. ``level`` are the scores (models, languages), without gaps; the intervals
-    are from bootstrap samples of the languages.
+    difference to that first model contains 0. ``level`` has the scores (models, languages), without gaps. Intervals
+    come from bootstrap samples of the languages.
     """
     count = level.shape[1]
     order = np.argsort(-level.mean(axis=1), kind="stable")

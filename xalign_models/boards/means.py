@@ -17,8 +17,8 @@ from xalign_models.tables.escaping import escape
 def means_csv(results: Results, models: Collection[str] | None = None) -> str:
     """Main scores in percent as CSV: the mean over subsets of each model and task, then a line per language.
 
-    In tasks of pairs, a language has the mean of Into X and From X; other tasks have a line per subset. ``models`` are
-    any names that ``xalign run`` takes; None for all.
+    In tasks of pairs, a language has the mean of Into X and From X; other tasks have a line per subset. ``models``
+    chooses some, by any name that ``xalign run`` takes.
 
     Raises:
         ResultsError: A model has no results.
