@@ -164,23 +164,19 @@ def recommend(
             verdicts.append(CandidateResult(candidate, error=str(error)))
     ordered = sorted(verdicts[1:], key=lambda verdict: (bool(verdict.error), -verdict.score))
     fit = [verdict for verdict in ordered if verdict.p_gain < LEVEL / len(tried) and not verdict.losses]
-    if not fit:
-        return Recommendation(PLAIN, (verdicts[0], *ordered), _reason(verdicts[0], ordered, verdicts[0]))
-    best = scored[fit[0].candidate]
-    equal = [verdict for verdict in fit if loss_p(scored[verdict.candidate], best) >= LEVEL]
-    chosen = min(equal, key=lambda verdict: tried.index(verdict.candidate))
-    reason = _reason(chosen, ordered, verdicts[0])
-    if chosen is not fit[0]:
-        reason += f" {fit[0].candidate.label}, less simple, has {fit[0].score:.3f}, which chance could explain."
+    chosen, note = verdicts[0], ""
+    if fit:
+        best = scored[fit[0].candidate]
+        equal = [verdict for verdict in fit if loss_p(scored[verdict.candidate], best) >= LEVEL]
+        chosen = min(equal, key=lambda verdict: tried.index(verdict.candidate))
+        if chosen is not fit[0]:
+            note = f" {fit[0].candidate.label}, less simple, has {fit[0].score:.3f}, which chance could explain."
+    reason = _reason(chosen, ordered, verdicts[0]) + note
     return Recommendation(chosen.candidate, (verdicts[0], *ordered), reason)
 
 
 def recommend_centring(data: Mapping[str, AnyFloats], seed: int = 0) -> Recommendation:
-    """Decide by text without translations whether to centre a backbone, because its languages lie apart.
-
-    Args:
-        data: Language to raw vectors (n, d).
-        seed: Seed of the folds.
+    """Decide by raw vectors (n, d) of each language, without translations, whether to centre a backbone.
 
     Raises:
         DataError: There is only one language, or one has fewer than 50 rows.
@@ -192,18 +188,13 @@ def recommend_centring(data: Mapping[str, AnyFloats], seed: int = 0) -> Recommen
     before, after = (_scored(trials, None, candidate) for candidate in (PLAIN, CENTRED))
     plain, verdict = _verdict(PLAIN, before, before), _verdict(CENTRED, after, before)
     significant = verdict.p_gain < LEVEL and not verdict.losses
-    evidence = (
+    ending = "the languages lie apart, and centring brings them together." if significant else "it is not needed."
+    reason = (
         f"Without translations only centring is judged: of a sentence's {NEIGHBOURS} nearest neighbours "
         f"{plain.score:.0%} are of another language, {verdict.score:.0%} with each language centred "
-        f"({_chance(verdict)})"
+        f"({_chance(verdict)}): {ending}"
     )
-    return Recommendation(
-        CENTRED if significant else PLAIN,
-        (plain, verdict),
-        evidence
-        + (": the languages lie apart, and centring brings them together." if significant else ": it is not needed."),
-        "mixed",
-    )
+    return Recommendation(CENTRED if significant else PLAIN, (plain, verdict), reason, "mixed")
 
 
 def _check(data: Mapping[str, AnyFloats]) -> None:

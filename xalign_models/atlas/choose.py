@@ -152,7 +152,7 @@ def choose(atlas: Atlas, wish: Wish, *, without: Sequence[str] = ()) -> ModelRan
         )
     about = [atlas.models.get(model, PublishedModel(model)) for model in models]
     finite = np.isfinite(table)
-    chosen = np.flatnonzero([wish.admits(model) for model in about] & finite.any(axis=0))
+    chosen = np.flatnonzero(np.array([wish.admits(model) for model in about]) & finite.any(axis=0))
     if not len(chosen):
         raise ModelError("No model with scores for these languages fits; relax --max-params, --license or --dim.")
     unknown = sum(

@@ -63,10 +63,8 @@ def language_code(code: str) -> str | None:
 def columns_of(results: Iterable[PublicResult], kinds: Mapping[str, str], *, measured: bool = False) -> list[Column]:
     """Columns of comparable scores; within a task, the column with most models first.
 
-    Args:
-        results: At most one per model, task, revision of the text and metric.
-        kinds: ``bitext``, ``retrieval``, ``sts`` or ``classification`` by task; other tasks are left out.
-        measured: Whether the scores are the user's own.
+    There is at most one result per model, task, revision of the text and metric. Tasks without a kind (``bitext``,
+    ``retrieval``, ``sts`` or ``classification``) are left out. ``measured`` says that the scores are the user's own.
     """
     groups: dict[tuple[str, ...], list[PublicResult]] = defaultdict(list)
     for result in results:
@@ -83,17 +81,16 @@ def columns_of(results: Iterable[PublicResult], kinds: Mapping[str, str], *, mea
 
 def _column(key: tuple[str, ...], results: Sequence[PublicResult], kind: str, measured: bool) -> Column | None:
     task, dataset_revision, split, metric = key
-    subsets: dict[str, int] = {}
-    places: list[tuple[tuple[str, int], ...]] = []
+    cells_of: dict[str, tuple[tuple[str, int], ...]] = {}
     for result in results:
         for part, subset, codes, _ in result.rows:
-            if part == split and subset not in subsets:
-                subsets[subset] = len(places)
-                places.append(_cells(codes, kind))
-    languages = sorted({language for cells in places for language, _ in cells})
+            if part == split and subset not in cells_of:
+                cells_of[subset] = _cells(codes, kind)
+    languages = sorted({language for cells in cells_of.values() for language, _ in cells})
     if not languages:
         return None
-    scores = np.full((len(results), len(places)), np.nan)
+    subsets = {subset: place for place, subset in enumerate(cells_of)}
+    scores = np.full((len(results), len(subsets)), np.nan)
     for row, result in enumerate(results):
         for part, subset, _, score in result.rows:
             if part == split:
@@ -101,7 +98,7 @@ def _column(key: tuple[str, ...], results: Sequence[PublicResult], kind: str, me
     totals = np.zeros((len(results), len(languages), len(KINDS)))
     counts = np.zeros((len(languages), len(KINDS)), dtype=np.int16)
     order = {language: place for place, language in enumerate(languages)}
-    for place, cells in enumerate(places):
+    for place, cells in enumerate(cells_of.values()):
         for language, cell in cells:
             totals[:, order[language], cell] += scores[:, place]  # a NaN makes the cell NaN: only whole cells count
             counts[order[language], cell] += 1

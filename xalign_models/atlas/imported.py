@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -160,14 +161,12 @@ def _metric(counts: Mapping[str | None, int]) -> str:
 
 
 def _read_folder(path: Path, problems: list[str], tasks: Collection[str]) -> Iterator[PublicResult]:
-    prompts: dict[Path, dict[str, str] | None] = {}
+    prompts_in = cache(_prompts)
     for file in result_files(path):
         if tasks and file.stem not in tasks:
             continue
-        if file.parent not in prompts:
-            prompts[file.parent] = _prompts(file.parent)
         try:
-            yield _of_table(read_result(file), prompts[file.parent])
+            yield _of_table(read_result(file), prompts_in(file.parent))
         except FileError as error:
             problems.append(f"{'/'.join(file.parts[-3:])}: left out, no whole result ({error})")
 
@@ -203,8 +202,7 @@ def _prompts(folder: Path) -> dict[str, str] | None:
 
 def _plausible(results: Iterable[PublicResult], problems: list[str]) -> Iterator[PublicResult]:
     """Drop implausible scores and results."""
-    possible = []
-    implausible = {}
+    possible, implausible = [], {}
     for result in results:
         if not all(map(_NAME.fullmatch, (*result.model.split("/"), result.revision, result.task))):
             problems.append(f"{result.name}: left out, a name that no folder can have")
@@ -227,9 +225,8 @@ def _plausible(results: Iterable[PublicResult], problems: list[str]) -> Iterator
             possible.append(replace(result, rows=tuple(rows.values()), faults=()))
     for result in possible:
         if _run(result) in implausible:
-            problems.append(
-                f"{result.name}: left out, in this run {implausible[_run(result)]}, as if few texts were scored"
-            )
+            reason = implausible[_run(result)]
+            problems.append(f"{result.name}: left out, in this run {reason}, as if few texts were scored")
         else:
             yield result
 

@@ -25,7 +25,6 @@ _KINDS = {
     "accuracy": "classification",
     "v_measure": "classification",
 }
-
 SAME_TEXT = {
     ("NTREXBitextMining", "local-26f2a5c13305"): ("NTREXBitextMining", "ed9a4403ed4adbfaf4aab56d5b2709e9f6c3ba33"),
     ("STS17CrossLingual", "local-2d18f6179d38"): ("STS17", "faeb762787bd10488a50c8b5be4a3b82e411949c"),

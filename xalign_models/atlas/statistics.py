@@ -126,15 +126,10 @@ def _quantiles(draws: Float64) -> tuple[Float64, Float64]:
 
 @dataclass(frozen=True)
 class Ranked:
-    """A model's place among others.
+    """A model's place among others by its mean over languages; 1 is the best rank and the best group.
 
-    Attributes:
-        model: Name of the model.
-        mean: Mean over languages.
-        rank: 1 is the best.
-        lowest: Best rank in the 95% interval.
-        highest: Worst rank in the 95% interval.
-        group: Number of a group of models that do not differ significantly from its first; the best group is 1.
+    ``lowest`` and ``highest`` are the best and worst rank in the 95% interval. The models of a group do not differ
+    significantly from its first.
     """
 
     model: str
@@ -149,13 +144,8 @@ def rank_groups(models: Sequence[str], level: Float64, *, draws: int = DRAWS, se
     """Rank models by their mean over languages, and group those without a significant difference.
 
     A group begins with the best model that is not yet in one; a model joins while the 95% interval of its paired
-    difference to that first model contains 0.
-
-    Args:
-        models: Names (models,).
-        level: Scores (models, languages), without gaps.
-        draws: Bootstrap samples of languages.
-        seed: Seed of the samples.
+    difference to that first model contains 0. ``level`` has the scores (models, languages), without gaps. Intervals
+    come from bootstrap samples of the languages.
     """
     count = level.shape[1]
     order = np.argsort(-level.mean(axis=1), kind="stable")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +26,7 @@ DATA = "public_results.npz"
 SCALE = 10_000
 """Scores are kept as 16-bit integers: ten-thousandths."""
 MISSING = np.iinfo(np.int16).min
+_ABOUT = ("task", "kind", "dataset_revision", "split", "metric")
 
 
 @dataclass(frozen=True)
@@ -163,28 +163,28 @@ def unscaled(values: npt.NDArray[np.int16]) -> Float64:
 
 def save(atlas: Atlas, path: Path) -> None:
     """Write the table; the same table gives the same bytes."""
-    header: dict[str, Any] = {
+    order = {name: place for place, name in enumerate(atlas.models)}
+    revisions = sorted({revision for column in atlas.columns for revision in column.revisions})
+    places = {revision: place for place, revision in enumerate(revisions)}
+    header = {
         "source": atlas.source,
         "multilingual": atlas.multilingual,
         "named": atlas.named,
         "models": [vars(model) for model in atlas.models.values()],
-        "columns": [],
-    }
-    order = {name: place for place, name in enumerate(atlas.models)}
-    revisions = sorted({revision for column in atlas.columns for revision in column.revisions})
-    places = {revision: place for place, revision in enumerate(revisions)}
-    header["revisions"] = revisions
-    arrays = {}
-    for place, column in enumerate(atlas.columns):
-        header["columns"].append(
+        "columns": [
             {
-                "about": [column.task, column.kind, column.dataset_revision, column.split, column.metric],
+                "about": [getattr(column, name) for name in _ABOUT],
                 "models": [order[model] for model in column.models],
                 "revisions": [places[revision] for revision in column.revisions],
                 "versions": column.versions,
                 "languages": column.languages,
             }
-        )
+            for column in atlas.columns
+        ],
+        "revisions": revisions,
+    }
+    arrays = {}
+    for place, column in enumerate(atlas.columns):
         arrays[f"scores{place}"] = np.ascontiguousarray(scaled(column.scores).transpose(2, 1, 0))
         arrays[f"counts{place}"] = column.counts
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
@@ -222,7 +222,7 @@ def _read(path: Path) -> Atlas:
         ]
         columns = tuple(
             Column(
-                *entry["about"],
+                **dict(zip(_ABOUT, entry["about"], strict=True)),
                 models=tuple(models[place].name for place in entry["models"]),
                 revisions=tuple(header["revisions"][place] for place in entry["revisions"]),
                 versions=tuple(entry["versions"]),

@@ -47,19 +47,16 @@ class Baseline(BaseModel):
 
 @dataclass(frozen=True)
 class Before:
-    """Old results, to compare new ones with.
-
-    Attributes:
-        results: The old scores, with outcomes by item if they come from a folder of results.
-        tolerance: Points by task, and ``default``.
-    """
+    """Old scores, with outcomes by item if they come from a folder, and the tolerance in points by task or default."""
 
     results: Results
     tolerance: Mapping[str, float]
 
 
 def read_before(path: Path, tolerances: Collection[str] = ()) -> Before:
-    """Old results: a folder that ``xalign run`` wrote, or a baseline file, whose tolerances ``tolerances`` override.
+    """Read old results: a folder that ``xalign run`` wrote, or a baseline file.
+
+    ``tolerances`` (``POINTS`` or ``TASK=POINTS``) override those of the file.
 
     Raises:
         ResultsError: The path does not exist, or results or a tolerance are malformed.
@@ -135,7 +132,7 @@ def _valid(validate: Callable[[Any], Valid], value: object, name: str, remedy: s
 def make_baseline(
     results: Results, models: Collection[str] | None = None, tasks: Collection[str] | None = None
 ) -> Baseline:
-    """The baseline of the results of some models, by any name that ``xalign run`` takes, and tasks; None for all.
+    """The baseline of some models (by any name that ``xalign run`` takes) and tasks, or of all.
 
     Raises:
         ResultsError: A name has no results, or one of the chosen results is unreadable or has an impossible score.
@@ -159,7 +156,7 @@ def make_baseline(
 
 
 def write_baseline(path: Path, baseline: Baseline, tolerance: Mapping[str, float]) -> None:
-    """Write a baseline; the file keeps its scores of other models and tasks, and tolerances that are not given.
+    """Write a baseline; an existing file keeps its other scores and all tolerances that are not given.
 
     Raises:
         ResultsError: The existing file is not a baseline.

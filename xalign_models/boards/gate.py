@@ -26,7 +26,7 @@ _Z = 1.6448536269514722  # of a one-sided 95% bound
 def compare(
     results: Results, before: Before, models: Collection[str] | None = None, tasks: Collection[str] | None = None
 ) -> GateReport:
-    """Every old score of some models, by any name that ``xalign run`` takes, and tasks against the new results.
+    """Compare old scores with new ones, of some models (by any name that ``xalign run`` takes) and tasks, or of all.
 
     Subsets that the old results do not have are left out, so that a wider run is compared like for like; an impossible
     score fails wherever it is.

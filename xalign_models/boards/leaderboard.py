@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from statistics import fmean
 
@@ -137,29 +137,26 @@ def _cell(table: TaskScores, base: TaskScores | None, metric: str, pattern: str,
     if base is None or not baseline:
         return cell
     if base.dataset_revision != table.dataset_revision:
-        return dataclasses.replace(cell, other_text=True)
+        return replace(cell, other_text=True)
     common = sorted(values.keys() & baseline.keys())
     if len(common) < len(baseline):
-        cell = dataclasses.replace(cell, covered=len(common), of=len(baseline))
+        cell = replace(cell, covered=len(common), of=len(baseline))
     if not common:
         return cell
     difference = 100 * fmean(values[subset] - baseline[subset] for subset in common)
-    cell = dataclasses.replace(cell, difference=difference)
+    cell = replace(cell, difference=difference)
     gaps = hits.gaps(table, base, equal_weights(common)) if hits else None
     if gaps is None:
         return cell
-    cell = dataclasses.replace(cell, significant=sign_flip_test(gaps) < ALPHA)
-    if len(gaps) < 2:
-        return cell
-    half = 100 * half_width(gaps)
-    return dataclasses.replace(cell, low=difference - half, high=difference + half)
+    cell, half = replace(cell, significant=sign_flip_test(gaps) < ALPHA), 100 * half_width(gaps)
+    return replace(cell, low=difference - half, high=difference + half) if len(gaps) > 1 else cell
 
 
 def _mark_best(rows: Sequence[dict[str, Cell]], column: str) -> None:
     """Mark the best of models with the same subsets, as means over fewer languages do not compare."""
     top = max(round(cells[column].score, 1) for cells in rows)
     for cells in rows:
-        cells[column] = dataclasses.replace(cells[column], best=round(cells[column].score, 1) == top)
+        cells[column] = replace(cells[column], best=round(cells[column].score, 1) == top)
 
 
 def _mark_ranks(
@@ -172,8 +169,7 @@ def _mark_ranks(
     if len(shares) < 2 or not best <= shares.keys() or len({len(row) for row in shares.values()}) > 1:
         return
     for name, ranks in zip(shares, rank_intervals(np.stack(list(shares.values()))), strict=True):
-        cells = rows[name].cells
-        cells[column] = dataclasses.replace(cells[column], ranks=ranks)
+        rows[name].cells[column] = replace(rows[name].cells[column], ranks=ranks)
 
 
 _FITTED = "†: the model was fitted or trained on text of this task."
@@ -278,7 +274,7 @@ def by_language(task: str, values: Mapping[str, float]) -> dict[str, dict[str, f
     """Heading -> language or subset -> score, with the mean over all subsets as ``mean``; empty without scores."""
     if not values:
         return {}
-    pairs = language_pairs(values) or {}
+    pairs, mean = language_pairs(values) or {}, fmean(values.values())
     if task in DIRECTIONS:
         headings = {}
         for heading, pattern in DIRECTIONS[task].items():
@@ -290,13 +286,10 @@ def by_language(task: str, values: Mapping[str, float]) -> dict[str, dict[str, f
             if scores:
                 headings[heading] = {"mean": fmean(scores.values()), **scores}
     elif any((b, a) in pairs.values() for a, b in pairs.values()):
-        mean = fmean(values.values())
-        headings = {
-            heading: {"mean": mean, **scores}
-            for heading, scores in zip(("Into X", "From X"), into_and_from(values), strict=True)
-        }
+        into, leaving = into_and_from(values)
+        headings = {"Into X": {"mean": mean, **into}, "From X": {"mean": mean, **leaving}}
     else:
-        return {"": {"mean": fmean(values.values()), **values}}
+        return {"": {"mean": mean, **values}}
     return {heading: {code(name): v for name, v in scores.items()} for heading, scores in headings.items()}
 
 

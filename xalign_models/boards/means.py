@@ -13,14 +13,12 @@ from xalign_models.results.languages import language_weights
 from xalign_models.results.reading import Results
 from xalign_models.tables.escaping import escape
 
-HEADER = ("model", "task", "language", "score")
-
 
 def means_csv(results: Results, models: Collection[str] | None = None) -> str:
     """Main scores in percent as CSV: the mean over subsets of each model and task, then a line per language.
 
-    In tasks of pairs, a language has the mean of Into X and From X; other tasks have a line per subset. ``models`` are
-    any names that ``xalign run`` takes; None for all.
+    In tasks of pairs, a language has the mean of Into X and From X; other tasks have a line per subset. ``models``
+    chooses some, by any name that ``xalign run`` takes.
 
     Raises:
         ResultsError: A model has no results.
@@ -28,7 +26,7 @@ def means_csv(results: Results, models: Collection[str] | None = None) -> str:
     chosen = set(choose_models(results.models, models))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(HEADER)
+    writer.writerow(("model", "task", "language", "score"))
     for (model, task), table in results.tables.items():
         if (values := table.values()) and model in chosen:
             means = {"mean": fmean(values.values())}

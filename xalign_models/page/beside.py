@@ -14,7 +14,7 @@ from xalign_models.atlas import Atlas, Column
 from xalign_models.atlas import choose as choosing
 from xalign_models.atlas.relatives import nearest
 from xalign_models.atlas.statistics import levels, summarise
-from xalign_models.atlas.table import SCALE, scaled
+from xalign_models.atlas.table import SCALE, PublishedModel, scaled
 from xalign_models.errors import LanguageError
 from xalign_models.languages import FLORES_200, canonical
 from xalign_models.page.packing import Numbered, pack
@@ -61,7 +61,7 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
     ]
     with_scores = sorted({language for codes in known for language in codes})
     languages = sorted({*FLORES_200, *(language for column in atlas.columns for language in column.languages)})
-    relatives = {code: nearest(code, with_scores) for code in languages if code not in with_scores}
+    relatives = ((code, nearest(code, with_scores)) for code in languages if code not in with_scores)
     about = {
         "source": atlas.source,
         "scale": SCALE,
@@ -78,26 +78,22 @@ def atlas_data(atlas: Atlas, labels: Numbered) -> tuple[dict[str, Any], dict[str
             "tasks": choosing.TASKS,
         },
         "statistics": list(SHOWN.values()),
-        "models": [_model(atlas, name) for name in names],
+        "models": [_known(atlas.models.get(name, PublishedModel(name))) for name in names],
         "revisions": list(revisions),
         "versions": list(versions),
         "columns": columns,
         "languages": [labels[code] for code in languages],
         "relatives": {
-            labels[code]: [labels[relative.language], relative.shares]
-            for code, relative in relatives.items()
-            if relative
+            labels[code]: [labels[relative.language], relative.shares] for code, relative in relatives if relative
         },
         "words": {word: labels[code] for word, code in _words(languages) if code in languages},
     }
     return about, {f"atlas-{index}": pack(_numbers(atlas, column)) for index, column in enumerate(atlas.columns)}
 
 
-def _model(atlas: Atlas, name: str) -> dict[str, Any]:
-    """The registry's known fields of a model."""
-    model = atlas.models.get(name)
-    fields = {} if model is None else vars(model)
-    return {"name": name} | {key: value for key, value in fields.items() if value is not None}
+def _known(model: PublishedModel) -> dict[str, Any]:
+    """The fields of a model that the registry knows."""
+    return {key: value for key, value in vars(model).items() if value is not None}
 
 
 def _words(languages: Iterable[str]) -> Iterator[tuple[str, str]]:

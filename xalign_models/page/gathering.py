@@ -205,9 +205,9 @@ def _add_languages(
 
 
 def _like_for_like(task: str, table: TaskScores, base: TaskScores) -> dict[str, dict[str, float]] | None:
-    """The backbone's scores by language over the model's subsets, None if it has no others.
+    """The backbone's scores by language over the model's subsets; empty if it lacks a subset or has other text.
 
-    Empty if it lacks a subset or has other text.
+    None if both have the same subsets of the same text, so that the backbone's own scores compare.
     """
     baseline, subsets = base.values(), table.values().keys()
     if table.dataset_revision != base.dataset_revision or not subsets <= baseline.keys():

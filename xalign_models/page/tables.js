@@ -179,10 +179,9 @@ function PairsView({ rows, task, state, change, values }) {
   const drawn = [left, [after, row, studied ? "after a rotation" : "aligned"]].filter(
     ([block, one], index) => block.rows.includes(one) && (index || studied || base !== row),
   );
-  const places = after.labels.map((_, index) => index);
-  const used = places.filter((a) =>
-    places.some((b) => score(after, row, a, b) !== null || score(after, row, b, a) !== null),
-  );
+  const places = [...after.labels.keys()],
+    scored = (a, b) => score(after, row, a, b) !== null,
+    used = places.filter((a) => places.some((b) => scored(a, b) || scored(b, a)));
   return html`<p class="lead">${DATA.tasks[task].name}, percent for each pair of languages: a row is the language of the queries, a column that of the candidates.</p>
     <${Choice} label="Model" wide value=${String(row)} onChange=${(model) => change({ model })} options=${having.map((one) => [String(one), rowName(one)])} />
     <div class="matrices">${drawn.map(

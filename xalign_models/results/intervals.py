@@ -33,17 +33,11 @@ def half_width(gaps: npt.NDArray[np.float64]) -> float:
 
 
 def rank_intervals(shares: npt.NDArray[np.float64]) -> list[tuple[int, int]]:
-    """Best and worst plausible rank of each model.
+    """Best and worst plausible rank of each model, from 1, by each sentence's share (models, n) in its score.
 
     All pairs of models are compared by the sign-flip test in its normal limit, with Holm's correction for their number.
     A model's best rank is one more than the number of models that are better beyond chance; its worst rank is the
     number of models less those that are worse beyond chance.
-
-    Args:
-        shares: (models, n) each sentence's share in each model's score.
-
-    Returns:
-        (best, worst) of each model, from 1.
     """
     models, scores = len(shares), shares.sum(axis=1)
     products = shares @ shares.T

@@ -71,9 +71,7 @@ def keep_outcomes(folder: Path, task: str, scores: Mapping[str, float]) -> None:
 def outcomes_of(items: npt.NDArray[Any], score: float) -> npt.NDArray[np.bool_ | np.floating] | None:
     """The outcomes (n,) whose mean is ``score``; None if the items do not yield it.
 
-    Args:
-        items: Ranks (..., n) from 1, of which the last row counts; (n, 2) predicted and true labels; or numbers (n,).
-        score: The mean of the outcomes.
+    Items are ranks (..., n) from 1, of which the last row counts; (n, 2) predicted and true labels; or numbers (n,).
     """
     candidates: list[npt.NDArray[Any]] = []
     if items.dtype.kind in "iu":
@@ -124,11 +122,7 @@ def read_outcomes(path: Path) -> Outcomes:
 
 
 class Items:
-    """Outcomes by item, whose mean is the score.
-
-    Args:
-        metric: The score. Only the main score, or one equal to it, can be tested, as others have no outcomes.
-    """
+    """Outcomes by item, whose mean is a metric; only the main score, or one equal to it, has outcomes."""
 
     def __init__(self, metric: str) -> None:
         self.metric = metric

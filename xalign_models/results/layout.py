@@ -18,10 +18,7 @@ def results_folder(root: Path) -> Path:
 
 
 def result_files(root: Path) -> list[Path]:
-    """The files of results below a root, sorted in each folder.
-
-    Args:
-        root: The folder that has ``results/``, that folder, mteb's own cache, or a clone of the public repository.
+    """The files of results below a root, of any kind that ``read_results`` takes, sorted in each folder.
 
     Raises:
         ResultsError: There are no results.

@@ -134,18 +134,16 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None) -> Results
     models = {folder: _model(folder) for folder in {path.parent for path in paths}}
     read = [_read(path, models[path.parent]) for path in paths if tasks is None or path.stem in tasks]
     newest: dict[tuple[str, str], tuple[Path, TaskScores | str]] = {}
-    dropped: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    dropped: dict[tuple[str, str, str], list[str]] = defaultdict(list)  # (model, older, newer revision) -> tasks
     for _, path, content in sorted(read, key=lambda file: file[:2]):
         key = (models[path.parent].name, path.stem)
         if key in newest:
             dropped[key[0], newest[key][0].parent.name, path.parent.name].append(key[1])
         newest[key] = path, content
-    for (model, older, newer), names in dropped.items():
+    for revisions, names in dropped.items():
         logger.warning(
             "%s: revision %s is ignored for the newer %s on %s; `xalign fit --label` gives a model a name of its own.",
-            model,
-            older,
-            newer,
+            *revisions,
             ", ".join(names),
         )
     unreadable = {key: file for key, file in sorted(newest.items()) if isinstance(file[1], str)}

@@ -27,15 +27,12 @@ def sign_test(better: int, worse: int) -> float:
 
 
 def fall_p(gaps: npt.NDArray[np.float64]) -> float:
-    """One-sided p of the sum of paired differences under random signs.
+    """One-sided p of the sum of paired differences (n,), after minus before, under random signs.
 
     Differences of right and wrong answers have one size: the test is McNemar's, exact. Others get an upper bound of the
     exact p, ``c P(Z >= z)`` with ``z = -sum(g) / sqrt(sum(g^2))`` and ``c = 3.179``, which holds for any sizes and any
     number of them (Bentkus & Dzindzalieta 2015, a tight Gaussian bound for weighted sums of Rademacher random
     variables). So p may be as small as a correction for many comparisons requires.
-
-    Args:
-        gaps: (n,), after minus before, item by item.
     """
     moved = gaps[np.abs(gaps) > ZERO]
     if len(moved) == 0:
