@@ -69,12 +69,7 @@ _INDIVIDUAL = {
 }  # fmt: skip
 # Scripts of the corpora that are not CLDR's likely script.
 _SCRIPTS = {"kor": "Hang", "tzm": "Tfng", "arb": "Arab", "uig": "Arab", "pbt": "Arab", "snd": "Arab", "crh": "Latn"}
-_REGION_SCRIPTS = {
-    ("zho", "TW"): "Hant",
-    ("zho", "HK"): "Hant",
-    ("zho", "MO"): "Hant",
-    ("srp", "ME"): "Latn",
-}
+_REGION_SCRIPTS = {**dict.fromkeys([("zho", "TW"), ("zho", "HK"), ("zho", "MO")], "Hant"), ("srp", "ME"): "Latn"}
 _LAZADA = {
     "bd": "ben-Beng",
     "id": "ind-Latn",
