@@ -163,12 +163,7 @@ def safetensors_header(path: Path) -> dict[str, TensorHeader]:
 
 
 def parse_safetensors(content: Any, name: str, length: int | None = None) -> dict[str, TensorHeader]:
-    """Like :func:`safetensors_header` for bytes; ``name`` is for error messages.
-
-    Args:
-        content: The file, or at least its header.
-        name: What errors call it.
-        length: Bytes of the file, if ``content`` is the header alone.
+    """Like :func:`safetensors_header` for bytes: a file, or its header alone and the file's length in bytes.
 
     Raises:
         FileError: The file has another length than its header says, or its header is damaged.

@@ -69,12 +69,7 @@ _INDIVIDUAL = {
 }  # fmt: skip
 # Scripts of the corpora that are not CLDR's likely script.
 _SCRIPTS = {"kor": "Hang", "tzm": "Tfng", "arb": "Arab", "uig": "Arab", "pbt": "Arab", "snd": "Arab", "crh": "Latn"}
-_REGION_SCRIPTS = {
-    ("zho", "TW"): "Hant",
-    ("zho", "HK"): "Hant",
-    ("zho", "MO"): "Hant",
-    ("srp", "ME"): "Latn",
-}
+_REGION_SCRIPTS = {**dict.fromkeys([("zho", "TW"), ("zho", "HK"), ("zho", "MO")], "Hant"), ("srp", "ME"): "Latn"}
 _LAZADA = {
     "bd": "ben-Beng",
     "id": "ind-Latn",
@@ -130,14 +125,9 @@ def canonical(code: str) -> str:
 
 
 def match(code: str, known: Sequence[str]) -> str:
-    """The code in ``known`` that a code means: ``de``, ``deu`` and ``de-DE`` match ``deu-Latn``.
+    """The element of ``known`` that a code means, else the code: ``de``, ``deu`` and ``de-DE`` match ``deu-Latn``.
 
-    Args:
-        code: Any form that :func:`canonical` takes, or an element of ``known``.
-        known: The available codes, which may be any strings.
-
-    Returns:
-        The element of ``known``, or the code itself if none matches.
+    The code has any form that :func:`canonical` takes, or is in ``known``, which may contain any strings.
 
     Raises:
         LanguageError: The code has no script, and ``known`` has several for the language but not the usual one.

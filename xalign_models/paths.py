@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+from platformdirs import user_cache_dir
+
 from xalign_models.errors import DataError
 
 logger = logging.getLogger(__name__)
@@ -18,8 +21,6 @@ logger = logging.getLogger(__name__)
 
 def cache_dir() -> Path:
     """The cache's root: ``$XALIGN_CACHE``, else the platform's user cache directory."""
-    from platformdirs import user_cache_dir
-
     return Path(os.environ.get("XALIGN_CACHE") or user_cache_dir("xalign", appauthor=False)).expanduser()
 
 
@@ -86,8 +87,6 @@ def in_turn(lock: Path, waiting: str) -> Iterator[None]:
     The lock file exists while a process is inside. Without permission to create it nobody waits, since nobody can write
     there.
     """
-    from filelock import FileLock, Timeout
-
     turn = FileLock(lock)
     try:
         turn.acquire(timeout=0)

@@ -208,9 +208,7 @@ class EmbeddingStore:
         """
         with self._env.begin() as transaction:
             names = [bytes(name) for name in transaction.cursor().iternext(values=False)]
-        for name in names:
-            if name == _META:
-                continue
+        for name in sorted({*names} - {_META}):
             database = self._env.open_db(name, create=False)
             with self._env.begin(db=database) as transaction:
                 total, bad = 0, []
@@ -279,9 +277,9 @@ def unpack(key: bytes, value: bytes) -> np.ndarray | None:
     return np.frombuffer(data, dtype=np.float32)
 
 
-def open_store(path: Path | None = None, max_bytes: int | None = None) -> EmbeddingStore:
+def open_store() -> EmbeddingStore:
     """The store that a process shares, because LMDB may open a directory only once per process."""
-    return _open(path or default_path(), max_bytes)
+    return _open(default_path())
 
 
 _open = cache(EmbeddingStore)

@@ -9,6 +9,7 @@ import numpy as np
 
 from xalign_models.alignments.pivot import PivotAlignment
 from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
+from xalign_models.device import pick_device
 from xalign_models.errors import AlignmentError
 from xalign_models.linalg.arrays import AnyFloats, Float64
 from xalign_models.linalg.solvers import affine_distance, affine_lsq
@@ -84,7 +85,5 @@ class AffineMap(PivotAlignment):
                 else affine_lsq(source, residual, self.ridge)
             )
             return solved[0] + start, solved[1]
-        from xalign_models.device import pick_device
-
         device = pick_device(self.device)  # checked here: a map fitted on a GPU can be loaded without one
         return affine_distance(source, target, validation=self.validation, seed=self.seed, device=device)

@@ -157,10 +157,7 @@ class Aligned(Module):
         return [None if code is None else _canonical(code) for code in codes]
 
     def folded(self, lang: str | None = None) -> tuple[Tensor, Tensor]:
-        """The one affine map of a language, ``y = x W + b``: W (d, d) and b (d,), float32.
-
-        Args:
-            lang: The language; None if one map serves all languages.
+        """The affine map ``y = x W + b`` of a language, or of all (None): W (d, d) and b (d,), float32.
 
         Raises:
             LanguageError: The language is missing or not fitted.

@@ -60,11 +60,7 @@ def find_method(name: str) -> type[Alignment]:
 
 
 def version_of(name: str) -> int | str:
-    """Identity of a method's code: its version, and for a plug-in also the digest of its file.
-
-    Raises:
-        AlignmentError: The method is unknown.
-    """
+    """Identity of a known method's code: its version, and for a plug-in also the digest of its file."""
     version = find_method(name).version
     code = " ".join(filter(None, (code_digest(METHODS[stage]) for stage in name.split("+"))))
     return f"{version} {code}" if code else version

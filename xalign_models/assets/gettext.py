@@ -23,6 +23,8 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import polib
+
 from xalign_models.languages import canonical
 
 ENGLISH = "eng-Latn"
@@ -54,8 +56,6 @@ def is_phrase(english: str) -> bool:
 
 def messages(po: str) -> Iterator[tuple[str, str]]:
     """The cleaned and selected (English, translation) pairs of one ``.po`` file."""
-    import polib
-
     for entry in polib.pofile(po):
         if entry.fuzzy or entry.obsolete or entry.msgid_plural:
             continue

@@ -15,6 +15,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, redirect_stderr
 from pathlib import Path
 
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
 from xalign_models.assets.download import read_member
 from xalign_models.errors import AssetError
 
@@ -40,9 +43,6 @@ def convert(gguf: Path, target: Path) -> None:
     Raises:
         AssetError: The tokenizer does not reproduce a probe text.
     """
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
     source, file = str(gguf.parent), gguf.name
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file)
     decoded = str(tokenizer.decode(tokenizer(_PROBE)["input_ids"], skip_special_tokens=True))

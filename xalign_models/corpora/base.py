@@ -97,7 +97,7 @@ class Corpus:
         return self.rows(language)
 
     def texts(self, language: str) -> list[str]:
-        """The sentences of a language, in file order; for English of pairs, :meth:`_english`.
+        """The sentences of a language, in file order; English of pairs is joined from all languages' sides.
 
         Raises:
             LanguageError: The corpus does not have the language.

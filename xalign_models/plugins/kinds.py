@@ -68,11 +68,7 @@ class Benchmark:
         return not any(part.subsets or part.splits for part in self.parts)
 
     def make_board(self, results: Any, name: str, models: Any) -> Any:
-        """Make the leaderboard.
-
-        Raises:
-            XAlignError: There are no results.
-        """
+        """Make the leaderboard, or raise an XAlignError if there are no results."""
         return (imported(self.board) if isinstance(self.board, str) else self.board)(results, name, models)
 
 

@@ -73,11 +73,7 @@ class Registry(Mapping[str, Value]):
         return imported(value) if isinstance(value, str) else value  # type: ignore[no-any-return]
 
     def facts(self, name: str) -> Mapping[str, Any]:
-        """Facts that lists show about a value, without importing it.
-
-        Raises:
-            XAlignError: Unknown name.
-        """
+        """Facts that lists show about a value, without importing it; :meth:`check` refuses an unknown name."""
         self.check(name)
         return self._entries[name].facts
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import rankdata, spearmanr
 
 
 def spearman_shares(x: npt.NDArray[np.number], y: npt.NDArray[np.number]) -> npt.NDArray[np.float64]:
@@ -20,8 +21,6 @@ def spearman_shares(x: npt.NDArray[np.number], y: npt.NDArray[np.number]) -> npt
     Returns:
         (n,), float64; nan where either score does not vary, as the correlation is.
     """
-    from scipy.stats import rankdata, spearmanr
-
     n = len(x)
     f, g = ((rankdata(scores) - 0.5) / n for scores in (x, y))
     correlation = float(spearmanr(x, y).statistic) if np.ptp(x) and np.ptp(y) else np.nan

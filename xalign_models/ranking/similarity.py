@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.stats import rankdata
 
 from xalign_models.linalg.arrays import AnyFloats, Float64
 
@@ -29,8 +30,6 @@ def rsa(x: AnyFloats, y: AnyFloats) -> float:
         x: Embeddings (n, d), n >= 3.
         y: Row-aligned embeddings (n, m).
     """
-    from scipy.stats import rankdata
-
     upper = np.triu_indices(len(x), 1)
     ranks = [rankdata((unit @ unit.T)[upper]) for unit in (_unit(x), _unit(y))]
     a, b = (side - side.mean() for side in ranks)

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from torch import nn
 
 from xalign_models.backbones.endpoints import probe
 from xalign_models.backbones.endpoints.settings import Settings, checked_url, require_allowed
 from xalign_models.backbones.endpoints.spending import METER, estimated_tokens
+from xalign_models.backbones.pipeline import Batch
 from xalign_models.backbones.sources import Source
+from xalign_models.backbones.streamed import Streamed
 from xalign_models.backbones.templates import prompted
 from xalign_models.errors import ModelError
 from xalign_models.specs import BackboneSpec
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from xalign_models.backbones.endpoints.client import Client
-    from xalign_models.backbones.pipeline import Batch
 
 MOST_DIMENSIONS = 65_536
 
@@ -76,8 +76,6 @@ class Endpoint(Source):
 
     def modules(self, spec: BackboneSpec, device: str) -> tuple[nn.Module, ...]:
         """The one module, which sends texts and receives vectors."""
-        from xalign_models.backbones.streamed import Streamed
-
         return (Streamed(self.model, self.stream, dict(spec.prompts), flush=1),)  # stores each answer: it was paid for
 
     def facts(self) -> Mapping[str, Any]:
@@ -141,8 +139,6 @@ class Endpoint(Source):
         Raises:
             ModelError: A request failed, or the budget is spent.
         """
-        from xalign_models.backbones.pipeline import Batch
-
         settings = Settings.from_environment()
         full = [prompted(prompt, text) for text in texts]
         tokens = np.array([estimated_tokens(text) for text in full])
@@ -154,13 +150,12 @@ class Endpoint(Source):
         with ThreadPoolExecutor(settings.concurrency, thread_name_prefix="endpoint") as pool:
             while running or (waiting and failure is None):
                 while waiting and failure is None and len(running) < settings.concurrency:
-                    number, rows = waiting[0]
+                    number, rows = waiting.popleft()
                     try:
                         METER.reserve(self.model, int(tokens[rows].sum()), settings)
                     except ModelError as error:
                         failure = error
                         break
-                    waiting.popleft()
                     request = f"request {number} (texts {rows[0] + 1:,} to {rows[-1] + 1:,} of {len(full):,})"
                     running[pool.submit(self.vectors, [full[i] for i in rows], request)] = rows
                 done, _ = wait(running, return_when=FIRST_COMPLETED)

@@ -106,11 +106,7 @@ def checked_url(url: str) -> str:
 
 
 def require_allowed(url: str, named: bool) -> None:
-    """Refuse a server that only a file names, because it would receive texts and a key.
-
-    Args:
-        url: Address of the server.
-        named: Whether the user named the server in this process.
+    """Refuse a server that a file names and not the user, because it would receive texts and a key.
 
     Raises:
         ModelError: The user did not name the server, it is not on this machine, and ``$XALIGN_ENDPOINTS`` lacks it.

@@ -84,13 +84,9 @@ class Meter:
         logger.warning("%s: %s texts, about %s%s.", label, f"{texts:,}", _amount(tokens * self.ratio, settings), time)
 
     def announce_run(self, texts: int, tokens: int, settings: Settings, uncounted: Sequence[str] = ()) -> None:
-        """Log an estimate of a whole run.
+        """Log an estimate of a whole run, from the distinct texts that the store lacks and their estimated tokens.
 
-        Args:
-            texts: Number of distinct texts that the store lacks.
-            tokens: Estimated number of their tokens.
-            settings: Price and budget.
-            uncounted: Models and tasks that the estimate omits.
+        ``uncounted`` names the models and tasks that the estimate omits.
 
         Raises:
             ModelError: The run would exceed the budget.
