@@ -42,7 +42,7 @@ def test_an_export_is_a_backbone_by_its_hashes(workdir, tiny_model, raw):
     export(str(tiny_model), workdir / "all.parquet", open_store())
     stored = load_encoder(f"vectors:{workdir / 'all.parquet'}").raw
     np.testing.assert_array_equal(stored.encode(TEXTS), raw.encode(TEXTS))
-    with pytest.raises(ModelError, match="no vectors of 1 of 1 texts"):
+    with pytest.raises(ModelError, match="lacks the vectors of 1 of 1 texts"):
         stored.encode(TEXTS[:1], "query: ")
 
 
