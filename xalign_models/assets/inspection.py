@@ -81,7 +81,7 @@ class Inspected:
             ModelError: The file is missing, too long, damaged, or has another type.
         """
         where = f"{self.label}: {name}"
-        with _one_error():
+        with _as_model_error():
             if name not in self._parsed:
                 content = self.content(name)
                 if len(content) > most:
@@ -106,7 +106,7 @@ class Inspected:
             ModelError: The file is missing or damaged.
         """
         if name not in self._headers:
-            with _one_error():
+            with _as_model_error():
                 self._headers[name] = parse_safetensors(self.content(name), str(self.directory / name))
         return self._headers[name]
 
@@ -182,7 +182,7 @@ def inspected(path: str | Path | Inspected) -> Inspected:
 
 
 @contextmanager
-def _one_error() -> Iterator[None]:
+def _as_model_error() -> Iterator[None]:
     """Report a damaged file as an error of its model."""
     try:
         yield

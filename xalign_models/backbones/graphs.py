@@ -80,9 +80,10 @@ class Graph(nn.Module):
         if not name:
             raise ModelError(f"{self.name} gives {', '.join(outputs)}; {' or '.join(OUTPUTS)} was expected.")
         shapes = [*(shape for _, shape in inputs.values()), outputs[name][:2]]
-        if len(outputs[name]) != 3 or any(len(shape) != 2 or any(map(_is_fixed, shape)) for shape in shapes):
+        is_fixed = any(len(shape) != 2 or any(isinstance(size, int) for size in shape) for shape in shapes)
+        if len(outputs[name]) != 3 or is_fixed:
             raise ModelError(f"{self.name} has fixed shapes; export it with texts and tokens as dynamic axes.")
-        if _is_fixed(outputs[name][2]) and outputs[name][2] != self.config.hidden_size:
+        if isinstance(width := outputs[name][2], int) and width != self.config.hidden_size:
             raise ModelError(f"{self.name} has another width than config.json, {self.config.hidden_size}.")
         return name
 
@@ -114,10 +115,6 @@ class Graph(nn.Module):
         for file in self.files:
             shutil.copyfile(file, target / file.name)
         self.config.save_pretrained(folder)
-
-
-def _is_fixed(size: Any) -> bool:
-    return isinstance(size, int)
 
 
 def _files(directory: Path, name: str) -> list[Path]:

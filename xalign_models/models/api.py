@@ -193,7 +193,7 @@ def aligned_spec(
         raise ModelError(f"--backbone {backbone} is aligned already; give its backbone, {base.backbone.name}.")
     corpora = (corpus,) if isinstance(corpus, str) else tuple(corpus or ())
     if not corpora:
-        default = catalogue.default_fit(method)
+        default = next((spec for spec in catalogue.fits()[""].values() if spec.method == method), None)
         if default is None:
             raise AlignmentError(f"{method} has no default text; name a corpus, e.g. --corpus ntrex.")
         corpora, limit = default.corpora, limit or default.limit

@@ -127,11 +127,6 @@ ALIGNMENTS = {"": _METHODS, "gettext": _EMBEDDED}
 """Fit data (the last part of a model's name) -> label -> alignment; ``gettext`` is the fit half of this corpus."""
 
 
-def default_fit(method: str) -> AlignmentSpec | None:
-    """The registered alignment of a method, with its text, rows and languages, or None."""
-    return next((spec for spec in fits()[""].values() if spec.method == method), None)
-
-
 def fits() -> dict[str, dict[str, AlignmentSpec]]:
     """:data:`ALIGNMENTS`, with corresponding fits for methods of plug-ins."""
     registered = {spec.method for spec in _METHODS.values()}

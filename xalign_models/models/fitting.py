@@ -118,16 +118,13 @@ def fit_texts(spec: AlignmentSpec) -> Iterator[tuple[str, list[list[str]]]]:
     Raises:
         DataError: Fit text is missing or not aligned.
     """
-    opened, parallel = load_corpora(spec), alignments.find_method(spec.method).parallel
+    opened, parallel, pivot = load_corpora(spec), alignments.find_method(spec.method).parallel, pivot_of(spec)
     for language in fit_languages(spec, opened):
-        if parallel and language == pivot_of(spec):
+        if parallel and language == pivot:
             continue
-        rows = [
-            _rows(corpus, language, spec.limit, pivot_of(spec) if parallel else None)
-            for corpus in opened
-            if language in _languages(corpus)
-        ]
-        yield language, [[text for side in part for text in side] for part in zip(*rows, strict=True)]
+        have = [corpus for corpus in opened if language in _languages(corpus)]
+        rows = [corpus.pair(language, pivot) if parallel else (corpus.texts(language),) for corpus in have]
+        yield language, [[text for side in part for text in side[: spec.limit]] for part in zip(*rows, strict=True)]
 
 
 def fit_vectors(spec: AlignmentSpec, encode: Encode) -> dict[str, Any]:
@@ -159,12 +156,6 @@ def _languages(corpus: Corpus) -> set[str]:
 def pivot_of(spec: AlignmentSpec) -> str:
     """The language that a parallel method maps onto; it can be any language of row-parallel text."""
     return str(dict(spec.params).get("pivot", corpora.ENGLISH))
-
-
-def _rows(corpus: Corpus, language: str, limit: int | None, pivot: str | None) -> tuple[list[str], ...]:
-    """The sides of a language's fit text: one, or (language, pivot)."""
-    sides = (corpus.texts(language),) if pivot is None else corpus.pair(language, pivot)
-    return tuple(side[:limit] for side in sides)
 
 
 def cached(spec: AlignmentSpec, backbone: str) -> Alignment | None:

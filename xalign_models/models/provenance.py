@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def write_card(
     model: Any, directory: Path, *, training: dict[str, Any] | None = None, called: str = "", readme: bool = True
 ) -> None:
-    """Write ``xalign.json``, and README.md unless excluded, into the directory of a model from ``adopt``.
+    """Write ``xalign.json`` and, with ``readme``, README.md into a model's directory.
 
     ``training`` is the record of a newly trained model, and ``called`` the final name of the directory, if it differs.
     """
