@@ -91,7 +91,7 @@ def test_a_model_that_is_not_at_hand_has_the_revision_of_its_results(xalign, fak
     [
         (["scater"], "Unknown analysis 'scater'. Did you mean scatter? `xalign analyse` lists them."),
         (["scatter"], "--model: name at least one model"),
-        (["fake", "--rows", "0"], "Invalid value for '--rows': Input should be greater than or equal to 1"),
+        (["fake", "--rows", "0"], "Invalid value for '--rows': at least 1 is needed"),
         (["fake", "--languages", "xx"], "Unknown ISO 639-1 language code 'xx'"),
         (["fake", "--languages", "all"], "--languages all is not possible; give codes."),
         (["fake", "-o", "file"], "--output file is a file"),

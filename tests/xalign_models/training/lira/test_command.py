@@ -154,7 +154,7 @@ def test_both_stages_and_a_variant_by_command(xalign: Xalign, lira_config: Calla
         (("train", "lira-variant", "x", "-o", "m", "--label", "y"), "x is not a LiRA"),
         (
             ("train", "lira-variant", "x", "-o", "m", "--label", "y", "--paths", "z"),
-            "'--paths': Value error, 'z' is not one of 'both', 'multilingual'",
+            "'--paths': 'z' is not one of 'both', 'multilingual'",
         ),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else "",
