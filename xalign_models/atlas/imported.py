@@ -114,7 +114,7 @@ def _read_parquet(path: Path, problems: list[str]) -> Iterator[PublicResult]:
         scores = table.column("main_score").cast(pa.float64()).to_numpy()
         text = {column: _encode(table.column(column)) for column in _COLUMNS if column != "main_score"}
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise ResultsError(f"{path} is no table of results with the columns {', '.join(_COLUMNS)}.") from error
+        raise ResultsError(f"{path} is not a table of results with the columns {', '.join(_COLUMNS)}.") from error
     codes = {column: encoded for column, (encoded, _) in text.items()}
     names = {column: values for column, (_, values) in text.items()}
     keys = ("model", "revision", "task", "dataset_revision", "mteb_version")

@@ -195,7 +195,7 @@ def load_atlas(path: Path | None = None) -> Atlas:
     """Read the table; by default the one of the package.
 
     Raises:
-        ResultsError: The file is no such table.
+        ResultsError: The file is not such a table.
     """
     if path is None:
         return _packaged()
@@ -203,7 +203,7 @@ def load_atlas(path: Path | None = None) -> Atlas:
         return _read(path)
     except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
         raise ResultsError(
-            f"{path} is no atlas table; write one with `python -m xalign_models.atlas.derive`."
+            f"{path} is not an atlas table; write one with `python -m xalign_models.atlas.derive`."
         ) from error
 
 

@@ -60,7 +60,7 @@ def check_output(output: Path) -> None:
         ModelError: ``--output`` is a file, or a directory with other content.
     """
     if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / "modules.json").is_file()):
-        raise ModelError(f"--output {output} exists and is no model; choose a new directory.")
+        raise ModelError(f"--output {output} exists and is not a model; choose a new directory.")
 
 
 def say(text: str) -> None:

@@ -144,7 +144,7 @@ def reproduce(
     """
     committed, meta = _committed(path)
     sampled: Any = Sampled(store) if store is not None else None
-    with nullcontext() if store is not None else fitting.anew():
+    with nullcontext() if store is not None else fitting.without_cache():
         encoder = _encoder(meta, device, sampled)
         task = make_task(committed.task, None).filter_eval_splits(sorted({split for split, *_ in committed.entries}))
         subsets = {subset for _, subset, *_ in committed.entries}

@@ -91,7 +91,7 @@ def _of_result(place: str, path: Path, settings: set[tuple[str, str, str]] | Non
         read_json(path)  # within bounds
         result: Any = TaskResult.from_disk(path)
     except Exception as error:  # a damaged file may make mteb raise anything
-        yield f"{place} is no result that mteb can read ({type(error).__name__})"
+        yield f"{place} is not a result that mteb can read ({type(error).__name__})"
         return
     if result.task_name != path.stem:
         yield f"{place} is a result of the task {result.task_name!r}"

@@ -26,17 +26,17 @@ logger = logging.getLogger(__name__)
 MANY = 10_000
 """Number of texts that take a CPU about a minute: from here on, a message announces it."""
 
-_anew = ContextVar("anew", default=False)
+_no_cache = ContextVar("no_cache", default=False)
 
 
 @contextmanager
-def anew() -> Iterator[None]:
+def without_cache() -> Iterator[None]:
     """Bypass the cache of fits within the context."""
-    token = _anew.set(True)
+    token = _no_cache.set(True)
     try:
         yield
     finally:
-        _anew.reset(token)
+        _no_cache.reset(token)
 
 
 class Encode(Protocol):
@@ -160,7 +160,7 @@ def pivot_of(spec: AlignmentSpec) -> str:
 
 def cached(spec: AlignmentSpec, backbone: str) -> Alignment | None:
     """The cached fit of the same text, backbone and prompt, or None."""
-    if _anew.get():
+    if _no_cache.get():
         return None
     with suppress(AlignmentError):
         return alignments.load(_directory(spec, backbone))
@@ -179,7 +179,7 @@ def fit_cached(spec: AlignmentSpec, backbone: str, encode: Encode) -> Alignment:
     """
     if (earlier := cached(spec, backbone)) is not None:
         return earlier
-    if _anew.get():
+    if _no_cache.get():
         return fit(spec, encode)
     directory = _directory(spec, backbone)
     try:

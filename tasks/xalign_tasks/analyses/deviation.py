@@ -25,7 +25,7 @@ def analyse(request: Request) -> Findings:
     """The epochs of stage 1 of trained LiRAs, with the bound of eq. 10 as printed and its corrected form.
 
     Raises:
-        ModelError: No model is named, or a model is no trained LiRA.
+        ModelError: No model is named, or a model is not a trained LiRA.
         DataError: There is no text to estimate C on.
     """
     sentences = load_sentences(request, ROWS)

@@ -30,7 +30,7 @@ def at_every_layer(spec: BackboneSpec) -> tuple[BackboneSpec, ...]:
     """The same backbone at layer 0 (the embeddings), 1, ..., the last.
 
     Raises:
-        ModelError: The backbone is no transformer.
+        ModelError: The backbone is not a transformer.
         AssetError: The checkpoint is unavailable.
     """
     resolved = assets.resolve(spec.model, spec.revision)
@@ -45,7 +45,7 @@ def vectors_by_layer(request: Request, backbone: BackboneSpec, texts: Mapping[st
     """The vectors of each layer, the embeddings first, after one forward pass over ``texts`` (language to texts).
 
     Raises:
-        ModelError: The backbone is no transformer.
+        ModelError: The backbone is not a transformer.
         AssetError: The checkpoint is unavailable.
     """
     device, prompts = pick_device(request.device), loading.open_backbone(backbone).prompts

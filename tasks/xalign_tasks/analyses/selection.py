@@ -31,7 +31,7 @@ def analyse(request: Request) -> Findings:
     """How often the embedding critic alone picks a Flores reference, and how its choice correlates with chrF.
 
     Raises:
-        ModelError: No model is named, or a model is no LiRA.
+        ModelError: No model is named, or a model is not a LiRA.
         DataError: There is no text.
     """
     corpus = corpora.load(CORPUS)

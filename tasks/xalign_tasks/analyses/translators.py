@@ -30,7 +30,7 @@ def analyse(request: Request) -> Findings:
     """Shares of the actor's choices among the texts that have at least two candidates.
 
     Raises:
-        ModelError: No model is named, or a model is no LiRA.
+        ModelError: No model is named, or a model is not a LiRA.
         DataError: A task's data or translations are missing, or no text has two candidates.
     """
     study = Study()
