@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 
@@ -189,13 +190,17 @@ def look(tmp_path):
     return run
 
 
+def describe(folder, name, module):
+    """Write a distribution's metadata, with an entry point called like ours."""
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{loading.GROUP}]\nxalign_tasks = {module}\n")
+
+
 def install(folder, name, package, content):
     """Install a distribution with a plug-in ``package.things``, whose entry point is called like ours."""
-    (folder / f"{name}-1.0.dist-info").mkdir()
-    (folder / f"{name}-1.0.dist-info" / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (folder / f"{name}-1.0.dist-info" / "entry_points.txt").write_text(
-        f"[{loading.GROUP}]\nxalign_tasks = {package}.things\n"
-    )
+    describe(folder, name, f"{package}.things")
     (folder / package).mkdir()
     (folder / package / "__init__.py").touch()
     (folder / package / "things.py").write_text(content)
@@ -225,6 +230,25 @@ def test_a_folder_with_the_name_of_our_package_is_refused_and_not_run(look, tmp_
     assert done.returncode == 1
     assert f"{tmp_path}/xalign_tasks hides xalign's own package xalign_tasks; rename or remove it." in done.stderr
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_clone_beside_an_installation_takes_the_installed_tasks(look, tmp_path):
+    """As for ``python -m pytest`` in a clone whose wheel is installed: the working folder holds one package alone."""
+    for package, folder in (("xalign_models", "clone"), ("xalign_tasks", "installed")):
+        (source,) = importlib.util.find_spec(package).submodule_search_locations
+        shutil.copytree(source, tmp_path / folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    describe(tmp_path / "installed", "xalign", "xalign_tasks.registration")
+    folders = [str(tmp_path / "clone"), str(tmp_path / "installed")]
+    done = look(f"sys.path[:0] = {folders}", PLACES)
+    assert done.stdout.splitlines() == [*folders, "'' True", "True"], done.stderr
+
+
+PLACES = """
+import xalign_models, xalign_tasks
+for package in xalign_models, xalign_tasks:
+    print(plugins.loading.Path(package.__file__).parents[1])
+print(repr(plugins.code_digest(plugins.TASKS['Tatoeba36'])), 'lsar' in plugins.ALIGNMENTS)
+"""
 
 
 def test_another_plug_in_that_cannot_load_is_a_warning_even_under_the_name_of_ours(look, tmp_path):

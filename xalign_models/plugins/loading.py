@@ -9,9 +9,10 @@ import logging
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,10 +32,6 @@ by it. It does not exist on disk."""
 _loading: list[str] = []
 loaded: dict[str, str] = {}
 """Modules of the loaded plug-ins, by file path or module name."""
-_LIBRARY = Path(__file__).resolve().parents[1]
-_CLONE = _LIBRARY.parent / "tasks" / TASKS
-_OURS = (_LIBRARY, _CLONE if _CLONE.is_dir() else _LIBRARY.parent / TASKS)
-"""Folders of the two packages of this distribution, in a clone and as installed."""
 
 
 def load_plugins(sources: Iterable[str] = ()) -> None:
@@ -87,8 +84,23 @@ def code_digest(cls: type[Any]) -> str:
     return "" if _is_ours(file) else hashlib.sha256(file.read_bytes()).hexdigest()
 
 
+@cache
+def _folders() -> tuple[Path, ...]:
+    """Folders of the two packages of this distribution: those that run, and the installed ones.
+
+    They differ where Python takes one package from a clone, the working folder, and the other from its installation.
+    """
+    library = Path(__file__).resolve().parents[1]
+    clone = library.parent / "tasks" / TASKS
+    folders = [library, clone if clone.is_dir() else library.parent / TASKS]
+    with suppress(PackageNotFoundError):
+        installed = Path(str(distribution(DISTRIBUTION).locate_file(""))).resolve()
+        folders += [installed / library.name, installed / TASKS]
+    return tuple(folders)
+
+
 def _is_ours(path: Path) -> bool:
-    return any(path.resolve().is_relative_to(folder) for folder in _OURS)
+    return any(path.resolve().is_relative_to(folder) for folder in _folders())
 
 
 @cache
