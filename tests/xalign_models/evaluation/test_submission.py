@@ -52,7 +52,7 @@ def test_what_keeps_the_rules_passes(good, tmp_path) -> None:
         (lambda folder: change(folder / "model_meta.json", revision="1"), "differs from the folder's"),
         (lambda folder: change(folder / "STS12.json", mteb_version="1.12.3"), "1.12.3; 2 or newer"),
         (lambda folder: change(folder / "STS12.json", task_name="STS13"), "a result of the task 'STS13'"),
-        (lambda folder: (folder / "STS12.json").write_text("{"), "no result that mteb can read"),
+        (lambda folder: (folder / "STS12.json").write_text("{"), "not a result that mteb can read"),
         (lambda folder: (folder / "run_settings.jsonl").unlink(), "missing or damaged"),
         (
             lambda folder: (folder / "run_settings.jsonl").write_text(""),
