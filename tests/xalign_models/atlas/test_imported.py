@@ -161,7 +161,7 @@ def test_whatever_a_table_holds_is_a_line(tmp_path, column, value, count):
     )
     pd.DataFrame([row | {column: value}]).to_parquet(tmp_path / "table.parquet")
     if count is None:
-        with pytest.raises(ResultsError, match="no table of results"):
+        with pytest.raises(ResultsError, match="not a table of results"):
             read_public(tmp_path / "table.parquet")
     else:
         assert len(read_public(tmp_path / "table.parquet").results) == count
