@@ -155,7 +155,7 @@ def test_shape(cuda, benchmark, report, say, profile, tmp_path, name, length, la
     tokenizing = time.perf_counter() - start
 
     def device() -> list[np.ndarray]:
-        fetch = [raw._launch(batch.features) for batch in made]
+        fetch = [raw.launch(batch.features) for batch in made]
         return [vectors() for vectors in fetch]
 
     torch.cuda.reset_peak_memory_stats()

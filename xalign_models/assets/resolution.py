@@ -25,7 +25,7 @@ _PAUSE = 300
 """Seconds before an unreachable hub is tried again."""
 _REFUSALS = frozenset({401, 403, 404, 410, 451})
 """Statuses that concern one repository. Others, such as too many requests, concern the hub as a whole."""
-_unreachable: tuple[float, str] | None = None
+unreachable: tuple[float, str] | None = None
 """Time and reason of the last failure to reach the hub."""
 
 
@@ -130,7 +130,7 @@ def mirror(model_id: str) -> Path | None:
 
 def hub_is_away() -> bool:
     """Whether the hub was unreachable a short while ago; only its local cache is used then."""
-    return _unreachable is not None and time.monotonic() - _unreachable[0] < _PAUSE
+    return unreachable is not None and time.monotonic() - unreachable[0] < _PAUSE
 
 
 @contextmanager
@@ -162,7 +162,7 @@ def _ask_hub(question: str, *args: Any, **options: Any) -> Any:
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-    global _unreachable  # noqa: PLW0603  # the network is shared by the whole process
+    global unreachable  # noqa: PLW0603  # the network is shared by the whole process
     if not hub_is_away():
         try:
             return getattr(HfApi(), question)(*args, **options, timeout=_TIMEOUT)
@@ -171,7 +171,7 @@ def _ask_hub(question: str, *args: Any, **options: Any) -> Any:
         except Exception as error:
             if isinstance(error, HfHubHTTPError) and error.response.status_code in _REFUSALS:
                 raise
-            _unreachable = time.monotonic(), one_line(error)
+            unreachable = time.monotonic(), one_line(error)
     return None
 
 
@@ -216,7 +216,7 @@ def hub_commit(model_id: str, revision: str) -> str:
         return str(found.sha)
     cached = try_to_load_from_cache(model_id, "config.json", revision=revision)
     if not isinstance(cached, str):
-        trouble = trouble or f"cannot be reached ({_unreachable[1] if _unreachable else 'it names no commit'})"
+        trouble = trouble or f"cannot be reached ({unreachable[1] if unreachable else 'it names no commit'})"
         raise AssetError(
             f"The Hugging Face hub {trouble} and {model_id} is not in its local cache; "
             "give a local directory, a mirror in XALIGN_MODELS, or one of the assets of `xalign assets list`."

@@ -130,13 +130,13 @@ def tokenise(first: Any, texts: Sequence[str], prompt: str) -> tuple[list[npt.ND
         return _tokenise_padded(first, texts, prompt)
     sample = [*range(SAMPLE), max(range(len(texts)), key=lambda i: len(texts[i]))]
     known, others = _tokenise_padded(first, [texts[i] for i in sample], prompt)
-    rows = _tokenise_fast(first, texts, prompt)
+    rows = tokenise_fast(first, texts, prompt)
     if rows and all(np.array_equal(rows[i], row) for i, row in zip(sample, known, strict=True)):
         return rows, others
     return _tokenise_padded(first, texts, prompt)
 
 
-def _tokenise_fast(first: Any, texts: Sequence[str], prompt: str) -> list[npt.NDArray[np.int64]]:
+def tokenise_fast(first: Any, texts: Sequence[str], prompt: str) -> list[npt.NDArray[np.int64]]:
     """Ids by the tokenizer alone, as its last call set it; empty if a prompt does more than precede texts."""
     backend: Any = getattr(first.tokenizer, "backend_tokenizer", None)
     if SLOT in prompt or first.prompts or not hasattr(backend, "encode_batch_fast"):

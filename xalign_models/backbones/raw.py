@@ -129,7 +129,7 @@ class RawEncoder:
         self.counts.requested += len(texts)
         self.counts.encoded += len(missing)
         if missing:
-            self._encode_missing(missing, [texts[first[digest]] for digest in missing], prompt, known, progress)
+            self.encode_missing(missing, [texts[first[digest]] for digest in missing], prompt, known, progress)
         return np.stack([known[digest] for digest in keys])
 
     def _encode_by_prompt(
@@ -143,9 +143,10 @@ class RawEncoder:
             vectors[chosen] = part
         return vectors
 
-    def _encode_missing(
+    def encode_missing(
         self, keys: list[bytes], texts: list[str], prompt: str, known: dict[bytes, Any], progress: str | None
     ) -> None:
+        """Encode texts, store their vectors, and add them to ``known`` by key."""
         pending: list[int] = []
         written: list[Future[None]] = []
         flush = getattr(self.modules[0], "flush", FLUSH)  # loading does not count towards the time below
@@ -212,11 +213,11 @@ class RawEncoder:
     def _forward_halving(
         self, features: dict[str, Any], texts: list[str], prompt: str
     ) -> Callable[[], npt.NDArray[np.float32]]:
-        """:meth:`_launch` a batch; if the accelerator runs out of memory, split it in halves."""
+        """:meth:`launch` a batch; if the accelerator runs out of memory, split it in halves."""
         import torch
 
         try:
-            return self._launch(features)
+            return self.launch(features)
         except torch.OutOfMemoryError:
             if len(texts) == 1:
                 raise ModelError(
@@ -234,14 +235,14 @@ class RawEncoder:
 
     def forward(self, texts: Sequence[str], prompt: str = "") -> npt.NDArray[np.float32]:
         """Vectors (n, d), float32, of one padded batch: the reference for tests of packed batches."""
-        return self._launch(self._preprocess(texts, prompt))()
+        return self.launch(self._preprocess(texts, prompt))()
 
     def _preprocess(self, texts: Sequence[str], prompt: str) -> dict[str, Any]:
         first: Any = self.modules[0]
         features: dict[str, Any] = first.preprocess(list(texts), prompt=prompt or None)
         return features
 
-    def _launch(self, features: dict[str, Any]) -> Callable[[], npt.NDArray[np.float32]]:
+    def launch(self, features: dict[str, Any]) -> Callable[[], npt.NDArray[np.float32]]:
         """Start a batch on the device; the returned function waits for its vectors."""
         import torch
 

@@ -55,9 +55,10 @@ class Counting(RawEncoder):
         super().__init__(raw.namespace, tuple, raw.device, raw.store)
         self._dimension, self._tokens = dimension, tokens
 
-    def _encode_missing(
+    def encode_missing(
         self, keys: list[bytes], texts: list[str], prompt: str, known: dict[bytes, Any], progress: str | None
     ) -> None:
+        """Count the tokens of the texts, and give each a vector of noise."""
         noise = np.random.default_rng(0).standard_normal((len(keys), self._dimension)).astype(np.float32)
         known.update(zip(keys, noise, strict=True))
         self._tokens.update(zip(keys, (estimated_tokens(prompted(prompt, text)) for text in texts), strict=True))

@@ -33,7 +33,7 @@ class FakeIndex:
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XALIGN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("xalign_models.assets.resolution._unreachable", None)
+    monkeypatch.setattr("xalign_models.assets.resolution.unreachable", None)
     return tmp_path / "cache"
 
 

@@ -88,8 +88,8 @@ def test_the_tokenizer_alone_gives_what_the_module_gives(
     modules: list[Any], prompt: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows, others = tokenise(modules[0], LONGER, prompt)
-    fast = pipeline._tokenise_fast(modules[0], LONGER, prompt)  # cuts texts where the sample's call did
-    monkeypatch.setattr(pipeline, "_tokenise_fast", lambda *arguments: [])
+    fast = pipeline.tokenise_fast(modules[0], LONGER, prompt)  # cuts texts where the sample's call did
+    monkeypatch.setattr(pipeline, "tokenise_fast", lambda *arguments: [])
     slow, same = tokenise(modules[0], LONGER, prompt)
     assert len(fast) == len(LONGER)
     assert [row.tolist() for row in fast] == [row.tolist() for row in rows] == [row.tolist() for row in slow]

@@ -357,17 +357,17 @@ def test_a_custom_model_runs_where_the_user_trusts_it_and_its_name_and_spec_say_
     assert spec.backbone.encoding_fields() != plainly.encoding_fields()
 
 
-def test_a_module_of_a_plug_in_is_admitted_once_it_is_registered(folder, monkeypatch):
-    monkeypatch.setattr(plugins.MODULES, "_entries", {})
+def test_a_module_of_a_plug_in_is_admitted_once_it_is_registered(folder):
     kind = f"{plugins.PACKAGE}.head.Head"
     names = json.loads((folder / "modules.json").read_text())
     names[-1]["type"] = kind
     (folder / "modules.json").write_text(json.dumps(names))
     with pytest.raises(ModelError, match=r"needs a plug-in that is not loaded: name its file, head\.py, with --plugin"):
         policy.check(folder)
-    plugins.MODULES.register(kind, torch.nn.Identity)
-    policy.check(folder)
-    assert policy.module_classes(assets.Inspected(folder))[kind] is torch.nn.Identity
+    with plugins.MODULES.restored():
+        plugins.MODULES.register(kind, torch.nn.Identity)
+        policy.check(folder)
+        assert policy.module_classes(assets.Inspected(folder))[kind] is torch.nn.Identity
 
 
 def test_layers_and_poolings_of_a_checkpoint_are_still_chosen(folder):

@@ -257,7 +257,7 @@ def test_out_of_memory_halves_the_batch_says_so_once_and_loses_nothing(
     raw = encoder(spec_of(make_lm()), budget=100_000)
     texts = [f"text {i}" for i in range(16)]
     wanted = raw.encode(texts, ENGLISH)
-    launch, sizes = raw._launch, []
+    launch, sizes = raw.launch, []
 
     def small(features: dict[str, Any]) -> Any:
         packed = "keys" in features  # with the tokens that all have in common before them
@@ -266,13 +266,13 @@ def test_out_of_memory_halves_the_batch_says_so_once_and_loses_nothing(
             raise torch.OutOfMemoryError("CUDA out of memory")
         return launch(features)
 
-    monkeypatch.setattr(raw, "_launch", small)
+    monkeypatch.setattr(raw, "launch", small)
     np.testing.assert_allclose(raw.encode(texts, ENGLISH), wanted, atol=2e-5)
     assert sizes[:4] == [16, 8, 4, 2]
     assert [record.message for record in caplog.records if "out of memory" in record.message] == [
         "cpu is out of memory at 16 texts; batches are halved until they fit."
     ]
-    monkeypatch.setattr(raw, "_launch", lambda features: (_ for _ in ()).throw(torch.OutOfMemoryError()))
+    monkeypatch.setattr(raw, "launch", lambda features: (_ for _ in ()).throw(torch.OutOfMemoryError()))
     with pytest.raises(ModelError, match="out of memory at a single text"):
         raw.encode(["x"], ENGLISH)
 

@@ -110,7 +110,7 @@ def test_a_run_that_ends_early_keeps_what_it_had_flushed(
 ) -> None:
     monkeypatch.setattr(raw, "FLUSH", 1)
     encoder = RawEncoder("n", lambda: modules, "cpu", store, token_budget=1)
-    launch = encoder._launch
+    launch = encoder.launch
     calls = iter(range(4))  # vectors are fetched when the next batch is launched
 
     def interrupted(features: dict[str, Any]) -> Any:
@@ -118,7 +118,7 @@ def test_a_run_that_ends_early_keeps_what_it_had_flushed(
             raise KeyboardInterrupt
         return launch(features)
 
-    monkeypatch.setattr(encoder, "_launch", interrupted)
+    monkeypatch.setattr(encoder, "launch", interrupted)
     with pytest.raises(KeyboardInterrupt):
         encoder.encode(TEXTS)
     second = RawEncoder("n", lambda: modules, "cpu", store)

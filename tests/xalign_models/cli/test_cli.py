@@ -126,8 +126,8 @@ def fit(method, backbone, *arguments):
         ("centered", ("--prompt", "defualt=query: "), ("--prompt defualt=", "default, query, document")),
         ("centered", ("--prompt", "passage=passage: "), ("--prompt passage=", "document")),
         ("centered", ("--prompt", "deu=Satz: "), ("--prompt deu=", "deu-Latn")),
-        ("centered", ("-o", "own"), ("--output own", "no model")),
-        ("centered", ("-o", "own/eng.txt"), ("--output own/eng.txt", "no model")),
+        ("centered", ("-o", "own"), ("--output own", "not a model")),
+        ("centered", ("-o", "own/eng.txt"), ("--output own/eng.txt", "not a model")),
         ("centered", ("-o", "/proc/nowhere"), ("/proc/nowhere",)),
     ],
 )

@@ -70,7 +70,7 @@ def test_options_reach_the_training(train, workdir):
         (("--config", "none"), ("--config none: no such file", "few")),
         (("--set", "dtype=float16"), ("dtype float16",)),
         (("--device", "tpu"), ("--device tpu",)),
-        (("--output", "text"), ("--output text", "no model")),
+        (("--output", "text"), ("--output text", "not a model")),
         (("--set", "learning_rate=1e30"), ("not finite", "learning_rate")),
     ],
 )

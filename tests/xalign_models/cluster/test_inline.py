@@ -241,9 +241,9 @@ def test_each_text_is_encoded_on_one_machine_only(inline, models, workdir, monke
     stores = {node: EmbeddingStore(workdir / node, 1 << 26) for node in ("node-1", "node-2")}
     monkeypatch.setattr(scoring, "open_store", lambda: stores[inline.node])
     encoded = []
-    inner = RawEncoder._encode_missing
+    inner = RawEncoder.encode_missing
     monkeypatch.setattr(
-        RawEncoder, "_encode_missing", lambda self, keys, *rest: [encoded.extend(keys), inner(self, keys, *rest)]
+        RawEncoder, "encode_missing", lambda self, keys, *rest: [encoded.extend(keys), inner(self, keys, *rest)]
     )
     found = run(models[1:], workdir / "out")
     assert [one.error for one in found] == ["", ""]

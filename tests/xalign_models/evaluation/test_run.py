@@ -331,7 +331,7 @@ from xalign_models.backbones import raw
 from xalign_models.evaluation.run import run
 from xalign_models.store import open_store
 
-launch = raw.RawEncoder._launch
+launch = raw.RawEncoder.launch
 
 def slowly(self, features):
     time.sleep(0.1)
@@ -339,7 +339,7 @@ def slowly(self, features):
     return launch(self, features)
 
 raw.FLUSH = 1
-raw.RawEncoder._launch = slowly
+raw.RawEncoder.launch = slowly
 raw.RawEncoder.__init__.__defaults__ = (None, 16)  # batches of a few texts
 for one in run([sys.argv[1]], ["OwnParallel"], Path("out"), device="cpu", store=open_store()):
     print("done", flush=True)
