@@ -16,6 +16,7 @@ from typing import Any, Literal
 from xalign_models.assets.catalogue import NO_MODELS, get_asset, list_assets
 from xalign_models.assets.inspection import Inspected
 from xalign_models.assets.installation import fingerprint, install, where
+from xalign_models.claims import Claim, named
 from xalign_models.errors import AssetError, one_line
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -85,10 +86,11 @@ def resolve(model_id: str, revision: str | None = None, files: Inspected | None 
 
     Raises:
         LicenceError: The asset's terms must be accepted first.
+        ModelError: Only a file names the model.
         AssetError: The model is unknown or unavailable, or has no revisions and one was given.
     """
     is_asset = model_id in {asset.name for asset in list_assets()}
-    directory = Path(model_id).expanduser()
+    directory = Path(model_id if is_asset else named(model_id)).expanduser()
     if not is_asset and not directory.is_dir():
         mirrored = mirror(model_id)
         return _local(mirrored) if mirrored else _resolve_hub(model_id, revision)
@@ -102,11 +104,21 @@ def resolve(model_id: str, revision: str | None = None, files: Inspected | None 
     return ResolvedModel(str(path), None, fingerprint(model_id), "package")
 
 
+def claimed_base(files: Inspected, name: str = "adapter_config.json") -> Claim:
+    """The name of the checkpoint that an adapter gives as its base."""
+    return Claim(files.settings(name).get("base_model_name_or_path"))
+
+
+def resolve_base(files: Inspected, name: str = "adapter_config.json") -> ResolvedModel:
+    """The checkpoint of :func:`claimed_base`; errors are those of :func:`resolve`."""
+    return resolve(claimed_base(files, name))
+
+
 def _local(directory: Path, files: Inspected | None = None) -> ResolvedModel:
     files = files or Inspected(directory)
     digest = files.fingerprint()
     if files.has("adapter_config.json") and not files.has("sentence_bert_config.json"):  # our own name their base
-        base = str(files.settings("adapter_config.json").get("base_model_name_or_path"))
+        base = named(claimed_base(files))
         local = Path(base).expanduser() if Path(base).expanduser().is_dir() else mirror(base)
         base_digest = Inspected(local).fingerprint() if local else resolve(base).fingerprint
         digest = sha256(f"{digest} {base_digest}".encode()).hexdigest()

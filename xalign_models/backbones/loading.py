@@ -233,7 +233,8 @@ def _published(spec: BackboneSpec, resolved: ResolvedModel, device: str) -> list
 
 def _transformer(spec: BackboneSpec, resolved: ResolvedModel) -> Any:
     """A checkpoint's transformer, up to the layer of the spec."""
-    config = open_config(_below(resolved), trust=spec.trust_remote_code)
+    below = _below(resolved)
+    config = open_config(below, trust=spec.trust_remote_code and below is resolved)
     arguments: dict[str, Any] = {"trust": spec.trust_remote_code, "pool_special_tokens": spec.special_tokens}
     arguments |= {"graph": spec.graph} if spec.graph else {}
     if spec.layer is not None:
@@ -311,7 +312,7 @@ def _below(resolved: ResolvedModel) -> ResolvedModel:
     files = resolved.files
     if not files.has("adapter_config.json") or files.has("config.json"):
         return resolved
-    return assets.resolve(str(files.settings("adapter_config.json").get("base_model_name_or_path")))
+    return assets.resolve_base(files)
 
 
 def prompt_in(prompts: Mapping[str, str], language: str) -> str:
