@@ -31,7 +31,8 @@ OPENED, IS_FOLDER = 0x20, 0x40000000
 
 
 @pytest.fixture
-def saved(workdir: Path) -> Path:
+def saved(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XALIGN_ALLOW", "encoder,llm")
     shutil.copytree(SAVED, workdir, dirs_exist_ok=True)  # the checkpoints are named relative to it
     return workdir
 
