@@ -94,11 +94,9 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool, right: tuple[str, ...]
         print_json(rows)
         return
     lines = [[*row] for row in rows[:1]]
-    lines += [["" if value is None else str(value) for value in row.values()] for row in rows]
+    lines += [["" if value is None else " ".join(str(value).split()) for value in row.values()] for row in rows]
     if not out.is_terminal:
-        sys.stdout.writelines(
-            "\t".join(escape(" ".join(cell.split()), "csv") for cell in line) + "\n" for line in lines
-        )
+        sys.stdout.writelines("\t".join(escape(cell, "csv") for cell in line) + "\n" for line in lines)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in lines[0] if lines else ():
