@@ -81,12 +81,8 @@ def _readme(model: Any, spec: ModelSpec | None, claims: Mapping[str, Any], calle
     if languages:
         lines += [f"Languages: {', '.join(f'{display_name(code)} (`{code}`)' for code in languages)}.", ""]
     example = '[{"text": "Good morning", "lang": "eng-Latn"}]' if languages else '["Good morning"]'
-    lines += [
-        "```python",
-        "import xalign_models  # pip install xalign",
-        "",
-        f"model = xalign_models.load({json.dumps(called)})",
-    ]
+    loading = f"model = xalign_models.load({json.dumps(called)})"
+    lines += ["```python", "import xalign_models  # pip install xalign", "", loading]
     lines += [f"vectors = model.encode({example})", "```", ""]
     return "\n".join([*front, "", *lines])
 
@@ -96,11 +92,13 @@ def _sentence(spec: ModelSpec | None, claims: Mapping[str, Any]) -> str:
     if spec is None:
         return "A cross-lingually aligned text encoder, saved by xalign."
     if "training" in claims:
-        return f"{code(spec.backbone.tuned)} of {code(spec.backbone.name)}, trained by xalign; `xalign.json` describes the training."
+        trained = f"{code(spec.backbone.tuned)} of {code(spec.backbone.name)}, trained by xalign"
+        return f"{trained}; `xalign.json` describes the training."
     if spec.alignment is None:
         return f"The backbone {code(spec.backbone.model)}, saved by xalign."
     rows = f", at most {spec.alignment.limit} rows per language and corpus" if spec.alignment.limit else ""
+    texts = ", ".join(map(code, spec.alignment.corpora))
     return (
         f"The backbone {code(spec.backbone.model)} with the alignment {code(spec.alignment.label)}, fitted on "
-        f"{', '.join(map(code, spec.alignment.corpora))}{rows}. `xalign.json` has all parameters. The backbone's licence holds."
+        f"{texts}{rows}. `xalign.json` has all parameters. The backbone's licence holds."
     )
