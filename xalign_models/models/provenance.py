@@ -77,7 +77,7 @@ def _readme(model: Any, spec: ModelSpec | None, claims: Mapping[str, Any], calle
         front += [f"base_model: {json.dumps(spec.backbone.model)}"]
     front += ["tags:", "- sentence-transformers", "- xalign", "- cross-lingual", "---"]
     claimed = str(claims.get("name"))
-    lines = [f"# {claimed if is_name(claimed) else escape(called)}", "", _sentence(spec, claims), ""]
+    lines = [f"# {claimed if is_name(claimed) else escape(called, 'markdown')}", "", _sentence(spec, claims), ""]
     if languages:
         lines += [f"Languages: {', '.join(f'{display_name(code)} (`{code}`)' for code in languages)}.", ""]
     example = '[{"text": "Good morning", "lang": "eng-Latn"}]' if languages else '["Good morning"]'
