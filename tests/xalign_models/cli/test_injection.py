@@ -27,7 +27,8 @@ from xalign_models.tables.formats import to_csv, to_json, to_latex, to_markdown,
 PAYLOADS = (
     "=1+1", "+1+cmd|' /C calc'!A0", "-1+1", "@SUM(A1)", "\t=1+1", "\r=1+1", "  =HYPERLINK(\"http://x.example\")", "＝1",
     "[a](//x.example)", "[a](http://x.example)", "![a](http://x.example/i.png)", "www.x.example", "<img src=x>",
-    "a\\|b", "a`b`c", "**a**__b__", "<script>alert(1)</script>", "</script><script>alert(1)</script>", "\"onload='x'", "<!--",
+    "a\\|b", "a`b`c", "**a**__b__", "<script>alert(1)</script>", "</script><script>alert(1)</script>",
+    "\"onload='x'", "<!--",
     "\\input{/etc/passwd}", "[9cm]", "*", "%$#_{}~^&", "::error::a", "a\n::set-output name=a::b",
     "\x1b]8;;http://x.example\x07a", "[red]a[/nothing]:smile:", "\u202eb\x9b31m\x00", "$(touch a); `b` 'c'",
 )  # fmt: skip
