@@ -131,11 +131,10 @@ class Inspected:
         Raises:
             ModelError: A file is unreadable.
         """
-        kept = {
-            name: entry for name, entry in self._entries.items() if not (without and name.startswith(f"{without}/"))
-        }
-        above = f"{folder}/" if folder else ""
-        return combine({name[len(above) :]: entry[-1] for name, entry in kept.items() if name.startswith(above)})
+        above, left_out = (f"{place}/" if place else "" for place in (folder, without))
+        names = [name for name in self._entries if name.startswith(above)]
+        names = [name for name in names if not (left_out and name.startswith(left_out))]
+        return combine({name.removeprefix(above): self._entries[name][-1] for name in names})
 
     @property
     def adapters(self) -> list[str]:

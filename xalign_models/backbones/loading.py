@@ -82,10 +82,11 @@ class Backbone:
         return own if any(SLOT in prompt for prompt in own.values()) else {**self.source.prompts(), **own}
 
     def modules(self, device: str) -> tuple[nn.Module, ...]:
-        """New modules, of the source that the fingerprint identifies, up to, not including, any normalisation: together they give the raw vector in float32.
+        """New modules up to, not including, any normalisation: together they give the raw vector in float32.
 
         A sentence-transformers directory keeps its own modules (pooling, dense layers) unless the spec sets a layer or
-        a pooling; any other checkpoint is pooled as the spec says. The first module is a LanguageTransformer.
+        a pooling; any other checkpoint is pooled as the spec says. The first module is a LanguageTransformer. They come
+        from the files that the fingerprint identifies.
 
         Raises:
             AssetError: The checkpoint is unavailable.

@@ -89,8 +89,8 @@ class Handler(BaseHTTPRequestHandler):
         with served.lock:
             served.headers = {name.lower(): value for name, value in self.headers.items()}
             if not is_probe:
-                served.asked.update(texts)
-                served.requests.append(len(texts))
+                served.asked.update(texts[:-1])  # the last one is of the probe
+                served.requests.append(len(texts) - 1)
             if not is_probe and served.hold_after is not None and sum(served.answered.values()) >= served.hold_after:
                 served.held += 1
                 held = True
@@ -112,7 +112,7 @@ class Handler(BaseHTTPRequestHandler):
             self.good(items)
             if not is_probe:
                 with served.lock:
-                    served.answered.update(texts)
+                    served.answered.update(texts[:-1])
 
     def good(self, items: list[Any]) -> None:
         answer: Any = items
