@@ -178,7 +178,7 @@ class Endpoint(Source):
                 while waiting and failure is None and len(running) < settings.concurrency:
                     number, rows = waiting.popleft()
                     try:
-                        METER.reserve(self.model, int(tokens[rows].sum()) + PROBE_TOKENS, settings)
+                        METER.reserve(self.model, int(tokens[rows].sum()), settings)
                     except ModelError as error:
                         failure = error
                         break
@@ -187,15 +187,16 @@ class Endpoint(Source):
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
                     rows = running.pop(future)
-                    estimate = int(tokens[rows].sum()) + PROBE_TOKENS
+                    estimate = int(tokens[rows].sum())
                     try:
                         vectors, reported = future.result()
                     except ModelError as error:
                         METER.settle(estimate, None, 0)
                         failure = failure or error
                         continue
-                    METER.settle(estimate, reported, len(rows))
-                    yield Batch(rows, {}, reported or estimate, reported or estimate), vectors
+                    spent = reported or estimate + PROBE_TOKENS
+                    METER.settle(estimate, spent, len(rows))
+                    yield Batch(rows, {}, spent, spent), vectors
         METER.timed(start)
         if failure is not None:
             raise failure

@@ -36,11 +36,12 @@ class Served:
 
     encode: Callable[[Sequence[str]], np.ndarray]
     url: str = ""
+    model: str = "tiny"
     asked: Counter[str] = field(default_factory=Counter)
     answered: Counter[str] = field(default_factory=Counter)
     headers: dict[str, str] = field(default_factory=dict)
     faults: deque[Fault] = field(default_factory=deque)
-    info: dict[str, Any] = field(default_factory=lambda: {"model_id": "tiny", "max_client_batch_size": 8})
+    info: dict[str, Any] = field(default_factory=lambda: {"model_id": "tiny", "max_client_batch_size": 9})
     requests: list[int] = field(default_factory=list)
     usage: Callable[[Sequence[str]], dict[str, Any]] = lambda texts: {
         "total_tokens": sum(len(t.split()) for t in texts)
@@ -117,7 +118,12 @@ class Handler(BaseHTTPRequestHandler):
     def good(self, items: list[Any]) -> None:
         answer: Any = items
         if self.path == "/v1/embeddings":
-            answer = {"object": "list", "data": items, "model": "tiny", "usage": self.served.usage(self.texts)}
+            answer = {
+                "object": "list",
+                "data": items,
+                "model": self.served.model,
+                "usage": self.served.usage(self.texts),
+            }
         self.reply(json.dumps(answer).encode())
 
 
