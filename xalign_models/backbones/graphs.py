@@ -159,10 +159,10 @@ def external_weights(content: bytes | mmap.mmap, name: str) -> set[str]:
     try:
         while pending:
             kind, start, end = pending.pop()
-            fields = [(number, *place) for number, *place in _fields(content, start, end)]
+            fields = list(_fields(content, start, end))
             if kind != "external":
                 inner = _MESSAGES[kind]
-                pending += [(inner[number], *place) for number, *place in fields if number in inner]
+                pending += [(inner[number], first, last) for number, first, last in fields if number in inner]
                 continue
             pair = {number: content[first:last] for number, first, last in fields}
             if pair.get(1) == b"location":
