@@ -42,6 +42,7 @@ class LSAR(UnpairedAlignment):
     method = "lsar"
     arrays = ("mu_", "basis_", "singular_values_")
     language_dependent = False
+    joint = True
 
     rank: int | None = None
     """Dimension of the subspace; None is the number of fitted languages less one."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
 import torch
 from sentence_transformers.base.modules.module import Module
 from torch import Tensor
@@ -15,29 +18,38 @@ from xalign_models.errors import AlignmentError, LanguageError
 from xalign_models.languages import canonical
 
 
+logger = logging.getLogger(__name__)
+
+
 class Aligned(Module):
-    """Maps ``features["sentence_embedding"]`` by the language of each row: ``y = x W_l - (x C_l) C_l^T + b_l``.
+    """Maps ``features["sentence_embedding"]`` by language and prompt: ``y = x W_l - (x C_l) C_l^T + b_l``.
 
     The language of a row, in any code, comes from the list ``features["lang"]``, which the first module fills from
-    inputs ``{"text": ..., "lang": ...}``, else from the keyword ``lang`` of ``encode``, else from ``default_lang``.
+    inputs ``{"text": ..., "lang": ...}``, else from the keyword ``lang`` of ``encode``, else from ``default_lang``. The
+    prompt of the batch is ``features["prompt"]``, which the first module sets too.
     Maps stay float32 in models of any dtype; half-precision embeddings are mapped in float32 and cast back.
 
     Args:
         method: Name of the alignment, for messages and provenance.
         dim: Embedding dimension d.
         languages: Fitted languages in the order of the maps; None if one map serves all languages.
-        shapes: Shapes of the factors; for an affine map "weight" (L, d, d), "basis" (L, d, k), "shift" (L, d).
+        shapes: Shapes of the factors; for an affine map "weight" (L, d, d), "basis" (L, d, k), "shift" (L, d). With maps
+            of P prompts the first axis is P L long, the maps of the first prompt first.
         fingerprint: Fingerprint of the alignment.
         format: Version of the saved format.
         default_lang: Language of texts without one; ``auto`` identifies it, None raises an error.
         unknown: Treatment of a text in a language that was not fitted: ``error``, or ``unaligned`` for its raw vector.
+        prompts: Fitted prompts, the default one first; None, as in models saved without them, if one map serves all.
+        unknown_prompt: Treatment of a text under a prompt that was not fitted: ``error``, or ``default`` for the maps of
+            the default prompt.
 
     Raises:
-        AlignmentError: The format has another version, or ``unknown`` is invalid.
+        AlignmentError: The format has another version, or ``unknown`` or ``unknown_prompt`` is invalid.
         LanguageError: ``default_lang`` is not a language.
     """
 
-    config_keys = ["method", "dim", "languages", "shapes", "fingerprint", "format", "default_lang", "unknown"]
+    config_keys = ["method", "dim", "languages", "shapes", "fingerprint", "format", "default_lang", "unknown", "prompts",
+                   "unknown_prompt"]  # fmt: skip
     forward_kwargs = {"lang"}
     fit_seconds: float | None = None
     """Average duration of fitting a language, without encoding, in seconds; None if unknown, as in a saved model."""
@@ -58,11 +70,18 @@ class Aligned(Module):
         format: int = FORMAT,
         default_lang: str | None = None,
         unknown: Literal["error", "unaligned"] = "error",
+        prompts: Sequence[str] | None = None,
+        unknown_prompt: Literal["error", "default"] = "error",
     ) -> None:
         """Allocate the maps; ``of`` and ``load`` fill them."""
         super().__init__()
         if unknown not in {"error", "unaligned"}:
             raise AlignmentError(f"unknown={unknown!r}; choose error or unaligned.")
+        if unknown_prompt not in {"error", "default"}:
+            raise AlignmentError(f"unknown_prompt={unknown_prompt!r}; choose error or default.")
+        self.prompts = None if prompts is None else list(prompts)
+        self.unknown_prompt = unknown_prompt
+        self._said = set[str]()
         self.default_lang = default_lang if default_lang in {None, "auto"} else canonical(str(default_lang))
         self.unknown = unknown
         if format != FORMAT:
@@ -71,27 +90,43 @@ class Aligned(Module):
         self.languages = None if languages is None else list(languages)
         self.shapes = {name: list(shape) for name, shape in shapes.items()}
         maps = 1 if languages is None else len(set(languages))
-        if isinstance(languages, str) or any(shape[:1] != [maps] for shape in self.shapes.values()):
-            raise AlignmentError(f"the maps of {method} are not one of each language; fit and save the model again.")
+        first = {shape[0] if shape else 0 for shape in self.shapes.values()} or {maps}
+        self.stride = maps if first != {maps} else 0  # from the maps of a prompt to those of the next one
+        if isinstance(languages, str) or first not in ({maps}, {maps * max(1, len(set(prompts or ())))}):
+            raise AlignmentError(
+                f"the maps of {method} are not one of each language and prompt; fit and save the model again."
+            )
         for name in self.tensors:
             self.register_buffer(name, torch.zeros(self.shapes[name]) if name in shapes else None)
 
     @classmethod
-    def of(cls, alignment: Alignment) -> Self:
-        """The module that applies a fitted alignment.
+    def of(cls, fitted: Alignment | Mapping[str, Alignment]) -> Self:
+        """The module that applies a fitted alignment, or the alignments of several prompts, the default one first.
 
         Raises:
-            AlignmentError: The alignment is not fitted, or it maps from the pivot and cannot follow an encoder.
+            AlignmentError: The alignment is not fitted, it maps from the pivot and cannot follow an encoder, or the
+                prompts were fitted on other languages.
         """
+        fits = {} if isinstance(fitted, Alignment) else dict(fitted)
+        given = [fitted] if isinstance(fitted, Alignment) else [*fits.values()]
+        parts = {part.fingerprint(): part for part in given}  # one map may serve all prompts
+        alignment, *others = parts.values()
         if getattr(alignment, "direction", "to_pivot") == "from_pivot":
             raise AlignmentError('maps with direction="from_pivot" take pivot text only; use direction="to_pivot".')
-        fingerprint, factors = alignment.fingerprint(), alignment.factors()
+        if others:
+            parts = fits
+            if len({part.languages_ for part in parts.values()}) > 1:
+                raise AlignmentError("prompts were fitted on different languages; fit all on the same text.")
+        stacks = [part.factors() for part in parts.values()]
+        factors = {name: np.concatenate([stack[name] for stack in stacks]) for name in stacks[0]}
+        fingerprints = [part.fingerprint() for part in parts.values()]
         module = cls(
             alignment.method,
             alignment.dim_,
             alignment.languages_ if alignment.language_dependent else None,
             {name: stack.shape for name, stack in factors.items()},
-            fingerprint,
+            hashlib.sha256(" ".join(fingerprints).encode()).hexdigest() if others else fingerprints[0],
+            prompts=[*fits] or None,
         )
         module.load_state_dict({name: torch.from_numpy(stack) for name, stack in factors.items()})
         if alignment.seconds_ is not None:
@@ -108,7 +143,7 @@ class Aligned(Module):
 
         Raises:
             LanguageError: A language is missing or not fitted, or ``lang`` is a list.
-            AlignmentError: The embeddings have another dimension than the alignment.
+            AlignmentError: The embeddings have another dimension than the alignment, or the prompt was not fitted.
         """
         if not (lang is None or isinstance(lang, str)):
             raise LanguageError(
@@ -119,7 +154,7 @@ class Aligned(Module):
             raise AlignmentError(
                 f"embeddings of dimension {embeddings.shape[-1]}, but {self.method} was fitted on {self.dim}."
             )
-        codes = self.codes(features.get("lang"), lang, len(embeddings))
+        codes, offset = self.codes(features.get("lang"), lang, len(embeddings)), self.offset(features.get("prompt"))
         with torch.autocast(embeddings.device.type, enabled=False):
             x = embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
             out = x.clone()
@@ -130,7 +165,7 @@ class Aligned(Module):
                 mapped = list(range(len(embeddings)))
             for index, rows in rows_by_language(codes, len(x), self.languages, self.method):
                 chosen = mapped if isinstance(rows, slice) else [mapped[row] for row in rows]
-                out[chosen] = self.map_rows(x[rows], index)
+                out[chosen] = self.map_rows(x[rows], offset + index)
         features["sentence_embedding"] = out.to(embeddings.dtype)
         return features
 
@@ -156,21 +191,46 @@ class Aligned(Module):
             )
         return [None if code is None else _canonical(code) for code in codes]
 
-    def folded(self, lang: str | None = None) -> tuple[Tensor, Tensor]:
+    def offset(self, prompt: str | None) -> int:
+        """Number of the first map of a prompt; None is an unknown prompt.
+
+        Raises:
+            AlignmentError: The prompt was not fitted, or is unknown and the maps depend on it.
+        """
+        if self.prompts is None or (prompt is None and not self.stride):
+            return 0
+        if prompt is not None and prompt in self.prompts:
+            return self.stride * self.prompts.index(prompt)
+        told = "texts with an unknown prompt" if prompt is None else f"texts with the prompt {prompt!r}"
+        message = f"{self.method} is not fitted for {told}; fitted prompts: {', '.join(map(repr, self.prompts))}."
+        if self.unknown_prompt == "error":
+            raise AlignmentError(
+                f'{message} Encode with one of them, fit the model with this prompt, or set unknown_prompt="default".'
+            )
+        if told not in self._said:
+            logger.warning("%s The maps of %r serve them.", message, self.prompts[0])
+            self._said.add(told)
+        return 0
+
+    def folded(self, lang: str | None = None, prompt: str | None = None) -> tuple[Tensor, Tensor]:
         """The affine map ``y = x W + b`` of a language, or of all (None): W (d, d) and b (d,), float32.
+
+        Without a prompt, the map is the default prompt's.
 
         Raises:
             LanguageError: The language is missing or not fitted.
+            AlignmentError: The prompt is not fitted.
         """
         codes = self.codes([lang], None, 1)
         ((index, _),) = rows_by_language(codes, 1, self.languages, self.method)
+        index += 0 if prompt is None else self.offset(prompt)
         eye = torch.eye(self.dim, dtype=torch.float64)
         zero = torch.zeros(1, self.dim, dtype=torch.float64)
         shift = self.map_rows(zero, index)
         return (self.map_rows(eye, index) - shift).float(), shift[0].float()
 
     def map_rows(self, x: Tensor, index: int) -> Tensor:
-        """Map rows (n, d), float32 or float64, by the map at ``index`` of ``languages`` (0 if one map serves all).
+        """Map rows (n, d), float32 or float64, by the map at ``index``, as ``offset`` and ``languages`` count.
 
         A subclass for a method that is not affine overrides this method and ``tensors``.
         """
@@ -211,6 +271,13 @@ class Aligned(Module):
         if not all(tensor.isfinite().all() for tensor in loaded.buffers()):
             raise AlignmentError(f"the maps in {model_name_or_path} are not finite; fit and save the model again.")
         return loaded
+
+
+def module_of(fits: Mapping[str, Alignment]) -> Aligned:
+    """The module that applies the alignments of several prompts, of the class that the method names."""
+    own = next(iter(fits.values())).module()
+    kind = Aligned if own is None else type(own)
+    return kind.of(fits)
 
 
 @cache

@@ -54,10 +54,17 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
     return AlignedSentenceTransformer.adopt(saved, located.spec, dict(located.card.claims))
 
 
-def build(spec: ModelSpec, *, device: str | None = None, backbone: Backbone | None = None) -> SentenceTransformer:
+def build(
+    spec: ModelSpec,
+    *,
+    device: str | None = None,
+    backbone: Backbone | None = None,
+    prompts: Sequence[str] | None = None,
+) -> SentenceTransformer:
     """The SentenceTransformer of a spec; its alignment is fitted now unless an earlier fit is in the cache.
 
-    If several devices are given, all of them encode the fit text.
+    It is fitted under each of the backbone's prompts, or under those of some names. If several devices are given, all
+    of them encode the fit text.
 
     Raises:
         XAlignError: Weights or fit text are missing.
@@ -67,7 +74,7 @@ def build(spec: ModelSpec, *, device: str | None = None, backbone: Backbone | No
     from xalign_models.store import open_store
 
     device = pick_device(device, several=True)
-    recipe = Recipe(spec, raw_encoder(backbone, device, open_store()), backbone)
+    recipe = Recipe(spec, raw_encoder(backbone, device, open_store()), backbone, prompts)
     return assemble(spec, recipe.tail(), each(device)[0], backbone)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -16,10 +16,10 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 
 from xalign_models import alignments
 from xalign_models.alignments.base import rows_by_language
-from xalign_models.alignments.module import Aligned
+from xalign_models.alignments.module import Aligned, module_of
 from xalign_models.backbones import policy
 from xalign_models.device import pick_device
-from xalign_models.errors import LanguageError, ModelError
+from xalign_models.errors import AlignmentError, LanguageError, ModelError
 from xalign_models.linalg.arrays import AnyFloats
 from xalign_models.models.building import raw_encoder
 from xalign_models.models.card import read_card
@@ -31,10 +31,11 @@ from xalign_models.store import open_store
 
 @dataclass(frozen=True)
 class Maps:
-    """The maps of a model, and whether mapped rows get unit length afterwards, as in the model."""
+    """The maps of a model, its prompts by name, and whether mapped rows get unit length afterwards, as in the model."""
 
     aligned: Aligned
     normalise: bool
+    prompts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fingerprint(self) -> str:
@@ -44,22 +45,39 @@ class Maps:
             content.update(name.encode() + tensor.contiguous().numpy().tobytes())
         return content.hexdigest()
 
-    def index(self, codes: Iterable[str | None]) -> dict[str | None, int | None]:
+    def offset(self, prompt: str | None) -> int:
+        """Number of the first map of a prompt, given by its name or its text; None is the default prompt.
+
+        Raises:
+            AlignmentError: The prompt was not fitted.
+        """
+        fitted = self.aligned.prompts
+        if prompt is None or fitted is None:
+            return 0
+        if prompt not in {*self.prompts, *fitted}:
+            names = sorted(name for name, text in self.prompts.items() if text in fitted)
+            known = ", ".join(names or map(repr, fitted))
+            raise AlignmentError(f"{self.aligned.method} is not fitted for vectors with the prompt {prompt!r}; {known} are.")
+        return self.aligned.offset(self.prompts.get(prompt, prompt))
+
+    def index(self, codes: Iterable[str | None], prompt: str | None = None) -> dict[str | None, int | None]:
         """The number of each language's map, or None for rows that stay unchanged.
 
         Args:
             codes: Language codes of rows, in any form; None for an unknown language.
+            prompt: Name or text of the prompt that the rows were encoded with; None for the default one.
 
         Raises:
             LanguageError: A language is missing or was not fitted, and the model's ``unknown`` is ``error``.
+            AlignmentError: The prompt was not fitted.
         """
-        module = self.aligned
+        module, offset = self.aligned, self.offset(prompt)
         numbers: dict[str | None, int | None] = {}
         missing = []
         for code in codes:
             try:
                 ((number, _),) = rows_by_language(module.codes([None], code, 1), 1, module.languages, module.method)
-                numbers[code] = number
+                numbers[code] = offset + number
             except LanguageError:
                 numbers[code] = None
                 missing.append("none at all" if code is None else code)
@@ -126,15 +144,15 @@ def load_maps(
     directory = Path(model)
     if (directory / "alignment.json").is_file():
         alignment = alignments.load(directory)
-        maps = Maps(alignment.module() or Aligned.of(alignment), normalise=False)
+        maps = Maps(module_of({"": alignment}), normalise=False)
     elif (directory / "modules.json").is_file():
         maps = _saved(directory)
     else:
         spec = find_spec(model)
-        fit = Recipe(spec, raw_encoder(spec.backbone, pick_device(device), open_store())).fitted
-        if fit is None:
+        recipe = Recipe(spec, raw_encoder(spec.backbone, pick_device(device), open_store()))
+        if not recipe.fits:
             raise ModelError(f"{model} has no alignment; give an aligned model, e.g. from `xalign fit`.")
-        maps = Maps(fit.module() or Aligned.of(fit), normalise=True)
+        maps = Maps(module_of(recipe.fits), normalise=True, prompts=recipe.backbone.prompts)
     module = maps.aligned.to("cpu").eval()
     module.default_lang, module.unknown = default_lang or module.default_lang, unknown or module.unknown
     return maps
@@ -153,4 +171,4 @@ def _saved(directory: Path) -> Maps:
         normalise |= aligned is not None and issubclass(kind, Normalize)
     if aligned is None:
         raise ModelError(f"{directory} has no separate maps; give a model from `xalign fit` without --standalone.")
-    return Maps(aligned, normalise)
+    return Maps(aligned, normalise, files.settings("config_sentence_transformers.json").get("prompts") or {})
