@@ -25,7 +25,9 @@ def of_prompt(alignment: Alignment, prompt: str) -> Alignment:
     """The maps of one prompt, by language, from a fit on groups; a pivot without a group serves all prompts."""
     part, keys = copy.copy(alignment), alignment.languages_
     if part.language_dependent:
-        chosen = [i for i, key in enumerate(keys) if _PROMPT not in key or key == group(key.partition(_PROMPT)[0], prompt)]
+        chosen = [
+            i for i, key in enumerate(keys) if _PROMPT not in key or key == group(key.partition(_PROMPT)[0], prompt)
+        ]
         keys = tuple(keys[i] for i in chosen)
         for name in part.arrays:
             setattr(part, name, getattr(alignment, name)[chosen])

@@ -6,7 +6,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -16,7 +16,8 @@ from torch import Tensor
 from xalign_models.alignments.base import FORMAT, Alignment, rows_by_language
 from xalign_models.errors import AlignmentError, LanguageError
 from xalign_models.languages import canonical
-
+from xalign_models.specs import Unknown
+from xalign_models.typology import nearest
 
 logger = logging.getLogger(__name__)
 
@@ -33,23 +34,25 @@ class Aligned(Module):
         method: Name of the alignment, for messages and provenance.
         dim: Embedding dimension d.
         languages: Fitted languages in the order of the maps; None if one map serves all languages.
-        shapes: Shapes of the factors; for an affine map "weight" (L, d, d), "basis" (L, d, k), "shift" (L, d). With maps
-            of P prompts the first axis is P L long, the maps of the first prompt first.
+        shapes: Shapes of the factors; for an affine map "weight" (L, d, d), "basis" (L, d, k), "shift" (L, d). The first
+            axis of maps of P prompts is P L long, with the maps of the first prompt first.
         fingerprint: Fingerprint of the alignment.
         format: Version of the saved format.
         default_lang: Language of texts without one; ``auto`` identifies it, None raises an error.
-        unknown: Treatment of a text in a language that was not fitted: ``error``, or ``unaligned`` for its raw vector.
+        unknown: Treatment of a text in a language that was not fitted, or is unknown: ``error``; ``related`` for the maps
+            of its nearest relative by URIEL, or of ``mean`` without one; ``mean`` for the mean of all languages' mapped
+            vectors; or ``unaligned`` for its raw vector.
         prompts: Fitted prompts, the default one first; None, as in models saved without them, if one map serves all.
-        unknown_prompt: Treatment of a text under a prompt that was not fitted: ``error``, or ``default`` for the maps of
-            the default prompt.
+        unknown_prompt: Treatment of a text under a prompt that was not fitted: ``error``, or ``default`` for the default
+            prompt's maps.
 
     Raises:
         AlignmentError: The format has another version, or ``unknown`` or ``unknown_prompt`` is invalid.
         LanguageError: ``default_lang`` is not a language.
     """
 
-    config_keys = ["method", "dim", "languages", "shapes", "fingerprint", "format", "default_lang", "unknown", "prompts",
-                   "unknown_prompt"]  # fmt: skip
+    config_keys = ["method", "dim", "languages", "shapes", "fingerprint", "format", "default_lang", "unknown",
+                   "prompts", "unknown_prompt"]  # fmt: skip
     forward_kwargs = {"lang"}
     fit_seconds: float | None = None
     """Average duration of fitting a language, without encoding, in seconds; None if unknown, as in a saved model."""
@@ -69,14 +72,14 @@ class Aligned(Module):
         fingerprint: str = "",
         format: int = FORMAT,
         default_lang: str | None = None,
-        unknown: Literal["error", "unaligned"] = "error",
+        unknown: Unknown = "error",
         prompts: Sequence[str] | None = None,
         unknown_prompt: Literal["error", "default"] = "error",
     ) -> None:
         """Allocate the maps; ``of`` and ``load`` fill them."""
         super().__init__()
-        if unknown not in {"error", "unaligned"}:
-            raise AlignmentError(f"unknown={unknown!r}; choose error or unaligned.")
+        if unknown not in get_args(Unknown):
+            raise AlignmentError(f"unknown={unknown!r}; choose one of {', '.join(get_args(Unknown))}.")
         if unknown_prompt not in {"error", "default"}:
             raise AlignmentError(f"unknown_prompt={unknown_prompt!r}; choose error or default.")
         self.prompts = None if prompts is None else list(prompts)
@@ -92,6 +95,7 @@ class Aligned(Module):
         maps = 1 if languages is None else len(set(languages))
         first = {shape[0] if shape else 0 for shape in self.shapes.values()} or {maps}
         self.stride = maps if first != {maps} else 0  # from the maps of a prompt to those of the next one
+        self._maps = max(first)
         if isinstance(languages, str) or first not in ({maps}, {maps * max(1, len(set(prompts or ())))}):
             raise AlignmentError(
                 f"the maps of {method} are not one of each language and prompt; fit and save the model again."
@@ -154,18 +158,13 @@ class Aligned(Module):
             raise AlignmentError(
                 f"embeddings of dimension {embeddings.shape[-1]}, but {self.method} was fitted on {self.dim}."
             )
-        codes, offset = self.codes(features.get("lang"), lang, len(embeddings)), self.offset(features.get("prompt"))
+        codes = self.codes(features.get("lang"), lang, len(embeddings))
         with torch.autocast(embeddings.device.type, enabled=False):
             x = embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
             out = x.clone()
-            mapped = [row for row, code in enumerate(codes or ()) if code in (self.languages or ())]
-            if codes is not None and self.unknown == "unaligned":
-                codes, x = [codes[row] for row in mapped], x[mapped]
-            else:
-                mapped = list(range(len(embeddings)))
-            for index, rows in rows_by_language(codes, len(x), self.languages, self.method):
-                chosen = mapped if isinstance(rows, slice) else [mapped[row] for row in rows]
-                out[chosen] = self.map_rows(x[rows], offset + index)
+            for number, rows in self.numbers(codes, len(x), features.get("prompt")):
+                if number is not None:
+                    out[rows] = self.mapped(x[rows], number)
         features["sentence_embedding"] = out.to(embeddings.dtype)
         return features
 
@@ -190,6 +189,51 @@ class Aligned(Module):
                 f"languages: {', '.join(self.languages)}."
             )
         return [None if code is None else _canonical(code) for code in codes]
+
+    def numbers(
+        self, codes: Sequence[str | None] | None, count: int, prompt: str | None
+    ) -> list[tuple[int | None, slice | list[int]]]:
+        """The rows that each map applies to, by its number for :meth:`mapped`; None for rows that stay unchanged.
+
+        Args:
+            codes: Canonical language of each row, (n,); None if one map serves all.
+            count: The number of rows, n.
+            prompt: Prompt of all rows; None if unknown.
+
+        Raises:
+            LanguageError: A language is missing or not fitted, and ``unknown`` is ``error``.
+            AlignmentError: The prompt is not fitted.
+        """
+        offset, fitted = self.offset(prompt), tuple(self.languages or ())
+        if codes is None or self.unknown == "error":
+            return [(offset + i, rows) for i, rows in rows_by_language(codes, count, self.languages, self.method)]
+        groups: dict[int | None, list[int]] = {}
+        for row, code in enumerate(codes):
+            if code not in fitted and code is not None and self.unknown == "related":
+                code = nearest(code, fitted)
+            mean = None if self.unknown == "unaligned" else self._maps + offset
+            groups.setdefault(offset + fitted.index(code) if code in fitted else mean, []).append(row)
+        return [*groups.items()]
+
+    def mapped(self, x: Tensor, number: int) -> Tensor:
+        """Map rows (n, d) by the map with a number of :meth:`numbers`; those past the maps are of means of a prompt's."""
+        if number < self._maps:
+            return self.map_rows(x, number)
+        first = number - self._maps
+        return torch.stack([self.map_rows(x, first + i) for i in range(len(self.languages or (0,)))]).mean(0)
+
+    def require_kept_language(self) -> None:
+        """Refuse ``unaligned`` where every language is moved: raw vectors would lie apart from all mapped ones.
+
+        Raises:
+            AlignmentError: No language's map is the identity.
+        """
+        x = torch.randn(8, self.dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        if not any(torch.allclose(self.map_rows(x, i), x) for i in range(len(self.languages or (0,)))):
+            raise AlignmentError(
+                f"{self.method} moves every fitted language, so unaligned texts would lie apart from all others; choose "
+                "related or mean."
+            )
 
     def offset(self, prompt: str | None) -> int:
         """Number of the first map of a prompt; None is an unknown prompt.

@@ -44,6 +44,7 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
         >>> vectors.shape == (2, model.get_embedding_dimension())
         True
     """
+    from xalign_models.models.provenance import check_prompts
     from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
 
     located = locate(model, **overrides)
@@ -51,6 +52,7 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
         assert located.spec is not None
         return build(located.spec, device=device, backbone=located.open_backbone())
     saved = loading.open_directory(located.card.files, pick_device(device))
+    check_prompts(saved)
     return AlignedSentenceTransformer.adopt(saved, located.spec, dict(located.card.claims))
 
 
@@ -122,12 +124,14 @@ def load_encoder(
     """
     from xalign_models.models.encoder import XAlignEncoder
     from xalign_models.models.metadata import meta_of
+    from xalign_models.models.provenance import check_prompts
 
     device = pick_device(device, several=True)
     located = locate(model, **overrides) if isinstance(model, str) else Located(model)
     if located.saved and located.card is not None:
         home = device if len(each(device)) == 1 else "cpu"  # from there, modules are sent to other processes
         saved = loading.open_directory(located.card.files, home)
+        check_prompts(saved)
         return encoder_of(saved, located.namespace, meta_of(located), device, store)
     spec = located.spec
     assert spec is not None
@@ -169,7 +173,7 @@ def encoder_of(
     if len(devices := each(device)) > 1:
         load = partial(_processes, partial(moved, backbone), devices)
     raw = RawEncoder(raw_namespace, load, device, store)
-    languages = None if aligned is None or aligned.unknown == "unaligned" else aligned.languages
+    languages = None if aligned is None or aligned.unknown != "error" else aligned.languages
     prompts = {key: prompt for key, prompt in model.prompts.items() if prompt}
     return XAlignEncoder(raw, tail, prompts, languages, meta, sides=sides_of(backbone))
 

@@ -42,8 +42,8 @@ def without_cache() -> Iterator[None]:
 
 
 Encode = Callable[..., "npt.NDArray[np.float32]"]
-"""Texts of one language to raw vectors (n, d): called with the texts, the language and ``progress``, a label; for a fit on
-several prompts also with ``prompt``."""
+"""Texts of one language to raw vectors (n, d): called with the texts, the language and ``progress``, a label; a fit on
+several prompts gives ``prompt`` too."""
 
 
 def load_corpora(spec: AlignmentSpec) -> list[Corpus]:

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,6 @@ import torch
 from sentence_transformers.sentence_transformer.modules import Normalize
 
 from xalign_models import alignments
-from xalign_models.alignments.base import rows_by_language
 from xalign_models.alignments.module import Aligned, module_of
 from xalign_models.backbones import policy
 from xalign_models.device import pick_device
@@ -25,7 +23,7 @@ from xalign_models.models.building import raw_encoder
 from xalign_models.models.card import read_card
 from xalign_models.models.names import find_spec
 from xalign_models.models.recipe import Recipe
-from xalign_models.specs import digest
+from xalign_models.specs import Unknown, digest
 from xalign_models.store import open_store
 
 
@@ -45,23 +43,25 @@ class Maps:
             content.update(name.encode() + tensor.contiguous().numpy().tobytes())
         return content.hexdigest()
 
-    def offset(self, prompt: str | None) -> int:
-        """Number of the first map of a prompt, given by its name or its text; None is the default prompt.
+    def _text(self, prompt: str | None) -> str | None:
+        """The fitted prompt that a name or a text means; None is the default prompt.
 
         Raises:
             AlignmentError: The prompt was not fitted.
         """
         fitted = self.aligned.prompts
         if prompt is None or fitted is None:
-            return 0
+            return fitted[0] if fitted else None
         if prompt not in {*self.prompts, *fitted}:
             names = sorted(name for name, text in self.prompts.items() if text in fitted)
             known = ", ".join(names or map(repr, fitted))
-            raise AlignmentError(f"{self.aligned.method} is not fitted for vectors with the prompt {prompt!r}; {known} are.")
-        return self.aligned.offset(self.prompts.get(prompt, prompt))
+            raise AlignmentError(
+                f"{self.aligned.method} is not fitted for vectors with the prompt {prompt!r}; {known} are."
+            )
+        return self.prompts.get(prompt, prompt)
 
     def index(self, codes: Iterable[str | None], prompt: str | None = None) -> dict[str | None, int | None]:
-        """The number of each language's map, or None for rows that stay unchanged.
+        """The number of each language's map, as in :meth:`Aligned.numbers`, or None for rows that stay unchanged.
 
         Args:
             codes: Language codes of rows, in any form; None for an unknown language.
@@ -71,20 +71,18 @@ class Maps:
             LanguageError: A language is missing or was not fitted, and the model's ``unknown`` is ``error``.
             AlignmentError: The prompt was not fitted.
         """
-        module, offset = self.aligned, self.offset(prompt)
+        module, text = self.aligned, self._text(prompt)
         numbers: dict[str | None, int | None] = {}
         missing = []
         for code in codes:
             try:
-                ((number, _),) = rows_by_language(module.codes([None], code, 1), 1, module.languages, module.method)
-                numbers[code] = offset + number
+                ((numbers[code], _),) = module.numbers(module.codes([None], code, 1), 1, text)
             except LanguageError:
-                numbers[code] = None
                 missing.append("none at all" if code is None else code)
-        if missing and module.unknown == "error":
+        if missing:
             raise LanguageError(
                 f"{module.method} is not fitted for rows in {', '.join(sorted(missing)[:20])}; fitted languages are "
-                f"{', '.join(module.languages or ())}. With --unknown unaligned such rows keep their vectors."
+                f"{', '.join(module.languages or ())}. With --unknown related such rows get a relative's map."
             )
         return numbers
 
@@ -107,13 +105,13 @@ class Maps:
             warnings.simplefilter("ignore")  # the rows may be read-only
             x = torch.from_numpy(rows.astype(np.result_type(rows.dtype, np.float32), copy=False))
             if numbers is None or isinstance(numbers, int):
-                y = x if numbers is None else self.aligned.map_rows(x, numbers)
+                y = x if numbers is None else self.aligned.mapped(x, numbers)
             else:
                 y = torch.empty_like(x)
                 for number in np.unique(numbers):
                     chosen = torch.from_numpy(np.flatnonzero(numbers == number))
                     part = x.index_select(0, chosen)
-                    y.index_copy_(0, chosen, part if number < 0 else self.aligned.map_rows(part, int(number)))
+                    y.index_copy_(0, chosen, part if number < 0 else self.aligned.mapped(part, int(number)))
             if self.normalise:
                 y = torch.nn.functional.normalize(y, dim=1)
             mapped: AnyFloats = y.numpy().astype(rows.dtype, copy=False)
@@ -124,7 +122,7 @@ def load_maps(
     model: str,
     *,
     default_lang: str | None = None,
-    unknown: Literal["error", "unaligned"] | None = None,
+    unknown: Unknown | None = None,
     device: str | None = None,
 ) -> Maps:
     """The maps of a model, without opening the weights of a saved one.
@@ -133,12 +131,13 @@ def load_maps(
         model: A saved aligned model, the directory of a saved alignment, or a registered name, whose alignment is
             fitted now unless an earlier fit is in the cache.
         default_lang: Language of rows without one; by default the model's own.
-        unknown: ``error`` or ``unaligned``: treatment of rows in languages that were not fitted; by default the
-            model's own.
+        unknown: Treatment of rows in languages that were not fitted, as in :class:`Aligned`; by default the model's
+            own.
         device: Device of the backbone, for a registered name.
 
     Raises:
         ModelError: The model has no alignment.
+        AlignmentError: ``unknown`` is ``unaligned`` and the maps move every language.
         XAlignError: Files are damaged, or weights or fit text are missing.
     """
     directory = Path(model)
@@ -154,6 +153,8 @@ def load_maps(
             raise ModelError(f"{model} has no alignment; give an aligned model, e.g. from `xalign fit`.")
         maps = Maps(module_of(recipe.fits), normalise=True, prompts=recipe.backbone.prompts)
     module = maps.aligned.to("cpu").eval()
+    if unknown == "unaligned":
+        module.require_kept_language()
     module.default_lang, module.unknown = default_lang or module.default_lang, unknown or module.unknown
     return maps
 

@@ -11,6 +11,7 @@ from xalign_models.alignments.groups import of_prompt
 from xalign_models.alignments.registry import find_method
 from xalign_models.backbones import loading
 from xalign_models.backbones.loading import open_backbone
+from xalign_models.errors import ModelError
 from xalign_models.models import fitting
 from xalign_models.specs import AlignmentSpec, ModelSpec, Vectors, digest
 
@@ -121,7 +122,16 @@ class Recipe:
 
     @cached_property
     def prompts(self) -> tuple[str, ...]:
-        """The prompts that the model's texts may have, the default one first."""
+        """The prompts that the model's texts may have, the default one first, or those to fit.
+
+        Raises:
+            ModelError: The backbone has no prompt of a name.
+        """
+        known = {"default", *self.backbone.prompts, *self._sides}
+        if missing := sorted({*(self._names or ())} - known):
+            raise ModelError(
+                f"{self.spec.backbone.name} has no prompt {', '.join(missing)}; it has {', '.join(known)}."
+            )
         return loading.text_prompts(self.backbone.prompts, self._sides, self._names)
 
     @property
