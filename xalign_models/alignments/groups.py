@@ -21,17 +21,20 @@ def group(language: str, prompt: str) -> str:
     return f"{language}{_PROMPT}{prompt}"
 
 
+def language_of(key: str) -> str:
+    """The language of a group's key."""
+    return key.partition(_PROMPT)[0]
+
+
 def of_prompt(alignment: Alignment, prompt: str) -> Alignment:
     """The maps of one prompt, by language, from a fit on groups; a pivot without a group serves all prompts."""
     part, keys = copy.copy(alignment), alignment.languages_
     if part.language_dependent:
-        chosen = [
-            i for i, key in enumerate(keys) if _PROMPT not in key or key == group(key.partition(_PROMPT)[0], prompt)
-        ]
+        chosen = [i for i, key in enumerate(keys) if key in {language_of(key), group(language_of(key), prompt)}]
         keys = tuple(keys[i] for i in chosen)
         for name in part.arrays:
             setattr(part, name, getattr(alignment, name)[chosen])
-    part.languages_ = tuple(dict.fromkeys(key.partition(_PROMPT)[0] for key in keys))
+    part.languages_ = tuple(dict.fromkeys(map(language_of, keys)))
     return part
 
 

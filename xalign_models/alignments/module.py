@@ -34,17 +34,17 @@ class Aligned(Module):
         method: Name of the alignment, for messages and provenance.
         dim: Embedding dimension d.
         languages: Fitted languages in the order of the maps; None if one map serves all languages.
-        shapes: Shapes of the factors; for an affine map "weight" (L, d, d), "basis" (L, d, k), "shift" (L, d). The first
-            axis of maps of P prompts is P L long, with the maps of the first prompt first.
+        shapes: Shapes of the factors; for an affine map "weight" (L, d, d), "basis" (L, d, k), "shift" (L, d). For P
+            prompts the first axis is P L long, with the maps of the first prompt first.
         fingerprint: Fingerprint of the alignment.
         format: Version of the saved format.
         default_lang: Language of texts without one; ``auto`` identifies it, None raises an error.
-        unknown: Treatment of a text in a language that was not fitted, or is unknown: ``error``; ``related`` for the maps
-            of its nearest relative by URIEL, or of ``mean`` without one; ``mean`` for the mean of all languages' mapped
-            vectors; or ``unaligned`` for its raw vector.
+        unknown: Treatment of a text in a language that was not fitted, or is unknown: ``error``; ``related`` for the
+            map of its nearest relative by URIEL, or ``mean`` without one; ``mean`` for the mean of the vectors that all
+            maps give; or ``unaligned`` for its raw vector.
         prompts: Fitted prompts, the default one first; None, as in models saved without them, if one map serves all.
-        unknown_prompt: Treatment of a text under a prompt that was not fitted: ``error``, or ``default`` for the default
-            prompt's maps.
+        unknown_prompt: Treatment of a text under a prompt that was not fitted: ``error``, or ``default`` for the maps
+            of the default prompt.
 
     Raises:
         AlignmentError: The format has another version, or ``unknown`` or ``unknown_prompt`` is invalid.
@@ -190,13 +190,11 @@ class Aligned(Module):
             )
         return [None if code is None else _canonical(code) for code in codes]
 
-    def numbers(
-        self, codes: Sequence[str | None] | None, count: int, prompt: str | None
-    ) -> list[tuple[int | None, slice | list[int]]]:
+    def numbers(self, codes: Any, count: int, prompt: str | None) -> list[tuple[int | None, slice | list[int]]]:
         """The rows that each map applies to, by its number for :meth:`mapped`; None for rows that stay unchanged.
 
         Args:
-            codes: Canonical language of each row, (n,); None if one map serves all.
+            codes: Canonical language of each row, (n,), or None for an unknown one; None if one map serves all.
             count: The number of rows, n.
             prompt: Prompt of all rows; None if unknown.
 
@@ -209,14 +207,14 @@ class Aligned(Module):
             return [(offset + i, rows) for i, rows in rows_by_language(codes, count, self.languages, self.method)]
         groups: dict[int | None, list[int]] = {}
         for row, code in enumerate(codes):
-            if code not in fitted and code is not None and self.unknown == "related":
-                code = nearest(code, fitted)
+            related = code is not None and code not in fitted and self.unknown == "related"
+            chosen = nearest(code, fitted) if related else code
             mean = None if self.unknown == "unaligned" else self._maps + offset
-            groups.setdefault(offset + fitted.index(code) if code in fitted else mean, []).append(row)
+            groups.setdefault(offset + fitted.index(chosen) if chosen in fitted else mean, []).append(row)
         return [*groups.items()]
 
     def mapped(self, x: Tensor, number: int) -> Tensor:
-        """Map rows (n, d) by the map with a number of :meth:`numbers`; those past the maps are of means of a prompt's."""
+        """Map rows (n, d) by a number of :meth:`numbers`; a number past the maps stands for the mean of a prompt's."""
         if number < self._maps:
             return self.map_rows(x, number)
         first = number - self._maps
@@ -231,8 +229,8 @@ class Aligned(Module):
         x = torch.randn(8, self.dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         if not any(torch.allclose(self.map_rows(x, i), x) for i in range(len(self.languages or (0,)))):
             raise AlignmentError(
-                f"{self.method} moves every fitted language, so unaligned texts would lie apart from all others; choose "
-                "related or mean."
+                f"{self.method} moves every fitted language, so unaligned texts would lie apart from all others; "
+                "choose related or mean."
             )
 
     def offset(self, prompt: str | None) -> int:

@@ -115,15 +115,15 @@ def apply(
             raise FileError(f"{files[0]} has no column {name}; it has {', '.join(schema.names)}.")
     language = lang_column if maps.aligned.languages is not None else None
     keys = tuple(name for name in (language, prompt_column) if name)
-    rows = {
+    occurring = {
         values: (values[0] if language else None, values[-1] if prompt_column else None)
         for values in _values(files, keys)
     }
     numbers = {
-        role: maps.index({code for code, other in rows.values() if other == role}, role or prompt)
-        for role in {role for _, role in rows.values()}
+        role: maps.index({code for code, other in occurring.values() if other == role}, role or prompt)
+        for role in {role for _, role in occurring.values()}
     }
-    table = {values: numbers[role][code] for values, (code, role) in rows.items()}
+    table = {values: numbers[role][code] for values, (code, role) in occurring.items()}
     parts = list(_parts(files))
     total = sum(part.rows for part in parts)
     identity: dict[str, object] = {
