@@ -13,14 +13,14 @@ from xalign_models.assets.inspection import inspected
 from xalign_models.backbones import policy
 from xalign_models.backbones.checkpoint import open_config, open_pipeline, open_transformer, opened
 from xalign_models.backbones.sources import Source, find_source
-from xalign_models.backbones.templates import SLOT
+from xalign_models.backbones.templates import SLOT, split_side, with_side
 from xalign_models.device import pick_device
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.languages import is_canonical
 from xalign_models.specs import COMPILED, BackboneSpec, Dtype, Pooling, Precision, digest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from sentence_transformers import SentenceTransformer
     from torch import nn
@@ -345,8 +345,25 @@ def _below(resolved: ResolvedModel) -> ResolvedModel:
     return base or assets.resolve(str(files.settings("adapter_config.json").get("base_model_name_or_path")))
 
 
-def prompt_in(prompts: Mapping[str, str], language: str) -> str:
-    """The prompt of texts that belong to no task, such as an alignment's fit text.
+def text_prompts(
+    prompts: Mapping[str, str], sides: Collection[str] = (), names: Collection[str] | None = None
+) -> tuple[str, ...]:
+    """The distinct prompts that a backbone's texts may have, the default one first, or those of some names.
+
+    A prompt carries its side where the backbone encodes sides differently. Prompts by language count as one, since each
+    language has one.
+    """
+    if prompt_languages(prompts) is not None:
+        return ("",)
+    texts = {"default": "", **{key: text for key, text in prompts.items() if not is_canonical(key)}}
+    of_side = {"query": texts.get("query"), "document": texts.get("document", texts.get("passage"))}
+    sided = {side: with_side(side, of_side[side] or texts["default"]) for side in sorted(sides)}
+    known = {**texts, **sided}
+    return tuple(dict.fromkeys(known[key] for key in (known if names is None else names) if key in known))
+
+
+def prompt_in(prompts: Mapping[str, str], language: str, prompt: str | None = None) -> str:
+    """The prompt of a language's texts under the prompt of a role or, by default, of no task, as an alignment's text.
 
     Raises:
         LanguageError: The prompts are by language, and none is in this language.
@@ -357,7 +374,9 @@ def prompt_in(prompts: Mapping[str, str], language: str) -> str:
             f"There is no prompt in {language}; there is one in {', '.join(sorted(languages))}. "
             "The English one (en-prompts) works for every language."
         )
-    return prompts.get(language, prompts.get("default", ""))
+    role = prompts.get("default", "") if prompt is None else prompt
+    side, plain = split_side(role)
+    return with_side(side, prompts.get(language, plain))
 
 
 def prompt_languages(prompts: Mapping[str, str]) -> frozenset[str] | None:

@@ -44,6 +44,7 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
         >>> vectors.shape == (2, model.get_embedding_dimension())
         True
     """
+    from xalign_models.models.provenance import check_prompts
     from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
 
     located = locate(model, **overrides)
@@ -51,13 +52,21 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
         assert located.spec is not None
         return build(located.spec, device=device, backbone=located.open_backbone())
     saved = loading.open_directory(located.card.files, pick_device(device))
+    check_prompts(saved)
     return AlignedSentenceTransformer.adopt(saved, located.spec, dict(located.card.claims))
 
 
-def build(spec: ModelSpec, *, device: str | None = None, backbone: Backbone | None = None) -> SentenceTransformer:
+def build(
+    spec: ModelSpec,
+    *,
+    device: str | None = None,
+    backbone: Backbone | None = None,
+    prompts: Sequence[str] | None = None,
+) -> SentenceTransformer:
     """The SentenceTransformer of a spec; its alignment is fitted now unless an earlier fit is in the cache.
 
-    If several devices are given, all of them encode the fit text.
+    It is fitted under each of the backbone's prompts, or under those of some names. If several devices are given, all
+    of them encode the fit text.
 
     Raises:
         XAlignError: Weights or fit text are missing.
@@ -67,7 +76,7 @@ def build(spec: ModelSpec, *, device: str | None = None, backbone: Backbone | No
     from xalign_models.store import open_store
 
     device = pick_device(device, several=True)
-    recipe = Recipe(spec, raw_encoder(backbone, device, open_store()), backbone)
+    recipe = Recipe(spec, raw_encoder(backbone, device, open_store()), backbone, prompts)
     return assemble(spec, recipe.tail(), each(device)[0], backbone)
 
 
@@ -115,6 +124,7 @@ def load_encoder(
     """
     from xalign_models.models.encoder import XAlignEncoder
     from xalign_models.models.metadata import meta_of
+    from xalign_models.models.provenance import check_prompts
 
     device = pick_device(device, several=True)
     located = locate(model, **overrides) if isinstance(model, str) else Located(model)
@@ -122,6 +132,7 @@ def load_encoder(
         home = device if len(each(device)) == 1 else "cpu"  # from there, modules are sent to other processes
         namespace = located.namespace  # before the weights are opened
         saved = loading.open_directory(located.card.files, home)
+        check_prompts(saved)
         return encoder_of(saved, namespace, meta_of(located), device, store, located.card.files.confirm)
     spec = located.spec
     assert spec is not None
@@ -174,7 +185,7 @@ def encoder_of(
     if len(devices := each(device)) > 1:
         load = partial(_processes, partial(moved, backbone), devices)
     raw = RawEncoder(raw_namespace, load, device, store, confirm=confirm)
-    languages = None if aligned is None or aligned.unknown == "unaligned" else aligned.languages
+    languages = None if aligned is None or aligned.unknown != "error" else aligned.languages
     prompts = {key: prompt for key, prompt in model.prompts.items() if prompt}
     return XAlignEncoder(raw, tail, prompts, languages, meta, sides=sides_of(backbone))
 
