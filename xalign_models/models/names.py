@@ -117,7 +117,7 @@ def locate(model: str, **overrides: Any) -> Located:
     return dataclasses.replace(located, spec=dataclasses.replace(spec, backbone=backbone))
 
 
-def trust_in(model: str, trusted: str | Collection[str]) -> dict[str, Any]:
+def trust_in(model: str, trusted: str | bool | Collection[str]) -> dict[str, Any]:
     """Fields of a backbone's spec if ``trusted`` has the model, as ``MODEL`` or ``MODEL@COMMIT``; empty otherwise.
 
     Raises:
