@@ -17,6 +17,7 @@ class Claim(str):
     """A directory, hub id or server of a model, or a text, as a file names it: the file's author chose it.
 
     Examples:
+        >>> from xalign_models.claims import Claim
         >>> Claim("org/name") == "org/name"
         True
     """
@@ -34,6 +35,7 @@ def named(text: str) -> str:
         ModelError: Only a file names it.
 
     Examples:
+        >>> from xalign_models.claims import Claim, named
         >>> named("org/my-model"), named(Claim("org/my-model"))
         ('org/my-model', 'org/my-model')
     """
