@@ -12,6 +12,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
+from xalign_models.claims import Claim
 from xalign_models.errors import FileError, ModelError, one_line
 from xalign_models.files import read_json
 from xalign_models.results.layout import META, folder_name, result_files
@@ -29,7 +30,7 @@ class ModelMeta:
     """A model's entry in its ``model_meta.json``.
 
     Attributes:
-        name: Name of the model.
+        name: Name of the model, a claim.
         fields: Everything that the file has; empty if it is missing or damaged.
         arguments: Arguments of the model's loader.
         spec: The model's spec; None for models that are not ours.
@@ -41,6 +42,10 @@ class ModelMeta:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     spec: ModelSpec | None = None
     trained_on: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Mark the name as a claim."""
+        object.__setattr__(self, "name", Claim(self.name))
 
 
 @dataclass(frozen=True)
