@@ -168,4 +168,4 @@ def _decided(row: GateRow) -> GateRow:
         return replace(row, verdict=Verdict.FAIL, reason="fell")
     if (row.difference if row.low is None else row.low) >= -row.tolerance - _NOISE:
         return replace(row, verdict=Verdict.PASS, reason="kept up")
-    return replace(row, verdict=Verdict.CANNOT_TELL, reason="may be chance, too few items to tell")
+    return replace(row, verdict=Verdict.CANNOT_TELL, reason="too few items to tell")

@@ -9,6 +9,7 @@ and means over languages that share sentences, need the size of the moves that n
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +49,7 @@ def counted(lost: Numbers, won: Numbers, n: Numbers) -> Fall:
 
 
 def score(fall: Fall, margin: Numbers) -> npt.NDArray[np.float64]:
-    """Z of the fall against a margin: above zero where it is larger.
+    """The score of a fall against a margin, a normal z: above zero where the fall is larger.
 
     ``z = sign(f - m) max(|f - m| - s / 2, 0) / sqrt(V)``, where ``s / 2`` is the continuity correction. For right and
     wrong answers, s is the share of an item, and V the larger of Tango's variance (the maximum likelihood estimate
@@ -102,14 +103,10 @@ def items_needed(margin: float, churn: float, languages: int, power: float) -> i
         rng = np.random.default_rng(0)
         changed = rng.binomial(n, churn, _DRAWS)
         lost = rng.binomial(changed, 0.5)
-        shares = score(counted(lost, changed - lost, n), margin) <= -Z
-        return float(shares.mean()) ** languages >= power
+        passed = score(counted(lost, changed - lost, n), margin) <= -Z
+        return float(passed.mean()) ** languages >= power
 
-    n = 1
-    while not passes(n):
-        n *= 2
-    low = n // 2
-    while n - low > 1:
-        middle = (low + n) // 2
-        low, n = (low, middle) if passes(middle) else (middle, n)
-    return n
+    most = 1
+    while not passes(most):
+        most *= 2
+    return 1 + bisect_left(range(1, most), True, key=passes)

@@ -91,7 +91,7 @@ def test_the_planned_number_passes_as_often_as_promised() -> None:
 
 
 def test_the_most_powerful_test_is_not_far() -> None:
-    """4% of 1,000 answers change: no fall or one of a point, told apart by the likelihood ratio (Neyman and Pearson)."""
+    """4% of 1,000 answers change: no fall or one of a point, told apart by the likelihood ratio."""
     lost, won = np.arange(100)[:, None], np.arange(100)[None, :]
 
     def chances(losing: float, winning: float):
