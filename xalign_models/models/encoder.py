@@ -78,8 +78,8 @@ class XAlignEncoder(AbsEncoder):
 
     @mteb_model_meta.setter
     def mteb_model_meta(self, meta: ModelMeta) -> None:
-        # mteb sets its registry's entry, which has no revision if the weights were missing at that time
-        if meta.revision is not None:
+        # mteb sets its registry's entry, whose revision is not a value: it is computed anew at each access
+        if vars(meta).get("revision") is not None:
             self._meta = meta
 
     def measured(self) -> dict[str, float]:
