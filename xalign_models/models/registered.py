@@ -30,7 +30,8 @@ class RegisteredMeta(ModelMeta):
     @classmethod
     def of(cls, meta: ModelMeta) -> RegisteredMeta:
         """The same metadata, loaded by xalign."""
-        return cls.model_construct(**{**vars(meta), "loader": load, "revision": None})
+        registered: RegisteredMeta = cls.model_construct(**{**vars(meta), "loader": load, "revision": None})
+        return registered
 
     def current(self) -> str:
         """The revision of the files as they are now, or :data:`UNKNOWN`; nothing is installed or downloaded."""
