@@ -51,6 +51,7 @@ class Counts:
         real_tokens: Tokens of encoded texts.
         computed_tokens: Tokens that went through the model: padding counts, a prefix shared by a batch counts once.
         full: Encoded texts that have as many tokens as the model takes; longer ones were cut.
+        tokens: Digest of the tokens of a probe text, once the backbone is loaded.
         seconds: Time from the first batch to the last vector, including tokenisation and storage.
     """
 
@@ -60,6 +61,7 @@ class Counts:
     real_tokens: int = 0
     computed_tokens: int = 0
     full: int = 0
+    tokens: str = field(default="", compare=False)
     seconds: float = field(default=0.0, compare=False)
 
     @property
@@ -95,34 +97,22 @@ class RawEncoder:
         self._load = load
         self._modules: Sequence[nn.Module] | None = None
         self._halved = False
-        self.tokens = ""
-        self._said: set[str] = set()
 
     @property
     def modules(self) -> Sequence[nn.Module]:
         """The backbone's modules, loaded on first use."""
         if self._modules is None:
+            from xalign_models.backbones.pipeline import tokens_digest
+
             self._modules = self._load()
-            self._compare_tokens()
+            self.counts.tokens = tokens_digest(self._modules[0])
+            if self.store is not None and self.counts.tokens != self.store.note(self.namespace, self.counts.tokens):
+                logger.warning(
+                    "The installed version of the tokenizer's library gives other tokens than the one whose vectors "
+                    "are stored for %s. Run `xalign store clear`, or install the earlier version.",
+                    self.namespace,
+                )
         return self._modules
-
-    def _compare_tokens(self) -> None:
-        """Warn if the tokenizer's library no longer gives the tokens of the stored vectors."""
-        from xalign_models.backbones.pipeline import tokens_digest
-
-        self.tokens = tokens_digest(self._modules[0]) if self._modules else ""
-        if self.store is None or not self.tokens or self.store.note(self.namespace, self.tokens) == self.tokens:
-            return
-        logger.warning(
-            "The installed version of the tokenizer's library gives other tokens than the one whose vectors are stored "
-            "for %s. Run `xalign store clear`, or install the earlier version.",
-            self.namespace,
-        )
-
-    def _say(self, kind: str, message: str, *values: object) -> None:
-        if kind not in self._said:
-            self._said.add(kind)
-            logger.warning(message, *values)
 
     def encode(
         self, texts: Sequence[str], prompt: str | Sequence[str] = "", progress: str | None = None
@@ -203,13 +193,17 @@ class RawEncoder:
             future.result()
         self.counts.seconds += perf_counter() - start
         label = progress or "texts"
-        if full:
-            limit = getattr(self.modules[0], "max_seq_length", None)
-            cut = "%s: %d of %d texts have the most tokens that the model takes, %s; longer texts are cut there."
-            self._say("full", cut, label, full, len(keys), limit)
+        if full and full == self.counts.full:  # the first of this model
+            logger.warning(
+                "%s: %d of %d texts have the most tokens that the model takes, %d; longer texts are cut there.",
+                label,
+                full,
+                len(keys),
+                self.modules[0].max_seq_length,
+            )
         if len(keys) > 1 and all(np.array_equal(known[digest], known[keys[0]]) for digest in keys):
-            self._say(
-                "equal", "%s: all %d texts have the same vector; they or their prompt are too long.", label, len(keys)
+            logger.warning(
+                "%s: all %d texts have the same vector; they or their prompt are too long.", label, len(keys)
             )
 
     def vectors(self, texts: list[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:

@@ -88,7 +88,7 @@ class XAlignEncoder(AbsEncoder):
         counts = self.raw.counts
         costs = {"tokens_per_second": counts.tokens_per_second, "fit_seconds_per_language": fit_seconds}
         costs["share_at_token_limit"] = counts.full / counts.encoded if counts.encoded else None
-        tokens = {"tokens_of_probe": self.raw.tokens} if self.raw.tokens else {}
+        tokens = {"tokens_of_probe": counts.tokens} if counts.tokens else {}
         return {name: float(f"{cost:.4g}") for name, cost in costs.items() if cost} | tokens
 
     def unfitted(self, languages: Iterable[str]) -> list[str]:
