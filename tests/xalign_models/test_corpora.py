@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from xalign_models import assets
 from xalign_models.corpora import ENGLISH, GETTEXT_LANGUAGES, Corpus, load, own, read_lines
+from xalign_models.corpora.checks import warn_once
 from xalign_models.corpora.listed import texts_of
 from xalign_models.corpora.publishers import PUBLISHERS
 from xalign_models.errors import DataError, LanguageError
@@ -25,6 +26,12 @@ from xalign_models.plugins import TASKS
 TEXT = {"deu-Latn": ["eins", "zwei, drei", '"vier"'], ENGLISH: ["one", "two, three", '"four"']}
 DATA = os.environ.get("XALIGN_DATA")
 realdata = pytest.mark.skipif(not DATA, reason="XALIGN_DATA is not set: it names the folder of published corpora")
+
+
+@pytest.fixture(autouse=True)
+def _unsaid() -> None:
+    """Folders of earlier tests may have had the same names."""
+    warn_once.cache_clear()
 
 
 def directory(path: Path) -> Path:
