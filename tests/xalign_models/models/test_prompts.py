@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 
 import numpy as np
@@ -74,16 +73,16 @@ def test_each_prompt_is_mapped_as_its_own_fit_says(specs, method):
     for name, prompt in {"query": "w8 ", "passage": "w9 w9 "}.items():
         raw = encoder.raw.encode(TEXTS, prompt)
         expected = unit(recipe.fit(recipe.alignment, prompt).transform(raw, CODES))
-        np.testing.assert_allclose(encoder.encode_texts(TEXTS, CODES, prompt), expected, atol=1e-6)
-        np.testing.assert_allclose(model.encode(inputs(), prompt_name=name), expected, atol=1e-6)
-    np.testing.assert_allclose(model.encode(inputs()), model.encode(inputs(), prompt_name="query"), atol=1e-6)
+        np.testing.assert_allclose(encoder.encode_texts(TEXTS, CODES, prompt), expected, atol=1e-5)
+        np.testing.assert_allclose(model.encode(inputs(), prompt_name=name), expected, atol=1e-5)
+    np.testing.assert_allclose(model.encode(inputs()), model.encode(inputs(), prompt_name="query"), atol=1e-5)
 
 
 def test_centring_leaves_no_mean_under_either_prompt(specs):
     recipe = Recipe(specs("centered"), load_encoder(specs("centered"), device="cpu").raw)
     for prompt, alignment in recipe.fits.items():
         for language, rows in recipe.fit_vectors(prompt=prompt).items():
-            np.testing.assert_allclose(alignment.transform(rows, language).mean(axis=0), 0, atol=1e-6)
+            np.testing.assert_allclose(alignment.transform(rows, language).mean(axis=0), 0, atol=1e-5)
     first, second = (alignment.means_ for alignment in recipe.fits.values())
     assert np.abs(first - second).max() > 1e-3  # the prompts lie apart
 
@@ -123,7 +122,7 @@ def test_saved_models_hold_the_maps_of_all_prompts(specs, workdir, method):
     save(model, "saved")
     from sentence_transformers import SentenceTransformer
 
-    for loaded in (load("saved", device="cpu"), SentenceTransformer("saved", device="cpu")):
+    for loaded in (load("saved", device="cpu"), SentenceTransformer("saved", device="cpu", trust_remote_code=True)):
         for name in ("query", "passage"):
             found = loaded.encode(inputs(), prompt_name=name)
             np.testing.assert_allclose(found, model.encode(inputs(), prompt_name=name), atol=1e-6)
@@ -159,12 +158,11 @@ def test_only_named_prompts_are_fitted(specs, tiny_model):
         xalign_models.fit("centered", prompts=["clustering"], **options)
 
 
-def test_maps_from_before_there_were_prompts_serve_all_with_one_warning(specs, workdir, caplog):
-    save(build(specs("centered"), device="cpu", prompts=["query"]), "saved")
-    config = next(path for path in (workdir / "saved").glob("*/config.json") if '"method"' in path.read_text())
-    content = json.loads(config.read_text())
-    del content["prompts"], content["unknown_prompt"]
-    config.write_text(json.dumps(content))
+def test_maps_from_before_there_were_prompts_serve_all_with_one_warning(specs, monkeypatch, caplog):
+    with monkeypatch.context() as earlier:
+        keys = [key for key in Aligned.config_keys if key not in {"prompts", "unknown_prompt"}]
+        earlier.setattr(Aligned, "config_keys", keys)
+        save(build(specs("centered"), device="cpu", prompts=["query"]), "saved")
     with caplog.at_level(logging.WARNING):
         model = load("saved", device="cpu")
         for name in ("query", "passage", "passage"):
