@@ -84,7 +84,7 @@ def test_registered_alignments_are_joined_by_plus():
     shrunk = catalogue.get_spec("lir-1+procrustes-shrunk__use-multilingual-v3__gettext").alignment
     assert (shrunk.method, shrunk.params) == ("lir+procrustes", (("k", 1), ("shrink", 1.0)))
     assert shrunk.corpora == ("gettext:fit",)
-    assert catalogue.get_spec("centered+lir-1__use-multilingual-v3").alignment.corpora == catalogue.MONOLINGUAL
+    assert catalogue.get_spec("centered+lir-1__use-multilingual-v3").alignment.corpora == catalogue.UNPAIRED
 
 
 @pytest.mark.parametrize("labels", ["lir-1+lir-15", "plain+affine", "affine+", "+", "affine+nosuch"])
