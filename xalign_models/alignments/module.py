@@ -161,7 +161,10 @@ class Aligned(Module):
 
         Raises:
             LanguageError: The language is missing or not fitted.
+            AlignmentError: The map is not affine.
         """
+        if type(self).map_rows is not Aligned.map_rows:
+            raise AlignmentError(f"{self.method} is not affine, so no dense layer replaces it; keep its own module.")
         codes = self.codes([lang], None, 1)
         ((index, _),) = rows_by_language(codes, 1, self.languages, self.method)
         eye = torch.eye(self.dim, dtype=torch.float64)
