@@ -13,7 +13,7 @@ from xalign_models.alignments.module import Aligned
 from xalign_models.linalg.arrays import AnyFloats, Float64
 
 
-class Rectified(Aligned):
+class RectifiedAligned(Aligned):
     """``y = x + relu(x A + a) B``, with A (L, d, h), a (L, h) and B (L, h, d) by language, or L = 1."""
 
     tensors = ("inner", "bias", "outer")

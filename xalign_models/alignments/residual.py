@@ -13,7 +13,7 @@ from xalign_models.linalg.arrays import AnyFloats, Float64
 from xalign_models.plugins import register
 
 if TYPE_CHECKING:
-    from xalign_models.alignments.networks import Rectified
+    from xalign_models.alignments.networks import RectifiedAligned
 
 
 class Network:
@@ -32,11 +32,11 @@ class Network:
         """Map rows (n, d) of one language."""
         return x + np.maximum(x @ inner + bias, 0) @ outer
 
-    def module(self) -> Rectified:
+    def module(self) -> RectifiedAligned:
         """The network as a torch module."""
-        from xalign_models.alignments.networks import Rectified
+        from xalign_models.alignments.networks import RectifiedAligned
 
-        return Rectified.of(self)  # type: ignore[arg-type]  # an alignment
+        return RectifiedAligned.of(self)  # type: ignore[arg-type]  # an alignment
 
 
 @register.alignment

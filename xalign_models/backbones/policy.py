@@ -88,7 +88,7 @@ _KWARG_KEYS = set(
     "add_pooling_layer attn_implementation do_lower_case dtype fix_mistral_regex model_max_length padding_side "
     "torch_dtype truncation_side use_cache use_fast".split()
 )
-_FLOATING = (":Aligned", ":CNN", ":Dense", ":LSTM", ":LayerNorm", ":Rectified", ":WeightedLayerPooling")
+_FLOATING = ("Aligned", ":CNN", ":Dense", ":LSTM", ":LayerNorm", ":WeightedLayerPooling")
 _METHOD = re.compile(r"forward|get_[a-z]+_features")
 _QUANTISED = {None, "awq", "bitsandbytes", "compressed-tensors", "gptq", "hqq", "quanto", "torchao"}
 """Quantisation methods whose code is in packages that the user installs; other methods fetch kernels."""

@@ -16,8 +16,8 @@ from xalign_models.backbones.policy import has_own_modules
 from xalign_models.errors import ModelError
 from xalign_models.specs import ModelSpec
 
-MAPS = "*_Aligned"
-"""Pattern of the alignment's folder in a saved model."""
+MAPS = "*Aligned"
+"""Pattern of the alignment's folder in a saved model, which is named after its class."""
 _NAME = re.compile(r"[\w.+-]+/[\w.+-]+")
 
 

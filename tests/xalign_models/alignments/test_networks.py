@@ -8,7 +8,7 @@ import torch
 
 from xalign_models.alignments import LangSAE, Residual, load, make
 from xalign_models.alignments.module import Aligned
-from xalign_models.alignments.networks import Rectified, autoencoder
+from xalign_models.alignments.networks import RectifiedAligned, autoencoder
 from xalign_models.errors import AlignmentError
 
 SMALL = {"langsae": {"units": 32, "steps": 300}, "residual": {"hidden": 16, "steps": 30}}
@@ -94,9 +94,9 @@ def test_numpy_torch_and_saved_files_agree(fitted, tmp_path):
     fitted.save(tmp_path / "a")
     np.testing.assert_array_equal(load(tmp_path / "a").transform(x, codes), expected)
     module = fitted.module()
-    assert type(module) is Rectified
+    assert type(module) is RectifiedAligned
     module.save(str(tmp_path))
-    for again in (module, Rectified.load(str(tmp_path))):
+    for again in (module, RectifiedAligned.load(str(tmp_path))):
         out = again({"sentence_embedding": torch.from_numpy(x).float(), "lang": codes})["sentence_embedding"]
         np.testing.assert_allclose(out.numpy(), expected, atol=1e-5)
 
