@@ -17,7 +17,7 @@ from xalign_models.plugins import register
 
 @register.alignment
 @dataclass(eq=False)
-class LangSAE(Network, UnpairedAlignment):
+class LangSAE(Network, UnpairedAlignment):  # type: ignore[misc]  # other factors
     """``y = x - (m z) D``, with z = relu(x E + e) the code of a sparse autoencoder, and m 1 for units of a language.
 
     A unit belongs to a language if it is active in most rows of one language but not of every language. The paper
@@ -57,8 +57,9 @@ class LangSAE(Network, UnpairedAlignment):
 
         rows = np.concatenate([x.astype(np.float64) for x in matrices.values()])
         shares = np.concatenate([np.full(len(x), 1 / len(x) / len(matrices)) for x in matrices.values()])
-        settings = {"units": self.units, "steps": self.steps, "seed": self.seed}
-        encoder, bias, decoder = autoencoder(rows, shares, sparsity=self.sparsity, **settings)
+        encoder, bias, decoder = autoencoder(
+            rows, shares, units=self.units, sparsity=self.sparsity, steps=self.steps, seed=self.seed
+        )
         rates = np.stack([(x @ encoder + bias > 0).mean(axis=0) for x in matrices.values()])
         chosen = (rates.max(axis=0) >= self.active) & (rates.min(axis=0) < self.active)
         if not chosen.any():

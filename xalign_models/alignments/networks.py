@@ -21,7 +21,8 @@ class RectifiedAligned(Aligned):
     def map_rows(self, x: Tensor, index: int) -> Tensor:
         """Map rows (n, d) by the network at ``index``."""
         inner, bias, outer = (getattr(self, name)[index].to(x.dtype) for name in self.tensors)
-        return x + torch.relu(x @ inner + bias) @ outer
+        y: Tensor = x + torch.relu(x @ inner + bias) @ outer
+        return y
 
 
 def residual(
@@ -54,7 +55,8 @@ def residual(
 
     def error(rows: slice) -> Tensor:
         moved = source[rows] + torch.relu(source[rows] @ weights[0] + weights[1]) @ weights[2] + weights[3]
-        return (moved - target[rows]).square().sum(dim=1).mean()
+        distance: Tensor = (moved - target[rows]).square().sum(dim=1).mean()
+        return distance
 
     least, best = np.inf, [weight.detach().clone() for weight in weights]
     with torch.enable_grad():
@@ -103,5 +105,5 @@ def autoencoder(
             optimiser.step()
             with torch.no_grad():
                 weights[2] /= weights[2].norm(dim=1, keepdim=True).clamp_min(1e-12)
-    encoder, bias, decoder = (weight.detach().double().numpy() for weight in weights)
-    return encoder, scale * bias - mean @ encoder, decoder
+    encoder, bias, atoms = (weight.detach().double().numpy() for weight in weights)
+    return encoder, scale * bias - mean @ encoder, atoms

@@ -76,8 +76,7 @@ class Residual(Network, PivotAlignment):  # type: ignore[misc]  # other factors
     def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Float64, ...]:
         from xalign_models.alignments.networks import residual
 
-        settings = {"hidden": self.hidden, "steps": self.steps, "validation": self.validation, "seed": self.seed}
-        return residual(x, pivot, **settings)
+        return residual(x, pivot, hidden=self.hidden, steps=self.steps, validation=self.validation, seed=self.seed)
 
     def _identity(self, dim: int) -> tuple[Float64, ...]:
         width = self.hidden + 1

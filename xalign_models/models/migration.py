@@ -168,7 +168,11 @@ def fit(
     layers = fit_map(method, *sides)
     label = slug(f"{method}-to-{specs[1].backbone.name}")
     alignment = AlignmentSpec(label, method, (), tuple(corpus), limit, tuple(sorted(texts)))
-    dense = [dense_layer(*map(torch.from_numpy, layer), relu=layer is not layers[-1]) for layer in layers]
+    last = len(layers) - 1
+    dense = [
+        dense_layer(torch.from_numpy(weight), torch.from_numpy(shift), relu=index < last)
+        for index, (weight, shift) in enumerate(layers)
+    ]
     return assemble(ModelSpec(specs[0].backbone, alignment), [Normalize(), *dense, Normalize()], pick_device(device))
 
 

@@ -7,7 +7,7 @@ not. Baselines that change no vector, :mod:`xalign_models.ranking.pools`, stand 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -229,11 +229,12 @@ def analyse(request: Request) -> Findings:
         DataError: No pool is available.
     """
     study, pools = Study(), list[Pool]()
-    for name, make in (
-        ("XQuAD-R", lambda: lareqa_pool(XQuADR(), request.rows)),
-        ("MLQA-R", lambda: lareqa_pool(MLQAR(), request.rows)),
-        ("ProductSearchStandIn", lambda: product_pool(request.rows)),
-    ):
+    makers: dict[str, Callable[[], Pool]] = {
+        "XQuAD-R": lambda: lareqa_pool(XQuADR(), request.rows),
+        "MLQA-R": lambda: lareqa_pool(MLQAR(), request.rows),
+        "ProductSearchStandIn": lambda: product_pool(request.rows),
+    }
+    for name, make in makers.items():
         if name not in (request.tasks or (name,)):
             continue
         try:
@@ -316,7 +317,8 @@ def draw(rows: list[dict[str, Any]], model: str, pool: str) -> Figure:
     figures.name_points(axis, single)
     curve = [point[1:] for point in named if point[0].startswith("shift ")]
     if curve:
-        figures.draw_lines(axis, {"shift, strength 0 to 1": tuple(zip(*curve, strict=True))}, color=figures.COLOURS[1])
+        across, within = ([point[side] for point in curve] for side in (0, 1))
+        figures.draw_lines(axis, {"shift, strength 0 to 1": (across, within)}, color=figures.COLOURS[1])
         axis.legend()
     figures.describe(axis, f"{model} on {pool}", f"{LABELS['other']}, %", f"{LABELS['same']}, %")
     return figure

@@ -53,7 +53,8 @@ def test_affine_finds_a_planted_map(new, old):
 def test_two_layers_are_the_network_after_the_similarity(new, old):
     """And nearer on a bend than the similarity alone."""
     x = rows(4, 600, new)
-    y = normalise(np.abs(x @ np.random.default_rng(5).standard_normal((new, old))) + 0.1)
+    straight, bent = np.random.default_rng(5).standard_normal((2, new, old))
+    y = normalise(2 * x @ straight + np.abs(x @ bent))
     layers = migration.fit_map("residual", x, y)
     (weight, shift), (first, bias), (last, zero) = migration.similarity(x, y), *layers
     z, width = x @ weight + shift, first.shape[1] - 2 * old

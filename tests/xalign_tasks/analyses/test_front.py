@@ -42,11 +42,9 @@ def spaces(pool, own=1.0, d=12):
     content = rng.standard_normal((20, d))
     marks = own * np.eye(3)
     question_ids, pool_ids = pool.ids
-    queries = np.hstack(
-        [content[pool.clusters] + 0.1 * rng.standard_normal((len(question_ids), d)), marks[question_ids]]
-    )
-    texts = np.hstack([np.tile(content, (3, 1)), marks[pool_ids]])
-    return normalise(queries), normalise(texts)
+    asked = content[pool.clusters] + 0.1 * rng.standard_normal((len(question_ids), d))
+    answers = np.tile(content, (3, 1)) + 0.1 * rng.standard_normal((len(pool_ids), d))
+    return normalise(np.hstack([asked, marks[question_ids]])), normalise(np.hstack([answers, marks[pool_ids]]))
 
 
 def test_measures_are_their_definitions():
