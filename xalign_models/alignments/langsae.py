@@ -35,14 +35,14 @@ class LangSAE(Network, UnpairedAlignment):  # type: ignore[misc]  # other factor
     language_dependent = False
     joint = True
 
-    units: int = 1024
+    units: int = 512
     """Size of the dictionary."""
     sparsity: float = 0.03
     """Weight of the L1 penalty of the code, for embeddings of unit variance."""
     active: float = 0.9
     """Share of a language's rows in which a unit of the language is active."""
     steps: int = 1000
-    """Steps of Adam, each on 1,024 rows; every language is as likely."""
+    """Steps of Adam, each on 256 rows; every language is as likely."""
     seed: int = 0
     """Random seed of the first weights and the batches."""
 

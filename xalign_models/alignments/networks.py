@@ -82,7 +82,7 @@ def autoencoder(
         shares: Probability of each row in a batch, (n,); mu is the mean by them.
         units: Number h of units.
         sparsity: Weight of the penalty, for embeddings whose mean squared distance from mu is 1.
-        steps: Number of steps of Adam, each on 1,024 rows.
+        steps: Number of steps of Adam, each on 256 rows.
         seed: Seed of the first weights and the batches.
 
     Returns:
@@ -97,7 +97,7 @@ def autoencoder(
     optimiser = torch.optim.Adam([weight.requires_grad_() for weight in weights], lr=1e-3)
     with torch.enable_grad():
         for _ in range(steps):
-            batch = rows[torch.multinomial(odds, 1024, replacement=True, generator=random)]
+            batch = rows[torch.multinomial(odds, 256, replacement=True, generator=random)]
             code = torch.relu(batch @ weights[0] + weights[1])
             loss = (batch - code @ weights[2]).square().sum(dim=1).mean() + sparsity * code.sum(dim=1).mean()
             optimiser.zero_grad()
