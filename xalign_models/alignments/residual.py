@@ -50,6 +50,7 @@ class Residual(Network, PivotAlignment):  # type: ignore[misc]  # other factors
 
     method = "residual"
     arrays = ("inner_", "bias_", "outer_")
+    by_language = True
 
     pivot: str = "eng-Latn"
     """The language that all others are mapped onto."""

@@ -36,6 +36,7 @@ class Shift(UnpairedAlignment):
 
     method = "shift"
     arrays = ("offsets_",)
+    by_language = True
 
     pivot: str = "eng-Latn"
     """The language that all others are moved to."""
