@@ -20,9 +20,9 @@ from xalign_models.plugins import register
 class LangSAE(Network, UnpairedAlignment):  # type: ignore[misc]  # other factors
     """``y = x - (m z) D``, with z = relu(x E + e) the code of a sparse autoencoder, and m 1 for units of a language.
 
-    A unit belongs to a language if it is active in most rows of one language but not of every language. The paper
-    (arXiv 2601.04768) and its code differ: z keeps the largest units alone, which makes the map jump; the dictionary is
-    larger; and y is the decoded rest of the code, without the autoencoder's error, which we keep.
+    A unit belongs to a language if it is active in half of the language's rows but not in half of every language's. The
+    paper (arXiv 2601.04768) and its code differ: z keeps the largest units alone, which makes the map jump; the
+    dictionary is larger; and y is the decoded rest of the code, without the autoencoder's error, which we keep.
 
     Attributes:
         inner_: E of the units with m = 1, (1, d, h).
@@ -37,9 +37,9 @@ class LangSAE(Network, UnpairedAlignment):  # type: ignore[misc]  # other factor
 
     units: int = 512
     """Size of the dictionary."""
-    sparsity: float = 0.03
+    sparsity: float = 0.1
     """Weight of the L1 penalty of the code, for embeddings of unit variance."""
-    active: float = 0.9
+    active: float = 0.5
     """Share of a language's rows in which a unit of the language is active."""
     steps: int = 1000
     """Steps of Adam, each on 256 rows; every language is as likely."""

@@ -25,6 +25,8 @@ class RectifiedAligned(Aligned):
         return y
 
 
+@torch.inference_mode(False)  # an encoder fits a language's map when it first meets the language
+@torch.enable_grad()
 def residual(
     x: AnyFloats, y: AnyFloats, *, hidden: int, steps: int, validation: float, seed: int
 ) -> tuple[Float64, Float64, Float64]:
@@ -59,19 +61,20 @@ def residual(
         return distance
 
     least, best = np.inf, [weight.detach().clone() for weight in weights]
-    with torch.enable_grad():
-        for _ in range(steps):
-            with torch.no_grad():
-                if (now := float(error(slice(held) if held else slice(None)))) < least:
-                    least, best = now, [weight.detach().clone() for weight in weights]
-            optimiser.zero_grad()
-            error(slice(held, None)).backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+    for _ in range(steps):
+        with torch.no_grad():
+            if (now := float(error(slice(held) if held else slice(None)))) < least:
+                least, best = now, [weight.detach().clone() for weight in weights]
+        optimiser.zero_grad()
+        error(slice(held, None)).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
     inner, bias, outer, shift = (weight.double().numpy() for weight in best)
     bias, shift = scale * bias, scale * shift  # the outputs of a relu grow with its inputs
     return (np.pad(inner, ((0, 0), (0, 1))), np.append(bias, 1.0), np.concatenate([outer, shift[None]]))
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()
 def autoencoder(
     x: AnyFloats, shares: Float64, *, units: int, sparsity: float, steps: int, seed: int
 ) -> tuple[Float64, Float64, Float64]:
@@ -95,15 +98,14 @@ def autoencoder(
     decoder = torch.nn.functional.normalize(torch.randn(units, x.shape[1], generator=random), dim=1)
     weights = [decoder.T.clone(), torch.zeros(units), decoder]
     optimiser = torch.optim.Adam([weight.requires_grad_() for weight in weights], lr=1e-3)
-    with torch.enable_grad():
-        for _ in range(steps):
-            batch = rows[torch.multinomial(odds, 256, replacement=True, generator=random)]
-            code = torch.relu(batch @ weights[0] + weights[1])
-            loss = (batch - code @ weights[2]).square().sum(dim=1).mean() + sparsity * code.sum(dim=1).mean()
-            optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-            with torch.no_grad():
-                weights[2] /= weights[2].norm(dim=1, keepdim=True).clamp_min(1e-12)
+    for _ in range(steps):
+        batch = rows[torch.multinomial(odds, 256, replacement=True, generator=random)]
+        code = torch.relu(batch @ weights[0] + weights[1])
+        loss = (batch - code @ weights[2]).square().sum(dim=1).mean() + sparsity * code.sum(dim=1).mean()
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        with torch.no_grad():
+            weights[2] /= weights[2].norm(dim=1, keepdim=True).clamp_min(1e-12)
     encoder, bias, atoms = (weight.detach().double().numpy() for weight in weights)
     return encoder, scale * bias - mean @ encoder, atoms

@@ -151,7 +151,7 @@ def folder_of_maps(files: Inspected) -> str | None:
     folders = [PurePosixPath(entry["path"]) for entry in entries]
     for entry, folder in zip(entries, folders, strict=True):
         alone = sum(other.is_relative_to(folder) for other in folders) == 1
-        if alone and MODULES.get(entry["type"], "").endswith(":Aligned"):
+        if alone and MODULES.get(entry["type"], "").endswith("Aligned"):
             return folder.as_posix()
     return None
 

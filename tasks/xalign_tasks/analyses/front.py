@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from mteb.types import PromptType
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from xalign_models import figures
 from xalign_models.analysis import Findings, Request
@@ -121,12 +123,13 @@ def thinned(pool: Pool, seed: int = 0) -> Pool:
     languages = sorted(dict.fromkeys(pool.languages), key=lambda code: code != ENGLISH)
     shares = 0.01 + 0.49 * 0.45 ** np.arange(len(languages))  # of eleven languages: 50% to 1%
     _, of_pool = pool.ids
-    number = {pool.languages[row]: of_pool[row] for row in range(len(of_pool))}
-    group = {cluster: cluster for cluster in pool.clusters}
-    first: dict[int, int] = {}
-    for cluster, row in sorted(zip(pool.clusters, pool.targets, strict=True), key=lambda pair: pair[0]):
-        group[cluster] = min(group[first.setdefault(target, cluster)] for target in row[row >= 0])
-    drawn = np.random.default_rng(seed).choice(len(languages), 1 + max(group), p=shares / shares.sum())
+    number = dict(zip(pool.languages, of_pool, strict=True))
+    row, column = np.nonzero(pool.targets >= 0)
+    count = 1 + int(pool.clusters.max())
+    nodes = count + len(of_pool)  # questions, then sentences
+    ends = (pool.clusters[row], count + pool.targets[row, column])
+    _, group = connected_components(coo_array((np.ones(len(row)), ends), shape=(nodes, nodes)), directed=False)
+    drawn = np.random.default_rng(seed).choice(len(languages), nodes, p=shares / shares.sum())
     wanted = np.array([number[languages[drawn[group[cluster]]]] for cluster in pool.clusters])
     kept = (pool.targets >= 0) & (of_pool[pool.targets] == wanted[:, None])
     left = np.setdiff1d(np.arange(len(pool.texts)), np.setdiff1d(pool.targets[~kept], pool.targets[kept]))
