@@ -25,7 +25,6 @@ class RectifiedAligned(Aligned):
         return y
 
 
-@torch.inference_mode(False)  # an encoder fits a language's map when it first meets the language
 @torch.enable_grad()
 def residual(
     x: AnyFloats, y: AnyFloats, *, hidden: int, steps: int, validation: float, seed: int
@@ -73,7 +72,6 @@ def residual(
     return (np.pad(inner, ((0, 0), (0, 1))), np.append(bias, 1.0), np.concatenate([outer, shift[None]]))
 
 
-@torch.inference_mode(False)
 @torch.enable_grad()
 def autoencoder(
     x: AnyFloats, shares: Float64, *, units: int, sparsity: float, steps: int, seed: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -35,6 +37,13 @@ def test_maps_are_those_of_a_fit_of_all_languages(specs, method):
     eager = build(spec, device="cpu").encode([{"text": t, "lang": c} for t, c in zip(texts, codes, strict=True)])
     np.testing.assert_allclose(lazy, eager, atol=1e-6)
     np.testing.assert_allclose(load_encoder(spec, device="cpu").encode_texts(texts, codes), eager, atol=1e-6)
+
+
+def test_maps_that_are_trained_are_trained_while_the_encoder_encodes(specs):
+    """The encoder computes without gradients, which a descent needs."""
+    spec = specs("affine")
+    trained = dataclasses.replace(spec, alignment=dataclasses.replace(spec.alignment, params=(("loss", "distance"),)))
+    assert load_encoder(trained, device="cpu").encode_texts(["w1"], ["deu-Latn"]).shape == (1, 16)
 
 
 @pytest.mark.parametrize(("method", "sides"), [("centered", 1), ("procrustes", 2), ("shift", 2)])
