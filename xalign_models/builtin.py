@@ -45,6 +45,7 @@ USE_MODULE = "xalign_models.backbones.use.USEMultilingual"
 MODULE_TYPES = (
     USE_MODULE,
     "xalign_models.alignments.module.Aligned",
+    "xalign_models.alignments.networks.RectifiedAligned",
     "xalign_models.backbones.pointer.Pointer",
     "xalign_models.backbones.prompt_eol.PromptEOL",
     "xalign_models.backbones.reduced.Reduced",

@@ -67,6 +67,7 @@ register.benchmark(
 
 _ANALYSES = {
     "isomorphism": "P@k of every pair of languages before and after a rotation, from results of `xalign run`.",
+    "front": "Retrieval within against across languages, for every alignment and for none, on mixed pools.",
     "one-target": "LAReQA's limit-to-one-target heat maps of XQuAD-R, from results of `xalign run`.",
     "measures": "All measures of the tasks that `xalign run` has scored, by direction.",
     "linear-mapping": "Gains of linear maps from and to English, and their distance from rotations.",

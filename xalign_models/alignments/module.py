@@ -273,8 +273,10 @@ class Aligned(Module):
 
         Raises:
             LanguageError: The language is missing or not fitted.
-            AlignmentError: The prompt is not fitted.
+            AlignmentError: The prompt is not fitted, or the map is not affine.
         """
+        if type(self).map_rows is not Aligned.map_rows:
+            raise AlignmentError(f"{self.method} is not affine, so no dense layer replaces it; keep its own module.")
         codes = self.codes([lang], None, 1)
         ((index, _),) = rows_by_language(codes, 1, self.languages, self.method)
         index += 0 if prompt is None else self.offset(prompt)

@@ -6,7 +6,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +57,7 @@ class PivotAlignment(Alignment):
         shifts_: b (L, d).
     """
 
-    arrays = ("weights_", "shifts_")
+    arrays: ClassVar[tuple[str, ...]] = ("weights_", "shifts_")
     parallel = True
 
     pivot: str
@@ -78,7 +78,7 @@ class PivotAlignment(Alignment):
         for language, (x, pivot) in pairs.items():
             sides |= {language: x, f"{language}'s pivot side": pivot}
         dim = common_dim(sides)
-        maps = [(np.eye(dim), np.zeros(dim))]
+        maps = [self._identity(dim)]
         for language, (x, pivot) in pairs.items():
             try:
                 maps.append(self._solve(x, pivot))
@@ -87,7 +87,8 @@ class PivotAlignment(Alignment):
         short = {language: len(x) for language, (x, _) in pairs.items() if len(x) < dim}
         if short and not self.shrunk:
             warnings.warn(FewPairsWarning(self.method, dim, short), stacklevel=2)
-        self.weights_, self.shifts_ = (np.stack(part) for part in zip(*maps, strict=True))
+        for name, parts in zip(self.arrays, zip(*maps, strict=True), strict=True):
+            setattr(self, name, np.stack(parts))
         self.languages_, self.dim_ = (self.pivot, *pairs), dim
         return self
 
@@ -96,9 +97,13 @@ class PivotAlignment(Alignment):
         """Whether the maps are shrunk to the identity."""
         return False
 
+    def _identity(self, dim: int) -> tuple[Float64, ...]:
+        """The pivot's map, in the form of :meth:`_solve`."""
+        return np.eye(dim), np.zeros(dim)
+
     @abstractmethod
-    def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Float64, Float64]:
-        """W (d, d) and b (d,) from row-aligned matrices (n, d)."""
+    def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Float64, ...]:
+        """The arrays of a language's map, by default W (d, d) and b (d,), from row-aligned matrices (n, d)."""
 
     def _pairs(self, data: ParallelData) -> dict[str, tuple[AnyFloats, AnyFloats]]:
         """Every language but the pivot with its checked, row-aligned (x, pivot)."""

@@ -88,7 +88,7 @@ _KWARG_KEYS = set(
     "add_pooling_layer attn_implementation do_lower_case dtype fix_mistral_regex model_max_length padding_side "
     "torch_dtype truncation_side use_cache use_fast".split()
 )
-_FLOATING = (":Aligned", ":CNN", ":Dense", ":LSTM", ":LayerNorm", ":WeightedLayerPooling")
+_FLOATING = ("Aligned", ":CNN", ":Dense", ":LSTM", ":LayerNorm", ":WeightedLayerPooling")
 _METHOD = re.compile(r"forward|get_[a-z]+_features")
 _QUANTISED = {None, "awq", "bitsandbytes", "compressed-tensors", "gptq", "hqq", "quanto", "torchao"}
 """Quantisation methods whose code is in packages that the user installs; other methods fetch kernels."""
@@ -151,7 +151,7 @@ def folder_of_maps(files: Inspected) -> str | None:
     folders = [PurePosixPath(entry["path"]) for entry in entries]
     for entry, folder in zip(entries, folders, strict=True):
         alone = sum(other.is_relative_to(folder) for other in folders) == 1
-        if alone and MODULES.get(entry["type"], "").endswith(":Aligned"):
+        if alone and MODULES.get(entry["type"], "").endswith("Aligned"):
             return folder.as_posix()
     return None
 

@@ -92,11 +92,22 @@ CITATIONS = {
     "affine": "Vasilyev, Isono, Bohannon (2023): Linear Cross-Lingual Mapping of Sentence Embeddings",
     "centered": "Libovický, Rosa, Fraser (2020): On the Language Neutrality of Pre-trained Multilingual "
     "Representations",
+    "langsae": "Kim, Yoon, Park, Lim (2026): LangSAE Editing: Improving Multilingual Information Retrieval via "
+    "Post-hoc Language Identity Removal",
+    "leace": "Belrose, Schneider-Joseph, Ravfogel, Cotterell, Raff, Biderman (2023): LEACE: Perfect linear concept "
+    "erasure in closed form",
     "lir": "Yang, Yang, Cer, Darve (2021): A Simple and Effective Method To Eliminate the Self Language Bias in "
     "Multilingual Representations",
+    "lowrank": "Vejendla (2025): Drift-Adapter: A Practical Approach to Near Zero-Downtime Embedding Model Upgrades "
+    "in Vector Databases",
     "lsar": "Xie, Zhao, Yu, Li (2022): Discovering Low-rank Subspaces for Language-agnostic Multilingual "
     "Representations",
+    "minivec2vec": "Dar (2025): mini-vec2vec: Scaling Universal Geometry Alignment with Linear Transformations",
     "procrustes": "Representational Isomorphism and Alignment of Multilingual Large Language Models",
+    "residual": "Vejendla (2025): Drift-Adapter: A Practical Approach to Near Zero-Downtime Embedding Model Upgrades "
+    "in Vector Databases",
+    "shift": "Jang, Hong, Moon, Lim (2026): Shift: Semantic Harmonization via Index-side Feature Transformation for "
+    "Multilingual Information Retrieval",
 }
 """Method -> its paper."""
 UNPAIRED = ("ntrex", "lingua", "tatoeba_pairs")
@@ -116,6 +127,8 @@ _METHODS = {
     "lir-1": AlignmentSpec("lir-1", "lir", (("k", 1),), UNPAIRED, 1000, _FITTED),
     "lir-15": AlignmentSpec("lir-15", "lir", (("k", 15),), UNPAIRED, 1000, _FITTED),
     "lsar": AlignmentSpec("lsar", "lsar", (), PARALLEL, 1000, _FITTED),
+    "leace": AlignmentSpec("leace", "leace", (), PARALLEL, 1000, _FITTED),
+    "shift": AlignmentSpec("shift", "shift", (), UNPAIRED, 1000, _FITTED),
     "procrustes": AlignmentSpec("procrustes", "procrustes", (), PARALLEL, 1000, _FITTED),
     "procrustes-shrunk": AlignmentSpec("procrustes-shrunk", "procrustes", (("shrink", 1.0),), PARALLEL, 1000, _FITTED),
     "affine": AlignmentSpec("affine", "affine", (), PARALLEL, 1000, _FITTED),

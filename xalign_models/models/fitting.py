@@ -107,8 +107,11 @@ def fit(spec: AlignmentSpec, encode: Encode, prompts: Sequence[str] = ()) -> Ali
     except TypeError as error:
         raise AlignmentError(f"{spec.method}: {error}") from None
     data = fit_vectors(spec, encode, prompts)
+    import torch
+
     start = perf_counter()
-    alignment.fit(data)
+    with torch.inference_mode(False), torch.enable_grad():  # an encoder fits a map when it first meets a language
+        alignment.fit(data)
     alignment.seconds_ = perf_counter() - start
     return alignment
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xalign_models import corpora
+from xalign_models.alignments.lowrank import LowRank, low_rank
+from xalign_models.alignments.residual import Residual
 from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
 from xalign_models.device import pick_device
 from xalign_models.errors import AlignmentError, DataError, ModelError
@@ -27,6 +29,10 @@ from xalign_models.store import open_store
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+
+Layers = tuple[tuple[Float64, Float64], ...]
+"""Dense layers W (d, m) and b (m,), with a ReLU between two of them."""
 
 
 def similarity(x: AnyFloats, y: AnyFloats) -> tuple[Float64, Float64]:
@@ -48,26 +54,62 @@ def similarity(x: AnyFloats, y: AnyFloats) -> tuple[Float64, Float64]:
     return weight, y_mean - x_mean @ weight
 
 
-MAPS: dict[str, Callable[[AnyFloats, AnyFloats], tuple[Float64, Float64]]] = {
-    "procrustes": similarity,
-    "affine": ridge_by_leave_one_out,
+def residual_network(x: AnyFloats, y: AnyFloats) -> Layers:
+    """:func:`similarity` and, after it, ``y = z + relu(z A + a) B``, as two dense layers.
+
+    The first has the units of the network and those of z and -z, which the second subtracts: z = relu(z) - relu(-z).
+    Drift-Adapter's network starts from x itself, which has a meaning only if both models have one space.
+    """
+    from xalign_models.alignments.networks import residual
+
+    settings = Residual().get_params()
+    del settings["pivot"]
+    weight, shift = similarity(x, y)
+    inner, bias, outer = residual(x @ weight + shift, y, **settings)
+    eye = np.eye(len(shift))
+    first = np.concatenate([inner, eye, -eye], axis=1)
+    hidden_bias = np.concatenate([bias, np.zeros(2 * len(eye))])
+    return (weight @ first, shift @ first + hidden_bias), (np.concatenate([outer, eye, -eye]), np.zeros(len(eye)))
+
+
+MAPS: dict[str, Callable[[AnyFloats, AnyFloats], Layers]] = {
+    "procrustes": lambda x, y: (similarity(x, y),),
+    "affine": lambda x, y: (ridge_by_leave_one_out(x, y),),
+    "lowrank": lambda x, y: (low_rank(x, y, LowRank.rank),),
+    "residual": residual_network,
 }
 """Methods that can map between spaces of different dimensions."""
 
 
-def fit_map(method: str, new: AnyFloats, old: AnyFloats) -> tuple[Float64, Float64]:
-    """The map from the new model's vectors to the old one's: unit rows (n, d) to ``x W + b``, W (d, m).
+def fit_map(method: str, new: AnyFloats, old: AnyFloats) -> Layers:
+    """The map from unit rows (n, d) of the new model to the old model's (n, m), as layers for :func:`apply`.
 
     ``new`` and ``old`` are vectors of the same n texts, of any length.
 
     Raises:
         AlignmentError: The method is unknown, or there are fewer than two texts.
     """
-    if method not in MAPS:
-        raise AlignmentError(f"{method} cannot map between two models; choose {' or '.join(MAPS)}.")
+    check(method)
     if len(new) < 2:
         raise AlignmentError(f"A map needs at least two texts, not {len(new)}.")
     return MAPS[method](normalise(new), normalise(old))
+
+
+def check(method: str) -> None:
+    """Refuse a method that cannot map between two models.
+
+    Raises:
+        AlignmentError: It is not among :data:`MAPS`.
+    """
+    if method not in MAPS:
+        raise AlignmentError(f"{method} cannot map between two models; choose {' or '.join(MAPS)}.")
+
+
+def apply(layers: Layers, rows: AnyFloats) -> AnyFloats:
+    """Map unit rows (n, d): each layer is ``x W + b``, with a ReLU between two layers."""
+    for index, (weight, shift) in enumerate(layers):
+        rows = (np.maximum(rows, 0) if index else rows) @ weight + shift
+    return rows
 
 
 def texts_of(
@@ -101,7 +143,7 @@ def fit(
     """The new model with a map into the old model's space, for searches in the old index.
 
     Args:
-        method: ``procrustes`` or ``affine``.
+        method: One of :data:`MAPS`.
         old: The model of the index, or ``vectors:FILE``, the index itself with its texts.
         new: The model of the queries.
         corpus: Names of corpora that both models encode.
@@ -117,18 +159,21 @@ def fit(
     import torch
     from sentence_transformers.sentence_transformer.modules import Normalize
 
-    if method not in MAPS:
-        raise AlignmentError(f"{method} cannot map between two models; choose {' or '.join(MAPS)}.")
+    check(method)
     specs = [find_spec(model) for model in (new, old)]
     if aligned := [spec.name for spec in specs if spec.alignment]:
         raise ModelError(f"{aligned[0]} is aligned; migrate between backbones.")
     texts = texts_of(corpus, languages, limit)
     sides = [_encoded(spec, texts, device) for spec in specs]
-    weight, shift = fit_map(method, *sides)
+    layers = fit_map(method, *sides)
     label = slug(f"{method}-to-{specs[1].backbone.name}")
     alignment = AlignmentSpec(label, method, (), tuple(corpus), limit, tuple(sorted(texts)))
-    tail = [Normalize(), dense_layer(torch.from_numpy(weight), torch.from_numpy(shift)), Normalize()]
-    return assemble(ModelSpec(specs[0].backbone, alignment), tail, pick_device(device))
+    last = len(layers) - 1
+    dense = [
+        dense_layer(torch.from_numpy(weight), torch.from_numpy(shift), relu=index < last)
+        for index, (weight, shift) in enumerate(layers)
+    ]
+    return assemble(ModelSpec(specs[0].backbone, alignment), [Normalize(), *dense, Normalize()], pick_device(device))
 
 
 def _encoded(spec: ModelSpec, texts: dict[str, list[str]], device: str | None) -> Float32:

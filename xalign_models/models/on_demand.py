@@ -11,8 +11,8 @@ from torch import nn
 from xalign_models.alignments import Alignment, find_method
 from xalign_models.alignments.groups import merged
 from xalign_models.alignments.module import Aligned, module_of
-from xalign_models.corpora import ENGLISH
 from xalign_models.errors import LanguageError
+from xalign_models.models.fitting import pivot_of
 from xalign_models.specs import AlignmentSpec
 
 Fit = Callable[[AlignmentSpec, str], Alignment]
@@ -64,14 +64,15 @@ class FittedOnDemand(nn.Module):
 
     def _missing(self, prompt: str, codes: Collection[str]) -> list[AlignmentSpec]:
         """The spec of each language without maps."""
-        known, parallel = self._fits[prompt], find_method(self._spec.method).parallel
+        known, method = self._fits[prompt], find_method(self._spec.method)
+        pivot = pivot_of(self._spec) if method.parallel or hasattr(method, "pivot") else None
         missing = sorted(set(codes) - set(known.languages_ if known else ()))
-        if parallel and missing == [ENGLISH]:  # the pivot's map is the identity, whatever else is fitted
-            missing = [next(code for code in self._spec.languages or () if code != ENGLISH)]
+        if pivot and missing == [pivot]:  # the pivot's map is the identity, whatever else is fitted
+            missing = [next(code for code in self._spec.languages or () if code != pivot)]
         return [
-            dataclasses.replace(self._spec, languages=(code, ENGLISH) if parallel else (code,))
+            dataclasses.replace(self._spec, languages=(code, pivot) if pivot else (code,))
             for code in missing
-            if not (parallel and code == ENGLISH)
+            if code != pivot
         ]
 
     @property

@@ -128,12 +128,12 @@ def _without_xalign(model: SentenceTransformer, lang: str | None, prompt: str | 
     return _copied(model, [stock, *modules[1:start], *tail], prompts)
 
 
-def dense_layer(weight: Tensor, shift: Tensor) -> Module:
-    """The map ``x W + b``, W (d, m) and b (m,), as a stock module without an activation."""
+def dense_layer(weight: Tensor, shift: Tensor, relu: bool = False) -> Module:
+    """The map ``x W + b``, W (d, m) and b (m,), as a stock module, with a ReLU after it or without an activation."""
     import torch
     from sentence_transformers.base.modules.dense import Dense
 
-    layer = Dense(*weight.shape, bias=True, activation_function=torch.nn.Identity())
+    layer = Dense(*weight.shape, bias=True, activation_function=torch.nn.ReLU() if relu else torch.nn.Identity())
     layer.linear.weight.data, layer.linear.bias.data = weight.T.contiguous().float(), shift.float()
     return layer  # type: ignore[no-any-return]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 
 import numpy as np
@@ -22,6 +22,8 @@ _BYTE = 255  # the largest number of eight bits
 Ranks = npt.NDArray[np.int64]
 AnyRanks = npt.NDArray[np.integer]
 """Ranks in the smallest sufficient integer type."""
+Adjust = Callable[[AnyFloats, slice], AnyFloats]
+"""Turns the scores of a block of queries (b, m), whose rows are given, into those that rank the pool."""
 
 
 def normalise(x: AnyFloats) -> Float32:
@@ -104,7 +106,11 @@ def precision_at(ranks: npt.NDArray[np.integer], ks: Sequence[int] = (1, 5, 10))
 
 
 def target_counts(
-    queries: AnyFloats, pool: AnyFloats, targets: npt.NDArray[np.integer], best: Ranks | None = None
+    queries: AnyFloats,
+    pool: AnyFloats,
+    targets: npt.NDArray[np.integer],
+    best: Ranks | None = None,
+    adjust: Adjust | None = None,
 ) -> Ranks:
     """Number of rows of the pool that score at least as high as each target, itself included, by dot product.
 
@@ -115,6 +121,8 @@ def target_counts(
         pool: (m, d).
         targets: (n, k) rows of the pool that are relevant to each query; negative where a query has fewer than k.
         best: (n, t) array to fill with the t highest-scoring rows of the pool, the highest first.
+        adjust: Function of a block's scores (b, m) and the rows of its queries that returns other scores; see
+            :mod:`xalign_models.ranking.pools`.
 
     Returns:
         (n, k) counts, 0 where there is no target.
@@ -126,7 +134,9 @@ def target_counts(
     mask = np.empty(block.shape, dtype=np.bool_)
     for start in range(0, len(queries), POOL_BLOCK):
         rows = slice(start, min(start + POOL_BLOCK, len(queries)))
-        scores = np.matmul(queries[rows], pool.T, out=block[: rows.stop - start])
+        scores: AnyFloats = np.matmul(queries[rows], pool.T, out=block[: rows.stop - start])
+        if adjust is not None:
+            scores = adjust(scores, rows)
         if best is not None:
             best[rows] = torch.from_numpy(scores).topk(best.shape[1], dim=1).indices.numpy()
         target_scores = np.take_along_axis(scores, np.maximum(targets[rows], 0), axis=1)

@@ -14,7 +14,7 @@ from xalign_models.analysis import Findings, Request
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError, ModelError
 from xalign_models.models.encoder import XAlignEncoder
-from xalign_models.models.migration import MAPS, fit_map
+from xalign_models.models.migration import MAPS, apply, fit_map
 from xalign_models.ranking.ranks import gold_ranks, normalise
 
 CORPUS = "ntrex"
@@ -119,8 +119,8 @@ def kept(old: Vectors, new: Vectors, languages: tuple[str, ...], facts: dict[str
         order = np.random.default_rng(0).permutation(len(text["old"]))
         for count in sorted({min(count, len(order)) for count in PAIRS}):
             chosen = order[:count]
-            weight, shift = fit_map(method, text["new"][chosen], text["old"][chosen])
-            mapped = {language: normalise(side @ weight + shift) for language, side in queries.items()}
+            layers = fit_map(method, text["new"][chosen], text["old"][chosen])
+            mapped = {language: normalise(apply(layers, side)) for language, side in queries.items()}
             score(mapped, method=method, fitted_on=fitted_on, pairs=count)
     return rows
 

@@ -42,16 +42,33 @@ def test_affine_finds_a_planted_map(new, old):
     x = rows(2, 400, new)
     planted = np.random.default_rng(3).standard_normal((new, old))
     y = x @ planted + 1.0
-    weight, shift = migration.fit_map("affine", 5 * x, 3 * y)  # lengths do not matter
-    found = normalise(x @ weight + shift)
+    found = normalise(migration.apply(migration.fit_map("affine", 5 * x, 3 * y), x))  # lengths do not matter
     assert np.linalg.norm(found - normalise(y), axis=1).mean() < 0.25
-    exact, offset = migration.MAPS["affine"](x, y)
+    ((exact, offset),) = migration.MAPS["affine"](x, y)
     np.testing.assert_allclose(exact, planted, atol=1e-4)
     np.testing.assert_allclose(offset, 1.0, atol=1e-4)
 
 
+@pytest.mark.parametrize(("new", "old"), [(6, 4), (4, 6), (4, 4)])
+def test_two_layers_are_the_network_after_the_similarity(new, old):
+    """And nearer on a bend than the similarity alone."""
+    x = rows(4, 600, new)
+    straight, bent = np.random.default_rng(5).standard_normal((2, new, old))
+    y = normalise(2 * x @ straight + np.abs(x @ bent))
+    layers = migration.fit_map("residual", x, y)
+    (weight, shift), (first, bias), (last, zero) = migration.similarity(x, y), *layers
+    z, width = x @ weight + shift, first.shape[1] - 2 * old
+    small = np.linalg.lstsq(weight, first[:, :width])[0] if new >= old else None
+    assert not zero.any()
+    if small is not None:
+        network = np.maximum(z @ small + bias[:width] - shift @ small, 0) @ last[:width]
+        np.testing.assert_allclose(migration.apply(layers, x), z + network, atol=1e-4)
+    errors = [np.square(migration.apply(migration.fit_map(method, x, y), x) - y).sum() for method in migration.MAPS]
+    assert errors[3] < 0.9 * errors[0]
+
+
 def test_what_is_no_map_between_models_is_refused():
-    with pytest.raises(AlignmentError, match="procrustes or affine"):
+    with pytest.raises(AlignmentError, match="procrustes or affine or lowrank or residual"):
         migration.fit_map("lsar", rows(0, 5, 4), rows(1, 5, 4))
     with pytest.raises(AlignmentError, match="at least two texts"):
         migration.fit_map("affine", rows(0, 1, 4), rows(1, 1, 4))
@@ -69,7 +86,11 @@ def two(request, workdir, tiny_model, write_text):
     return str(tiny_model), f"vectors:{workdir / 'index.npz'}", text, listed
 
 
-@pytest.mark.parametrize(("method", "two"), [("procrustes", 16), ("affine", 16), ("affine", 6)], indirect=["two"])
+@pytest.mark.parametrize(
+    ("method", "two"),
+    [("procrustes", 16), ("affine", 16), ("affine", 6), ("lowrank", 6), ("residual", 16), ("residual", 6)],
+    indirect=["two"],
+)
 def test_the_new_model_finds_its_texts_in_the_old_index(two, workdir, method):
     new, old, text, listed = two
     model = migration.fit(method, old=old, new=new, corpus=[f"own:{text}"], device="cpu")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -26,7 +28,7 @@ def specs(workdir, tiny_model, write_text):
     return make
 
 
-@pytest.mark.parametrize("method", ["centered", "lir", "procrustes", "affine"])
+@pytest.mark.parametrize("method", ["centered", "lir", "procrustes", "affine", "shift", "lowrank", "residual"])
 @pytest.mark.filterwarnings("ignore:40 pairs")
 def test_maps_are_those_of_a_fit_of_all_languages(specs, method):
     spec, codes = specs(method), ["fra-Latn", "eng-Latn", "fra-Latn", "deu-Latn"]
@@ -37,7 +39,14 @@ def test_maps_are_those_of_a_fit_of_all_languages(specs, method):
     np.testing.assert_allclose(load_encoder(spec, device="cpu").encode_texts(texts, codes), eager, atol=1e-6)
 
 
-@pytest.mark.parametrize(("method", "sides"), [("centered", 1), ("procrustes", 2)])
+def test_maps_that_are_trained_are_trained_while_the_encoder_encodes(specs):
+    """The encoder computes without gradients, which a descent needs."""
+    spec = specs("affine")
+    trained = dataclasses.replace(spec, alignment=dataclasses.replace(spec.alignment, params=(("loss", "distance"),)))
+    assert load_encoder(trained, device="cpu").encode_texts(["w1"], ["deu-Latn"]).shape == (1, 16)
+
+
+@pytest.mark.parametrize(("method", "sides"), [("centered", 1), ("procrustes", 2), ("shift", 2)])
 def test_only_languages_that_are_asked_for_are_encoded(specs, workdir, method, sides):
     with EmbeddingStore(workdir / "own-store", 1 << 26) as store:
         encoder = load_encoder(specs(method), device="cpu", store=store)

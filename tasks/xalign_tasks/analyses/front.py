@@ -1,0 +1,327 @@
+"""The front: retrieval within a language against retrieval across languages, for all alignments and for no map.
+
+An alignment that brings languages together costs some retrieval within a language. A pool with one answer in every
+language rewards all that spreads languages evenly; the thinned pool, whose answers are rare in most languages, does
+not. Baselines that change no vector, :mod:`xalign_models.ranking.pools`, stand beside the alignments in every table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from mteb.types import PromptType
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from xalign_models import figures
+from xalign_models.analysis import Findings, Request
+from xalign_models.corpora import ENGLISH
+from xalign_models.errors import DataError, XAlignError
+from xalign_models.languages import from_lazada
+from xalign_models.linalg.arrays import AnyFloats, Float32, Float64
+from xalign_models.models.catalogue import fits
+from xalign_models.models.encoder import XAlignEncoder
+from xalign_models.models.names import find_spec
+from xalign_models.ranking.pools import mixed, one_target_ranks, quota, z_scores
+from xalign_models.ranking.ranks import Adjust, Ranks, average_precision, normalise, one_target_precision, target_counts
+from xalign_models.specs import ModelSpec
+from xalign_tasks.analyses.base import Study
+from xalign_tasks.lareqa import MLQAR, LAReQA, XQuADR
+from xalign_tasks.lareqa.reader import Side
+from xalign_tasks.lareqa.task import pool_targets
+from xalign_tasks.product_search.layout import load
+from xalign_tasks.product_search.task import ProductSearchStandIn
+
+TOP, DRAWS = 10, 1000
+"""Depth of nDCG and of the share of languages, and number of bootstrap samples."""
+STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
+MEASURES = ("same", "other", "share", "ndcg", "map")
+LABELS = {"same": "MRR of the answer in the question's language", "other": "MRR of an answer in another language"}
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Questions and one pool of candidates in several languages.
+
+    Attributes:
+        name: Name in tables.
+        metadata: The task's metadata, which choose the prompts.
+        questions: n texts.
+        asked: Their n languages.
+        clusters: (n,) number of the question; its translations share it.
+        texts: m candidates.
+        languages: Their m languages.
+        targets: (n, k) rows of the candidates that answer a question; negative where there are fewer than k.
+    """
+
+    name: str
+    metadata: Any
+    questions: list[str]
+    asked: list[str]
+    clusters: Ranks
+    texts: list[str]
+    languages: list[str]
+    targets: Ranks
+
+    @property
+    def ids(self) -> tuple[Ranks, Ranks]:
+        """Languages as integers: of the questions (n,) and of the candidates (m,)."""
+        number = {code: index for index, code in enumerate(dict.fromkeys((*self.asked, *self.languages)))}
+        return np.array([number[code] for code in self.asked]), np.array([number[code] for code in self.languages])
+
+    @property
+    def in_english(self) -> Ranks:
+        """(n,) row of the English translation of each question; the question's own row where there is none."""
+        english = {self.clusters[row]: row for row, code in enumerate(self.asked) if code == ENGLISH}
+        return np.array([english.get(cluster, row) for row, cluster in enumerate(self.clusters)])
+
+
+def lareqa_pool(task: LAReQA, rows: int | None = None) -> Pool:
+    """The pool of a LAReQA set: the first ``rows`` questions of each language with all sentences of their paragraphs.
+
+    Raises:
+        DataError: Files are missing or malformed.
+    """
+    corpus = task.local_corpus()
+    sides = {language: narrowed(corpus.rows(language), rows) for language in task.needs}
+    numbers = {key: i for i, key in enumerate(dict.fromkeys(key for side in sides.values() for key in side.questions))}
+    return Pool(
+        task.metadata.name,
+        task.metadata,
+        [text for side in sides.values() for text in side.questions.values()],
+        [language for language, side in sides.items() for _ in side.questions],
+        np.array([numbers[key] for side in sides.values() for key in side.questions]),
+        [text for side in sides.values() for text in side.candidates],
+        [language for language, side in sides.items() for _ in side.candidates],
+        pool_targets(sides),
+    )
+
+
+def narrowed(side: Side, rows: int | None) -> Side:
+    """The first questions of a side and the sentences of their paragraphs."""
+    questions = dict([*side.questions.items()][:rows])
+    contexts = {side.contexts[side.answers[key]] for key in questions}
+    kept = [row for row, context in enumerate(side.contexts) if context in contexts]
+    place = {row: index for index, row in enumerate(kept)}
+    return Side(
+        questions,
+        [side.candidates[row] for row in kept],
+        {key: place[side.answers[key]] for key in questions},
+        [side.contexts[row] for row in kept],
+    )
+
+
+def thinned(pool: Pool, seed: int = 0) -> Pool:
+    """One answer for each question, in a language that holds 50% to 1% of the answers; the other ten are taken out.
+
+    Questions that share a sentence get the same language. Sentences that answer nothing stay in every language.
+    """
+    languages = sorted(dict.fromkeys(pool.languages), key=lambda code: code != ENGLISH)
+    shares = 0.01 + 0.49 * 0.45 ** np.arange(len(languages))  # of eleven languages: 50% to 1%
+    _, of_pool = pool.ids
+    number = dict(zip(pool.languages, of_pool, strict=True))
+    row, column = np.nonzero(pool.targets >= 0)
+    count = 1 + int(pool.clusters.max())
+    nodes = count + len(of_pool)  # questions, then sentences
+    ends = (pool.clusters[row], count + pool.targets[row, column])
+    _, group = connected_components(coo_array((np.ones(len(row)), ends), shape=(nodes, nodes)), directed=False)
+    drawn = np.random.default_rng(seed).choice(len(languages), nodes, p=shares / shares.sum())
+    wanted = np.array([number[languages[drawn[group[cluster]]]] for cluster in pool.clusters])
+    kept = (pool.targets >= 0) & (of_pool[pool.targets] == wanted[:, None])
+    left = np.setdiff1d(np.arange(len(pool.texts)), np.setdiff1d(pool.targets[~kept], pool.targets[kept]))
+    place = np.full(len(pool.texts) + 1, -1)
+    place[left] = np.arange(len(left))
+    rows = kept.any(axis=1)
+    return replace(
+        pool,
+        name=f"{pool.name} thinned",
+        questions=[text for text, chosen in zip(pool.questions, rows, strict=True) if chosen],
+        asked=[code for code, chosen in zip(pool.asked, rows, strict=True) if chosen],
+        clusters=pool.clusters[rows],
+        texts=[pool.texts[row] for row in left],
+        languages=[pool.languages[row] for row in left],
+        targets=place[np.where(kept, pool.targets, -1)][rows],
+    )
+
+
+def product_pool(rows: int | None = None) -> Pool:
+    """The queries of all locales of the product-search stand-in, and all their titles.
+
+    Raises:
+        DataError: Files are missing or malformed.
+    """
+    task = ProductSearchStandIn
+    items: dict[tuple[str, str], int] = {}
+    asked: list[tuple[str, str, list[int]]] = []
+    for name, locale in load(task.root()).items():
+        language = from_lazada(name)
+        place = {
+            key: items.setdefault((text, locale.item_languages.get(key, task.item_language or language)), len(items))
+            for key, text in locale.items.items()
+        }
+        asked += [
+            (locale.queries[key], locale.query_languages.get(key, language), [place[item] for item in relevant])
+            for key, relevant in [*locale.relevant.items()][:rows]
+        ]
+    targets = np.full((len(asked), max(len(relevant) for *_, relevant in asked)), -1)
+    for row, (*_, relevant) in enumerate(asked):
+        targets[row, : len(relevant)] = relevant
+    texts, languages = zip(*items, strict=True)
+    questions, codes, _ = zip(*asked, strict=True)
+    count = np.arange(len(asked))
+    return Pool(task.metadata.name, task.metadata, [*questions], [*codes], count, [*texts], [*languages], targets)
+
+
+def values(pool: Pool, queries: AnyFloats, texts: AnyFloats, adjust: Adjust | None = None) -> dict[str, Float64]:
+    """:data:`MEASURES` of each question (n,), in percent; NaN where a question has no such answer.
+
+    ``same`` and ``other`` are the mean reciprocal ranks of an answer in the question's language and in another one,
+    with the question's other answers taken out. ``share`` is the part of the first ten in the question's language;
+    ``ndcg`` (at 10) and ``map`` are of all answers.
+    """
+    asked, of_pool = pool.ids
+    best = np.empty((len(queries), min(TOP, len(texts))), dtype=np.int64)
+    counts = target_counts(queries, texts, pool.targets, best, adjust)
+    if adjust is None:
+        reciprocal = one_target_precision(counts)
+    else:
+        ranks = one_target_ranks(queries, texts, pool.targets, adjust)
+        reciprocal = np.where(ranks > 0, 1 / np.maximum(ranks, 1), np.nan)
+    own = (of_pool[pool.targets] == asked[:, None]) & (counts > 0)
+    gains = np.where((counts > 0) & (counts <= TOP), 1 / np.log2(1 + np.maximum(counts, 1)), 0).sum(axis=1)
+    ideal = np.cumsum(1 / np.log2(2 + np.arange(TOP)))[np.minimum((counts > 0).sum(axis=1), TOP) - 1]
+    found = {
+        "same": _mean(reciprocal, own),
+        "other": _mean(reciprocal, (counts > 0) & ~own),
+        "share": (of_pool[best] == asked[:, None]).mean(axis=1),
+        "ndcg": gains / ideal,
+        "map": average_precision(counts),
+    }
+    return {measure: 100 * found[measure] for measure in MEASURES}
+
+
+def _mean(rows: Float64, chosen: Any) -> Float64:
+    counts = chosen.sum(axis=1)
+    mean: Float64 = np.where(counts, np.where(chosen, rows, 0).sum(axis=1) / np.maximum(counts, 1), np.nan)
+    return mean
+
+
+def bootstrap(of_questions: Float64, clusters: Ranks, seed: int = 0) -> tuple[float, float, float]:
+    """Mean over questions without the NaN ones, and its 95% interval by resampling clusters of questions (n,)."""
+    _, cluster = np.unique(clusters, return_inverse=True)
+    known = np.isfinite(of_questions)
+    if not known.any():
+        return float("nan"), float("nan"), float("nan")
+    sums, counts = (np.bincount(cluster, side) for side in (np.where(known, of_questions, 0), known))
+    draws = np.random.default_rng(seed).multinomial(len(sums), np.full(len(sums), 1 / len(sums)), DRAWS)
+    with np.errstate(invalid="ignore"):
+        means = (draws @ sums) / (draws @ counts)
+    low, high = np.nanquantile(means, (0.025, 0.975))
+    return float(sums.sum() / counts.sum()), float(low), float(high)
+
+
+def analyse(request: Request) -> Findings:
+    """All measures of each model, plain and with every registered alignment or its own, and of no map; by pool.
+
+    Raises:
+        ModelError: No model was named, or one is unknown.
+        DataError: No pool is available.
+    """
+    study, pools = Study(), list[Pool]()
+    makers: dict[str, Callable[[], Pool]] = {
+        "XQuAD-R": lambda: lareqa_pool(XQuADR(), request.rows),
+        "MLQA-R": lambda: lareqa_pool(MLQAR(), request.rows),
+        "ProductSearchStandIn": lambda: product_pool(request.rows),
+    }
+    for name, make in makers.items():
+        if name not in (request.tasks or (name,)):
+            continue
+        try:
+            pools.append(make())
+        except DataError as missing:
+            study.notes.append(str(missing))
+    if not pools:
+        raise DataError(" ".join(study.notes) or f"--tasks {', '.join(request.tasks)}: the front has no such pool.")
+    pools[1:1] = [thinned(pool) for pool in pools[:1] if pool.name == "XQuAD-R"]
+    for name in request.named():
+        for pool in pools:
+            found = dict(arms(request, name, pool, study))
+            rows = [row for arm in found for row in measured(pool, arm, found)]
+            study.add("front", rows, model=find_spec(name).name, pool=pool.name)
+            study.figures[f"{name}-{pool.name}".replace("/", "__").replace(" ", "-")] = draw(rows, name, pool.name)
+    return study.findings(
+        "In percent, with 95% intervals over questions, whose translations are one question. `difference` is to plain.",
+        "`quota`, `z-scores` and `mixed with English` change no map. The last needs a translation of each question.",
+    )
+
+
+def arms(request: Request, name: str, pool: Pool, study: Study) -> Iterator[tuple[str, dict[str, Float64]]]:
+    """Name and values of plain, of no map, and of each alignment; the alignments that cannot be fitted are noted."""
+    spec = find_spec(name)
+    queries, texts = vectors(request.load(ModelSpec(spec.backbone)), pool)
+    yield "plain", values(pool, queries, texts)
+    asked, of_pool = pool.ids
+    yield "quota", values(pool, queries, texts, quota(of_pool))
+    yield "z-scores", values(pool, queries, texts, z_scores(queries, texts, asked, of_pool))
+    if (pool.in_english != np.arange(len(queries))).any():
+        yield "mixed with English", values(pool, mixed(queries, queries[pool.in_english]), texts)
+    chosen = {spec.alignment.label: spec.alignment} if spec.alignment else fits()[spec.data]
+    shift = chosen.get("shift")
+    curve = {
+        f"shift {a:g}": replace(shift, label=f"shift-{a:g}", params=(("strength", a),)) for a in STRENGTHS if shift
+    }
+    for label, alignment in (chosen | curve).items():
+        try:
+            yield label, values(pool, *vectors(request.load(ModelSpec(spec.backbone, alignment, spec.data)), pool))
+        except XAlignError as error:
+            study.notes.append(f"{pool.name}, {label}: {error}")
+
+
+def vectors(encoder: XAlignEncoder, pool: Pool) -> tuple[Float32, Float32]:
+    """Unit vectors of the questions (n, d) and of the candidates (m, d), each under its side's prompt."""
+    sides: list[tuple[Sequence[str], Sequence[str], PromptType]] = [
+        (pool.questions, pool.asked, PromptType.query),
+        (pool.texts, pool.languages, PromptType.document),
+    ]
+    queries, texts = (
+        normalise(
+            encoder.encode_texts(side, codes, encoder.prompt_for(pool.metadata, kind), pool.name, side=kind.value)
+        )
+        for side, codes, kind in sides
+    )
+    return queries, texts
+
+
+def measured(pool: Pool, arm: str, found: dict[str, dict[str, Float64]]) -> list[dict[str, Any]]:
+    """A row for each measure of an arm: mean and interval, and those of the difference to plain."""
+    rows = []
+    for measure, of_questions in found[arm].items():
+        names = ("value", "low", "high", "difference", "difference_low", "difference_high")
+        numbers = (
+            *bootstrap(of_questions, pool.clusters),
+            *bootstrap(of_questions - found["plain"][measure], pool.clusters),
+        )
+        rows.append({"method": arm, "measure": measure, **dict(zip(names, np.round(numbers, 2), strict=True))})
+    return rows
+
+
+@figures.styled()
+def draw(rows: list[dict[str, Any]], model: str, pool: str) -> Figure:
+    """``same`` over ``other``, a named point for each method, and the curve of SHIFT's strengths."""
+    points = {measure: {row["method"]: row["value"] for row in rows if row["measure"] == measure} for measure in LABELS}
+    figure, ((axis,),) = figures.canvas(width=8.0, height=5.5)
+    named = [(name, points["other"][name], points["same"][name]) for name in points["same"]]
+    single = [point for point in named if not point[0].startswith("shift ")]
+    figures.draw_points(axis, [x for _, x, _ in single], [y for *_, y in single])
+    figures.name_points(axis, single)
+    curve = [point[1:] for point in named if point[0].startswith("shift ")]
+    if curve:
+        across, within = ([point[side] for point in curve] for side in (0, 1))
+        figures.draw_lines(axis, {"shift, strength 0 to 1": (across, within)}, color=figures.COLOURS[1])
+        axis.legend()
+    figures.describe(axis, f"{model} on {pool}", f"{LABELS['other']}, %", f"{LABELS['same']}, %")
+    return figure

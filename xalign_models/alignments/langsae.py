@@ -1,0 +1,68 @@
+"""LangSAE: remove the units of a sparse autoencoder that belong to a language (Kim et al., 2026)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from xalign_models.alignments.base import UnpairedAlignment
+from xalign_models.alignments.residual import Network
+from xalign_models.errors import AlignmentError
+from xalign_models.linalg.arrays import AnyFloats
+from xalign_models.plugins import register
+
+
+@register.alignment
+@dataclass(eq=False)
+class LangSAE(Network, UnpairedAlignment):  # type: ignore[misc]  # other factors
+    """``y = x - (m z) D``, with z = relu(x E + e) the code of a sparse autoencoder, and m 1 for units of a language.
+
+    A unit belongs to a language if it is active in half of the language's rows but not in half of every language's. The
+    paper (arXiv 2601.04768) and its code differ: z keeps the largest units alone, which makes the map jump; the
+    dictionary is larger; and y is the decoded rest of the code, without the autoencoder's error, which we keep.
+
+    Attributes:
+        inner_: E of the units with m = 1, (1, d, h).
+        bias_: Their e, (1, h).
+        outer_: Their -D, (1, h, d).
+    """
+
+    method = "langsae"
+    arrays = ("inner_", "bias_", "outer_")
+    language_dependent = False
+    joint = True
+
+    units: int = 512
+    """Size of the dictionary."""
+    sparsity: float = 0.1
+    """Weight of the L1 penalty of the code, for embeddings of unit variance."""
+    active: float = 0.5
+    """Share of a language's rows in which a unit of the language is active."""
+    steps: int = 1000
+    """Steps of Adam, each on 256 rows; every language is as likely."""
+    seed: int = 0
+    """Random seed of the first weights and the batches."""
+
+    def __post_init__(self) -> None:
+        if min(self.units, self.steps) < 1 or self.seed < 0:
+            raise AlignmentError(f"units={self.units}, steps={self.steps}, seed={self.seed}; 1, 1 and 0 are least.")
+        if not (self.sparsity >= 0 and 0 < self.active <= 1):
+            raise AlignmentError(f"sparsity={self.sparsity}, active={self.active}; 0 or more, and a share above 0.")
+
+    def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
+        from xalign_models.alignments.networks import autoencoder
+
+        rows = np.concatenate([x.astype(np.float64) for x in matrices.values()])
+        shares = np.concatenate([np.full(len(x), 1 / len(x) / len(matrices)) for x in matrices.values()])
+        encoder, bias, decoder = autoencoder(
+            rows, shares, units=self.units, sparsity=self.sparsity, steps=self.steps, seed=self.seed
+        )
+        rates = np.stack([(x @ encoder + bias > 0).mean(axis=0) for x in matrices.values()])
+        chosen = (rates.max(axis=0) >= self.active) & (rates.min(axis=0) < self.active)
+        if not chosen.any():
+            warnings.warn("langsae: no unit belongs to a language, so embeddings do not change.", stacklevel=3)
+        self.inner_, self.bias_ = encoder[None, :, chosen], bias[None, chosen]
+        self.outer_ = -decoder[None, chosen]

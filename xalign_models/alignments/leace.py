@@ -1,0 +1,71 @@
+"""LEACE: remove all that a linear classifier could know of the language (Belrose et al., 2023)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from xalign_models.alignments.base import UnpairedAlignment
+from xalign_models.errors import AlignmentError
+from xalign_models.linalg.arrays import AnyFloats
+from xalign_models.plugins import register
+
+_NOISE = 1e-10  # singular values below this share of the largest are rounding
+
+
+@register.alignment
+@dataclass(eq=False)
+class LEACE(UnpairedAlignment):
+    """``y = x - (x - mu) S^(-1/2) U U^T S^(1/2)``: equal means for all languages, at the least change of x.
+
+    The paper's Theorem 4.3 (arXiv 2306.03819) for labels that are languages: S is the covariance of all embeddings,
+    each language weighing the same, mu the mean of the language means mu_l, and U an orthonormal basis of all
+    (mu_l - mu) S^(-1/2). The change is least in the norm of S^(-1). The means become equal for every S that is positive
+    definite, so S may be shrunk where rows are few.
+
+    Attributes:
+        weights_: One matrix for all languages, (1, d, d).
+        shifts_: (1, d).
+
+    Examples:
+        >>> import numpy as np
+        >>> from xalign_models.alignments import make
+        >>> rng = np.random.default_rng(0)
+        >>> vectors = {language: rng.normal(size=(100, 8)) for language in ("deu-Latn", "eng-Latn")}
+        >>> alignment = make("leace").fit(vectors)
+        >>> alignment.transform(vectors["deu-Latn"]).shape
+        (100, 8)
+    """
+
+    method = "leace"
+    arrays = ("weights_", "shifts_")
+    language_dependent = False
+    joint = True
+
+    shrink: float | None = None
+    """Weight of the multiple of the identity in S, from 0 to 1; None is Ledoit and Wolf's estimate."""
+
+    def __post_init__(self) -> None:
+        if self.shrink is not None and not 0 <= self.shrink <= 1:
+            raise AlignmentError(f"shrink={self.shrink}; it must be between 0 and 1, or None to estimate it.")
+
+    def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
+        from sklearn.covariance import ledoit_wolf_shrinkage
+
+        means = np.stack([x.mean(axis=0, dtype=np.float64) for x in matrices.values()])
+        mean, dim = means.mean(axis=0), means.shape[1]
+        centred = [x - mean for x in matrices.values()]
+        covariance = sum((x.T @ x / len(x) for x in centred), np.zeros((dim, dim))) / len(centred)
+        shrink = self.shrink
+        if shrink is None:
+            shrink = ledoit_wolf_shrinkage(np.concatenate(centred), assume_centered=True)
+        values, vectors = np.linalg.eigh(covariance)
+        values = (1 - shrink) * values + shrink * values.mean()
+        values = np.sqrt(np.maximum(values, np.finfo(np.float64).eps * max(values[-1], np.finfo(np.float64).tiny)))
+        white = (means - mean) @ (vectors / values)  # in the eigenvectors' coordinates
+        _, singular, directions = np.linalg.svd(white, full_matrices=False)
+        basis = directions[singular > _NOISE * max(singular[0], 1)].T
+        removed = (vectors / values) @ basis @ (basis.T @ (vectors * values).T)
+        self.weights_, self.shifts_ = (np.eye(dim) - removed)[None], (mean @ removed)[None]

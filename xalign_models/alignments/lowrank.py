@@ -1,0 +1,68 @@
+"""LowRank: an affine map of low rank between each language and the pivot (Drift-Adapter, Vejendla, 2025)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from xalign_models.alignments.pivot import PivotAlignment
+from xalign_models.alignments.shrinkage import ridge_by_leave_one_out
+from xalign_models.errors import AlignmentError
+from xalign_models.linalg.arrays import AnyFloats, Float64
+from xalign_models.plugins import register
+
+
+def low_rank(x: AnyFloats, y: AnyFloats, rank: int) -> tuple[Float64, Float64]:
+    """Affine least squares of bounded rank: U, V and b that minimise |x U V^T + b - y|^2 + lambda |U V^T|^2.
+
+    Reduced-rank regression in closed form, with the lambda of the full map. Drift-Adapter (arXiv 2509.23471) descends
+    the gradient of this error instead.
+
+    Args:
+        x: Embeddings (n, d).
+        y: Row-aligned target (n, m).
+        rank: Largest rank of the map.
+
+    Returns:
+        W = U V^T (d, m) and b (m,).
+    """
+    weight, _ = ridge_by_leave_one_out(x, y)
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    x_mean, y_mean = x.mean(axis=0), y.mean(axis=0)
+    # The squares of fitted values and penalty, W^T (X^T X + lambda I) W, equal W^T X^T Y whatever lambda is.
+    _, directions = np.linalg.eigh(weight.T @ ((x - x_mean).T @ (y - y_mean)))
+    leading = directions[:, max(0, directions.shape[1] - rank) :]
+    weight = weight @ leading @ leading.T
+    return weight, y_mean - x_mean @ weight
+
+
+@register.alignment
+@dataclass(eq=False)
+class LowRank(PivotAlignment):
+    """``y = x + x U_l V_l^T + b_l``, the least squares of all maps that differ from the identity by a low rank.
+
+    Drift-Adapter's ``y = x U V^T + b`` between two models confines y to as many dimensions as the rank has. The pivot
+    is not confined, so a map between languages keeps x and adds the product.
+    """
+
+    method = "lowrank"
+    by_language = True
+
+    pivot: str = "eng-Latn"
+    """The language that all others are mapped onto."""
+    rank: int = 64
+    """Largest rank of the difference from the identity; the paper's default."""
+
+    def __post_init__(self) -> None:
+        if self.rank < 0:
+            raise AlignmentError(f"rank={self.rank}; it must be 0 or more.")
+
+    @property
+    def shrunk(self) -> bool:
+        """Whether the maps are shrunk to the identity: always, by the ridge."""
+        return True
+
+    def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Float64, Float64]:
+        weight, shift = low_rank(x, pivot - x, self.rank)
+        return weight + np.eye(len(weight)), shift

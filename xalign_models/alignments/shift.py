@@ -1,0 +1,61 @@
+"""Shift: move each language by a share of its offset to the pivot (SHIFT, Jang et al., 2026)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from xalign_models.alignments.base import UnpairedAlignment
+from xalign_models.errors import AlignmentError
+from xalign_models.linalg.arrays import AnyFloats, Float64
+from xalign_models.plugins import register
+
+
+@register.alignment
+@dataclass(eq=False)
+class Shift(UnpairedAlignment):
+    """``y = x - a (mu_l - mu_pivot)``, with mu_l the mean of language l and a the strength; the pivot does not move.
+
+    The paper (arXiv 2606.18801) takes a = 1, translations as fit text, and maps documents alone. On translations the
+    difference of the means is its mean difference of pairs.
+
+    Attributes:
+        offsets_: mu_l - mu_pivot, (L, d).
+
+    Examples:
+        >>> import numpy as np
+        >>> from xalign_models.alignments import make
+        >>> rng = np.random.default_rng(0)
+        >>> vectors = {language: rng.normal(size=(100, 8)) for language in ("deu-Latn", "eng-Latn")}
+        >>> alignment = make("shift", strength=0.5).fit(vectors)
+        >>> alignment.transform(vectors["deu-Latn"], "de").shape
+        (100, 8)
+    """
+
+    method = "shift"
+    arrays = ("offsets_",)
+    by_language = True
+
+    pivot: str = "eng-Latn"
+    """The language that all others are moved to."""
+    strength: float = 1.0
+    """Share a of the offset that is removed, from 0 to 1: more of it helps across languages and costs within one."""
+    index_only: bool = False
+    """Map documents alone and leave queries as they are, as in the paper. For queries in the pivot language the two are
+    the same."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.strength <= 1:
+            raise AlignmentError(f"strength={self.strength}; it must be a share between 0 and 1.")
+
+    def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
+        if self.pivot not in matrices:
+            raise AlignmentError(f"the pivot {self.pivot} is not among {', '.join(matrices)}; add its rows.")
+        means = {language: x.mean(axis=0, dtype=np.float64) for language, x in matrices.items()}
+        self.offsets_ = np.stack([mean - means[self.pivot] for mean in means.values()])
+
+    def factors(self) -> dict[str, Float64]:
+        """The shifts -a (mu_l - mu_pivot)."""
+        return {"shift": -self.strength * self.offsets_}
