@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,11 +54,17 @@ class Cluster:
     def connect(self) -> Iterator[Any]:
         """The module ``ray``, connected; a cluster that was started for this is stopped at the end.
 
+        Such a cluster listens on loopback alone, and serves only processes that have its random token.
+
         Raises:
             ModelError: Ray is not installed, or the cluster cannot be reached.
         """
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_worker_niceness", "0")  # read when a cluster starts here; Ray's 15 starves workers
+        if own := not (self.address or os.environ.get("RAY_ADDRESS")):  # Ray reads these when it is imported
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # on any system: bind to loopback alone
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         try:
             import ray
         except ImportError:
@@ -65,7 +72,7 @@ class Cluster:
         started = not ray.is_initialized()
         if started:
             try:
-                options: dict[str, Any] = {"include_dashboard": False} if self.address is None else {}
+                options: dict[str, Any] = {"include_dashboard": False} if own else {}
                 if not (self.address or os.environ.get("RAY_ADDRESS", "")).startswith("ray://"):
                     options["job_config"] = job_config(ray)
                 ray.init(self.address, logging_level="ERROR", log_to_driver=False, **options)

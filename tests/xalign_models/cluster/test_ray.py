@@ -228,3 +228,27 @@ def test_a_corpus_on_two_actors_is_a_shards_encode_bit_for_bit(cluster, models, 
     for i, path in enumerate(paths):
         piece = texts[50 * i : 50 * i + 50]
         np.testing.assert_array_equal(np.load(path), encoder.encode_texts(piece, ["deu"] * len(piece)))
+
+
+LISTEN = """
+import psutil, ray
+from xalign_models.cluster.cluster import Cluster
+with Cluster().connect():
+    me = psutil.Process()
+    for process in (me, *me.children(recursive=True)):
+        for connection in process.net_connections("inet"):
+            if connection.status == psutil.CONN_LISTEN:
+                print(connection.laddr.ip)
+    print("token", ray._raylet.AuthenticationTokenLoader.instance().has_token())
+"""
+
+
+@pytest.mark.slow
+def test_a_cluster_that_we_start_listens_on_loopback_and_asks_for_a_token():
+    printed = subprocess.run(
+        [sys.executable, "-P", "-c", LISTEN], capture_output=True, text=True, check=True, timeout=120
+    ).stdout.split()
+    *addresses, _, has_token = printed
+    assert len(addresses) > 3
+    assert {address.removeprefix("::ffff:") for address in addresses} == {"127.0.0.1"}
+    assert has_token == "True"
