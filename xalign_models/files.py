@@ -10,9 +10,11 @@ import hashlib
 import json
 import logging
 import math
+import os
 import re
 import stat
 import sys
+import time
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -32,6 +34,8 @@ MOST_JSON = 64 << 20
 """Maximum size of a JSON file in bytes."""
 DEEPEST = 64
 """Maximum nesting of a JSON file."""
+RACY = 2_000_000_000
+"""Nanoseconds within which a file may change without a new timestamp; younger files are always read."""
 _LARGEST = sys.float_info.max
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 """An escape that may be half of a surrogate pair, which UTF-8 cannot encode."""
@@ -54,7 +58,7 @@ def read_json(path: Path, kind: Any = dict, *, most: int = MOST_JSON) -> Any:
     Raises:
         FileError: The file is missing, too long, not UTF-8, not JSON, nested too deeply, or of another type.
     """
-    return parse_json(_read(path, most), str(path), kind)
+    return parse_json(read_bytes(path, most), str(path), kind)
 
 
 def parse_json(content: bytes, name: str, kind: type | tuple[type, ...] = dict) -> Any:
@@ -100,6 +104,39 @@ def walk(value: Any) -> Any:
             pending += part
 
 
+def require_regular(path: Path, most: int | None = None) -> Path:
+    """The path of a regular file of at most ``most`` bytes; opening a pipe would block, and a device never ends.
+
+    Raises:
+        FileError: It is missing, too long, or something else.
+    """
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or error}.") from None
+    if not stat.S_ISREG(state.st_mode):
+        raise FileError(f"{path} cannot be read: it is not a file.")
+    if most is not None and state.st_size > most:
+        raise FileError(f"{path} is longer than {most} bytes.")
+    return path
+
+
+def read_bytes(path: Path, most: int = 4 << 30) -> bytes:
+    """The content of a regular file of at most ``most`` bytes.
+
+    Raises:
+        FileError: It is missing, unreadable, too long, or no regular file.
+    """
+    try:
+        with require_regular(path, most).open("rb") as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or error}.") from None
+    if len(content) > most:
+        raise FileError(f"{path} is longer than {most} bytes.")
+    return content
+
+
 def read_log(path: Path, *, most: int = 4 << 30) -> tuple[list[dict[str, Any]], int]:
     """The records of a log of JSON lines, and the number of damaged lines.
 
@@ -112,7 +149,7 @@ def read_log(path: Path, *, most: int = 4 << 30) -> tuple[list[dict[str, Any]], 
     damaged = 0
     if not path.is_file():
         return records, damaged
-    for line in _read(path, most).splitlines():
+    for line in read_bytes(path, most).splitlines():
         try:
             records.append(parse_json(line, str(path)))
         except FileError:
@@ -126,15 +163,32 @@ def read_npz(path: Path, *, most: int = 8 << 30) -> dict[str, npt.NDArray[Any]]:
     Raises:
         FileError: The file is missing, damaged, too large, or holds objects.
     """
+    require_regular(path, most)
     try:
         with zipfile.ZipFile(path) as archive:
-            size = sum(member.file_size for member in archive.infolist())
-        if size <= most:
-            with np.load(path, allow_pickle=False) as arrays:
-                return {name: arrays[name] for name in arrays.files}
-    except Exception as error:  # a damaged archive raises errors of many kinds, a false length a MemoryError
+            members = archive.infolist()
+            if sum(member.file_size for member in members) > most:
+                raise FileError(f"{path} is larger than {most} bytes.")
+            return {member.filename.removesuffix(".npy"): _array(archive, member) for member in members}
+    except FileError:
+        raise
+    except Exception as error:  # a damaged archive raises errors of many kinds
         raise FileError(f"{path} is damaged ({one_line(error)[:200]}).") from None
-    raise FileError(f"{path} is larger than {most} bytes.")
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
+    """An array of an NPZ file, whose header may not ask for more memory than the member has bytes."""
+    with archive.open(member) as file:
+        version = np.lib.format.read_magic(file)
+        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = header(file)
+        most, length = member.file_size, member.file_size - file.tell()
+        if math.prod(shape) * dtype.itemsize != length or max(shape, default=0) > most or not dtype.itemsize:
+            raise ValueError(f"the length of {member.filename} contradicts its shape")
+    with archive.open(member) as file:
+        array: npt.NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+        file.read(1)  # reaches the end, where the checksum is compared
+        return array
 
 
 @dataclass(frozen=True)
@@ -153,7 +207,7 @@ def safetensors_header(path: Path) -> dict[str, TensorHeader]:
         FileError: The file is missing, its header is damaged, or its length contradicts the header.
     """
     try:
-        length = path.stat().st_size
+        length = require_regular(path).stat().st_size
         with path.open("rb") as file:
             head = file.read(8)
             head += file.read(min(int.from_bytes(head, "little"), MOST_JSON))
@@ -191,15 +245,23 @@ def parse_safetensors(content: Any, name: str, length: int | None = None) -> dic
 
 
 def sha256_file(path: Path) -> str:
-    """Sha256 (hex) of a file's content."""
-    with path.open("rb") as file:
+    """Sha256 (hex) of a regular file's content."""
+    with require_regular(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def state_of(status: os.stat_result) -> list[int]:
+    """Size, time of modification and of change (ns), inode and device: a file cannot change and keep them all.
+
+    Two changes within :data:`RACY` may have one time, however.
+    """
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
+
+
 def file_digest(path: Path) -> str:
-    """Like :func:`sha256_file`, but read again only if the file's size, times or inode change."""
-    stat = path.stat()
-    return _file_digest(path.resolve(), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+    """Like :func:`sha256_file`, but read again only if the file is young, or its size, times or inode change."""
+    state = state_of(path.stat())
+    return sha256_file(path) if state[2] > time.time_ns() - RACY else _file_digest(path.resolve(), *state)
 
 
 @lru_cache(maxsize=4096)
@@ -220,16 +282,3 @@ def set_aside(path: Path, reason: str) -> Path | None:
         return target
     logger.warning("%s The file cannot be renamed and is not used.", reason)
     return None
-
-
-def _read(path: Path, most: int) -> bytes:
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block, a device never end
-            raise FileError(f"{path} cannot be read: it is not a file.")
-        with path.open("rb") as file:
-            content = file.read(most + 1)
-    except OSError as error:
-        raise FileError(f"{path} cannot be read: {error.strerror or error}.") from None
-    if len(content) > most:
-        raise FileError(f"{path} is longer than {most} bytes.")
-    return content

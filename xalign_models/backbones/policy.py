@@ -17,6 +17,7 @@ from typing import Any
 
 from xalign_models import assets, plugins
 from xalign_models.assets.inspection import Contents, Inspected, inspected
+from xalign_models.backbones.tokenizing import check_tokenizer
 from xalign_models.builtin import MODULE_TYPES
 from xalign_models.errors import ModelError, NeedsPluginError
 
@@ -88,12 +89,17 @@ _KWARG_KEYS = set(
     "torch_dtype truncation_side use_cache use_fast".split()
 )
 _FLOATING = (":Aligned", ":CNN", ":Dense", ":LSTM", ":LayerNorm", ":WeightedLayerPooling")
+_NAME_KEYS = ("target_modules", "exclude_modules", "layers_pattern", "modules_to_save", "target_parameters")
+_PATTERN_KEYS = ("rank_pattern", "alpha_pattern")
+_MODULE = re.compile(r"\^?([\w-]|\\?\.)+\$?")
+"""Names of modules in an adapter: peft takes them for regular expressions, which might not end."""
 _METHOD = re.compile(r"forward|get_[a-z]+_features")
 _QUANTISED = {None, "awq", "bitsandbytes", "compressed-tensors", "gptq", "hqq", "quanto", "torchao"}
 """Quantisation methods whose code is in packages that the user installs; other methods fetch kernels."""
 _COUNTS = {
     re.compile(r"layers?$|(^|_)(attention_types|blocks?|depths?|experts|groups?|group_num|heads?|stages?)$"): 1_000,
     re.compile(r"(^|_)(labels|langs)$"): 1_000_000,
+    re.compile(r"^(r|rank|rank_pattern)$"): 1_024,
 }
 """Fields of a configuration that count parts of a model, and their limits: every part takes memory."""
 
@@ -120,6 +126,8 @@ def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[
         where = f"{model.label}: {name}"
         if name.endswith(".index.json"):
             _check_index(model, name, settings, where)
+        elif PurePosixPath(name).name == "tokenizer.json":
+            check_tokenizer(settings, where)
         elif not trust:
             _check_code(settings, model.label, where)
             if re.fullmatch(r"sentence_[\w-]+_config\.json", PurePosixPath(name).name):
@@ -144,6 +152,20 @@ def module_classes(model: Contents) -> dict[str, type]:
 def folders_of_maps(model: Contents) -> list[str]:
     """Folders of the modules whose weights are floating point: dense layers and the like, and alignments."""
     return [entry["path"] for entry in _all_modules(model) if MODULES.get(entry["type"], "").endswith(_FLOATING)]
+
+
+def folder_of_maps(files: Inspected) -> str | None:
+    """The folder of a saved model's alignment, which holds no other module; None if there is no such folder."""
+    try:
+        entries = _modules(files.contents)
+    except ModelError:
+        return None  # loading the model reports the damage
+    folders = [PurePosixPath(entry["path"]) for entry in entries]
+    for entry, folder in zip(entries, folders, strict=True):
+        alone = sum(other.is_relative_to(folder) for other in folders) == 1
+        if alone and MODULES.get(entry["type"], "").endswith(":Aligned"):
+            return folder.as_posix()
+    return None
 
 
 def has_own_modules(directory: Inspected | Path) -> bool:
@@ -327,6 +349,12 @@ def _base(model: Contents) -> str:
         raise ModelError(f"{model.label}: adapter_config.json names no base, or is not an adapter of LoRA.")
     if "config.json" in model.names:
         raise ModelError(f"{model.label} has both a model and an adapter; give the adapter its own directory.")
+    names = [settings.get(key) for key in _NAME_KEYS] + [list(settings.get(key) or ()) for key in _PATTERN_KEYS]
+    for name in (name for value in names for name in (value if isinstance(value, list) else [value])):
+        if name not in {None, "all-linear"} and not (isinstance(name, str) and _MODULE.fullmatch(name)):
+            raise ModelError(
+                f"{model.label}: adapter_config.json has the pattern {str(name)[:80]!r}; list names of modules."
+            )
     return base
 
 

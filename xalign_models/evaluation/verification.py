@@ -16,6 +16,7 @@ from xalign_models.errors import FileError, NeedsPluginError, XAlignError, one_l
 from xalign_models.files import read_log, read_npz, set_aside
 from xalign_models.models.card import read_card
 from xalign_models.paths import cache_dir, final_of, restore
+from xalign_models.results.items import MOST
 from xalign_models.results.layout import META, SETTINGS
 from xalign_models.results.reading import check_main_scores, read_meta, read_result
 from xalign_models.store import default_path, open_store
@@ -142,7 +143,7 @@ def _results(root: Path, clean: bool) -> Check:
 
 def _check_result(path: Path) -> None:
     if path.suffix == ".npz":
-        read_npz(path)
+        read_npz(path, most=MOST)
     elif path.name == SETTINGS:
         if damaged := read_log(path)[1]:
             raise FileError(f"{path} has {damaged} damaged lines.")
