@@ -16,17 +16,20 @@ import stat
 import sys
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from xalign_models.errors import FileError, one_line
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 logger = logging.getLogger(__name__)
 
@@ -189,6 +192,41 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any
         array: npt.NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
         file.read(1)  # reaches the end, where the checksum is compared
         return array
+
+
+def read_parquet(path: Path, columns: Sequence[str] | None = None, *, most: int = 1 << 30) -> pa.Table:
+    """The table in a parquet file, or some of its columns, of at most ``most`` bytes in memory.
+
+    Texts are read as references to a dictionary and counted before they are written out: a file of 1 MB may repeat one
+    text a million times.
+
+    Raises:
+        FileError: The file is missing, damaged or too large, or lacks a column.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    size, batches = 0, []
+    try:
+        schema = pq.read_schema(require_regular(path, most))
+        texts = [column.name for column in schema if pa.types.is_string(column.type)]
+        with pq.ParquetFile(path, read_dictionary=texts) as file:
+            for batch in file.iter_batches(1 << 12, columns=columns):
+                for column in batch.columns:
+                    size += column.nbytes + 8 * len(column)
+                    if isinstance(column, pa.DictionaryArray):
+                        size += pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0
+                if size > most:
+                    raise FileError(f"{path} has more than {most} bytes of values.")
+                batches.append(batch)
+            fields = [column for column in schema if columns is None or column.name in columns]
+            if columns and len(fields) < len(columns):
+                raise FileError(f"{path} lacks one of the columns {', '.join(columns)}.")
+            table = pa.Table.from_batches(batches) if batches else pa.schema(fields).empty_table()
+            return table.cast(pa.schema([schema.field(name) for name in table.column_names]))
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # damage shows as any of them
+        raise FileError(f"{path} is not a readable parquet file ({one_line(error)}).") from None
 
 
 @dataclass(frozen=True)
