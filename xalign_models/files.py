@@ -166,7 +166,7 @@ def read_npz(path: Path, *, most: int = 8 << 30) -> dict[str, npt.NDArray[Any]]:
     Raises:
         FileError: The file is missing, damaged, too large, or holds objects.
     """
-    require_regular(path, most)
+    require_regular(path)
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()

@@ -126,8 +126,6 @@ def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[
         where = f"{model.label}: {name}"
         if name.endswith(".index.json"):
             _check_index(model, name, settings, where)
-        elif PurePosixPath(name).name == "tokenizer.json":
-            check_tokenizer(settings, where)
         elif not trust:
             _check_code(settings, model.label, where)
             if re.fullmatch(r"sentence_[\w-]+_config\.json", PurePosixPath(name).name):
@@ -139,6 +137,9 @@ def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[
         if (place := base.directory.resolve()) in above:
             raise ModelError(f"{model.label}: adapters name each other as their base.")
         check(base, trust=trust, above=above | {place})
+    for name in model.names:
+        if PurePosixPath(name).name == "tokenizer.json":
+            check_tokenizer(model.settings[name], f"{model.label}: {name}")
     return model
 
 

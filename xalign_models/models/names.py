@@ -13,10 +13,12 @@ from xalign_models.backbones.loading import Backbone
 from xalign_models.backbones.sources import find_source
 from xalign_models.errors import ModelError
 from xalign_models.models import catalogue
-from xalign_models.models.card import Card, is_name, read_card
+from xalign_models.models.card import Card, read_card
 from xalign_models.paths import cache_dir
 from xalign_models.plugins import BACKBONES
 from xalign_models.specs import BackboneSpec, ModelSpec, digest
+
+_NAME = re.compile(r"[\w.+-]+/[\w.+-]+")
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,11 @@ def trained_specs() -> dict[str, ModelSpec]:
     cards = [read_card(folder) for folder in sorted(directory_of("").glob("*")) if folder.is_dir()]
     specs = {f"xalign/{card.directory.name}": card.spec for card in cards if card.trained}
     return {name: spec for name, spec in specs.items() if spec is not None and spec.name == name}
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is a valid name of a model, ``org/model``, which becomes a path below the results."""
+    return _NAME.fullmatch(text) is not None and not any(part in {".", ".."} for part in text.split("/"))
 
 
 def is_label(text: str) -> bool:
