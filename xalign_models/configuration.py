@@ -137,7 +137,7 @@ def _file(name: str, package: str) -> dict[Any, Any]:
         text = packaged.read_bytes() if packaged.is_file() else read_bytes(Path(name), 1 << 20)
         content = yaml.load(text.decode("utf-8"), _Loader)
     except FileError as error:
-        if Path(name).exists():
+        if Path(name).exists() and not Path(name).is_dir():
             raise ModelError(f"--config {error}") from None
         raise ModelError(f"--config {name}: no such file; shipped ones are {', '.join(shipped(package))}.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -224,7 +224,9 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, *, most: int 
             if columns and len(fields) < len(columns):
                 raise FileError(f"{path} lacks one of the columns {', '.join(columns)}.")
             table = pa.Table.from_batches(batches) if batches else pa.schema(fields).empty_table()
-            return table.cast(pa.schema([schema.field(name) for name in table.column_names]))
+            table = table.cast(pa.schema([schema.field(name) for name in table.column_names]))
+            table.validate(full=True)  # text is UTF-8
+            return table
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # damage shows as any of them
         raise FileError(f"{path} is not a readable parquet file ({one_line(error)}).") from None
 

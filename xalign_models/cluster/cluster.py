@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from xalign_models.cluster.borrowed import job_config
+from xalign_models.cluster.borrowed import job_config, stay_on_loopback
 from xalign_models.errors import ModelError
 from xalign_models.plugins import load_plugins
 
@@ -61,8 +61,7 @@ class Cluster:
         """
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_worker_niceness", "0")  # read when a cluster starts here; Ray's 15 starves workers
-        if own := not (self.address or os.environ.get("RAY_ADDRESS")):  # Ray reads these when it is imported
-            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # on any system: bind to loopback alone
+        if own := not (self.address or os.environ.get("RAY_ADDRESS")):
             os.environ.setdefault("RAY_AUTH_MODE", "token")
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         try:
@@ -73,6 +72,8 @@ class Cluster:
         if started:
             try:
                 options: dict[str, Any] = {"include_dashboard": False} if own else {}
+                if own:
+                    stay_on_loopback(ray)
                 if not (self.address or os.environ.get("RAY_ADDRESS", "")).startswith("ray://"):
                     options["job_config"] = job_config(ray)
                 ray.init(self.address, logging_level="ERROR", log_to_driver=False, **options)

@@ -231,24 +231,27 @@ def test_a_corpus_on_two_actors_is_a_shards_encode_bit_for_bit(cluster, models, 
 
 
 LISTEN = """
-import psutil, ray
+import os, subprocess, sys
+import psutil
 from xalign_models.cluster.cluster import Cluster
-with Cluster().connect():
+with Cluster().connect() as ray:
     me = psutil.Process()
     for process in (me, *me.children(recursive=True)):
         for connection in process.net_connections("inet"):
             if connection.status == psutil.CONN_LISTEN:
                 print(connection.laddr.ip)
-    print("token", ray._raylet.AuthenticationTokenLoader.instance().has_token())
+    address = ray.get_runtime_context().gcs_address
+    own = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    code = f"import ray; ray.init({address!r}); print('connected')"
+    stranger = subprocess.run([sys.executable, "-P", "-c", code], env=own, capture_output=True, text=True)
+    print("refused" if "connected" not in stranger.stdout and "oken" in stranger.stderr else stranger)
 """
 
 
 @pytest.mark.slow
-def test_a_cluster_that_we_start_listens_on_loopback_and_asks_for_a_token():
-    printed = subprocess.run(
-        [sys.executable, "-P", "-c", LISTEN], capture_output=True, text=True, check=True, timeout=120
-    ).stdout.split()
-    *addresses, _, has_token = printed
+def test_a_cluster_that_we_start_listens_on_loopback_and_refuses_a_process_without_its_token():
+    printed = subprocess.run([sys.executable, "-P", "-c", LISTEN], capture_output=True, text=True, timeout=200)
+    *addresses, stranger = printed.stdout.splitlines()
     assert len(addresses) > 3
     assert {address.removeprefix("::ffff:") for address in addresses} == {"127.0.0.1"}
-    assert has_token == "True"
+    assert stranger == "refused"
