@@ -93,6 +93,8 @@ _NAME_KEYS = ("target_modules", "exclude_modules", "layers_pattern", "modules_to
 _PATTERN_KEYS = ("rank_pattern", "alpha_pattern")
 _MODULE = re.compile(r"\^?([\w-]|\\?\.)+\$?")
 """Names of modules in an adapter: peft takes them for regular expressions, which might not end."""
+_PATTERNS = {"all-linear", r"(.*\.)?pooler\..*"}
+"""A word of peft, and the pattern in adapters that xalign trains."""
 _METHOD = re.compile(r"forward|get_[a-z]+_features")
 _QUANTISED = {None, "awq", "bitsandbytes", "compressed-tensors", "gptq", "hqq", "quanto", "torchao"}
 """Quantisation methods whose code is in packages that the user installs; other methods fetch kernels."""
@@ -124,6 +126,8 @@ def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[
         _check_formats(model, trust)
     for name, settings in model.settings.items():
         where = f"{model.label}: {name}"
+        if PurePosixPath(name).name == "adapter_config.json":
+            _check_adapter(settings, where)
         if name.endswith(".index.json"):
             _check_index(model, name, settings, where)
         elif not trust:
@@ -342,6 +346,13 @@ def _is_below(path: str) -> bool:
     return not (parts.is_absolute() or ".." in parts.parts or "\\" in path or ":" in path)
 
 
+def _check_adapter(settings: dict[str, Any], where: str) -> None:
+    for value in map(settings.get, (*_NAME_KEYS, *_PATTERN_KEYS)):
+        for name in value if isinstance(value, list | Mapping) else [value]:
+            if name is not None and not (isinstance(name, str) and (name in _PATTERNS or _MODULE.fullmatch(name))):
+                raise ModelError(f"{where} has the pattern {str(name)[:80]!r}; list names of modules.")
+
+
 def _base(model: Contents) -> str:
     """The name of an adapter's base."""
     settings = model.settings["adapter_config.json"]
@@ -350,12 +361,6 @@ def _base(model: Contents) -> str:
         raise ModelError(f"{model.label}: adapter_config.json names no base, or is not an adapter of LoRA.")
     if "config.json" in model.names:
         raise ModelError(f"{model.label} has both a model and an adapter; give the adapter its own directory.")
-    names = [settings.get(key) for key in _NAME_KEYS] + [list(settings.get(key) or ()) for key in _PATTERN_KEYS]
-    for name in (name for value in names for name in (value if isinstance(value, list) else [value])):
-        if name not in {None, "all-linear"} and not (isinstance(name, str) and _MODULE.fullmatch(name)):
-            raise ModelError(
-                f"{model.label}: adapter_config.json has the pattern {str(name)[:80]!r}; list names of modules."
-            )
     return base
 
 
