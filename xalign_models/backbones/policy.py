@@ -111,7 +111,7 @@ def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[
 
     Args:
         directory: The model's directory, or its files; of a model on the hub, the configurations.
-        trust: Whether the user trusts the model's code.
+        trust: Whether the user trusts the model's own code, which is not that of an adapter's base.
         above: The directories of adapters that name this one as their base.
 
     Returns:
@@ -137,10 +137,10 @@ def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[
     if "modules.json" in model.names:
         _check_modules(model, trust)
     if "adapter_config.json" in model.names:
-        base = assets.resolve(_base(model)).files
+        base = _base(inspected(directory))
         if (place := base.directory.resolve()) in above:
             raise ModelError(f"{model.label}: adapters name each other as their base.")
-        check(base, trust=trust, above=above | {place})
+        check(base, above=above | {place})  # trust in an adapter is not trust in its base
     for name in model.names:
         if PurePosixPath(name).name == "tokenizer.json":
             check_tokenizer(model.settings[name], f"{model.label}: {name}")
@@ -353,19 +353,20 @@ def _check_adapter(settings: dict[str, Any], where: str) -> None:
                 raise ModelError(f"{where} has the pattern {str(name)[:80]!r}; list names of modules.")
 
 
-def _base(model: Contents) -> str:
-    """The name of an adapter's base."""
+def _base(files: Inspected) -> Inspected:
+    """The files of an adapter's base."""
+    model = files.contents
     settings = model.settings["adapter_config.json"]
     base = settings.get("base_model_name_or_path")
     if not isinstance(base, str) or not base or settings.get("peft_type") != "LORA":
         raise ModelError(f"{model.label}: adapter_config.json names no base, or is not an adapter of LoRA.")
     if "config.json" in model.names:
         raise ModelError(f"{model.label} has both a model and an adapter; give the adapter its own directory.")
-    return base
+    return assets.resolve_base(files).files
 
 
 def _code(label: str, reason: str) -> str:
     return (
         f"{label} brings code of its own: {reason}. xalign does not run it. If you trust its author, add "
-        "--trust-remote-code (in Python trust_remote_code=True)."
+        "--trust-remote-code MODEL (in Python trust_remote_code=MODEL), which covers this model, not its adapters."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +15,8 @@ from xalign_models.assets import Inspected
 from xalign_models.backbones import policy
 from xalign_models.errors import ModelError
 from xalign_models.specs import ModelSpec
+
+_NAME = re.compile(r"[\w.+-]+/[\w.+-]+")
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,11 @@ def read_card(directory: Path) -> Card:
             f"{assets.CARD} to use the directory as it is."
         )
     return dataclasses.replace(card, claims={})
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is a valid name of a model, ``org/model``, which becomes a path below the results."""
+    return _NAME.fullmatch(text) is not None and not any(part in {".", ".."} for part in text.split("/"))
 
 
 def maps_fingerprint(files: Inspected, folder: str | None) -> str | None:

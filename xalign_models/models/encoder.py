@@ -78,15 +78,18 @@ class XAlignEncoder(AbsEncoder):
 
     @mteb_model_meta.setter
     def mteb_model_meta(self, meta: ModelMeta) -> None:
-        # mteb sets its registry's entry, which has no revision if the weights were missing at that time
-        if meta.revision is not None:
+        # mteb sets its registry's entry, whose revision is not a value: it is computed anew at each access
+        if vars(meta).get("revision") is not None:
             self._meta = meta
 
-    def measured(self) -> dict[str, float]:
-        """Speed of encoding and time of fitting a language, if known, for the record of a run."""
+    def measured(self) -> dict[str, Any]:
+        """Speeds, share of cut texts and digest of a probe text's tokens, if known, for the record of a run."""
         fit_seconds = next((seconds for module in self.tail if (seconds := getattr(module, "fit_seconds", None))), None)
-        costs = {"tokens_per_second": self.raw.counts.tokens_per_second, "fit_seconds_per_language": fit_seconds}
-        return {name: float(f"{cost:.4g}") for name, cost in costs.items() if cost}
+        counts = self.raw.counts
+        costs = {"tokens_per_second": counts.tokens_per_second, "fit_seconds_per_language": fit_seconds}
+        costs["share_at_token_limit"] = counts.full / counts.encoded if counts.encoded else None
+        tokens = {"tokens_of_probe": counts.tokens} if counts.tokens else {}
+        return {name: float(f"{cost:.4g}") for name, cost in costs.items() if cost} | tokens
 
     def unfitted(self, languages: Iterable[str]) -> list[str]:
         """The ``languages`` (any codes) that the alignment or the prompts lack, canonical and sorted."""
