@@ -17,7 +17,8 @@ import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from xalign_models.errors import ModelError
+from xalign_models.errors import FileError, ModelError
+from xalign_models.files import read_bytes
 
 Config = TypeVar("Config")
 
@@ -132,10 +133,12 @@ def to_mapping(config: Any) -> dict[str, Any]:
 
 def _file(name: str, package: str) -> dict[Any, Any]:
     packaged = files(package).joinpath("configs", f"{name}.yaml")
-    path = packaged if packaged.is_file() else Path(name)
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except OSError:
+        text = packaged.read_bytes() if packaged.is_file() else read_bytes(Path(name), 1 << 20)
+        content = yaml.load(text.decode("utf-8"), _Loader)
+    except FileError as error:
+        if Path(name).exists() and not Path(name).is_dir():
+            raise ModelError(f"--config {error}") from None
         raise ModelError(f"--config {name}: no such file; shipped ones are {', '.join(shipped(package))}.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ModelError(f"--config {name} is not YAML: {' '.join(str(error).split())}") from None

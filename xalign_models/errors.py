@@ -49,6 +49,10 @@ class ModelError(XAlignError):
     """A model name, directory or output is unusable."""
 
 
+class NeedsPluginError(ModelError, AlignmentError):
+    """A model or a fit needs a plug-in that is not loaded; it is not damaged."""
+
+
 class ResultsError(XAlignError):
     """Results are missing, unreadable, or cannot be compared."""
 

@@ -16,17 +16,20 @@ import stat
 import sys
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from xalign_models.errors import FileError, one_line
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +61,7 @@ def read_json(path: Path, kind: Any = dict, *, most: int = MOST_JSON) -> Any:
     Raises:
         FileError: The file is missing, too long, not UTF-8, not JSON, nested too deeply, or of another type.
     """
-    return parse_json(_read(path, most), str(path), kind)
+    return parse_json(read_bytes(path, most), str(path), kind)
 
 
 def parse_json(content: bytes, name: str, kind: type | tuple[type, ...] = dict) -> Any:
@@ -104,6 +107,39 @@ def walk(value: Any) -> Any:
             pending += part
 
 
+def require_regular(path: Path, most: int | None = None) -> Path:
+    """The path of a regular file of at most ``most`` bytes; opening a pipe would block, and a device never ends.
+
+    Raises:
+        FileError: It is missing, too long, or something else.
+    """
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or error}.") from None
+    if not stat.S_ISREG(state.st_mode):
+        raise FileError(f"{path} cannot be read: it is not a file.")
+    if most is not None and state.st_size > most:
+        raise FileError(f"{path} is longer than {most} bytes.")
+    return path
+
+
+def read_bytes(path: Path, most: int = 4 << 30) -> bytes:
+    """The content of a regular file of at most ``most`` bytes.
+
+    Raises:
+        FileError: It is missing, unreadable, too long, or no regular file.
+    """
+    try:
+        with require_regular(path, most).open("rb") as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or error}.") from None
+    if len(content) > most:
+        raise FileError(f"{path} is longer than {most} bytes.")
+    return content
+
+
 def read_log(path: Path, *, most: int = 4 << 30) -> tuple[list[dict[str, Any]], int]:
     """The records of a log of JSON lines, and the number of damaged lines.
 
@@ -116,7 +152,7 @@ def read_log(path: Path, *, most: int = 4 << 30) -> tuple[list[dict[str, Any]], 
     damaged = 0
     if not path.is_file():
         return records, damaged
-    for line in _read(path, most).splitlines():
+    for line in read_bytes(path, most).splitlines():
         try:
             records.append(parse_json(line, str(path)))
         except FileError:
@@ -130,15 +166,69 @@ def read_npz(path: Path, *, most: int = 8 << 30) -> dict[str, npt.NDArray[Any]]:
     Raises:
         FileError: The file is missing, damaged, too large, or holds objects.
     """
+    require_regular(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            size = sum(member.file_size for member in archive.infolist())
-        if size <= most:
-            with np.load(path, allow_pickle=False) as arrays:
-                return {name: arrays[name] for name in arrays.files}
-    except Exception as error:  # a damaged archive raises errors of many kinds, a false length a MemoryError
+            members = archive.infolist()
+            if sum(member.file_size for member in members) > most:
+                raise FileError(f"{path} is larger than {most} bytes.")
+            return {member.filename.removesuffix(".npy"): _array(archive, member) for member in members}
+    except FileError:
+        raise
+    except Exception as error:  # a damaged archive raises errors of many kinds
         raise FileError(f"{path} is damaged ({one_line(error)[:200]}).") from None
-    raise FileError(f"{path} is larger than {most} bytes.")
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
+    """An array of an NPZ file, whose header may not ask for more memory than the member has bytes."""
+    with archive.open(member) as file:
+        version = np.lib.format.read_magic(file)
+        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = header(file)
+        most, length = member.file_size, member.file_size - file.tell()
+        if math.prod(shape) * dtype.itemsize != length or max(shape, default=0) > most or not dtype.itemsize:
+            raise ValueError(f"the length of {member.filename} contradicts its shape")
+    with archive.open(member) as file:
+        array: npt.NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+        file.read(1)  # reaches the end, where the checksum is compared
+        return array
+
+
+def read_parquet(path: Path, columns: Sequence[str] | None = None, *, most: int = 1 << 30) -> pa.Table:
+    """The table in a parquet file, or some of its columns, of at most ``most`` bytes in memory.
+
+    Texts are read as references to a dictionary and counted before they are written out: a file of 1 MB may repeat one
+    text a million times.
+
+    Raises:
+        FileError: The file is missing, damaged or too large, or lacks a column.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    size, batches = 0, []
+    try:
+        schema = pq.read_schema(require_regular(path, most))
+        texts = [column.name for column in schema if pa.types.is_string(column.type)]
+        with pq.ParquetFile(path, read_dictionary=texts) as file:
+            for batch in file.iter_batches(1 << 12, columns=columns):
+                for column in batch.columns:
+                    size += column.nbytes + 8 * len(column)
+                    if isinstance(column, pa.DictionaryArray):
+                        size += pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0
+                if size > most:
+                    raise FileError(f"{path} has more than {most} bytes of values.")
+                batches.append(batch)
+            fields = [column for column in schema if columns is None or column.name in columns]
+            if columns and len(fields) < len(columns):
+                raise FileError(f"{path} lacks one of the columns {', '.join(columns)}.")
+            table = pa.Table.from_batches(batches) if batches else pa.schema(fields).empty_table()
+            table = table.cast(pa.schema([schema.field(name) for name in table.column_names]))
+            table.validate(full=True)  # text is UTF-8
+            return table
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # damage shows as any of them
+        raise FileError(f"{path} is not a readable parquet file ({one_line(error)}).") from None
 
 
 @dataclass(frozen=True)
@@ -157,7 +247,7 @@ def safetensors_header(path: Path) -> dict[str, TensorHeader]:
         FileError: The file is missing, its header is damaged, or its length contradicts the header.
     """
     try:
-        length = path.stat().st_size
+        length = require_regular(path).stat().st_size
         with path.open("rb") as file:
             head = file.read(8)
             head += file.read(min(int.from_bytes(head, "little"), MOST_JSON))
@@ -195,8 +285,8 @@ def parse_safetensors(content: Any, name: str, length: int | None = None) -> dic
 
 
 def sha256_file(path: Path) -> str:
-    """Sha256 (hex) of a file's content."""
-    with path.open("rb") as file:
+    """Sha256 (hex) of a regular file's content."""
+    with require_regular(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -232,16 +322,3 @@ def set_aside(path: Path, reason: str) -> Path | None:
         return target
     logger.warning("%s The file cannot be renamed and is not used.", reason)
     return None
-
-
-def _read(path: Path, most: int) -> bytes:
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block, a device never end
-            raise FileError(f"{path} cannot be read: it is not a file.")
-        with path.open("rb") as file:
-            content = file.read(most + 1)
-    except OSError as error:
-        raise FileError(f"{path} cannot be read: {error.strerror or error}.") from None
-    if len(content) > most:
-        raise FileError(f"{path} is longer than {most} bytes.")
-    return content

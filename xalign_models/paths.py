@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import logging
 import os
@@ -109,7 +110,8 @@ def in_turn(lock: Path, waiting: str) -> Iterator[None]:
 def atomic_directory(final: Path) -> Iterator[Path]:
     """Yield an empty directory beside ``final``; it replaces ``final`` on success and vanishes on error.
 
-    The old directory is renamed as well, so that no reader finds half of it. The last of several writers wins.
+    The two are exchanged in one step where the system can do that. Elsewhere the old directory is renamed first, and
+    after a kill between the two renames :func:`restore` puts the new one in place. The last of several writers wins.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     holder = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".part", dir=final.parent))
@@ -119,8 +121,32 @@ def atomic_directory(final: Path) -> Iterator[Path]:
         yield temporary
         temporary.chmod(0o755)
         with one_at_a_time(final.parent):
-            with suppress(FileNotFoundError):
-                final.rename(holder / "old")
-            temporary.rename(final)
+            if not (os.path.lexists(final) and _exchange(temporary, final)):
+                with suppress(FileNotFoundError):
+                    final.rename(holder / "old")
+                temporary.rename(final)
     finally:
         shutil.rmtree(holder, ignore_errors=True)
+
+
+def final_of(holder: Path) -> Path:
+    """The directory that the temporary folder of :func:`atomic_directory` is for."""
+    return holder.with_name(holder.name[1:].rsplit(".", 2)[0])
+
+
+def restore(holder: Path) -> None:
+    """Put the directory in place that a kill between two renames of :func:`atomic_directory` left in its folder."""
+    final = final_of(holder)
+    with one_at_a_time(holder.parent):
+        if os.path.lexists(holder / "old") and not os.path.lexists(final):
+            (holder / "new").rename(final)  # it was complete when the old one was renamed
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two paths in one step; False if the system or the file system cannot."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):  # not Linux
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)

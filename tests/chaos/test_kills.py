@@ -12,6 +12,7 @@ import os
 import random
 import re
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,8 @@ from tests.chaos.killing import Ended, Job, command, fresh, run
 from tests.xalign_models.conftest import byte_tokenizer, make_writer, writer
 from tests.xalign_models.training.lira.conftest import lira_config, lira_text
 from tests.xalign_models.training.lusifer.conftest import checkpoints, english, write_config
+from xalign_models.evaluation import verification
+from xalign_models.paths import atomic_directory
 
 __all__ = [
     "byte_tokenizer",
@@ -201,3 +204,41 @@ def test_a_killed_command_is_completed_by_the_next(job: Job, tmp_path: Path, req
         with Path(log).open("a") as handle:
             handle.write(json.dumps({"command": request.node.callspec.params["job"], **counts}) + "\n")
     assert killed
+
+
+def replace_model() -> None:
+    with atomic_directory(Path("model")) as temporary:
+        for name in ("a", "b"):
+            (temporary / name).write_text("new")
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_after_a_kill_one_whole_copy_is_left_or_restored(tmp_path, monkeypatch, exchanges):
+    """Kills at each change of a file and each renaming, in turn; `verify --clean` follows at once and after an hour."""
+    template, folder = tmp_path / "template", tmp_path / "attempt"
+    (template / "model").mkdir(parents=True)
+    for name in ("a", "b"):
+        (template / "model" / name).write_text("old")
+    monkeypatch.setenv("XALIGN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XALIGN_STORE", str(tmp_path / "store"))
+    if not exchanges:
+        monkeypatch.setattr("xalign_models.paths._exchange", lambda *_: False)
+    writes = run(replace_model, fresh(template, folder)).writes
+    kills, missing = 0, 0
+    for attempt in range(max(KILLS // 2, writes)):
+        ended = run(replace_model, fresh(template, folder), at_write=attempt % writes + 1)
+        kills += ended.status == -9
+        missing += not (folder / "model").exists()
+        for age in (0, 2 * verification.OLD):
+            for path in folder.rglob("*"):
+                os.utime(path, (time.time() - age,) * 2, follow_symlinks=False)
+            list(verification.verify(folder, [folder / "model"], clean=True))
+            texts = {path.name: path.read_text() for path in (folder / "model").iterdir()}
+            assert texts in ({"a": "old", "b": "old"}, {"a": "new", "b": "new"})
+        assert [path.name for path in folder.iterdir()] == ["model"]
+    assert kills
+    assert bool(missing) != exchanges
+    if log := os.environ.get("XALIGN_CHAOS_LOG"):
+        with Path(log).open("a") as handle:
+            counts = {"exchanges": exchanges, "writes": writes, "kills": kills, "missing": missing}
+            handle.write(json.dumps({"command": "replace", **counts}) + "\n")

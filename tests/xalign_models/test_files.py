@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
+from xalign_models import files
 from xalign_models.errors import FileError
 from xalign_models.files import (
     DEEPEST,
@@ -147,3 +148,17 @@ def test_what_is_set_aside_is_out_of_the_way(tmp_path: Path, caplog: pytest.LogC
     assert not (tmp_path / "f").exists()
     assert "It is damaged. The file is set aside as f.damaged." in caplog.text
     assert set_aside(tmp_path / "f", "It is gone.") is None
+
+
+def test_a_table_is_read_as_pyarrow_reads_it(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"en": ["a", None, "b"] * 5000, "n": range(15000), "x": [[0.5]] * 15000})
+    pq.write_table(table, tmp_path / "table.parquet")
+    assert files.read_parquet(tmp_path / "table.parquet").equals(table)
+    assert files.read_parquet(tmp_path / "table.parquet", ["n", "en"]).column("en").equals(table.column("en"))
+    with pytest.raises(FileError, match="has more than 100000 bytes of values"):
+        files.read_parquet(tmp_path / "table.parquet", most=100_000)
+    with pytest.raises(FileError, match="lacks one of the columns"):
+        files.read_parquet(tmp_path / "table.parquet", ["other"])

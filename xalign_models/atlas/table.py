@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from xalign_models.errors import ResultsError
+from xalign_models.errors import FileError, ResultsError
+from xalign_models.files import read_npz
 from xalign_models.linalg.arrays import Float64
 
 KINDS = ("same", "english_into", "english_from", "other_into", "other_from")
@@ -201,7 +202,7 @@ def load_atlas(path: Path | None = None) -> Atlas:
         return _packaged()
     try:
         return _read(path)
-    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+    except (FileError, ValueError, KeyError, TypeError) as error:
         raise ResultsError(
             f"{path} is not an atlas table; write one with `python -m xalign_models.atlas.derive`."
         ) from error
@@ -214,24 +215,24 @@ def _packaged() -> Atlas:
 
 
 def _read(path: Path) -> Atlas:
-    with np.load(path, allow_pickle=False) as file:
-        header = json.loads(file["header"].tobytes())
-        models = [
-            PublishedModel(**fields | {"trained_on": None if (tasks := fields["trained_on"]) is None else tuple(tasks)})
-            for fields in header["models"]
-        ]
-        columns = tuple(
-            Column(
-                **dict(zip(_ABOUT, entry["about"], strict=True)),
-                models=tuple(models[place].name for place in entry["models"]),
-                revisions=tuple(header["revisions"][place] for place in entry["revisions"]),
-                versions=tuple(entry["versions"]),
-                languages=tuple(entry["languages"]),
-                counts=file[f"counts{number}"],
-                scores=unscaled(file[f"scores{number}"]).transpose(2, 1, 0),
-            )
-            for number, entry in enumerate(header["columns"])
+    file = read_npz(path, most=2 << 30)
+    header = json.loads(file["header"].tobytes())
+    models = [
+        PublishedModel(**fields | {"trained_on": None if (tasks := fields["trained_on"]) is None else tuple(tasks)})
+        for fields in header["models"]
+    ]
+    columns = tuple(
+        Column(
+            **dict(zip(_ABOUT, entry["about"], strict=True)),
+            models=tuple(models[place].name for place in entry["models"]),
+            revisions=tuple(header["revisions"][place] for place in entry["revisions"]),
+            versions=tuple(entry["versions"]),
+            languages=tuple(entry["languages"]),
+            counts=file[f"counts{number}"],
+            scores=unscaled(file[f"scores{number}"]).transpose(2, 1, 0),
         )
+        for number, entry in enumerate(header["columns"])
+    )
     return Atlas(
         {model.name: model for model in models}, columns, header["named"], header["multilingual"], header["source"]
     )

@@ -42,15 +42,16 @@ def open_pretrained(kind: Any, resolved: ResolvedModel, *, trust: bool = False, 
     """
     from xalign_models.backbones import borrowed, weights
 
+    contents = policy.check(resolved.files, trust=trust)
     options |= _hub(resolved, trust)
-    with _checked(resolved, trust) as path:
+    with _placed(resolved, trust) as path:
         if not borrowed.has_weights(kind):
             made = kind.from_pretrained(path, **options)
             if hasattr(made, "all_special_ids"):
                 weights.require_vocabulary(made, resolved.path_or_id)
         else:
             if resolved.source != "hub":
-                weights.require_types(resolved.files)
+                weights.require_types(contents)
                 weights.require_size(options.get("config") or open_config(resolved, trust=trust), resolved.files)
             made, info = kind.from_pretrained(
                 path, output_loading_info=True, ignore_mismatched_sizes=True, use_safetensors=True, **options
@@ -72,7 +73,8 @@ def open_transformer(
     """
     hub = _hub(resolved, trust)
     config = {**hub, **arguments.pop("config_kwargs", {})}
-    with _checked(resolved, trust) as path:
+    policy.check(resolved.files, trust=trust)
+    with _placed(resolved, trust) as path:
         weights = {**hub, "torch_dtype": dtype}
         return kind(path, model_kwargs=weights, processor_kwargs=dict(hub), config_kwargs=config, **arguments)
 
@@ -88,24 +90,24 @@ def open_pipeline(resolved: ResolvedModel, device: str, *, trust: bool = False, 
     """
     from xalign_models.backbones import borrowed, weights
 
-    with _checked(resolved, trust) as path:
-        options |= {"device": device, "trust_remote_code": trust, "revision": resolved.revision}
-        classes = policy.module_classes(resolved.files)
+    contents = policy.check(resolved.files, trust=trust)
+    classes = policy.module_classes(contents)
+    for folder in policy.folders_of_maps(contents):
+        weights.require_types(contents, folder)
+    options |= {"device": device, "trust_remote_code": trust, "revision": resolved.revision}
+    with _placed(resolved, trust) as path:
         model: SentenceTransformer = borrowed.load_sentence_transformer(path, classes, **options)
-        for folder in policy.folders_of_maps(resolved.files):
-            weights.require_types(resolved.files, folder)
         return model
 
 
 @contextmanager
-def _checked(resolved: ResolvedModel, trust: bool) -> Iterator[str]:
-    """The path or hub id of a model that may be loaded.
+def _placed(resolved: ResolvedModel, trust: bool) -> Iterator[str]:
+    """The path or hub id of a checked model, for libraries.
 
     Libraries open files themselves. For a directory they get a temporary copy, made from the files as they were
     checked. Code that the user trusts is imported from the directory itself. In the end the files must still be those
     of the fingerprint.
     """
-    policy.check(resolved.files, trust=trust)
     if resolved.source == "hub" or trust:
         with opened(resolved.path_or_id), quiet():
             yield resolved.path_or_id

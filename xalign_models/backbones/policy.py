@@ -8,6 +8,7 @@ anything is loaded. A user who trusts a model's code sets ``trust_remote_code`` 
 
 from __future__ import annotations
 
+import math
 import pkgutil
 import re
 from collections.abc import Iterator, Mapping
@@ -15,10 +16,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from xalign_models import assets, plugins
-from xalign_models.assets.inspection import Inspected, inspected
+from xalign_models.assets.inspection import Contents, Inspected, inspected
+from xalign_models.backbones.tokenizing import check_tokenizer
 from xalign_models.builtin import MODULE_TYPES
-from xalign_models.errors import ModelError
-from xalign_models.files import walk
+from xalign_models.errors import ModelError, NeedsPluginError
 
 _PUBLISHED = {
     "Transformer": "base.modules.transformer",
@@ -77,7 +78,6 @@ _CODE_KEYS = {"allow_all_kernels", "auto_map", "auto_mapping", "custom_generate"
 _CODE = {".dll", ".dylib", ".py", ".pyc", ".pyd", ".pyw", ".so"}
 _NEVER = {".dill", ".joblib", ".pickle", ".pkl"}
 _PICKLES = {".bin", ".ckpt", ".pt", ".pth", *_NEVER}
-_SETTINGS = re.compile(r".*config.*\.json|.*\.index\.json|(modules|special_tokens_map|chat_template)\.json")
 _TRANSFORMER_KEYS = {
     "base", "compiled", "default_lang", "do_lower_case", "document_length", "graph", "int8", "max_seq_length",
     "modality_config", "module_output_name", "pool_special_tokens", "processing_kwargs", "prompts", "query_expansion",
@@ -89,17 +89,24 @@ _KWARG_KEYS = set(
     "torch_dtype truncation_side use_cache use_fast".split()
 )
 _FLOATING = ("Aligned", ":CNN", ":Dense", ":LSTM", ":LayerNorm", ":WeightedLayerPooling")
+_NAME_KEYS = ("target_modules", "exclude_modules", "layers_pattern", "modules_to_save", "target_parameters")
+_PATTERN_KEYS = ("rank_pattern", "alpha_pattern")
+_MODULE = re.compile(r"\^?([\w-]|\\?\.)+\$?")
+"""Names of modules in an adapter: peft takes them for regular expressions, which might not end."""
+_PATTERNS = {"all-linear", r"(.*\.)?pooler\..*"}
+"""A word of peft, and the pattern in adapters that xalign trains."""
 _METHOD = re.compile(r"forward|get_[a-z]+_features")
 _QUANTISED = {None, "awq", "bitsandbytes", "compressed-tensors", "gptq", "hqq", "quanto", "torchao"}
 """Quantisation methods whose code is in packages that the user installs; other methods fetch kernels."""
 _COUNTS = {
     re.compile(r"layers?$|(^|_)(attention_types|blocks?|depths?|experts|groups?|group_num|heads?|stages?)$"): 1_000,
     re.compile(r"(^|_)(labels|langs)$"): 1_000_000,
+    re.compile(r"^(r|rank|rank_pattern)$"): 1_024,
 }
 """Fields of a configuration that count parts of a model, and their limits: every part takes memory."""
 
 
-def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[Path] = frozenset()) -> None:
+def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[Path] = frozenset()) -> Contents:
     """Refuse a model that names code, has weights in other forms than safetensors, or has damaged files.
 
     Args:
@@ -107,45 +114,55 @@ def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[
         trust: Whether the user trusts the model's own code, which is not that of an adapter's base.
         above: The directories of adapters that name this one as their base.
 
+    Returns:
+        The parsed files of the model, which may be loaded.
+
     Raises:
         ModelError: The model may not be loaded; the message gives the reason.
         AssetError: The base of an adapter is unavailable.
     """
-    files = inspected(directory)
-    if files.has_weights:
-        _check_formats(files, trust)
-    for name in sorted(files.files):
-        if not _SETTINGS.fullmatch(PurePosixPath(name).name):
-            continue
-        settings, where = files.json(name), f"{files.label}: {name}"
+    model = inspected(directory).contents
+    if model.has_weights:
+        _check_formats(model, trust)
+    for name, settings in model.settings.items():
+        where = f"{model.label}: {name}"
+        if PurePosixPath(name).name == "adapter_config.json":
+            _check_adapter(settings, where)
         if name.endswith(".index.json"):
-            _check_index(files, name, where)
+            _check_index(model, name, settings, where)
         elif not trust:
-            _check_code(settings, files.label, where)
+            _check_code(settings, model.label, where)
             if re.fullmatch(r"sentence_[\w-]+_config\.json", PurePosixPath(name).name):
-                _check_transformer(files.json(name, dict), where)
-    if files.has("modules.json"):
-        _check_modules(files, trust)
-    if files.has("adapter_config.json"):
-        _check_adapter(files, above)
+                _check_transformer(settings, where)
+    if "modules.json" in model.names:
+        _check_modules(model, trust)
+    if "adapter_config.json" in model.names:
+        base = _base(inspected(directory))
+        if (place := base.directory.resolve()) in above:
+            raise ModelError(f"{model.label}: adapters name each other as their base.")
+        check(base, above=above | {place})  # trust in an adapter is not trust in its base
+    for name in model.names:
+        if PurePosixPath(name).name == "tokenizer.json":
+            check_tokenizer(model.settings[name], f"{model.label}: {name}")
+    return model
 
 
-def module_classes(files: Inspected) -> dict[str, type]:
+def module_classes(model: Contents) -> dict[str, type]:
     """The classes of the types in ``modules.json``; unknown types are left out."""
-    types = {entry["type"] for entry in _all_modules(files)}
+    types = {entry["type"] for entry in _all_modules(model)}
     classes = {kind: pkgutil.resolve_name(MODULES[kind]) for kind in sorted(types & MODULES.keys())}
     return classes | {kind: plugins.MODULES[kind] for kind in sorted(types - MODULES.keys()) if kind in plugins.MODULES}
 
 
-def folders_of_maps(files: Inspected) -> list[str]:
+def folders_of_maps(model: Contents) -> list[str]:
     """Folders of the modules whose weights are floating point: dense layers and the like, and alignments."""
-    return [entry["path"] for entry in _all_modules(files) if MODULES.get(entry["type"], "").endswith(_FLOATING)]
+    return [entry["path"] for entry in _all_modules(model) if MODULES.get(entry["type"], "").endswith(_FLOATING)]
 
 
 def folder_of_maps(files: Inspected) -> str | None:
     """The folder of a saved model's alignment, which holds no other module; None if there is no such folder."""
     try:
-        entries = _modules(files) if files.has("modules.json") else []
+        entries = _modules(files.contents)
     except ModelError:
         return None  # loading the model reports the damage
     folders = [PurePosixPath(entry["path"]) for entry in entries]
@@ -158,77 +175,78 @@ def folder_of_maps(files: Inspected) -> str | None:
 
 def has_own_modules(directory: Inspected | Path) -> bool:
     """Whether a directory is a sentence-transformers model with modules of xalign, as ``save`` writes it."""
-    files = inspected(directory)
     try:
-        return files.has("modules.json") and any(
-            entry["type"] in plugins.MODULES or entry["type"] in MODULE_TYPES for entry in _modules(files)
-        )
+        entries = _modules(inspected(directory).contents)
     except ModelError:
         return False  # loading the model reports the damage
+    return any(entry["type"] in plugins.MODULES or entry["type"] in MODULE_TYPES for entry in entries)
 
 
-def _check_formats(files: Inspected, trust: bool) -> None:
-    for name in files.files:
+def _check_formats(model: Contents, trust: bool) -> None:
+    for name in sorted(model.names):
         suffix = PurePosixPath(name.lower()).suffix
         if suffix in _CODE and not trust:
-            raise ModelError(_code(files.label, f"the file {name}"))
-        if suffix in _PICKLES and _is_read(files, PurePosixPath(name)):
-            raise ModelError(f"{files.label} has pickled weights ({name}), which can run code; save it as safetensors.")
-        if suffix == ".safetensors":
-            files.header(name)  # raises if it is damaged
+            raise ModelError(_code(model.label, f"the file {name}"))
+        if suffix in _PICKLES and _is_read(model, PurePosixPath(name)):
+            raise ModelError(f"{model.label} has pickled weights ({name}), which can run code; save it as safetensors.")
 
 
-def _is_read(files: Inspected, name: PurePosixPath) -> bool:
+def _is_read(model: Contents, name: PurePosixPath) -> bool:
     """Whether a loader would open a pickle: its name is that of weights, and no safetensors are beside it.
 
     The weights of an OpenVINO graph have the suffix of a pickle, but are not one.
     """
-    if name.suffix == ".bin" and name.name.startswith("openvino") and files.has(str(name.with_suffix(".xml"))):
+    if name.suffix == ".bin" and name.name.startswith("openvino") and str(name.with_suffix(".xml")) in model.names:
         return False
     stem = re.split(r"[-.]", name.name.removeprefix("pytorch_"), maxsplit=1)[0]
     same = (f"{stem}.safetensors", f"{stem}.safetensors.index.json")
-    return name.suffix in _NEVER or ("model" in stem and not any(files.has(str(name.with_name(file))) for file in same))
+    return name.suffix in _NEVER or (
+        "model" in stem and not any(str(name.with_name(file)) in model.names for file in same)
+    )
 
 
 def _check_code(settings: Any, label: str, where: str) -> None:
-    for part in walk(settings):
-        if not isinstance(part, Mapping):
-            continue
-        for key, value in part.items():
-            if value and key in _CODE_KEYS:
-                raise ModelError(_code(label, f"{where} names it under {key}"))
-            if key == "activation_function" and "." in str(value) and value not in _ACTIVATIONS:
-                raise ModelError(_code(label, f"{where} names {value!r} as an {key}"))
-            if key == "quantization_config" and value and _method_of(value) not in _QUANTISED:
-                raise ModelError(_code(label, f"{where} is quantised by {_method_of(value)!r}"))
-            _check_count(key, value, where)
-            if key == "megatron_core" and value not in {None, "megatron.core"}:
-                raise ModelError(_code(label, f"{where} names it under {key}"))
-            if key in _ATTENTION_KEYS:
-                for choice in walk(list(value.values()) if isinstance(value, Mapping) else value):
-                    if not (choice is None or isinstance(choice, list) or choice in _ATTENTION):
-                        raise ModelError(_code(label, f"{where} names the attention {choice!r}, which is not built in"))
+    """Visit each part once, with what the keys above it allow: ``most`` of a number, and whether it is an attention."""
+    pending: list[tuple[str, Any, float, bool]] = [("", settings, math.inf, False)]
+    while pending:
+        name, part, most, attention = pending.pop()
+        if isinstance(part, list):
+            pending += ((name, inner, most, attention) for inner in part)
+        elif isinstance(part, Mapping):
+            for key, value in part.items():
+                _check_field(key, value, label, where)
+                least = min([most, *(limit for counted, limit in _COUNTS.items() if counted.search(key))])
+                pending.append((key if least < most else name, value, least, attention or key in _ATTENTION_KEYS))
+        elif attention and part is not None and part not in _ATTENTION:
+            raise ModelError(_code(label, f"{where} names the attention {part!r}, which is not built in"))
+        elif isinstance(part, int) and part > most:
+            raise ModelError(f"{where} sets {name} to more than {most:,}.")
 
 
-def _check_count(key: str, value: Any, where: str) -> None:
-    for counted, most in _COUNTS.items():
-        if counted.search(key) and any(isinstance(count, int) and count > most for count in walk(value)):
-            raise ModelError(f"{where} sets {key} to more than {most:,}.")
+def _check_field(key: str, value: Any, label: str, where: str) -> None:
+    if value and key in _CODE_KEYS:
+        raise ModelError(_code(label, f"{where} names it under {key}"))
+    if key == "activation_function" and "." in str(value) and value not in _ACTIVATIONS:
+        raise ModelError(_code(label, f"{where} names {value!r} as an {key}"))
+    if key == "quantization_config" and value and _method_of(value) not in _QUANTISED:
+        raise ModelError(_code(label, f"{where} is quantised by {_method_of(value)!r}"))
+    if key == "megatron_core" and value not in {None, "megatron.core"}:
+        raise ModelError(_code(label, f"{where} names it under {key}"))
 
 
 def _method_of(quantisation: Any) -> Any:
     return quantisation.get("quant_method") if isinstance(quantisation, Mapping) else "?"
 
 
-def _check_index(files: Inspected, name: str, where: str) -> None:
-    shards = files.json(name, dict).get("weight_map")
+def _check_index(model: Contents, name: str, settings: dict[str, Any], where: str) -> None:
+    shards = settings.get("weight_map")
     if not isinstance(shards, Mapping):
         raise ModelError(f"{where} is damaged: it has no weight_map.")
     for shard in {*map(str, shards.values())}:
         if PurePosixPath(shard).name != shard or not shard.endswith((".safetensors", ".bin")):
             raise ModelError(f"{where} names {shard!r}, which is not a file of weights in the same folder.")
-        is_there = files.has(str(PurePosixPath(name).with_name(shard)))
-        if shard.endswith(".safetensors") and not is_there and "snapshots" not in files.directory.parts:
+        is_there = str(PurePosixPath(name).with_name(shard)) in model.names
+        if shard.endswith(".safetensors") and not is_there and "snapshots" not in model.directory.parts:
             raise ModelError(f"{where} names {shard}, which is missing.")
 
 
@@ -252,30 +270,31 @@ def _check_transformer(settings: dict[str, Any], where: str) -> None:
             raise ModelError(f"{where}: modality_config names an unknown method of a model.")
 
 
-def _modules(files: Inspected) -> list[dict[str, Any]]:
-    entries: list[dict[str, Any]] = files.json("modules.json", list, most=1 << 20)
+def _modules(model: Contents) -> list[dict[str, Any]]:
+    """The entries of ``modules.json``; empty if there is no such file."""
+    entries: list[dict[str, Any]] = model.settings.get("modules.json", [])
     for entry in entries:
         if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in ("name", "path", "type")):
-            raise ModelError(f"{files.label}: modules.json is damaged: each module needs a name, a path and a type.")
+            raise ModelError(f"{model.label}: modules.json is damaged: each module needs a name, a path and a type.")
     return entries
 
 
-def _all_modules(files: Inspected) -> Iterator[dict[str, str]]:
+def _all_modules(model: Contents) -> Iterator[dict[str, str]]:
     """The modules in ``modules.json``, and after each Router the modules of its routes."""
-    for entry in _modules(files):
+    for entry in _modules(model):
         yield entry
         if _is_router(entry["type"]):
-            types = _types(files, entry["path"])
+            types = _types(model, entry["path"])
             if not types or any(map(_is_router, types.values())):
-                raise ModelError(_code(files.label, f"the routes of module {entry['name']} have no known modules"))
+                raise ModelError(_code(model.label, f"the routes of module {entry['name']} have no known modules"))
             for name, kind in types.items():
                 yield {"name": name, "path": (PurePosixPath(entry["path"]) / name).as_posix(), "type": kind}
 
 
-def _types(files: Inspected, folder: str) -> dict[str, str]:
+def _types(model: Contents, folder: str) -> dict[str, str]:
     """The types of a Router's modules by name, from the file that sentence-transformers would read."""
     for name in ("router_config.json", "config.json"):
-        if settings := files.settings((PurePosixPath(folder) / name).as_posix()):
+        if settings := model.settings.get((PurePosixPath(folder) / name).as_posix()):
             types = settings.get("types")
             return types if isinstance(types, dict) and {type(kind) for kind in types.values()} == {str} else {}
     return {}
@@ -285,23 +304,21 @@ def _is_router(kind: str) -> bool:
     return MODULES.get(kind, "").endswith(":LanguageRouter")
 
 
-def routers(files: Inspected) -> dict[str, set[str]]:
+def routers(model: Contents) -> dict[str, set[str]]:
     """Folder of each Router in ``modules.json`` -> the types of its modules; empty for most models.
 
     Raises:
         ModelError: The file is damaged.
     """
-    if not files.has("modules.json"):
-        return {}
-    folders = [entry["path"] for entry in _modules(files) if _is_router(entry["type"])]
-    return {folder: {*_types(files, folder).values()} for folder in folders}
+    folders = [entry["path"] for entry in _modules(model) if _is_router(entry["type"])]
+    return {folder: {*_types(model, folder).values()} for folder in folders}
 
 
-def _check_modules(files: Inspected, trust: bool) -> None:
-    entries, label = _modules(files), files.label
+def _check_modules(model: Contents, trust: bool) -> None:
+    entries, label = _modules(model), model.label
     if not entries or len({entry["name"] for entry in entries}) < len(entries):
         raise ModelError(f"{label}: modules.json has no module, or two of the same name.")
-    for entry in _all_modules(files):
+    for entry in _all_modules(model):
         kind, config = entry["type"], (PurePosixPath(entry["path"]) / "config.json").as_posix()
         if not _is_below(entry["path"]):
             raise ModelError(f"{label}: modules.json names a folder outside of it ({entry['path']!r}).")
@@ -311,13 +328,15 @@ def _check_modules(files: Inspected, trust: bool) -> None:
         if not known and not trust:
             if kind.startswith(f"{plugins.PACKAGE}."):
                 file = f"{kind.split('.')[1]}.py"
-                raise ModelError(f"{label} needs a plug-in that is not loaded: name its file, {file}, with --plugin.")
+                raise NeedsPluginError(
+                    f"{label} needs a plug-in that is not loaded: name its file, {file}, with --plugin."
+                )
             raise ModelError(_code(label, f"modules.json names {kind!r}, which is not a known module"))
         if MODULES.get(kind, "").endswith(":Dense"):
-            activation = files.settings(config).get("activation_function")
+            activation = model.settings.get(config, {}).get("activation_function")
             if activation is not None and activation not in _ACTIVATIONS:
                 raise ModelError(_code(label, f"{config} names {activation!r} as an activation_function"))
-    kind = files.settings("config_sentence_transformers.json").get("model_type", "SentenceTransformer")
+    kind = model.settings.get("config_sentence_transformers.json", {}).get("model_type", "SentenceTransformer")
     if kind != "SentenceTransformer":
         raise ModelError(f"{label} is a {kind}, not a SentenceTransformer.")
 
@@ -327,17 +346,23 @@ def _is_below(path: str) -> bool:
     return not (parts.is_absolute() or ".." in parts.parts or "\\" in path or ":" in path)
 
 
-def _check_adapter(files: Inspected, above: frozenset[Path]) -> None:
-    settings = files.json("adapter_config.json", dict)
+def _check_adapter(settings: dict[str, Any], where: str) -> None:
+    for value in map(settings.get, (*_NAME_KEYS, *_PATTERN_KEYS)):
+        for name in value if isinstance(value, list | Mapping) else [value]:
+            if name is not None and not (isinstance(name, str) and (name in _PATTERNS or _MODULE.fullmatch(name))):
+                raise ModelError(f"{where} has the pattern {str(name)[:80]!r}; list names of modules.")
+
+
+def _base(files: Inspected) -> Inspected:
+    """The files of an adapter's base."""
+    model = files.contents
+    settings = model.settings["adapter_config.json"]
     base = settings.get("base_model_name_or_path")
     if not isinstance(base, str) or not base or settings.get("peft_type") != "LORA":
-        raise ModelError(f"{files.label}: adapter_config.json names no base, or is not an adapter of LoRA.")
-    if files.has("config.json"):
-        raise ModelError(f"{files.label} has both a model and an adapter; give the adapter its own directory.")
-    below = assets.resolve_base(files).files
-    if (place := below.directory.resolve()) in above:
-        raise ModelError(f"{files.label}: adapters name each other as their base.")
-    check(below, above=above | {place})  # trust in an adapter is not trust in its base
+        raise ModelError(f"{model.label}: adapter_config.json names no base, or is not an adapter of LoRA.")
+    if "config.json" in model.names:
+        raise ModelError(f"{model.label} has both a model and an adapter; give the adapter its own directory.")
+    return assets.resolve_base(files).files
 
 
 def _code(label: str, reason: str) -> str:

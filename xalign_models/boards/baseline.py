@@ -15,7 +15,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from xalign_models.boards.leaderboard import choose, choose_models
-from xalign_models.errors import ResultsError
+from xalign_models.errors import FileError, ResultsError
+from xalign_models.files import MOST_JSON, read_bytes
 from xalign_models.paths import atomic_write_text
 from xalign_models.results.possible import MAIN
 from xalign_models.results.reading import Results, TaskScores, read_results
@@ -112,14 +113,14 @@ def read_baseline(path: Path) -> Baseline:
         ResultsError: The file is missing or no baseline; the message names the first wrong field.
     """
     try:
-        content = path.read_bytes()
-    except FileNotFoundError:
+        content = read_bytes(path, MOST_JSON)
+    except FileError as error:
+        if path.exists():
+            raise ResultsError(f"The baseline: {error}") from None
         raise ResultsError(
             f"No old results at {path}: name a folder that `xalign run` wrote, or write a baseline "
             "with `xalign gate --update`."
         ) from None
-    except OSError as error:
-        raise ResultsError(f"The baseline {path} cannot be read ({error.strerror}); restore the file.") from None
     baseline = _valid(Baseline.model_validate_json, content, str(path), "`xalign gate --update` writes a new baseline.")
     json.loads(content, object_pairs_hook=partial(_once, path))
     return baseline

@@ -15,7 +15,7 @@ from xalign_models.boards.baseline import DEFAULT
 from xalign_models.boards.leaderboard import choose
 from xalign_models.boards.verdicts import GateReport, GateRow, Verdict, decide
 from xalign_models.errors import FileError, ResultsError
-from xalign_models.files import is_number, parse_json, read_json
+from xalign_models.files import MOST_JSON, is_number, parse_json, read_bytes, read_json
 
 TOLERANCE = 10.0
 """Default tolerance: percent that a speed may fall."""
@@ -51,7 +51,7 @@ def _read(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
     """(module, benchmark) -> notes of the benchmarks with a reference."""
     try:
         if path.suffix == ".jsonl":  # findings, written as a run goes
-            entries = [parse_json(line, str(path)) for line in path.read_bytes().splitlines()]
+            entries = [parse_json(line, str(path)) for line in read_bytes(path, MOST_JSON).splitlines()]
         else:
             entries = read_json(path)["benchmarks"]
         benchmarks = {

@@ -46,7 +46,11 @@ def verify(
         print_json([dataclasses.asdict(check) for check in checks])
     else:
         for check in checks:
-            for label, lines in (("damaged", check.problems), ("mended", check.mended)):
+            for label, lines in (
+                ("damaged", check.problems),
+                ("mended", check.mended),
+                ("not checked", check.unchecked),
+            ):
                 for line in lines:
                     tell(f"{label}: {line}")
         rows = [

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from xalign_models.cluster.borrowed import job_config
+from xalign_models.cluster.borrowed import job_config, stay_on_loopback
 from xalign_models.errors import ModelError
 from xalign_models.plugins import load_plugins
 
@@ -53,11 +54,16 @@ class Cluster:
     def connect(self) -> Iterator[Any]:
         """The module ``ray``, connected; a cluster that was started for this is stopped at the end.
 
+        Such a cluster listens on loopback alone, and serves only processes that have its random token.
+
         Raises:
             ModelError: Ray is not installed, or the cluster cannot be reached.
         """
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_worker_niceness", "0")  # read when a cluster starts here; Ray's 15 starves workers
+        if own := not (self.address or os.environ.get("RAY_ADDRESS")):
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         try:
             import ray
         except ImportError:
@@ -65,7 +71,9 @@ class Cluster:
         started = not ray.is_initialized()
         if started:
             try:
-                options: dict[str, Any] = {"include_dashboard": False} if self.address is None else {}
+                options: dict[str, Any] = {"include_dashboard": False} if own else {}
+                if own:
+                    stay_on_loopback(ray)
                 if not (self.address or os.environ.get("RAY_ADDRESS", "")).startswith("ray://"):
                     options["job_config"] = job_config(ray)
                 ray.init(self.address, logging_level="ERROR", log_to_driver=False, **options)

@@ -10,10 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from xalign_models.corpora.checks import check_pair
-from xalign_models.errors import DataError, LanguageError
-from xalign_models.files import file_digest
+from xalign_models.errors import DataError, FileError, LanguageError
+from xalign_models.files import file_digest, read_bytes
 
 ENGLISH = "eng-Latn"
+
+
+MOST = 512 << 20
+"""Maximum size of a file of text in bytes."""
+LONGEST = 1_000_000
+"""Maximum length of a line in characters: tokenizing one of 200 MB takes gigabytes of memory."""
 
 
 def read_lines(path: Path) -> list[str]:
@@ -23,7 +29,9 @@ def read_lines(path: Path) -> list[str]:
         DataError: The file is not UTF-8, has NUL bytes, or ends its lines with carriage returns alone.
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")  # text mode would end a line at a lone carriage return
+        text = read_bytes(path, MOST).decode("utf-8-sig")  # text mode would end a line at a lone carriage return
+    except FileError as error:
+        raise DataError(str(error)) from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 (byte {error.start}); convert it, e.g. with iconv.") from None
     if (zero := text.find("\0")) >= 0:
@@ -31,6 +39,8 @@ def read_lines(path: Path) -> list[str]:
     if "\r" in text and "\n" not in text:
         raise DataError(f"{path} ends its lines with carriage returns alone; convert it, e.g. with `mac2unix`.")
     lines = text.replace("\r\n", "\n").split("\n")
+    if long := next((number for number, line in enumerate(lines, 1) if len(line) > LONGEST), 0):
+        raise DataError(f"{path}, line {long} has more than {LONGEST:,} characters; it is not a text per line.")
     return lines[:-1] if lines[-1] == "" else lines
 
 

@@ -11,10 +11,10 @@ from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
-from xalign_models.corpora.base import Corpus, from_columns, from_files, join_lines, read_lines
+from xalign_models.corpora.base import LONGEST, Corpus, from_columns, from_files, join_lines, read_lines
 from xalign_models.corpora.checks import check_rows
-from xalign_models.errors import DataError, FileError, LanguageError, one_line
-from xalign_models.files import file_digest, parse_json
+from xalign_models.errors import DataError, FileError, LanguageError
+from xalign_models.files import file_digest, parse_json, read_parquet
 from xalign_models.languages import canonical
 from xalign_models.plugins import CORPORA
 
@@ -141,12 +141,10 @@ def _own_code(name: str, source: Path) -> str:
 def _table(path: Path) -> dict[str, list[str]]:
     rows: dict[str, list[Any]]
     if path.suffix == ".parquet":
-        import pyarrow.parquet
-
         try:
-            rows = pyarrow.parquet.read_table(path).to_pydict()
-        except (pyarrow.ArrowException, OSError, ValueError) as error:  # damage shows as any of them
-            raise DataError(f"{path} is not a readable parquet file ({one_line(error)}).") from None
+            rows = read_parquet(path).to_pydict()
+        except FileError as error:
+            raise DataError(str(error)) from None
     elif path.suffix == ".jsonl":
         records = [_record(line, f"{path}, line {i}") for i, line in enumerate(read_lines(path), 1) if line.strip()]
         rows = {key: [record.get(key) for record in records] for key in dict.fromkeys(chain(*records))}
@@ -168,6 +166,8 @@ def _table(path: Path) -> dict[str, list[str]]:
             raise DataError(f"{path}: row {bad} of column {key!r} is not text; every language needs every row.")
         if bad := next((number for number, value in enumerate(values, 1) if "\0" in value), 0):
             raise DataError(f"{path}: row {bad} of column {key!r} has a NUL byte; it is not text.")
+        if bad := next((number for number, value in enumerate(values, 1) if len(value) > LONGEST), 0):
+            raise DataError(f"{path}: row {bad} of column {key!r} has more than {LONGEST:,} characters.")
     return rows
 
 

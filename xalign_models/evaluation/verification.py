@@ -12,10 +12,11 @@ from typing import TypeVar
 
 from xalign_models import alignments, assets
 from xalign_models.backbones import policy
-from xalign_models.errors import FileError, XAlignError, one_line
+from xalign_models.errors import FileError, NeedsPluginError, XAlignError, one_line
 from xalign_models.files import read_log, read_npz, set_aside
 from xalign_models.models.card import read_card
-from xalign_models.paths import cache_dir
+from xalign_models.paths import cache_dir, final_of, restore
+from xalign_models.results.items import MOST
 from xalign_models.results.layout import META, SETTINGS
 from xalign_models.results.reading import check_main_scores, read_meta, read_result
 from xalign_models.store import default_path, open_store
@@ -36,12 +37,14 @@ class Check:
         checked: Number of items.
         problems: Problems, one line each.
         mended: Problems that were mended, one line each.
+        unchecked: Reasons why items were not checked, one line each; nothing happens to them.
     """
 
     kind: str
     checked: int = 0
     problems: list[str] = field(default_factory=list)
     mended: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
 
     def note(self, problem: str, mend: Callable[[], object] | None = None) -> None:
         """Note a problem, as mended if ``mend`` succeeds."""
@@ -62,11 +65,13 @@ def verify(output: Path, directories: Sequence[Path] = (), *, clean: bool = Fals
     Args:
         output: Root of the results.
         directories: Saved models besides those in the cache; leftovers lie beside them.
-        clean: Drop damaged vectors and fits, rename damaged results, and remove leftovers.
+        clean: Restore models that a kill left under a temporary name, drop damaged vectors and fits, rename damaged
+            results, and remove leftovers.
 
     Yields:
         One check of each kind.
     """
+    leftovers = _leftovers([cache_dir(), output / "results"], directories, clean)  # restores models, so it comes first
     models = sorted((cache_dir() / "models").glob("*/"))
     fits = sorted((cache_dir() / "alignments").glob("[!.]*/"))
     installed = [asset.name for asset in assets.list_assets() if assets.where(asset.name)]
@@ -75,7 +80,7 @@ def verify(output: Path, directories: Sequence[Path] = (), *, clean: bool = Fals
     yield _each("models", [*models, *directories], _check_model)
     yield _each("fits", fits, alignments.load, (lambda directory, _: shutil.rmtree(directory)) if clean else None)
     yield _results(output / "results", clean)
-    yield _leftovers([cache_dir(), output / "results"], directories, clean)
+    yield leftovers
 
 
 def _each(
@@ -90,6 +95,8 @@ def _each(
         check.checked += 1
         try:
             look(thing)
+        except NeedsPluginError as error:
+            check.unchecked.append(one_line(error))
         except (XAlignError, OSError) as error:
             problem = one_line(error)
             check.note(problem, partial(mend, thing, problem) if mend else None)
@@ -136,7 +143,7 @@ def _results(root: Path, clean: bool) -> Check:
 
 def _check_result(path: Path) -> None:
     if path.suffix == ".npz":
-        read_npz(path)
+        read_npz(path, most=MOST)
     elif path.name == SETTINGS:
         if damaged := read_log(path)[1]:
             raise FileError(f"{path} has {damaged} damaged lines.")
@@ -154,6 +161,12 @@ def _leftovers(roots: Sequence[Path], directories: Sequence[Path], clean: bool) 
     paths = {path for root in roots for pattern in _LEFTOVERS for path in root.rglob(pattern)}
     paths |= {path for folder in directories for path in folder.absolute().parent.glob(f".{folder.name}.*.part")}
     for path in sorted(paths):
+        if (path / "old").exists() and not (final := final_of(path)).exists():
+            check.checked += 1
+            check.note(
+                f"{final} was left under a temporary name by a killed process",
+                partial(restore, path) if clean else None,
+            )
         if path.exists() and time.time() - _last_change(path) > OLD:
             check.checked += 1
             problem = f"{path} was left behind by a killed process"

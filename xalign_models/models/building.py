@@ -48,12 +48,13 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
     from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
 
     located = locate(model, **overrides)
-    if not located.saved or located.card is None:
-        assert located.spec is not None
-        return build(located.spec, device=device, backbone=located.open_backbone())
-    saved = loading.open_directory(located.card.files, pick_device(device))
-    check_prompts(saved)
-    return AlignedSentenceTransformer.adopt(saved, located.spec, dict(located.card.claims))
+    if located.saved and located.card is not None:
+        saved = loading.open_directory(located.card.files, pick_device(device))
+        check_prompts(saved)
+        return AlignedSentenceTransformer.adopt(saved, located.spec, dict(located.card.claims))
+    assert located.spec is not None
+    backbone = located.open_backbone()
+    return build(located.spec, device=device, backbone=backbone)
 
 
 def build(
@@ -76,8 +77,9 @@ def build(
     from xalign_models.store import open_store
 
     device = pick_device(device, several=True)
-    recipe = Recipe(spec, raw_encoder(backbone, device, open_store()), backbone, prompts)
-    return assemble(spec, recipe.tail(), each(device)[0], backbone)
+    raw = raw_encoder(backbone, device, open_store())
+    tail = Recipe(spec, raw, backbone, prompts).tail()
+    return assemble(spec, tail, each(device)[0], backbone)
 
 
 def assemble(

@@ -26,11 +26,13 @@ class Card:
     Attributes:
         files: The directory's files.
         own_modules: Whether its ``modules.json`` names modules of xalign.
+        maps: The folder of its alignment; None if there is none.
         claims: The content of ``xalign.json``; empty if it is missing or the files have changed since.
     """
 
     files: Inspected = field(compare=False, repr=False)
     own_modules: bool
+    maps: str | None
     claims: Mapping[str, Any] = field(repr=False)
 
     @property
@@ -46,7 +48,7 @@ class Card:
     @cached_property
     def backbone(self) -> str:
         """Sha256 (hex) of the files that determine the raw vectors, equal for models that differ only in their maps."""
-        return self.files.fingerprint(without=policy.folder_of_maps(self.files) or "")
+        return self.files.fingerprint(without=self.maps or "")
 
     @cached_property
     def spec(self) -> ModelSpec | None:
@@ -90,10 +92,14 @@ def read_card(directory: Path) -> Card:
         claims = files.settings(assets.CARD)
     except ModelError:
         claims = {}
-    card = Card(files, policy.has_own_modules(files), claims)
+    card = Card(files, policy.has_own_modules(files), policy.folder_of_maps(files), claims)
     if not card.claims or card.claims.get("content") == card.content:
         return card
-    if card.own_modules and not card.trained and card.claims.get("maps") not in {None, maps_fingerprint(files)}:
+    if (
+        card.own_modules
+        and not card.trained
+        and card.claims.get("maps") not in {None, maps_fingerprint(files, card.maps)}
+    ):
         raise ModelError(
             f"{directory}: its maps are not those of {assets.CARD}; fit the model again, or remove "
             f"{assets.CARD} to use the directory as it is."
@@ -106,7 +112,6 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None and not any(part in {".", ".."} for part in text.split("/"))
 
 
-def maps_fingerprint(files: Inspected) -> str | None:
-    """Sha256 (hex) of the files of the alignment module of a saved model; None if it has no such module."""
-    folder = policy.folder_of_maps(files)
+def maps_fingerprint(files: Inspected, folder: str | None) -> str | None:
+    """Sha256 (hex) of the files in the folder of a saved model's alignment; None if it has no such folder."""
     return None if folder is None else files.fingerprint(folder=folder)

@@ -162,7 +162,7 @@ def load_maps(
 def _saved(directory: Path) -> Maps:
     files = read_card(directory).files  # raises if the maps are not those of the card
     policy.check(files)
-    classes = policy.module_classes(files)
+    classes = policy.module_classes(files.contents)
     aligned: Aligned | None = None
     normalise = False
     for entry in files.json("modules.json", list):

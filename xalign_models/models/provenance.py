@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets
+from xalign_models.backbones import policy
 from xalign_models.backbones.sources import find_source
 from xalign_models.models.card import is_name, maps_fingerprint
 from xalign_models.models.metadata import trained_on
@@ -47,7 +48,7 @@ def write_card(
             claims["training_datasets"] = sorted(trained_on(spec) or ())
         claims["spec"] = spec.to_dict()
     files = assets.Inspected(directory)
-    claims["maps"] = maps_fingerprint(files)
+    claims["maps"] = maps_fingerprint(files, policy.folder_of_maps(files))
     claims["content"] = files.fingerprint()
     atomic_write_text(directory / assets.CARD, json.dumps(claims, indent=2, ensure_ascii=False) + "\n")
     if readme:

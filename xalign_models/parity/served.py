@@ -63,7 +63,7 @@ class Served:
         if find_source(self.spec.model):
             return False
         try:
-            classes = policy.module_classes(assets.resolve(self.spec.model, self.spec.revision).files)
+            classes = policy.module_classes(assets.resolve(self.spec.model, self.spec.revision).files.contents)
         except ModelError:  # no modules.json
             return True
         return any(issubclass(kind, Normalize) for kind in classes.values())

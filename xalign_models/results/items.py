@@ -33,6 +33,8 @@ KS = (1, 5, 10)
 """The main score may be the share of ranks up to one of these."""
 TOLERANCE = 1e-5
 """Allowed difference of the outcomes' mean and the score, which has six decimals."""
+MOST = 64 << 20
+"""Maximum size of a file of items in bytes, unpacked; outcomes in bits take eight times as much in memory."""
 _STEPS = 65535  # of an outcome between a miss and a hit
 DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
 
@@ -183,7 +185,7 @@ def _load(path: Path) -> dict[str, npt.NDArray[Any]]:
     if not path.is_file():
         return {}
     try:
-        return read_npz(path)
+        return read_npz(path, most=MOST)
     except FileError as error:
         _warn(error)
         return {}

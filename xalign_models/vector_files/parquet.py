@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xalign_models.errors import FileError, one_line
+from xalign_models.files import require_regular
 from xalign_models.linalg.arrays import AnyFloats
 
 NAMES = ("vector", "vectors", "embedding", "embeddings")
@@ -51,7 +52,7 @@ def open_parquet(path: Path) -> pq.ParquetFile:
         FileError: It is missing or damaged.
     """
     with reading(path):
-        return pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
+        return pq.ParquetFile(require_regular(path), pre_buffer=False, buffer_size=1 << 20)
 
 
 def batches(

@@ -367,7 +367,7 @@ def test_a_module_of_a_plug_in_is_admitted_once_it_is_registered(folder):
     with plugins.MODULES.restored():
         plugins.MODULES.register(kind, torch.nn.Identity)
         policy.check(folder)
-        assert policy.module_classes(assets.Inspected(folder))[kind] is torch.nn.Identity
+        assert policy.module_classes(assets.Inspected(folder).contents)[kind] is torch.nn.Identity
 
 
 def test_layers_and_poolings_of_a_checkpoint_are_still_chosen(folder):
@@ -413,3 +413,15 @@ def test_every_way_to_open_a_base_is_checked(folder, workdir, opener):
     with pytest.raises(ModelError, match="brings code of its own"):
         ways[opener]()
     assert not (workdir / MARK).exists()
+
+
+def test_the_adapters_that_xalign_trains_are_admitted_in_any_folder(folder):
+    from xalign_models.backbones.adapters import _POOLER
+
+    inner = folder / "0_Transformer" / "adapter_config.json"
+    edit(inner, target_modules=["query"], exclude_modules=_POOLER)
+    policy.check(folder)
+    for pattern in ("(a+)+", {"a": 1}):
+        edit(inner, target_modules=[pattern])
+        with pytest.raises(ModelError, match="has the pattern"):
+            policy.check(folder)

@@ -228,3 +228,30 @@ def test_a_corpus_on_two_actors_is_a_shards_encode_bit_for_bit(cluster, models, 
     for i, path in enumerate(paths):
         piece = texts[50 * i : 50 * i + 50]
         np.testing.assert_array_equal(np.load(path), encoder.encode_texts(piece, ["deu"] * len(piece)))
+
+
+LISTEN = """
+import os, subprocess, sys
+import psutil
+from xalign_models.cluster.cluster import Cluster
+with Cluster().connect() as ray:
+    me = psutil.Process()
+    for process in (me, *me.children(recursive=True)):
+        for connection in process.net_connections("inet"):
+            if connection.status == psutil.CONN_LISTEN:
+                print(connection.laddr.ip)
+    address = ray.get_runtime_context().gcs_address
+    own = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    code = f"import ray; ray.init({address!r}); print('connected')"
+    stranger = subprocess.run([sys.executable, "-P", "-c", code], env=own, capture_output=True, text=True)
+    print("refused" if "connected" not in stranger.stdout and "oken" in stranger.stderr else stranger)
+"""
+
+
+@pytest.mark.slow
+def test_a_cluster_that_we_start_listens_on_loopback_and_refuses_a_process_without_its_token():
+    printed = subprocess.run([sys.executable, "-P", "-c", LISTEN], capture_output=True, text=True, timeout=200)
+    *addresses, stranger = printed.stdout.splitlines()
+    assert len(addresses) > 3
+    assert {address.removeprefix("::ffff:") for address in addresses} == {"127.0.0.1"}
+    assert stranger == "refused"

@@ -169,3 +169,13 @@ def test_leftovers_beside_a_named_model_go(kept):
 def test_what_is_young_is_nobodys_leftover(kept):
     (kept / "cache" / "assets" / ".toy.x1.part").mkdir(parents=True)
     assert check(kept, clean=True)["leftovers"].checked == 0
+
+
+def test_what_needs_a_plug_in_is_not_damaged_and_stays(kept):
+    header = fits(kept) / "alignment.json"
+    header.write_text(json.dumps({**json.loads(header.read_text()), "method": "of_a_plug_in"}))
+    checks = check(kept, clean=True)
+    assert not checks["fits"].problems
+    assert not checks["fits"].mended
+    assert "of_a_plug_in" in checks["fits"].unchecked[0]
+    assert header.is_file()

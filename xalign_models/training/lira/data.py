@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from xalign_models import corpora
 from xalign_models.corpora import ENGLISH, file_digest
 from xalign_models.errors import DataError, LanguageError
+from xalign_models.files import MOST_JSON, read_bytes
 from xalign_models.generation.journal import read_records
 from xalign_models.languages import TaggedText, canonical, from_iso639_1
 from xalign_models.paths import data_dir
@@ -215,7 +216,7 @@ def _stsb_rows(root: Path, part: str, languages: Sequence[str], samples: int, se
             continue
         available.add(code)
         if not languages or code in languages:
-            columns[code] = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8"), newline="")))
+            columns[code] = list(csv.reader(io.StringIO(read_bytes(path, MOST_JSON).decode("utf-8"), newline="")))
     if not columns:
         raise DataError(f"{root} has {part} files in {', '.join(sorted(available))}; name them in lasr.languages.")
     counts = {len(rows) for rows in columns.values()}

@@ -19,6 +19,7 @@ from xalign_models.backbones.adapters import add_lora
 from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.configuration import from_mapping, to_mapping
 from xalign_models.errors import ModelError
+from xalign_models.files import read_json
 from xalign_models.generation.critics import Critic, Scores
 from xalign_models.generation.journal import batched
 from xalign_models.generation.translators import Translations, TranslatorSpec, make_translator
@@ -225,7 +226,7 @@ class LiRA(InputModule):
         encoder, english = (_open(part, spec, config["bases"][part]) for part, spec in backbones.items())
         network = Network(encoder, english, from_mapping(Design, config["design"]))
         restore(network, load_file(root / WEIGHTS), config["lora"])
-        history = json.loads((root / HISTORY).read_text(encoding="utf-8")) if (root / HISTORY).is_file() else ()
+        history = read_json(root / HISTORY, list) if (root / HISTORY).is_file() else ()
         return cls(
             network,
             backbones,

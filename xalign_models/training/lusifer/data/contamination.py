@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import unicodedata
@@ -13,6 +12,7 @@ from pathlib import Path
 from xalign_models import corpora
 from xalign_models.corpora import ENGLISH, read_lines
 from xalign_models.errors import DataError
+from xalign_models.files import read_json
 from xalign_models.paths import data_dir
 from xalign_models.training.lusifer.data.base import TrainingRow
 
@@ -85,7 +85,7 @@ def _existing(root: Path, pattern: str, but: str = "\0") -> list[Path]:
 
 
 def _squad_texts(path: Path) -> Iterator[str]:
-    for article in json.loads(path.read_text(encoding="utf-8"))["data"]:
+    for article in read_json(path)["data"]:
         for paragraph in article["paragraphs"]:
             yield paragraph["context"]
             yield from (question["question"] for question in paragraph["qas"])

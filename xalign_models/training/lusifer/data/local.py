@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from xalign_models.corpora import read_lines
+from xalign_models.corpora.base import MOST
 from xalign_models.errors import DataError
+from xalign_models.files import require_regular
 from xalign_models.paths import data_dir
 from xalign_models.training.lusifer.data.base import TrainingRow, TrainingSource, draw
 
@@ -51,10 +53,17 @@ def _squad(root: Path) -> list[TrainingRow]:
     return [(detokenise(query), detokenise(answer)) for query, answer in zip(questions, sentences, strict=True)]
 
 
+def _unpacked(path: Path) -> str:
+    with gzip.open(require_regular(path)) as file:
+        if len(content := file.read(MOST + 1)) > MOST:
+            raise DataError(f"{path} unpacks to more than {MOST} bytes.")
+    return content.decode("utf-8")
+
+
 def _captions(root: Path) -> list[TrainingRow]:
     """Two of an image's five captions, in rotation from image to image."""
     files = [root / "task2" / "raw" / f"train.{number}.en.gz" for number in range(1, 6)]
-    columns = [gzip.decompress(file.read_bytes()).decode("utf-8").splitlines() for file in files]
+    columns = [_unpacked(file).splitlines() for file in files]
     images = list(zip(*columns, strict=True))
     return [(image[i % 5].strip(), image[(i + 1) % 5].strip()) for i, image in enumerate(images)]
 

@@ -17,6 +17,7 @@ from xalign_models.configuration import AtLeastOne, Count, Share, configuration_
 from xalign_models.corpora import ENGLISH
 from xalign_models.device import pick_device
 from xalign_models.errors import DataError
+from xalign_models.files import read_json
 from xalign_models.models import building
 from xalign_models.models.encoder import XAlignEncoder
 from xalign_models.paths import atomic_write_text, cache_dir
@@ -82,7 +83,7 @@ def mine(rows: Sequence[TrainingRow], miner: Miner, device: str | None = None) -
     key = digest(encoder.mteb_model_meta.revision, encoder.prompts, asdict(miner), rows)
     path = cache_dir() / "negatives" / f"{key[:32]}.json"
     if path.is_file():
-        return [tuple(row) for row in json.loads(path.read_text(encoding="utf-8"))]
+        return [tuple(row) for row in read_json(path, list, most=1 << 30)]
     table = mine_hard_negatives(
         Dataset.from_dict({"query": [row[0] for row in rows], "passage": [row[1] for row in rows]}),
         _Encoder(encoder),
