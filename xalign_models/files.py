@@ -10,9 +10,11 @@ import hashlib
 import json
 import logging
 import math
+import os
 import re
 import stat
 import sys
+import time
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -32,6 +34,8 @@ MOST_JSON = 64 << 20
 """Maximum size of a JSON file in bytes."""
 DEEPEST = 64
 """Maximum nesting of a JSON file."""
+RACY = 2_000_000_000
+"""Nanoseconds within which a file may change without a new timestamp; younger files are always read."""
 _LARGEST = sys.float_info.max
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 """An escape that may be half of a surrogate pair, which UTF-8 cannot encode."""
@@ -196,10 +200,18 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def state_of(status: os.stat_result) -> list[int]:
+    """Size, time of modification and of change (ns), inode and device: a file cannot change and keep them all.
+
+    Two changes within :data:`RACY` may have one time, however.
+    """
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
+
+
 def file_digest(path: Path) -> str:
-    """Like :func:`sha256_file`, but read again only if the file's size, times or inode change."""
-    stat = path.stat()
-    return _file_digest(path.resolve(), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+    """Like :func:`sha256_file`, but read again only if the file is young, or its size, times or inode change."""
+    state = state_of(path.stat())
+    return sha256_file(path) if state[2] > time.time_ns() - RACY else _file_digest(path.resolve(), *state)
 
 
 @lru_cache(maxsize=4096)

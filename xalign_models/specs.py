@@ -8,9 +8,12 @@ import json
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 from xalign_models.errors import ModelError
+
+Unknown = Literal["error", "related", "mean", "unaligned"]
+"""Treatments of texts in languages that an alignment was not fitted on."""
 
 
 class Pooling(StrEnum):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cache
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,30 @@ def syntax(languages: Sequence[str]) -> npt.NDArray[np.float64]:
         AssetError: URIEL is unavailable.
     """
     return np.array([[float(bit) for bit in _entry("syntax", language)] for language in languages])
+
+
+@cache
+def nearest(language: str, known: tuple[str, ...]) -> str | None:
+    """The known language with the longest lineage in common, of several the one with the most similar syntax.
+
+    None if no known language is of its family, or URIEL does not have the language.
+
+    Raises:
+        AssetError: URIEL is unavailable.
+    """
+    table, codes = load_uriel(), {code: code.split("-", maxsplit=1)[0] for code in (language, *known)}
+    if codes[language] not in table["families"]:
+        return None
+
+    def likeness(other: str) -> tuple[int, int]:
+        lines = (table["families"].get(codes[code], []) for code in (language, other))
+        bits = (table["syntax"].get(codes[code], "") for code in (language, other))
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*lines, strict=False)))
+        return shared, sum(a == b for a, b in zip(*bits, strict=False))
+
+    same = [code for code in known if codes[code] == codes[language]]  # in another script
+    best = max(same or known, key=likeness, default=None)
+    return best if best is not None and (same or likeness(best)[0]) else None
 
 
 def _entry(table: str, language: str) -> Any:

@@ -60,6 +60,9 @@ class Alignment(ABC):
     """Whether row i must mean the same in every language of the fit data."""
     by_language: ClassVar[bool] = False
     """Whether a language's map depends only on its own fit data and their pivot side."""
+    joint: ClassVar[bool] = False
+    """Whether one fit covers all prompts, as a subspace must that queries and documents share. The keys of the fit data
+    are then of languages under prompts; see :mod:`~xalign_models.alignments.groups`. Others are fitted by prompt."""
     version: ClassVar[int] = 1
     """Version of the fit, to raise whenever the same data and parameters give another map."""
     language_dependent: ClassVar[bool] = True

@@ -79,12 +79,16 @@ def composed(stages: tuple[type[Alignment], ...]) -> type[Composed]:
         if getattr(self, "direction", "to_pivot") != "to_pivot":
             raise AlignmentError(f"{name}: direction={self.get_params()['direction']!r}; stages map to the pivot.")
 
+    parallel = any(stage.parallel for stage in stages)
+    # Pairs bring the pivot's rows of all prompts together, which a map of the pivot's own language would mix up.
+    together = not parallel or all(stage.joint or stage.parallel for stage in stages)
     namespace = {
         "__doc__": f"{' then '.join(stage.method for stage in stages)}, as one map.",
         "__post_init__": check,
         "method": name,
         "stages": stages,
-        "parallel": any(stage.parallel for stage in stages),
+        "parallel": parallel,
+        "joint": together and any(stage.joint for stage in stages),
         "language_dependent": any(stage.language_dependent for stage in stages),
     }
     return make_dataclass(name, parameters.values(), bases=(Composed,), namespace=namespace, eq=False)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xalign_models.alignments.base import UnpairedAlignment
+from xalign_models.alignments.groups import language_of
 from xalign_models.errors import AlignmentError
 from xalign_models.linalg.arrays import AnyFloats, Float64
 from xalign_models.linalg.solvers import lsar_subspace
@@ -42,9 +43,10 @@ class LSAR(UnpairedAlignment):
     method = "lsar"
     arrays = ("mu_", "basis_", "singular_values_")
     language_dependent = False
+    joint = True
 
     rank: int | None = None
-    """Dimension of the subspace; None is the number of fitted languages less one."""
+    """Dimension of the subspace; None is the number of fitted languages less one, however many prompts they have."""
 
     def __post_init__(self) -> None:
         if self.rank is not None and self.rank < 0:
@@ -57,7 +59,7 @@ class LSAR(UnpairedAlignment):
 
     def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
         means = np.stack([x.mean(axis=0, dtype=np.float64) for x in matrices.values()])
-        rank = len(means) - 1 if self.rank is None else self.rank
+        rank = len(set(map(language_of, matrices))) - 1 if self.rank is None else self.rank
         self.mu_, self.basis_, self.singular_values_ = lsar_subspace(means, rank)
         if self.rank_ < rank:
             warnings.warn(

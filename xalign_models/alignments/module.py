@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
+import numpy as np
 import torch
 from sentence_transformers.base.modules.module import Module
 from torch import Tensor
@@ -13,31 +16,43 @@ from torch import Tensor
 from xalign_models.alignments.base import FORMAT, Alignment, rows_by_language
 from xalign_models.errors import AlignmentError, LanguageError
 from xalign_models.languages import canonical
+from xalign_models.specs import Unknown
+from xalign_models.typology import nearest
+
+logger = logging.getLogger(__name__)
 
 
 class Aligned(Module):
-    """Maps ``features["sentence_embedding"]`` by the language of each row: ``y = x W_l - (x C_l) C_l^T + b_l``.
+    """Maps ``features["sentence_embedding"]`` by language and prompt: ``y = x W_l - (x C_l) C_l^T + b_l``.
 
     The language of a row, in any code, comes from the list ``features["lang"]``, which the first module fills from
-    inputs ``{"text": ..., "lang": ...}``, else from the keyword ``lang`` of ``encode``, else from ``default_lang``.
+    inputs ``{"text": ..., "lang": ...}``, else from the keyword ``lang`` of ``encode``, else from ``default_lang``. The
+    prompt of the batch is ``features["prompt"]``, which the first module sets too.
     Maps stay float32 in models of any dtype; half-precision embeddings are mapped in float32 and cast back.
 
     Args:
         method: Name of the alignment, for messages and provenance.
         dim: Embedding dimension d.
         languages: Fitted languages in the order of the maps; None if one map serves all languages.
-        shapes: Shapes of the factors; for an affine map "weight" (L, d, d), "basis" (L, d, k), "shift" (L, d).
+        shapes: Shapes of the factors; for an affine map "weight" (L, d, d), "basis" (L, d, k), "shift" (L, d). For P
+            prompts the first axis is P L long, with the maps of the first prompt first.
         fingerprint: Fingerprint of the alignment.
         format: Version of the saved format.
         default_lang: Language of texts without one; ``auto`` identifies it, None raises an error.
-        unknown: Treatment of a text in a language that was not fitted: ``error``, or ``unaligned`` for its raw vector.
+        unknown: Treatment of a text in a language that was not fitted, or is unknown: ``error``; ``related`` for the
+            map of its nearest relative by URIEL, or ``mean`` without one; ``mean`` for the mean of the vectors that all
+            maps give; or ``unaligned`` for its raw vector.
+        prompts: Fitted prompts, the default one first; None, as in models saved without them, if one map serves all.
+        unknown_prompt: Treatment of a text under a prompt that was not fitted: ``error``, or ``default`` for the maps
+            of the default prompt.
 
     Raises:
-        AlignmentError: The format has another version, or ``unknown`` is invalid.
+        AlignmentError: The format has another version, or ``unknown`` or ``unknown_prompt`` is invalid.
         LanguageError: ``default_lang`` is not a language.
     """
 
-    config_keys = ["method", "dim", "languages", "shapes", "fingerprint", "format", "default_lang", "unknown"]
+    config_keys = ["method", "dim", "languages", "shapes", "fingerprint", "format", "default_lang", "unknown",
+                   "prompts", "unknown_prompt"]  # fmt: skip
     forward_kwargs = {"lang"}
     fit_seconds: float | None = None
     """Average duration of fitting a language, without encoding, in seconds; None if unknown, as in a saved model."""
@@ -57,12 +72,19 @@ class Aligned(Module):
         fingerprint: str = "",
         format: int = FORMAT,
         default_lang: str | None = None,
-        unknown: Literal["error", "unaligned"] = "error",
+        unknown: Unknown = "error",
+        prompts: Sequence[str] | None = None,
+        unknown_prompt: Literal["error", "default"] = "error",
     ) -> None:
         """Allocate the maps; ``of`` and ``load`` fill them."""
         super().__init__()
-        if unknown not in {"error", "unaligned"}:
-            raise AlignmentError(f"unknown={unknown!r}; choose error or unaligned.")
+        if unknown not in get_args(Unknown):
+            raise AlignmentError(f"unknown={unknown!r}; choose one of {', '.join(get_args(Unknown))}.")
+        if unknown_prompt not in {"error", "default"}:
+            raise AlignmentError(f"unknown_prompt={unknown_prompt!r}; choose error or default.")
+        self.prompts = None if prompts is None else list(prompts)
+        self.unknown_prompt = unknown_prompt
+        self._said = set[str]()
         self.default_lang = default_lang if default_lang in {None, "auto"} else canonical(str(default_lang))
         self.unknown = unknown
         if format != FORMAT:
@@ -71,27 +93,44 @@ class Aligned(Module):
         self.languages = None if languages is None else list(languages)
         self.shapes = {name: list(shape) for name, shape in shapes.items()}
         maps = 1 if languages is None else len(set(languages))
-        if isinstance(languages, str) or any(shape[:1] != [maps] for shape in self.shapes.values()):
-            raise AlignmentError(f"the maps of {method} are not one of each language; fit and save the model again.")
+        first = {shape[0] if shape else 0 for shape in self.shapes.values()} or {maps}
+        self.stride = maps if first != {maps} else 0  # from the maps of a prompt to those of the next one
+        self._maps = max(first)
+        if isinstance(languages, str) or first not in ({maps}, {maps * max(1, len(set(prompts or ())))}):
+            raise AlignmentError(
+                f"the maps of {method} are not one of each language and prompt; fit and save the model again."
+            )
         for name in self.tensors:
             self.register_buffer(name, torch.zeros(self.shapes[name]) if name in shapes else None)
 
     @classmethod
-    def of(cls, alignment: Alignment) -> Self:
-        """The module that applies a fitted alignment.
+    def of(cls, fitted: Alignment | Mapping[str, Alignment]) -> Self:
+        """The module that applies a fitted alignment, or the alignments of several prompts, the default one first.
 
         Raises:
-            AlignmentError: The alignment is not fitted, or it maps from the pivot and cannot follow an encoder.
+            AlignmentError: The alignment is not fitted, it maps from the pivot and cannot follow an encoder, or the
+                prompts were fitted on other languages.
         """
+        fits = {} if isinstance(fitted, Alignment) else dict(fitted)
+        given = [fitted] if isinstance(fitted, Alignment) else [*fits.values()]
+        parts = {part.fingerprint(): part for part in given}  # one map may serve all prompts
+        alignment, *others = parts.values()
         if getattr(alignment, "direction", "to_pivot") == "from_pivot":
             raise AlignmentError('maps with direction="from_pivot" take pivot text only; use direction="to_pivot".')
-        fingerprint, factors = alignment.fingerprint(), alignment.factors()
+        if others:
+            parts = fits
+            if len({part.languages_ for part in parts.values()}) > 1:
+                raise AlignmentError("prompts were fitted on different languages; fit all on the same text.")
+        stacks = [part.factors() for part in parts.values()]
+        factors = {name: np.concatenate([stack[name] for stack in stacks]) for name in stacks[0]}
+        fingerprints = [part.fingerprint() for part in parts.values()]
         module = cls(
             alignment.method,
             alignment.dim_,
             alignment.languages_ if alignment.language_dependent else None,
             {name: stack.shape for name, stack in factors.items()},
-            fingerprint,
+            hashlib.sha256(" ".join(fingerprints).encode()).hexdigest() if others else fingerprints[0],
+            prompts=[*fits] or None,
         )
         module.load_state_dict({name: torch.from_numpy(stack) for name, stack in factors.items()})
         if alignment.seconds_ is not None:
@@ -108,7 +147,7 @@ class Aligned(Module):
 
         Raises:
             LanguageError: A language is missing or not fitted, or ``lang`` is a list.
-            AlignmentError: The embeddings have another dimension than the alignment.
+            AlignmentError: The embeddings have another dimension than the alignment, or the prompt was not fitted.
         """
         if not (lang is None or isinstance(lang, str)):
             raise LanguageError(
@@ -123,14 +162,9 @@ class Aligned(Module):
         with torch.autocast(embeddings.device.type, enabled=False):
             x = embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
             out = x.clone()
-            mapped = [row for row, code in enumerate(codes or ()) if code in (self.languages or ())]
-            if codes is not None and self.unknown == "unaligned":
-                codes, x = [codes[row] for row in mapped], x[mapped]
-            else:
-                mapped = list(range(len(embeddings)))
-            for index, rows in rows_by_language(codes, len(x), self.languages, self.method):
-                chosen = mapped if isinstance(rows, slice) else [mapped[row] for row in rows]
-                out[chosen] = self.map_rows(x[rows], index)
+            for number, rows in self.numbers(codes, len(x), features.get("prompt")):
+                if number is not None:
+                    out[rows] = self.mapped(x[rows], number)
         features["sentence_embedding"] = out.to(embeddings.dtype)
         return features
 
@@ -156,21 +190,89 @@ class Aligned(Module):
             )
         return [None if code is None else _canonical(code) for code in codes]
 
-    def folded(self, lang: str | None = None) -> tuple[Tensor, Tensor]:
+    def numbers(self, codes: Any, count: int, prompt: str | None) -> list[tuple[int | None, slice | list[int]]]:
+        """The rows that each map applies to, by its number for :meth:`mapped`; None for rows that stay unchanged.
+
+        Args:
+            codes: Canonical language of each row, (n,), or None for an unknown one; None if one map serves all.
+            count: The number of rows, n.
+            prompt: Prompt of all rows; None if unknown.
+
+        Raises:
+            LanguageError: A language is missing or not fitted, and ``unknown`` is ``error``.
+            AlignmentError: The prompt is not fitted.
+        """
+        offset, fitted = self.offset(prompt), tuple(self.languages or ())
+        if codes is None or self.unknown == "error":
+            return [(offset + i, rows) for i, rows in rows_by_language(codes, count, self.languages, self.method)]
+        groups: dict[int | None, list[int]] = {}
+        for row, code in enumerate(codes):
+            related = code is not None and code not in fitted and self.unknown == "related"
+            chosen = nearest(code, fitted) if related else code
+            mean = None if self.unknown == "unaligned" else self._maps + offset
+            groups.setdefault(offset + fitted.index(chosen) if chosen in fitted else mean, []).append(row)
+        return [*groups.items()]
+
+    def mapped(self, x: Tensor, number: int) -> Tensor:
+        """Map rows (n, d) by a number of :meth:`numbers`; a number past the maps stands for the mean of a prompt's."""
+        if number < self._maps:
+            return self.map_rows(x, number)
+        first = number - self._maps
+        return torch.stack([self.map_rows(x, first + i) for i in range(len(self.languages or (0,)))]).mean(0)
+
+    def require_kept_language(self) -> None:
+        """Refuse ``unaligned`` where every language is moved: raw vectors would lie apart from all mapped ones.
+
+        Raises:
+            AlignmentError: No language's map is the identity.
+        """
+        x = torch.randn(8, self.dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        if not any(torch.allclose(self.map_rows(x, i), x) for i in range(len(self.languages or (0,)))):
+            raise AlignmentError(
+                f"{self.method} moves every fitted language, so unaligned texts would lie apart from all others; "
+                "choose related or mean."
+            )
+
+    def offset(self, prompt: str | None) -> int:
+        """Number of the first map of a prompt; None is an unknown prompt.
+
+        Raises:
+            AlignmentError: The prompt was not fitted, or is unknown and the maps depend on it.
+        """
+        if self.prompts is None or (prompt is None and not self.stride):
+            return 0
+        if prompt is not None and prompt in self.prompts:
+            return self.stride * self.prompts.index(prompt)
+        told = "texts with an unknown prompt" if prompt is None else f"texts with the prompt {prompt!r}"
+        message = f"{self.method} is not fitted for {told}; fitted prompts: {', '.join(map(repr, self.prompts))}."
+        if self.unknown_prompt == "error":
+            raise AlignmentError(
+                f'{message} Encode with one of them, fit the model with this prompt, or set unknown_prompt="default".'
+            )
+        if told not in self._said:
+            logger.warning("%s The maps of %r serve them.", message, self.prompts[0])
+            self._said.add(told)
+        return 0
+
+    def folded(self, lang: str | None = None, prompt: str | None = None) -> tuple[Tensor, Tensor]:
         """The affine map ``y = x W + b`` of a language, or of all (None): W (d, d) and b (d,), float32.
+
+        Without a prompt, the map is the default prompt's.
 
         Raises:
             LanguageError: The language is missing or not fitted.
+            AlignmentError: The prompt is not fitted.
         """
         codes = self.codes([lang], None, 1)
         ((index, _),) = rows_by_language(codes, 1, self.languages, self.method)
+        index += 0 if prompt is None else self.offset(prompt)
         eye = torch.eye(self.dim, dtype=torch.float64)
         zero = torch.zeros(1, self.dim, dtype=torch.float64)
         shift = self.map_rows(zero, index)
         return (self.map_rows(eye, index) - shift).float(), shift[0].float()
 
     def map_rows(self, x: Tensor, index: int) -> Tensor:
-        """Map rows (n, d), float32 or float64, by the map at ``index`` of ``languages`` (0 if one map serves all).
+        """Map rows (n, d), float32 or float64, by the map at ``index``, as ``offset`` and ``languages`` count.
 
         A subclass for a method that is not affine overrides this method and ``tensors``.
         """
@@ -211,6 +313,13 @@ class Aligned(Module):
         if not all(tensor.isfinite().all() for tensor in loaded.buffers()):
             raise AlignmentError(f"the maps in {model_name_or_path} are not finite; fit and save the model again.")
         return loaded
+
+
+def module_of(fits: Mapping[str, Alignment]) -> Aligned:
+    """The module that applies the alignments of several prompts, of the class that the method names."""
+    own = next(iter(fits.values())).module()
+    kind = Aligned if own is None else type(own)
+    return kind.of(fits)
 
 
 @cache

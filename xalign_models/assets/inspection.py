@@ -8,14 +8,17 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
-from xalign_models.assets.digests import directory_fingerprint
-from xalign_models.errors import FileError, ModelError
-from xalign_models.files import TensorHeader, parse_json, parse_safetensors
+from xalign_models.assets.digests import CARD, combine, counts, directory_entries
+from xalign_models.errors import FileError, ModelError, one_line
+from xalign_models.files import TensorHeader, parse_json, parse_safetensors, state_of
+
+if TYPE_CHECKING:
+    from xalign_models.assets.resolution import ResolvedModel
 
 IN_MEMORY = 64 << 20
 """Longer files, in bytes, are mapped instead of read."""
@@ -30,6 +33,10 @@ class Inspected:
     Args:
         directory: The directory.
         hub_id: The model's id on the hub, if the directory is the hub's cache and may have JSON files alone.
+
+    Attributes:
+        bases: The base of each adapter in the directory, by the name of the adapter's configuration.
+        parts: The files of other models that were opened while this one was.
     """
 
     def __init__(self, directory: Path, hub_id: str = "") -> None:
@@ -39,6 +46,9 @@ class Inspected:
         self._parsed: dict[str, Any] = {}
         self._headers: dict[str, dict[str, TensorHeader]] = {}
         self._hashes: dict[str, str] = {}
+        self._opened: list[tuple[str, list[int]]] = []
+        self.bases: dict[str, ResolvedModel] = {}
+        self.parts: list[Inspected] = []
 
     def has(self, name: str) -> bool:
         """Whether there is a file of this name, relative to the directory."""
@@ -50,12 +60,14 @@ class Inspected:
         Raises:
             ModelError: The file is missing or unreadable.
         """
+        name = PurePosixPath(name).as_posix()
         if name not in self._contents:
             path = self.directory / name
             try:
                 if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would block, a device never ends
                     raise ModelError(f"{path} cannot be read: it is not a regular file.")
                 with path.open("rb") as file:
+                    self._opened.append((name, state_of(os.fstat(file.fileno()))))
                     if os.fstat(file.fileno()).st_size > IN_MEMORY:
                         self._contents[name] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
                     else:
@@ -71,7 +83,7 @@ class Inspected:
             ModelError: The file is missing or unreadable.
         """
         content = self.content(name)
-        del self._contents[name]
+        del self._contents[PurePosixPath(name).as_posix()]
         return content
 
     def json(self, name: str, kind: type | tuple[type, ...] = (dict, list), *, most: int = 16 << 20) -> Any:
@@ -111,11 +123,61 @@ class Inspected:
         return self._headers[name]
 
     def fingerprint(self, without: str = "", folder: str = "") -> str:
-        """The fingerprint of the directory, or of a folder in it.
+        """The fingerprint of the directory, or of a folder in it, or without a folder in it.
 
-        See :func:`~xalign_models.assets.digests.directory_fingerprint`.
+        See :func:`~xalign_models.assets.digests.directory_fingerprint`. The files are hashed at the first call, and
+        :meth:`confirm` compares them with these hashes.
+
+        Raises:
+            ModelError: A file is unreadable.
         """
-        return directory_fingerprint(self.directory / folder, without, self._sha256)
+        above, left_out = (f"{place}/" if place else "" for place in (folder, without))
+        names = [name for name in self._entries if name.startswith(above)]
+        names = [name for name in names if not (left_out and name.startswith(left_out))]
+        return combine({name.removeprefix(above): self._entries[name][-1] for name in names})
+
+    @property
+    def adapters(self) -> list[str]:
+        """The configurations of adapters, without those of xalign, which contain their base's fingerprint.
+
+        Raises:
+            ModelError: A file is unreadable.
+        """
+        names = [name for name in self._entries if PurePosixPath(name).name == "adapter_config.json"]
+        beside = {name: PurePosixPath(name).with_name("sentence_bert_config.json").as_posix() for name in names}
+        return [name for name in names if not self.settings(beside[name]).get("base")]
+
+    @cached_property
+    def _entries(self) -> dict[str, list[Any]]:
+        try:
+            return directory_entries(self.directory, self._sha256)
+        except OSError as error:
+            raise ModelError(f"{self.label} cannot be read: {one_line(error)}.") from None
+
+    def confirm(self) -> None:
+        """Refuse files that are not, or no longer, those of the fingerprint; nothing if there is no fingerprint yet.
+
+        The states of all files are those from before the weights were opened, and each file that was opened had the
+        state in which it was hashed. So whatever library opened a file read the bytes that were hashed.
+
+        Raises:
+            ModelError: A file has changed, or was opened and does not count; the message names it.
+        """
+        for files in (*self.parts, *(base.opened for base in self.bases.values() if base.opened)):
+            files.confirm()
+        if "_entries" not in vars(self):
+            return
+        with suppress(OSError):
+            now = directory_entries(self.directory)
+            changed = {name for name in now.keys() | self._entries.keys() if now.get(name) != self._entries.get(name)}
+            read = {name for name, state in self._opened if self._entries.get(name, [])[:-1] != state}
+            if not (changed := changed | read - {CARD}):
+                return
+            raise ModelError(
+                f"{self.label} changed while it was in use ({min(changed)}); its vectors are not stored. Run the "
+                "command again."
+            )
+        raise ModelError(f"{self.label} vanished while it was in use; its vectors are not stored.")
 
     def _sha256(self, path: Path) -> str:
         name = path.relative_to(self.directory.resolve()).as_posix()
@@ -156,12 +218,15 @@ class Inspected:
     def copied(self, skip: Callable[[str], bool]) -> Iterator[Path]:
         """A temporary directory with the files as they were read, for libraries that open files themselves.
 
-        Long files are links to the originals; files that ``skip`` names are left out.
+        Long files are links to the originals. Documentation and files that ``skip`` names are left out.
         """
+        for files in _copies.values():  # those of a model of which this one is a part
+            if files is not self and files not in self.parts:
+                files.parts.append(self)
         with tempfile.TemporaryDirectory(prefix="xalign-") as temporary:
             for name in self.files:
                 source, target = self.directory.resolve() / name, Path(temporary, name)
-                if skip(name):
+                if skip(name) or not counts(name):
                     continue
                 target.parent.mkdir(parents=True, exist_ok=True)
                 if source.stat().st_size > IN_MEMORY:

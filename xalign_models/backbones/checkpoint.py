@@ -42,22 +42,23 @@ def open_pretrained(kind: Any, resolved: ResolvedModel, *, trust: bool = False, 
     """
     from xalign_models.backbones import borrowed, weights
 
-    policy.check(resolved.files, trust=trust)
     options |= _hub(resolved, trust)
-    with opened(resolved.path_or_id), quiet():
+    with _checked(resolved, trust) as path:
         if not borrowed.has_weights(kind):
-            made = kind.from_pretrained(resolved.path_or_id, **options)
+            made = kind.from_pretrained(path, **options)
             if hasattr(made, "all_special_ids"):
                 weights.require_vocabulary(made, resolved.path_or_id)
-            return made
-        if resolved.source != "hub":
-            weights.require_types(resolved.files)
-            weights.require_size(options.get("config") or open_config(resolved, trust=trust), resolved.files)
-        model, info = kind.from_pretrained(
-            resolved.path_or_id, output_loading_info=True, ignore_mismatched_sizes=True, use_safetensors=True, **options
-        )
-        weights.require_fit(info, resolved.path_or_id)
-        return model
+        else:
+            if resolved.source != "hub":
+                weights.require_types(resolved.files)
+                weights.require_size(options.get("config") or open_config(resolved, trust=trust), resolved.files)
+            made, info = kind.from_pretrained(
+                path, output_loading_info=True, ignore_mismatched_sizes=True, use_safetensors=True, **options
+            )
+            weights.require_fit(info, resolved.path_or_id)
+            made.config.name_or_path = resolved.path_or_id
+        made.name_or_path = resolved.path_or_id
+        return made
 
 
 def open_transformer(
@@ -101,12 +102,14 @@ def _checked(resolved: ResolvedModel, trust: bool) -> Iterator[str]:
     """The path or hub id of a model that may be loaded.
 
     Libraries open files themselves. For a directory they get a temporary copy, made from the files as they were
-    checked. Code that the user trusts is imported from the directory itself.
+    checked. Code that the user trusts is imported from the directory itself. In the end the files must still be those
+    of the fingerprint.
     """
     policy.check(resolved.files, trust=trust)
     if resolved.source == "hub" or trust:
         with opened(resolved.path_or_id), quiet():
             yield resolved.path_or_id
+        resolved.confirm()
         return
     with resolved.files.copied(_is_unread) as copy:
         try:
@@ -114,11 +117,11 @@ def _checked(resolved: ResolvedModel, trust: bool) -> Iterator[str]:
                 yield str(copy)
         except XAlignError as error:
             raise type(error)(str(error).replace(str(copy), resolved.path_or_id)) from error.__cause__
+    resolved.confirm()
 
 
 def _is_unread(name: str) -> bool:
-    path = PurePosixPath(name)
-    return path.suffix in _UNREAD or any(part.startswith(".") for part in path.parts)
+    return PurePosixPath(name).suffix in _UNREAD
 
 
 @contextmanager

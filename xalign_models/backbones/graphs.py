@@ -8,9 +8,8 @@ their own operations only, and no operation from a file.
 from __future__ import annotations
 
 import mmap
-import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,16 +20,24 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
+from xalign_models.assets.digests import counts
 from xalign_models.errors import ModelError, one_line
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 """Permitted inputs of a graph, each (texts, tokens)."""
 OUTPUTS = ("last_hidden_state", "token_embeddings")
 """Names of an output of token vectors, (texts, tokens, d)."""
-_EXTERNAL = re.compile(rb"\x0a\x08location\x12([\x01-\x7f])")
-"""An ONNX file's reference to a file of weights, in protobuf: a key, the length of the name, the name."""
-_WEIGHTS = (".bin", ".data", ".onnx_data")
-"""Suffixes of such files, all of which count in a model's fingerprint."""
+_MESSAGES = {
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "training": {1: "graph", 2: "graph"},
+    "function": {7: "node", 11: "attribute"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {13: "external"},
+}
+"""Messages of onnx.proto that contain tensors: number of a field -> the kind of message in it."""
 _POINTER = b"version https://git-lfs"
 
 
@@ -128,16 +135,71 @@ def _files(directory: Path, name: str) -> list[Path]:
         if file.read(len(_POINTER)) == _POINTER:
             raise ModelError(f"{graph} is a pointer of Git LFS, not the file itself; run: git lfs pull.")
         if graph.suffix == ".xml":
+            file.seek(0)
+            if not file.read(1 << 10).lstrip().startswith(b"<"):  # OpenVINO goes by the content
+                raise ModelError(f"{graph} is not XML, as OpenVINO's graphs are.")
             weights = {graph.with_suffix(".bin").name}
         else:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                found = ((match.end(), match[1][0]) for match in _EXTERNAL.finditer(content))
-                weights = {content[start : start + size].decode("utf-8", "replace") for start, size in found}
+                weights = external_weights(content, str(graph))
     for weight in weights:
-        if Path(weight).suffix not in _WEIGHTS or Path(weight).name != weight or not (graph.parent / weight).is_file():
-            kinds = ", ".join(_WEIGHTS)
-            raise ModelError(f"{graph} has weights in {weight!r}; a file beside it was expected, one of {kinds}.")
+        is_name = Path(weight).name == weight and "\0" not in weight and counts(weight)
+        if not is_name or not (graph.parent / weight).is_file():
+            raise ModelError(f"{graph} has weights in {weight[:200]!r}; a file of weights beside it was expected.")
     return [graph, *(graph.parent / weight for weight in sorted(weights))]
+
+
+def external_weights(content: bytes | mmap.mmap, name: str) -> set[str]:
+    """Names of the files that an ONNX model keeps tensors in; ``name`` is the model's own, for messages.
+
+    Raises:
+        ModelError: The content is not protobuf.
+    """
+    names, pending = set(), [("model", 0, len(content))]
+    try:
+        while pending:
+            kind, start, end = pending.pop()
+            fields = list(_fields(content, start, end))
+            if kind != "external":
+                inner = _MESSAGES[kind]
+                pending += [(inner[number], first, last) for number, first, last in fields if number in inner]
+                continue
+            pair = {number: content[first:last] for number, first, last in fields}
+            if pair.get(1) == b"location":
+                names.add(pair.get(2, b"").decode("utf-8", "surrogateescape"))
+    except (ValueError, IndexError):
+        raise ModelError(f"{name} cannot be loaded: it is damaged, or no ONNX model.") from None
+    return names
+
+
+def _fields(content: bytes | mmap.mmap, position: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Number, start and end of each field of a protobuf message that has a length."""
+    while position < end:
+        tag, position = _varint(content, position)
+        number, wire = tag >> 3, tag & 7
+        if wire == 2:
+            size, position = _varint(content, position)
+            if position + size <= end:
+                yield number, position, position + size
+        elif wire == 0:
+            size, position = 0, _varint(content, position)[1]
+        else:
+            size = {1: 8, 5: 4}.get(wire, end)  # groups are not in use
+        position += size
+    if position != end:
+        raise ValueError
+
+
+def _varint(content: bytes | mmap.mmap, position: int) -> tuple[int, int]:
+    """An integer of at most 64 bits, seven in each byte, and the position after it."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = content[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, position
+    raise ValueError
 
 
 def _onnx(file: Path) -> Opened:

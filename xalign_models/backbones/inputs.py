@@ -30,6 +30,11 @@ def split_inputs(inputs: Sequence[Any], lang: str | None = None) -> tuple[list[A
     ]
 
 
+def described(languages: Sequence[str | None], prompt: str | None) -> dict[str, Any]:
+    """The features of a batch that maps by language and prompt need: ``prompt`` and, if any is known, ``lang``."""
+    return {"prompt": prompt or "", **({"lang": list(languages)} if any(languages) else {})}
+
+
 def prompt_of(prompts: Mapping[str, str], language: str | None) -> str:
     """The prompt of a text in a language, from prompts by canonical code.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,14 +13,14 @@ from xalign_models.assets.inspection import inspected
 from xalign_models.backbones import policy
 from xalign_models.backbones.checkpoint import open_config, open_pipeline, open_transformer, opened
 from xalign_models.backbones.sources import Source, find_source
-from xalign_models.backbones.templates import SLOT
+from xalign_models.backbones.templates import SLOT, split_side, with_side
 from xalign_models.device import pick_device
 from xalign_models.errors import LanguageError, ModelError
 from xalign_models.languages import is_canonical
 from xalign_models.specs import COMPILED, BackboneSpec, Dtype, Pooling, Precision, digest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from sentence_transformers import SentenceTransformer
     from torch import nn
@@ -56,7 +57,19 @@ class Backbone:
         fields = self.spec.encoding_fields()
         if isinstance(self.source, Checkpoint) and is_upcast(self.spec):
             fields["computed_in"] = "float32"
-        return digest(self.source.fingerprint(), fields)
+        return digest(self._identity, fields)
+
+    @cached_property
+    def _identity(self) -> str:
+        return self.source.fingerprint()
+
+    def confirm(self) -> None:
+        """Refuse a source that is no longer that of the fingerprint; vectors are stored only after this check.
+
+        Raises:
+            ModelError: It has changed.
+        """
+        self.source.confirm(self._identity)
 
     @cached_property
     def prompts(self) -> dict[str, str]:
@@ -72,14 +85,18 @@ class Backbone:
         """New modules up to, not including, any normalisation: together they give the raw vector in float32.
 
         A sentence-transformers directory keeps its own modules (pooling, dense layers) unless the spec sets a layer or
-        a pooling; any other checkpoint is pooled as the spec says. The first module is a LanguageTransformer.
+        a pooling; any other checkpoint is pooled as the spec says. The first module is a LanguageTransformer. They come
+        from the files that the fingerprint identifies.
 
         Raises:
             AssetError: The checkpoint is unavailable.
-            ModelError: It is not a text encoder, is aligned already, lacks the layer, or was trained here with another
-                layer or pooling.
+            ModelError: It is not a text encoder, is aligned already, lacks the layer, was trained here with another
+                layer or pooling, or has changed meanwhile.
         """
-        return self.source.modules(self.spec, device)
+        _ = self._identity  # before the weights are opened
+        modules = self.source.modules(self.spec, device)
+        self.confirm()
+        return modules
 
 
 def open_backbone(spec: BackboneSpec | Backbone) -> Backbone:
@@ -87,18 +104,27 @@ def open_backbone(spec: BackboneSpec | Backbone) -> Backbone:
     return spec if isinstance(spec, Backbone) else Backbone(spec)
 
 
-def shared_modules(spec: BackboneSpec | Backbone, device: str) -> tuple[nn.Module, ...]:
-    """:meth:`Backbone.modules`, shared by models of one backbone that run one after another."""
+def shared_modules(spec: BackboneSpec | Backbone, device: str, fingerprint: str | None = None) -> tuple[nn.Module, ...]:
+    """:meth:`Backbone.modules`, shared by models of one backbone that run one after another.
+
+    Raises:
+        ModelError: The backbone has another fingerprint than the given one, which another process found.
+    """
     backbone = open_backbone(spec)
+    if fingerprint not in {None, backbone.fingerprint}:
+        raise ModelError(f"{backbone.spec.model} changed while it was in use. Run the command again.")
     key = (backbone.spec.whole, device, backbone.fingerprint)  # a checkpoint may change under its path
-    if key not in _shared:
-        _shared.clear()
-        _shared[key] = backbone.modules(device)
-    return _shared[key]
+    with suppress(ModelError):  # weights may be mapped from a file that was replaced since
+        if key in _shared:
+            _shared[key][0].confirm()
+            return _shared[key][1]
+    _shared.clear()
+    _shared[key] = backbone, backbone.modules(device)
+    return _shared[key][1]
 
 
-_shared: dict[tuple[BackboneSpec, str, str], tuple[nn.Module, ...]] = {}
-"""The modules that were loaded last."""
+_shared: dict[tuple[BackboneSpec, str, str], tuple[Backbone, tuple[nn.Module, ...]]] = {}
+"""The backbone that was loaded last and its modules."""
 
 
 def is_upcast(spec: BackboneSpec) -> bool:
@@ -140,6 +166,10 @@ class Checkpoint(Source):
     def fingerprint(self) -> str:
         """Identity of the weights and the tokenizer."""
         return self.resolved.fingerprint
+
+    def confirm(self, fingerprint: str) -> None:
+        """Refuse changed files; a commit on the hub never changes."""
+        self.resolved.confirm()
 
     def prompts(self) -> Mapping[str, str]:
         """The prompts of the checkpoint's sentence-transformers configuration.
@@ -311,11 +341,29 @@ def _below(resolved: ResolvedModel) -> ResolvedModel:
     files = resolved.files
     if not files.has("adapter_config.json") or files.has("config.json"):
         return resolved
-    return assets.resolve(str(files.settings("adapter_config.json").get("base_model_name_or_path")))
+    base = files.bases.get("adapter_config.json")
+    return base or assets.resolve(str(files.settings("adapter_config.json").get("base_model_name_or_path")))
 
 
-def prompt_in(prompts: Mapping[str, str], language: str) -> str:
-    """The prompt of texts that belong to no task, such as an alignment's fit text.
+def text_prompts(
+    prompts: Mapping[str, str], sides: Collection[str] = (), names: Collection[str] | None = None
+) -> tuple[str, ...]:
+    """The distinct prompts that a backbone's texts may have, the default one first, or those of some names.
+
+    A prompt carries its side where the backbone encodes sides differently. Prompts by language count as one, since each
+    language has one.
+    """
+    if prompt_languages(prompts) is not None:
+        return ("",)
+    texts = {"default": "", **{key: text for key, text in prompts.items() if not is_canonical(key)}}
+    of_side = {"query": texts.get("query"), "document": texts.get("document", texts.get("passage"))}
+    sided = {side: with_side(side, of_side[side] or texts["default"]) for side in sorted(sides)}
+    known = {**texts, **sided}
+    return tuple(dict.fromkeys(known[key] for key in (known if names is None else names) if key in known))
+
+
+def prompt_in(prompts: Mapping[str, str], language: str, prompt: str | None = None) -> str:
+    """The prompt of a language's texts under the prompt of a role or, by default, of no task, as an alignment's text.
 
     Raises:
         LanguageError: The prompts are by language, and none is in this language.
@@ -326,7 +374,9 @@ def prompt_in(prompts: Mapping[str, str], language: str) -> str:
             f"There is no prompt in {language}; there is one in {', '.join(sorted(languages))}. "
             "The English one (en-prompts) works for every language."
         )
-    return prompts.get(language, prompts.get("default", ""))
+    role = prompts.get("default", "") if prompt is None else prompt
+    side, plain = split_side(role)
+    return with_side(side, prompts.get(language, plain))
 
 
 def prompt_languages(prompts: Mapping[str, str]) -> frozenset[str] | None:

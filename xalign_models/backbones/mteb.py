@@ -80,6 +80,11 @@ class MtebModel(Source):
         weights = f"{self.meta.revision}" if is_api(self.meta) else self._resolved.fingerprint
         return digest("mteb", version("mteb"), self.mteb_name, self.meta.loader_kwargs, weights)
 
+    def confirm(self, fingerprint: str) -> None:
+        """Refuse changed files; a model behind an API has none."""
+        if not is_api(self.meta):
+            self._resolved.confirm()
+
     @cached_property
     def _resolved(self) -> assets.ResolvedModel:
         return assets.resolve(self.mteb_name, self.meta.revision)

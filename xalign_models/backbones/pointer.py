@@ -12,7 +12,7 @@ from torch import nn
 
 from xalign_models.assets import Inspected
 from xalign_models.assets.inspection import inspected
-from xalign_models.backbones.loading import open_backbone
+from xalign_models.backbones.loading import Backbone, open_backbone
 from xalign_models.errors import ModelError
 from xalign_models.specs import BackboneSpec, ModelSpec
 
@@ -31,6 +31,7 @@ class Pointer(InputModule):
         super().__init__()
         self.spec = spec
         self.inner = nn.ModuleList(modules)
+        self.backbone: Backbone | None = None
 
     @property
     def tokenizer(self) -> Any:
@@ -71,7 +72,9 @@ class Pointer(InputModule):
         backbone = open_backbone(spec)
         if backbone.fingerprint != files.json(CONFIG, dict).get("fingerprint"):
             raise ModelError(f"{files.directory} was fitted on {spec.model}, which has changed since; fit it again.")
-        return cls(spec, backbone.modules("cpu"))
+        pointer = cls(spec, backbone.modules("cpu"))
+        pointer.backbone = backbone
+        return pointer
 
 
 def pointed(files: Inspected) -> BackboneSpec | None:

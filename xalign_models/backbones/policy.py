@@ -142,6 +142,20 @@ def folders_of_maps(files: Inspected) -> list[str]:
     return [entry["path"] for entry in _all_modules(files) if MODULES.get(entry["type"], "").endswith(_FLOATING)]
 
 
+def folder_of_maps(files: Inspected) -> str | None:
+    """The folder of a saved model's alignment, which holds no other module; None if there is no such folder."""
+    try:
+        entries = _modules(files) if files.has("modules.json") else []
+    except ModelError:
+        return None  # loading the model reports the damage
+    folders = [PurePosixPath(entry["path"]) for entry in entries]
+    for entry, folder in zip(entries, folders, strict=True):
+        alone = sum(other.is_relative_to(folder) for other in folders) == 1
+        if alone and MODULES.get(entry["type"], "").endswith(":Aligned"):
+            return folder.as_posix()
+    return None
+
+
 def has_own_modules(directory: Inspected | Path) -> bool:
     """Whether a directory is a sentence-transformers model with modules of xalign, as ``save`` writes it."""
     files = inspected(directory)

@@ -75,6 +75,8 @@ class RawEncoder:
         device: Device of the modules; several, with commas between, if the modules run on several.
         store: Store of vectors; None encodes every call's distinct texts again.
         token_budget: Tokens of a batch; by default :func:`~xalign_models.backbones.pipeline.token_budget`.
+        confirm: Raises a ModelError if the modules are no longer those of the namespace; called before vectors are
+            stored and returned.
     """
 
     def __init__(
@@ -84,13 +86,14 @@ class RawEncoder:
         device: str,
         store: EmbeddingStore | None = None,
         token_budget: int | None = None,
+        confirm: Callable[[], None] = lambda: None,
     ) -> None:
         self.namespace = namespace
         self.device = device
         self.store = store
         self.token_budget = token_budget
         self.counts = Counts()
-        self._load = load
+        self._load, self._confirm = load, confirm
         self._modules: Sequence[nn.Module] | None = None
         self._halved = False
 
@@ -206,6 +209,7 @@ class RawEncoder:
             yield last[0], last[1]()
 
     def _write(self, keys: list[bytes], pending: list[int], known: dict[bytes, Any]) -> None:
+        self._confirm()
         if self.store is not None and pending:
             chosen = [keys[i] for i in pending]
             self.store.put(self.namespace, chosen, np.stack([known[digest] for digest in chosen]))

@@ -15,7 +15,8 @@ from sentence_transformers.base.modules.router import Router
 from torch import nn
 
 from xalign_models.backbones.borrowed import resolve_route
-from xalign_models.backbones.inputs import split_inputs
+from xalign_models.backbones.inputs import described, split_inputs
+from xalign_models.backbones.templates import with_side
 from xalign_models.backbones.transformer import LanguageTransformer
 from xalign_models.errors import ModelError
 
@@ -54,7 +55,8 @@ class LanguageRouter(Router):
             texts, kwargs["lang"] = list(inputs), lang
         kwargs["modality"] = "text"
         features: dict[str, Any] = super().preprocess(texts, prompt=prompt, task=task, **kwargs)
-        return {**features, **({"lang": languages} if any(languages) else {})}
+        side = str(task) if task in sides_of([self]) else ""
+        return {**features, **described(languages, with_side(side, prompt or ""))}
 
 
 class _Unread(nn.Identity):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from xalign_models.errors import ModelError
 from xalign_models.plugins import SOURCES
 from xalign_models.specs import BackboneSpec
 
@@ -64,6 +65,17 @@ class Source(ABC):
         Raises:
             ModelError: The source is unavailable.
         """
+
+    def confirm(self, fingerprint: str) -> None:
+        """Refuse the source if it is no longer that of its fingerprint: after loading, and before vectors are stored.
+
+        Raises:
+            ModelError: It has changed.
+        """
+        if self.fingerprint() != fingerprint:
+            raise ModelError(
+                f"{self.model} changed while it was in use; its vectors are not stored. Run the command again."
+            )
 
     def prompts(self) -> Mapping[str, str]:
         """The source's own prompts, by key."""

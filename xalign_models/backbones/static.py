@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
-from xalign_models.backbones.inputs import split_inputs
+from xalign_models.backbones.inputs import described, split_inputs
 
 
 class LanguageStatic(StaticEmbedding):
@@ -17,10 +17,10 @@ class LanguageStatic(StaticEmbedding):
     """
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Tokenise; sets ``features["lang"]`` if an input names its language."""
+        """Tokenise; sets ``features["prompt"]``, and ``features["lang"]`` if an input names its language."""
         texts, languages = split_inputs(inputs, kwargs.get("lang"))
         features: dict[str, Any] = super().preprocess(texts, prompt=prompt)
-        return {**features, **({"lang": languages} if any(languages) else {})}
+        return {**features, **described(languages, prompt)}
 
     @classmethod
     def load(cls, *args: Any, **kwargs: Any) -> Self:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from sentence_transformers.base.modules.input_module import InputModule
 
-from xalign_models.backbones.inputs import prompt_of, split_inputs
+from xalign_models.backbones.inputs import described, prompt_of, split_inputs
 from xalign_models.backbones.raw import FLUSH
 from xalign_models.backbones.templates import prompted
 from xalign_models.errors import ModelError
@@ -49,11 +49,11 @@ class Streamed(InputModule):
         if not prompt and self.prompts:
             pairs = zip(languages, texts, strict=True)
             texts = [prompted(prompt_of(self.prompts, code), text) for code, text in pairs]
-        return {"texts": texts, "prompt": prompt or "", **({"lang": languages} if any(languages) else {})}
+        return {"texts": texts, **described(languages, prompt)}
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """``features["sentence_embedding"]``, (n, d)."""
-        batches = list(self.stream(features.pop("texts"), features.pop("prompt")))
+        batches = list(self.stream(features.pop("texts"), features["prompt"]))
         rows = np.concatenate([batch.rows for batch, _ in batches])
         vectors = np.concatenate([part for _, part in batches])[np.argsort(rows)]
         features["sentence_embedding"] = torch.from_numpy(vectors)

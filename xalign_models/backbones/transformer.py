@@ -18,7 +18,7 @@ from xalign_models.backbones.checkpoint import open_transformer
 from xalign_models.backbones.compiled import compile_layers
 from xalign_models.backbones.graphs import Graph
 from xalign_models.backbones.grouping import similar_lengths
-from xalign_models.backbones.inputs import prompt_of, split_inputs
+from xalign_models.backbones.inputs import described, prompt_of, split_inputs
 from xalign_models.backbones.int8 import to_int8
 from xalign_models.backbones.packing import keep_content, packed_attention, unshare
 from xalign_models.backbones.templates import SLOT, prompted
@@ -157,21 +157,21 @@ class LanguageTransformer(CheckedTransformer):
         self.int8 = True
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Tokenise; sets ``features["lang"]`` if an input names its language.
+        """Tokenise; sets ``features["prompt"]``, and ``features["lang"]`` if an input names its language.
 
         Raises:
             LanguageError: The prompts are by language, and an input has no language or one without a prompt.
             ModelError: The tokenizer lacks characters of a prompt, or a prompt alone exceeds the limit.
         """
         texts, languages = split_inputs(inputs, kwargs.pop("lang", None) or self.default_lang)
+        told = described(languages, prompt)
         if not prompt and self.prompts:
             pairs = zip(languages, texts, strict=True)
             texts = [self.fill(prompt_of(self.prompts, code), text) for code, text in pairs]
         elif prompt and SLOT in prompt:
             texts, prompt = [self.fill(prompt, text) for text in texts], None
         features: dict[str, Any] = super().preprocess(texts, prompt=prompt, **kwargs)
-        if any(languages):
-            features["lang"] = languages
+        features |= told
         return features
 
     def fill(self, prompt: str, text: str) -> str:

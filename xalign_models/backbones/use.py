@@ -23,7 +23,7 @@ from torch.nn.functional import layer_norm, normalize, pad, relu
 
 from xalign_models.assets.inspection import inspected
 from xalign_models.assets.use import CHUNKS
-from xalign_models.backbones.inputs import split_inputs
+from xalign_models.backbones.inputs import described, split_inputs
 from xalign_models.backbones.weights import state_dict
 from xalign_models.errors import ModelError
 
@@ -66,7 +66,7 @@ class USEMultilingual(InputModule):
             "input_ids": torch.nn.utils.rnn.pad_sequence(rows, batch_first=True),
             "lengths": torch.tensor([len(row) for row in rows]),
         }
-        return {**features, "lang": languages} if any(languages) else features
+        return {**features, **described(languages, prompt)}
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """``features["sentence_embedding"]``, (n, 512) with rows of length 1."""

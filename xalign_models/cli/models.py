@@ -24,7 +24,7 @@ from xalign_models.cli.common import (
 )
 from xalign_models.cli.options import BackboneOptions, SpendingOptions, with_options
 from xalign_models.errors import ModelError
-from xalign_models.specs import BackboneSpec
+from xalign_models.specs import BackboneSpec, Unknown
 
 
 class FitCommand(typer.core.TyperCommand):
@@ -126,7 +126,8 @@ def fit(
         bool, Option("--standalone", help="Write modules that load without xalign installed.")
     ] = False,
     default_lang: Annotated[str | None, Option(help="Language of texts that have none, or `auto`.")] = None,
-    unknown: Annotated[str, Option(help="Texts in languages not fitted: error or unaligned.")] = "error",
+    unknown: Annotated[Unknown, Option(help="Policy for texts in languages not fitted.")] = "error",
+    prompts: Annotated[str | None, Option(help="Names of the prompts to fit, with commas; by default all.")] = None,
     judge: Annotated[list[str] | None, Option(help="Other text to judge the candidates of auto on.")] = None,
     *,
     backbone_options: BackboneOptions,
@@ -164,6 +165,7 @@ def fit(
             label=label,
             default_lang=default_lang,
             unknown=unknown,
+            prompts=split_list([prompts]) if prompts else None,
             judge=split_list(judge),
             overrides=backbone_options.fields(),
             **text,

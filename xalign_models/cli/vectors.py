@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
 from xalign_models.cli.common import Device, Json, Languages, Limit, language_codes, print_json, print_rows, say
 from xalign_models.cli.options import EngineOptions, VectorOptions, with_options
+from xalign_models.specs import Unknown
 
 
 @with_options
@@ -22,9 +23,9 @@ def apply(
     column: Annotated[str | None, Option(help="Column of vectors; by default the only list of numbers.")] = None,
     lang_column: Annotated[str | None, Option(help="Column of the rows' languages, in any code.")] = None,
     lang: Annotated[str | None, Option(help="Language of rows that have none.")] = None,
-    unknown: Annotated[
-        Literal["error", "unaligned"] | None, Option(help="Policy for languages not fitted; default of the model.")
-    ] = None,
+    prompt: Annotated[str | None, Option(help="Prompt of the vectors, by name; default of the model.")] = None,
+    prompt_column: Annotated[str | None, Option(help="Column of the rows' prompts, such as query.")] = None,
+    unknown: Annotated[Unknown | None, Option(help="Policy for languages not fitted; default of the model.")] = None,
     *,
     where: EngineOptions,
     device: Device = None,
@@ -43,7 +44,8 @@ def apply(
 
         run = partial(write_parts, cluster)
     maps = load_maps(model, default_lang=canonical(lang) if lang else None, unknown=unknown, device=device)
-    rows = apply_maps(maps, source, output, column=column, lang_column=lang_column, run=run)
+    columns = {"column": column, "lang_column": lang_column, "prompt": prompt, "prompt_column": prompt_column}
+    rows = apply_maps(maps, source, output, **columns, run=run)
     say(f"{rows} rows: {output}")
 
 

@@ -142,7 +142,9 @@ def _count_fit(encoder: XAlignEncoder, located: Located, codes: Collection[str])
         if not int8:
             chosen = {*codes, fitting.pivot_of(text)} & {*have}
             text = dataclasses.replace(text, languages=tuple(sorted(chosen)))
-    fitting.fit_vectors(text, Recipe(ModelSpec(spec.backbone.whole), encoder.raw).encode)
+    recipe = Recipe(ModelSpec(spec.backbone.whole), encoder.raw)
+    for prompt in recipe.prompts:
+        recipe.fit_vectors(text, prompt)
 
 
 def _count(encoder: XAlignEncoder, task: AbsTask, cache: SafeResultCache, meta: ModelMeta) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from xalign_models.alignments.registry import find_method
 from xalign_models.errors import FileError, ModelError, ResultsError
 from xalign_models.evaluation.cache import SafeResultCache, hardware
 from xalign_models.evaluation.run import languages_of, make_task, run_one
@@ -189,18 +190,19 @@ def _plan(encoder: XAlignEncoder, spec: ModelSpec | None, task: Any, store: Embe
     """Description of the texts to encode in addition to the task's own."""
     from xalign_models.backbones.loading import prompt_in
     from xalign_models.backbones.raw import key
-    from xalign_models.models.on_demand import FittedOnDemand
 
     if spec is None or spec.alignment is None:
         return "Only the task's text is encoded; the model has no alignment to fit."
-    fit = Recipe(spec).alignment
+    recipe = Recipe(spec)
+    fit = recipe.alignment
     assert fit is not None
-    if any(isinstance(module, FittedOnDemand) for module in encoder.tail):  # only what the task asks for
+    if find_method(fit.method).by_language:  # only what the task asks for
         codes = {code for languages in languages_of(task).values() for code in languages}
         known = set(fitting.fit_languages(fit, fitting.load_corpora(fit)))
         fit = replace(fit, languages=tuple(sorted(codes & known)))
     keys = {
-        key(prompt_in(encoder.prompts, code), text)
+        key(prompt_in(encoder.prompts, code, prompt), text)
+        for prompt in recipe.prompts
         for language, sides in fitting.fit_texts(fit)
         for code, texts in zip((language, fitting.pivot_of(fit)), sides, strict=False)
         for text in texts

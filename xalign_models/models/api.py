@@ -7,7 +7,7 @@ import hashlib
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from xalign_models import alignments, corpora
 from xalign_models.device import pick_device
@@ -17,7 +17,7 @@ from xalign_models.models import catalogue, fitting
 from xalign_models.models.building import build, encoder_of, load_encoder
 from xalign_models.models.names import find_spec, is_label, slug
 from xalign_models.models.recipe import Recipe
-from xalign_models.specs import AlignmentSpec, ModelSpec, digest
+from xalign_models.specs import AlignmentSpec, ModelSpec, Unknown, digest
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -38,7 +38,8 @@ def fit(
     label: str | None = None,
     device: str | None = None,
     default_lang: str | None = None,
-    unknown: str = "error",
+    unknown: Unknown = "error",
+    prompts: Sequence[str] | None = None,
     judge: str | Sequence[str] | None = None,
     overrides: Mapping[str, Any] | None = None,
     **params: Any,
@@ -55,7 +56,10 @@ def fit(
         label: First part of the model's name; by default the method and its parameters' values.
         device: cpu, cuda or mps; by default the best available.
         default_lang: Language of texts without a language, or ``auto``.
-        unknown: ``error`` or ``unaligned``: treatment of texts in languages that were not fitted.
+        unknown: Treatment of texts in languages that were not fitted: ``error``, ``related``, ``mean`` or
+            ``unaligned``; see :class:`~xalign_models.alignments.module.Aligned`.
+        prompts: Names of the backbone's prompts to fit, e.g. ``query`` and ``passage``; by default all. The first one
+            is the prompt of texts without one.
         judge: Names of other corpora, on which ``auto`` compares the candidates.
         overrides: Fields of the backbone's spec, e.g. ``{"layer": 6}``.
         **params: The method's hyperparameters.
@@ -64,7 +68,7 @@ def fit(
         The model, with its spec in ``xalign_spec``; ``xalign_models.save`` writes it.
 
     Raises:
-        ModelError: The backbone is unknown or aligned already, or the label is invalid.
+        ModelError: The backbone is unknown or aligned already, it lacks a prompt, or the label is invalid.
         AlignmentError: The method or a parameter is unknown, or the method cannot be fitted on the text.
         XAlignError: Weights or fit text are missing.
 
@@ -104,7 +108,7 @@ def fit(
         overrides=overrides,
         **params,
     )
-    model = build(spec, device=device)
+    model = build(spec, device=device, prompts=prompts)
     set_language_handling(model, default_lang, unknown)
     return model
 
@@ -216,16 +220,18 @@ def set_language_handling(model: SentenceTransformer, default_lang: str | None, 
     """Set ``default_lang`` and ``unknown`` in a model's modules, which save them.
 
     Raises:
-        AlignmentError: ``unknown`` is neither ``error`` nor ``unaligned``.
+        AlignmentError: ``unknown`` is not one of the treatments, or is ``unaligned`` and the maps move every language.
         LanguageError: ``default_lang`` is neither a language nor ``auto``.
     """
     from xalign_models.alignments.module import Aligned
 
-    if unknown not in {"error", "unaligned"}:
-        raise AlignmentError(f"unknown={unknown!r}; choose error or unaligned.")
+    if unknown not in get_args(Unknown):
+        raise AlignmentError(f"unknown={unknown!r}; choose one of {', '.join(get_args(Unknown))}.")
     code = default_lang if default_lang in {None, "auto"} else canonical(str(default_lang))
     for module in model:
         if isinstance(module, Aligned):
+            if unknown == "unaligned":
+                module.require_kept_language()
             module.default_lang, module.unknown = code, unknown  # type: ignore[assignment]
         elif hasattr(module, "default_lang"):
             module.default_lang = code

@@ -44,6 +44,7 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
         >>> vectors.shape == (2, model.get_embedding_dimension())
         True
     """
+    from xalign_models.models.provenance import check_prompts
     from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
 
     located = locate(model, **overrides)
@@ -51,13 +52,21 @@ def load(model: str, *, device: str | None = None, **overrides: Any) -> Sentence
         assert located.spec is not None
         return build(located.spec, device=device, backbone=located.open_backbone())
     saved = loading.open_directory(located.card.files, pick_device(device))
+    check_prompts(saved)
     return AlignedSentenceTransformer.adopt(saved, located.spec, dict(located.card.claims))
 
 
-def build(spec: ModelSpec, *, device: str | None = None, backbone: Backbone | None = None) -> SentenceTransformer:
+def build(
+    spec: ModelSpec,
+    *,
+    device: str | None = None,
+    backbone: Backbone | None = None,
+    prompts: Sequence[str] | None = None,
+) -> SentenceTransformer:
     """The SentenceTransformer of a spec; its alignment is fitted now unless an earlier fit is in the cache.
 
-    If several devices are given, all of them encode the fit text.
+    It is fitted under each of the backbone's prompts, or under those of some names. If several devices are given, all
+    of them encode the fit text.
 
     Raises:
         XAlignError: Weights or fit text are missing.
@@ -67,7 +76,7 @@ def build(spec: ModelSpec, *, device: str | None = None, backbone: Backbone | No
     from xalign_models.store import open_store
 
     device = pick_device(device, several=True)
-    recipe = Recipe(spec, raw_encoder(backbone, device, open_store()), backbone)
+    recipe = Recipe(spec, raw_encoder(backbone, device, open_store()), backbone, prompts)
     return assemble(spec, recipe.tail(), each(device)[0], backbone)
 
 
@@ -115,13 +124,16 @@ def load_encoder(
     """
     from xalign_models.models.encoder import XAlignEncoder
     from xalign_models.models.metadata import meta_of
+    from xalign_models.models.provenance import check_prompts
 
     device = pick_device(device, several=True)
     located = locate(model, **overrides) if isinstance(model, str) else Located(model)
     if located.saved and located.card is not None:
         home = device if len(each(device)) == 1 else "cpu"  # from there, modules are sent to other processes
+        namespace = located.namespace  # before the weights are opened
         saved = loading.open_directory(located.card.files, home)
-        return encoder_of(saved, located.namespace, meta_of(located), device, store)
+        check_prompts(saved)
+        return encoder_of(saved, namespace, meta_of(located), device, store, located.card.files.confirm)
     spec = located.spec
     assert spec is not None
     backbone = located.open_backbone()
@@ -136,11 +148,20 @@ def load_encoder(
 
 
 def encoder_of(
-    model: SentenceTransformer, raw_namespace: str, meta: Any, device: str, store: EmbeddingStore | None = None
+    model: SentenceTransformer,
+    raw_namespace: str,
+    meta: Any,
+    device: str,
+    store: EmbeddingStore | None = None,
+    confirm: Callable[[], None] = lambda: None,
 ) -> XAlignEncoder:
     """A SentenceTransformer, with its own modules, as an mteb encoder.
 
-    The modules before its alignment or normalisation give raw vectors, whose fingerprint is ``raw_namespace``.
+    The modules before its alignment or normalisation give raw vectors, whose fingerprint is ``raw_namespace``;
+    ``confirm`` raises a ModelError if they have changed.
+
+    Raises:
+        ModelError: The model refers to a backbone that has changed meanwhile.
     """
     from sentence_transformers.sentence_transformer.modules import Normalize
 
@@ -156,13 +177,15 @@ def encoder_of(
     if not any(isinstance(module, Normalize) for module in tail[-1:]):
         tail.append(Normalize())
     backbone: list[Any] = modules[:start]
-    if isinstance(backbone[0], Pointer):
-        backbone[:1] = backbone[0].inner
+    if isinstance(pointer := backbone[0], Pointer):
+        backbone[:1] = pointer.inner
+        if pointer.backbone is not None:
+            raw_namespace, confirm = pointer.backbone.fingerprint, pointer.backbone.confirm
     load: Callable[[], Any] = lambda: backbone  # noqa: E731
     if len(devices := each(device)) > 1:
         load = partial(_processes, partial(moved, backbone), devices)
-    raw = RawEncoder(raw_namespace, load, device, store)
-    languages = None if aligned is None or aligned.unknown == "unaligned" else aligned.languages
+    raw = RawEncoder(raw_namespace, load, device, store, confirm=confirm)
+    languages = None if aligned is None or aligned.unknown != "error" else aligned.languages
     prompts = {key: prompt for key, prompt in model.prompts.items() if prompt}
     return XAlignEncoder(raw, tail, prompts, languages, meta, sides=sides_of(backbone))
 
@@ -186,8 +209,9 @@ def raw_encoder(spec: BackboneSpec | Backbone, device: str, store: EmbeddingStor
     if len(devices) == 1 or not backbone.source.has_weights:
         device, load = devices[0], partial(loading.shared_modules, backbone, devices[0])
     else:
-        load = partial(_processes, partial(loading.shared_modules, spec.whole), devices)
-    return RawEncoder(backbone.fingerprint, load, device, store)
+        same = partial(loading.shared_modules, spec.whole, fingerprint=backbone.fingerprint)
+        load = partial(_processes, same, devices)
+    return RawEncoder(backbone.fingerprint, load, device, store, confirm=backbone.confirm)
 
 
 def _processes(load: Callable[[str], Sequence[nn.Module]], devices: Sequence[str]) -> list[nn.Module]:

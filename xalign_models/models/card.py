@@ -12,12 +12,10 @@ from typing import Any
 
 from xalign_models import assets
 from xalign_models.assets import Inspected
-from xalign_models.backbones.policy import has_own_modules
+from xalign_models.backbones import policy
 from xalign_models.errors import ModelError
 from xalign_models.specs import ModelSpec
 
-MAPS = "*_Aligned"
-"""Pattern of the alignment's folder in a saved model."""
 _NAME = re.compile(r"[\w.+-]+/[\w.+-]+")
 
 
@@ -48,7 +46,7 @@ class Card:
     @cached_property
     def backbone(self) -> str:
         """Sha256 (hex) of the files that determine the raw vectors, equal for models that differ only in their maps."""
-        return self.files.fingerprint(without=f"{MAPS}/*")
+        return self.files.fingerprint(without=policy.folder_of_maps(self.files) or "")
 
     @cached_property
     def spec(self) -> ModelSpec | None:
@@ -92,7 +90,7 @@ def read_card(directory: Path) -> Card:
         claims = files.settings(assets.CARD)
     except ModelError:
         claims = {}
-    card = Card(files, has_own_modules(files), claims)
+    card = Card(files, policy.has_own_modules(files), claims)
     if not card.claims or card.claims.get("content") == card.content:
         return card
     if card.own_modules and not card.trained and card.claims.get("maps") not in {None, maps_fingerprint(files)}:
@@ -110,5 +108,5 @@ def is_name(text: str) -> bool:
 
 def maps_fingerprint(files: Inspected) -> str | None:
     """Sha256 (hex) of the files of the alignment module of a saved model; None if it has no such module."""
-    folder = next((path.parent for path in files.directory.glob(f"{MAPS}/config.json")), None)
-    return None if folder is None else files.fingerprint(folder=folder.name)
+    folder = policy.folder_of_maps(files)
+    return None if folder is None else files.fingerprint(folder=folder)

@@ -159,6 +159,7 @@ class XAlignEncoder(AbsEncoder):
         Raises:
             LanguageError: A language has neither a prompt nor a default one.
             ModelError: The model has routes, but none for these texts.
+            AlignmentError: The alignment is not fitted under the prompt.
         """
         import torch
 
@@ -175,7 +176,10 @@ class XAlignEncoder(AbsEncoder):
             raw = self.raw.encode(texts, prompts, progress)
         else:
             raw = self.raw.encode(texts, with_side(side, prompt), progress)
+        # A source that names contexts chooses its prompts itself, and a language's prompt serves all texts: one map.
+        one = self._context is not None or prompt_languages(self.prompts) is not None
         features: dict[str, Any] = {"sentence_embedding": torch.from_numpy(raw), "lang": lang}
+        features["prompt"] = "" if one else with_side(side, prompt)
         with torch.inference_mode():
             for module in self.tail:
                 features = module(features)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from filelock import FileLock
 
 from xalign_models import alignments, corpora
 from xalign_models.alignments import Alignment
+from xalign_models.alignments.groups import group
 from xalign_models.corpora import Corpus
 from xalign_models.errors import AlignmentError, DataError, LanguageError, one_line
 from xalign_models.paths import atomic_directory, cache_dir
@@ -39,12 +41,9 @@ def without_cache() -> Iterator[None]:
         _no_cache.reset(token)
 
 
-class Encode(Protocol):
-    """Texts of one language to raw vectors (n, d)."""
-
-    def __call__(  # noqa: D102
-        self, texts: Sequence[str], language: str, *, progress: str | None = None
-    ) -> npt.NDArray[np.float32]: ...
+Encode = Callable[..., "npt.NDArray[np.float32]"]
+"""Texts of one language to raw vectors (n, d): called with the texts, the language and ``progress``, a label; a fit on
+several prompts gives ``prompt`` too."""
 
 
 def load_corpora(spec: AlignmentSpec) -> list[Corpus]:
@@ -94,8 +93,8 @@ def fingerprint(spec: AlignmentSpec) -> str:
     return digest(made_by, spec.method, spec.params, spec.limit, languages, texts)
 
 
-def fit(spec: AlignmentSpec, encode: Encode) -> Alignment:
-    """Encode the fit text and fit.
+def fit(spec: AlignmentSpec, encode: Encode, prompts: Sequence[str] = ()) -> Alignment:
+    """Encode the fit text and fit; see :func:`fit_vectors` for the prompts.
 
     Raises:
         DataError: Fit text is missing or not aligned.
@@ -105,7 +104,7 @@ def fit(spec: AlignmentSpec, encode: Encode) -> Alignment:
         alignment = alignments.make(spec.method, **dict(spec.params))
     except TypeError as error:
         raise AlignmentError(f"{spec.method}: {error}") from None
-    data = fit_vectors(spec, encode)
+    data = fit_vectors(spec, encode, prompts)
     start = perf_counter()
     alignment.fit(data)
     alignment.seconds_ = perf_counter() - start
@@ -127,12 +126,17 @@ def fit_texts(spec: AlignmentSpec) -> Iterator[tuple[str, list[list[str]]]]:
         yield language, [[text for side in part for text in side[: spec.limit]] for part in zip(*rows, strict=True)]
 
 
-def fit_vectors(spec: AlignmentSpec, encode: Encode) -> dict[str, Any]:
+def fit_vectors(spec: AlignmentSpec, encode: Encode, prompts: Sequence[str] = ()) -> dict[str, Any]:
     """Fit data: raw vectors (n, d) by language or, for a parallel method, pairs (language, pivot).
+
+    With ``prompts``, as joint methods are fitted on, the keys are :func:`~xalign_models.alignments.groups.group`.
 
     Raises:
         DataError: Fit text is missing or not aligned.
     """
+    if prompts:
+        by_prompt = {prompt: fit_vectors(spec, partial(encode, prompt=prompt)) for prompt in prompts}
+        return {group(code, prompt): part for prompt, data in by_prompt.items() for code, part in data.items()}
     texts, data = dict(fit_texts(spec)), dict[str, Any]()
     if (count := len({text for sides in texts.values() for side in sides for text in side})) > MANY:
         fewer = "" if spec.limit else " Limit the rows per corpus and language with --limit 1000."
@@ -159,7 +163,7 @@ def pivot_of(spec: AlignmentSpec) -> str:
 
 
 def cached(spec: AlignmentSpec, backbone: str) -> Alignment | None:
-    """The cached fit of the same text, backbone and prompt, or None."""
+    """The cached fit of the same text, backbone and prompt or prompts, or None."""
     if _no_cache.get():
         return None
     with suppress(AlignmentError):
@@ -171,29 +175,29 @@ def _directory(spec: AlignmentSpec, backbone: str) -> Path:
     return cache_dir() / "alignments" / digest(backbone, fingerprint(spec))[:32]
 
 
-def fit_cached(spec: AlignmentSpec, backbone: str, encode: Encode) -> Alignment:
-    """The cached fit of the same text, backbone and prompt, or else :func:`fit`.
+def fit_cached(spec: AlignmentSpec, backbone: str, encode: Encode, prompts: Sequence[str] = ()) -> Alignment:
+    """The cached fit of the same text, backbone and prompt or prompts, or else :func:`fit`.
 
     If several processes need the same fit, one computes it while the others wait. ``backbone`` is the fingerprint of
-    ``encode``, prompt included.
+    ``encode``, prompts included.
     """
     if (earlier := cached(spec, backbone)) is not None:
         return earlier
     if _no_cache.get():
-        return fit(spec, encode)
+        return fit(spec, encode, prompts)
     directory = _directory(spec, backbone)
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         turn = FileLock(directory.parent / f".{directory.name}.lock").acquire()
     except OSError as error:
         logger.warning("The fit is not cached: %s.", one_line(error))
-        return fit(spec, encode)
+        return fit(spec, encode, prompts)
     with turn:
         try:
             return alignments.load(directory)
         except AlignmentError:
             logger.debug("No usable fit of %s in %s.", spec.label, directory)
-        alignment = fit(spec, encode)
+        alignment = fit(spec, encode, prompts)
         with atomic_directory(directory) as temporary:
             alignment.save(temporary)
     return alignment

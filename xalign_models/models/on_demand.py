@@ -1,91 +1,80 @@
-"""Fits maps when their language is first used: a run on three languages encodes fit text in three languages."""
+"""Fits maps when their language and prompt are first used: a run on three languages encodes text in three languages."""
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-import numpy as np
 from torch import nn
 
 from xalign_models.alignments import Alignment, find_method
-from xalign_models.alignments.module import Aligned
+from xalign_models.alignments.groups import merged
+from xalign_models.alignments.module import Aligned, module_of
 from xalign_models.corpora import ENGLISH
 from xalign_models.errors import LanguageError
-from xalign_models.models import fitting
 from xalign_models.specs import AlignmentSpec
+
+Fit = Callable[[AlignmentSpec, str], Alignment]
+"""Fits a spec on text under a prompt, or returns the cached fit."""
 
 
 class FittedOnDemand(nn.Module):
-    """Applies an alignment with a separate map per language, and fits missing maps.
+    """Applies an alignment by language and prompt, and fits missing maps.
 
     Args:
         spec: Method, hyperparameters and text; ``spec.languages`` lists all languages.
-        backbone: Fingerprint of ``encode``, prompt included.
-        encode: Texts to raw vectors (n, d).
+        fit: Fits a spec under a prompt.
+        cached: Returns the cached fit of all languages under a prompt, or None.
     """
 
-    def __init__(self, spec: AlignmentSpec, backbone: str, encode: fitting.Encode) -> None:
+    def __init__(self, spec: AlignmentSpec, fit: Fit, cached: Callable[[str], Alignment | None]) -> None:
         super().__init__()
-        self._spec, self._backbone, self._encode = spec, backbone, encode
-        self._fitted = fitting.cached(spec, backbone)  # an earlier run may have fitted every language
-        self._aligned: Aligned | None = Aligned.of(self._fitted) if self._fitted else None
+        self._spec, self._fit, self._cached = spec, fit, cached
+        self._fits: dict[str, Alignment | None] = {}
+        self._modules_of: dict[str, Aligned] = {}
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Map ``features["sentence_embedding"]`` (n, d) by ``features["lang"]``, fitting missing maps.
+        """Map ``features["sentence_embedding"]`` (n, d) by its "lang", (n,), and its "prompt", fitting missing maps.
 
         Raises:
             LanguageError: A language is missing, or not in the spec.
             XAlignError: Fit text is missing, or the method cannot be fitted on it.
         """
-        codes = features.get("lang") or []
+        prompt: str = features["prompt"]
+        if prompt not in self._fits:  # an earlier run may have fitted every language
+            self._fits[prompt] = self._cached(prompt)
+        method = find_method(self._spec.method)
+        codes: Sequence[Any] = features.get("lang") or []
         fitted = self._spec.languages or ()
-        if not codes or (unknown := {code for code in codes if code not in fitted}):
+        if method.language_dependent and (not codes or (unknown := {code for code in codes if code not in fitted})):
             names = ", ".join(sorted(map(str, unknown))) if codes else "texts without a language"
             raise LanguageError(f"{self._spec.label} is not fitted for {names}; fitted languages: {', '.join(fitted)}.")
-        self._fit({*codes})
-        assert self._aligned is not None
-        return self._aligned(features, **kwargs)  # type: ignore[no-any-return]
+        if not method.by_language:
+            self._add(prompt, [] if self._fits[prompt] else [self._fit(self._spec, prompt)])
+        else:
+            self._add(prompt, [self._fit(spec, prompt) for spec in self._missing(prompt, {*codes})])
+        return self._modules_of[prompt](features, **kwargs)  # type: ignore[no-any-return]
 
-    def _fit(self, codes: Collection[str]) -> None:
-        have = self._fitted.languages_ if self._fitted else ()
-        missing = sorted(set(codes) - set(have))
-        if self._parallel and missing == [ENGLISH]:  # the pivot's map is the identity, whatever else is fitted
+    def _add(self, prompt: str, fits: Sequence[Alignment]) -> None:
+        known = self._fits[prompt]
+        if fits or prompt not in self._modules_of:
+            fit = self._fits[prompt] = merged([known, *fits] if known else fits) if len(fits) != 1 or known else fits[0]
+            self._modules_of[prompt] = module_of({prompt: fit})
+
+    def _missing(self, prompt: str, codes: Collection[str]) -> list[AlignmentSpec]:
+        """The spec of each language without maps."""
+        known, parallel = self._fits[prompt], find_method(self._spec.method).parallel
+        missing = sorted(set(codes) - set(known.languages_ if known else ()))
+        if parallel and missing == [ENGLISH]:  # the pivot's map is the identity, whatever else is fitted
             missing = [next(code for code in self._spec.languages or () if code != ENGLISH)]
-        if fits := [self._fit_one(code) for code in missing if not (self._parallel and code == ENGLISH)]:
-            self._fitted = merged([self._fitted, *fits] if self._fitted else fits)
-            self._aligned = Aligned.of(self._fitted)
+        return [
+            dataclasses.replace(self._spec, languages=(code, ENGLISH) if parallel else (code,))
+            for code in missing
+            if not (parallel and code == ENGLISH)
+        ]
 
     @property
     def fit_seconds(self) -> float | None:
         """Average seconds of fitting a language; None before the first and where unknown."""
-        return None if self._aligned is None else self._aligned.fit_seconds
-
-    @property
-    def _parallel(self) -> bool:
-        return find_method(self._spec.method).parallel
-
-    def _fit_one(self, code: str) -> Alignment:
-        languages = (code, ENGLISH) if self._parallel else (code,)
-        spec = dataclasses.replace(self._spec, languages=tuple(dict.fromkeys(languages)))
-        return fitting.fit_cached(spec, self._backbone, self._encode)
-
-
-def merged(fits: Sequence[Alignment]) -> Alignment:
-    """Merge fits of equal hyperparameters; each language's maps come from the first fit that has it.
-
-    The first axis of every array follows the languages.
-    """
-    rows: dict[str, tuple[Alignment, int]] = {}
-    for fit in fits:
-        for index, language in enumerate(fit.languages_):
-            rows.setdefault(language, (fit, index))
-    combined = copy.copy(fits[0])
-    for name in combined.arrays:
-        setattr(combined, name, np.stack([getattr(fit, name)[index] for fit, index in rows.values()]))
-    combined.languages_ = tuple(rows)
-    seconds = [fit.seconds_ for fit in fits if fit.seconds_ is not None]
-    combined.seconds_ = sum(seconds) if len(seconds) == len(fits) else None
-    return combined
+        return next((module.fit_seconds for module in self._modules_of.values()), None)

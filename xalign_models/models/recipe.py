@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from xalign_models import alignments
+from xalign_models.alignments.groups import of_prompt
+from xalign_models.alignments.registry import find_method
 from xalign_models.backbones import loading
 from xalign_models.backbones.loading import open_backbone
+from xalign_models.errors import ModelError
 from xalign_models.models import fitting
 from xalign_models.specs import AlignmentSpec, ModelSpec, Vectors, digest
 
@@ -27,6 +29,10 @@ CALIBRATION = AlignmentSpec("int8", "centered", corpora=("gettext:fit",), limit=
 """Text for the ranges of int8 vectors without an alignment: 100 rows of each language, from the package index."""
 
 
+ROLES = ("default", "query", "document", "passage")
+"""Names of the prompts that do not belong to a task."""
+
+
 class Recipe:
     """The parts of a model.
 
@@ -34,12 +40,19 @@ class Recipe:
         spec: The model.
         raw: Encoder of its raw vectors; required by the parts that need vectors.
         backbone: Its backbone, if already open.
+        prompts: Names of the prompts to fit; by default all.
     """
 
-    def __init__(self, spec: ModelSpec, raw: RawEncoder | None = None, backbone: Backbone | None = None) -> None:
+    def __init__(
+        self,
+        spec: ModelSpec,
+        raw: RawEncoder | None = None,
+        backbone: Backbone | None = None,
+        prompts: Sequence[str] | None = None,
+    ) -> None:
         self.spec = spec
         self.backbone = backbone or open_backbone(spec.backbone)
-        self._raw = raw
+        self._raw, self._names = raw, prompts
 
     @property
     def raw(self) -> RawEncoder:
@@ -83,6 +96,8 @@ class Recipe:
             parts.append(fitting.fingerprint(self.calibration))
         if self.alignment:
             parts.append(fitting.fingerprint(self.alignment))
+            if len(self.prompts) > 1:
+                parts.append(["maps by prompt", self.prompts])
         return digest(*parts)[:40]
 
     @cached_property
@@ -100,51 +115,84 @@ class Recipe:
         ranges = None
         if spec.vectors is Vectors.INT8:
             whole = Recipe(ModelSpec(spec.whole), self.raw)
-            vectors = fitting.fit_vectors(self.calibration, whole.encode).values()
+            vectors = whole.fit_vectors(self.calibration).values()
             sides = (side for part in vectors for side in (part if isinstance(part, tuple) else (part,)))
             ranges = ranges_of(sides, spec.truncate_dim)
         return (Reduced(spec.truncate_dim, spec.vectors, ranges),)
 
     @cached_property
-    def encoding(self) -> str:
-        """Fingerprint of the vectors of :meth:`encode`, prompts included."""
+    def prompts(self) -> tuple[str, ...]:
+        """The prompts that the model's texts may have, the default one first, or those to fit.
+
+        Raises:
+            ModelError: The backbone has no prompt of a name.
+        """
+        known = {"default", *self.backbone.prompts, *self._sides}
+        if missing := sorted({*(self._names or ())} - known):
+            raise ModelError(
+                f"{self.spec.backbone.name} has no prompt {', '.join(missing)}; it has {', '.join(known)}."
+            )
+        return loading.text_prompts(self.backbone.prompts, self._sides, self._names)
+
+    @property
+    def _sides(self) -> frozenset[str]:
+        return self.backbone.source.sides()
+
+    def encoding(self, prompt: str) -> str:
+        """Fingerprint of the vectors of :meth:`encode` under a prompt."""
         prompts = self.backbone.prompts
-        chosen = [prompts] if loading.prompt_languages(prompts) else [prompts.get("default", "")]
+        chosen: list[Any] = [prompts] if loading.prompt_languages(prompts) else [prompt]
         return digest(self.raw.namespace, *chosen, *(module.get_config_dict() for module in self.reduced))
 
-    def encode(self, texts: Sequence[str], language: str, *, progress: str | None = None) -> npt.NDArray[np.float32]:
-        """Vectors (n, d) of texts of one language, as an alignment is fitted on them."""
+    def encode(
+        self, texts: Sequence[str], language: str, *, prompt: str | None = None, progress: str | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Vectors (n, d) of texts of one language, under a prompt or the default one, as alignments are fitted on."""
         import torch
 
-        vectors = self.raw.encode(texts, loading.prompt_in(self.backbone.prompts, language), progress)
+        vectors = self.raw.encode(texts, loading.prompt_in(self.backbone.prompts, language, prompt), progress)
         for module in self.reduced:
             vectors = module.reduce(torch.from_numpy(vectors)).numpy()
         return vectors
 
-    def fit_vectors(self) -> dict[str, Any]:
+    def fit_vectors(self, spec: AlignmentSpec | None = None, prompt: str | None = None) -> dict[str, Any]:
         """The vectors that the alignment is fitted on; see :func:`~xalign_models.models.fitting.fit_vectors`."""
-        assert self.alignment is not None
-        return fitting.fit_vectors(self.alignment, self.encode)
+        spec = spec or self.alignment
+        assert spec is not None
+        return fitting.fit_vectors(spec, partial(self.encode, prompt=prompt))
+
+    def fit(self, spec: AlignmentSpec, prompt: str) -> Alignment:
+        """The maps of a prompt, fitted now or taken from the cache of fits.
+
+        A joint method is fitted on the prompts of queries, documents and texts that are neither; a map that serves all
+        languages serves the prompts of tasks too.
+
+        Raises:
+            XAlignError: Fit text is missing, or the method cannot be fitted on it.
+        """
+        method, roles = find_method(spec.method), loading.text_prompts(self.backbone.prompts, self._sides, ROLES)
+        together = [*roles] if prompt in roles or not method.language_dependent else [*roles, prompt]
+        if not method.joint or len(together) == 1:
+            return fitting.fit_cached(spec, self.encoding(prompt), partial(self.encode, prompt=prompt))
+        encoding = digest(*map(self.encoding, together))
+        return of_prompt(fitting.fit_cached(spec, encoding, self.encode, together), prompt)
+
+    @cached_property
+    def fits(self) -> dict[str, Alignment]:
+        """The alignment of each prompt, the default one first; empty for an unaligned backbone."""
+        return {prompt: self.fit(self.alignment, prompt) for prompt in self.prompts} if self.alignment else {}
 
     @cached_property
     def fitted(self) -> Alignment | None:
-        """The alignment, fitted now or taken from the cache of fits; None for an unaligned backbone."""
-        return fitting.fit_cached(self.alignment, self.encoding, self.encode) if self.alignment else None
+        """The alignment of the default prompt; None for an unaligned backbone."""
+        return self.fit(self.alignment, self.prompts[0]) if self.alignment else None
 
     @cached_property
-    def on_demand(self) -> AlignmentSpec | None:
-        """The alignment's spec with all its languages, if each language can be fitted when it is first used."""
-        if self.alignment is None or not alignments.find_method(self.alignment.method).by_language:
-            return None
-        languages = fitting.fit_languages(self.alignment, fitting.load_corpora(self.alignment))
-        return dataclasses.replace(self.alignment, languages=languages)
-
-    @cached_property
-    def languages(self) -> Sequence[str] | None:
+    def languages(self) -> tuple[str, ...] | None:
         """The languages that an encoder of the model knows; None for any language."""
-        if self.on_demand:
-            return self.on_demand.languages
-        return self.fitted.languages_ if self.fitted is not None and self.fitted.language_dependent else None
+        if self.alignment is None or not find_method(self.alignment.method).language_dependent:
+            return None
+        return fitting.fit_languages(self.alignment, fitting.load_corpora(self.alignment))
 
     def tail(self, *, for_encoder: bool = False) -> list[nn.Module]:
         """The modules after the raw vectors: reduction, alignment and normalisation.
@@ -155,14 +203,15 @@ class Recipe:
         """
         from sentence_transformers.sentence_transformer.modules import Normalize
 
-        from xalign_models.alignments.module import Aligned
+        from xalign_models.alignments.module import module_of
         from xalign_models.models.on_demand import FittedOnDemand
 
         modules: list[nn.Module] = [*self.reduced]
-        if for_encoder and self.on_demand:
-            modules.append(FittedOnDemand(self.on_demand, self.encoding, self.encode))
-        elif self.fitted is not None:
-            modules.append(self.fitted.module() or Aligned.of(self.fitted))
+        if for_encoder and self.alignment:
+            spec = dataclasses.replace(self.alignment, languages=self.languages or self.alignment.languages)
+            modules.append(FittedOnDemand(spec, self.fit, lambda prompt: fitting.cached(spec, self.encoding(prompt))))
+        elif self.fits:
+            modules.append(module_of(self.fits))
         elif for_encoder and not self.backbone.source.normalises:
             return modules
         return [*modules, Normalize()]

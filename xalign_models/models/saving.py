@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
+logger = logging.getLogger(__name__)
+
 
 def save(
     model: SentenceTransformer,
@@ -27,6 +30,7 @@ def save(
     adapter: bool = False,
     standalone: bool = False,
     lang: str | None = None,
+    prompt: str | None = None,
 ) -> None:
     """Write a model as an ordinary sentence-transformers directory with a card.
 
@@ -40,9 +44,11 @@ def save(
         adapter: Write the maps and a reference to the backbone, without its weights.
         standalone: Write stock modules only, so that sentence-transformers loads the model without xalign.
         lang: With ``standalone``: the language of all texts, if the alignment depends on it.
+        prompt: With ``standalone``: name of the one prompt that the model keeps, if the alignment has maps for several;
+            by default the default prompt.
 
     Raises:
-        ModelError: The model has no spec, or its maps cannot be written in this form.
+        ModelError: The model has no spec, it lacks the prompt, or its maps cannot be written in this form.
 
     Examples:
         >>> import xalign_models
@@ -61,7 +67,7 @@ def save(
         raise ModelError(f"{model.xalign_spec.name} runs code of its own, which cannot be saved.")
     if adapter and standalone:
         raise ModelError("--adapter and --standalone exclude each other: one needs xalign to load, the other does not.")
-    chosen = _with_pointer(model) if adapter else _without_xalign(model, lang) if standalone else model
+    chosen = _with_pointer(model) if adapter else _without_xalign(model, lang, prompt) if standalone else model
     try:
         with atomic_directory(directory) as temporary:
             with quiet():
@@ -91,8 +97,8 @@ def _with_pointer(model: SentenceTransformer) -> SentenceTransformer:
     return _copied(model, [Pointer(spec.whole, modules[:start]), *modules[start:]])
 
 
-def _without_xalign(model: SentenceTransformer, lang: str | None) -> SentenceTransformer:
-    """The model in stock modules, with the map as a dense layer."""
+def _without_xalign(model: SentenceTransformer, lang: str | None, prompt: str | None) -> SentenceTransformer:
+    """The model in stock modules, with the map as a dense layer; with maps by prompt it keeps one prompt."""
     from sentence_transformers.base.modules.router import Router
     from sentence_transformers.sentence_transformer.modules import Transformer
 
@@ -109,10 +115,17 @@ def _without_xalign(model: SentenceTransformer, lang: str | None) -> SentenceTra
     stock = Transformer.__new__(Transformer)
     stock.__dict__ = {**first.__dict__}
     tail = modules[start:]
+    prompts = model.prompts
     if aligned is not None:
-        dense = dense_layer(*aligned.folded(lang))
+        name = prompt or model.default_prompt_name or ""
+        if name and name not in prompts:
+            raise ModelError(f"--prompt {name}: the model has {', '.join(sorted(prompts)) or 'no prompts'}.")
+        if aligned.stride:
+            prompts = {name or "default": prompts.get(name, "")}
+            logger.warning("The model holds the maps of one prompt only: %r.", *prompts.values())
+        dense = dense_layer(*aligned.folded(lang, prompts.get(name, "") if aligned.prompts else None))
         tail = [dense if module is aligned else module for module in tail]
-    return _copied(model, [stock, *modules[1:start], *tail])
+    return _copied(model, [stock, *modules[1:start], *tail], prompts)
 
 
 def dense_layer(weight: Tensor, shift: Tensor) -> Module:
@@ -125,15 +138,19 @@ def dense_layer(weight: Tensor, shift: Tensor) -> Module:
     return layer  # type: ignore[no-any-return]
 
 
-def _copied(model: SentenceTransformer, modules: list[Any]) -> SentenceTransformer:
+def _copied(
+    model: SentenceTransformer, modules: list[Any], prompts: dict[str, str] | None = None
+) -> SentenceTransformer:
     from sentence_transformers import SentenceTransformer
 
     from xalign_models.models.sentence_transformer import AlignedSentenceTransformer
 
+    prompts = model.prompts if prompts is None else prompts
+    default = model.default_prompt_name if prompts == model.prompts else next(iter(prompts))
     copied = SentenceTransformer(
         modules=modules,
-        prompts=model.prompts,
-        default_prompt_name=model.default_prompt_name,
+        prompts=prompts,
+        default_prompt_name=default,
         similarity_fn_name=model.similarity_fn_name,
         device=str(model.device),
     )

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -41,17 +42,17 @@ MANIFEST = "_xalign.json"
 
 @dataclass(frozen=True)
 class Job:
-    """The maps of a model, the columns of vectors and languages, and the folder of the parts.
+    """The maps of a model, the column of vectors, the columns that choose a map, and the folder of the parts.
 
-    ``lang_column`` is None if one map serves all rows. ``table`` has, for each language as in the file, the number of
-    its map, or None for no map.
+    ``keys`` are the columns of languages and prompts, of those that matter. ``table`` has, for their values as in the
+    file, the number of the map, or None for no map.
     """
 
     maps: Maps
     folder: Path
     column: str
-    lang_column: str | None
-    table: dict[str | None, int | None]
+    keys: tuple[str, ...]
+    table: dict[tuple[str | None, ...], int | None]
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ def apply(
     *,
     column: str | None = None,
     lang_column: str | None = None,
+    prompt: str | None = None,
+    prompt_column: str | None = None,
     run: Callable[[Job, list[FilePart]], Iterator[int]] | None = None,
 ) -> int:
     """Map the vectors of parquet files; other columns, the order of rows and the vectors' type are kept.
@@ -86,6 +89,9 @@ def apply(
         column: Column of vectors; by default the only list of numbers, or the column ``vector`` or ``embedding``.
         lang_column: Column of languages, in any code; required if maps differ by language and the model has no
             ``default_lang``.
+        prompt: Name or text of the prompt that rows were encoded with if they have none in ``prompt_column``; None for
+            the model's default prompt.
+        prompt_column: Column of the rows' prompts, by name or text, such as ``query`` and ``passage``.
         run: Writes parts and yields the number of rows of each; by default in this process.
 
     Returns:
@@ -94,6 +100,7 @@ def apply(
     Raises:
         FileError: An input is damaged, or a vector is missing, ragged or not finite.
         LanguageError: A language is missing or was not fitted.
+        AlignmentError: A prompt was not fitted.
         ModelError: The output exists and has another input, or another process is writing it.
     """
     source, output = source.absolute(), output.absolute()
@@ -103,10 +110,20 @@ def apply(
     for file in files:
         if not open_parquet(file).schema_arrow.equals(schema):
             raise FileError(f"{file} has other columns than {files[0]}.")
-    if lang_column is not None and lang_column not in schema.names:
-        raise FileError(f"{files[0]} has no column {lang_column}; it has {', '.join(schema.names)}.")
-    by_language = maps.aligned.languages is not None
-    codes = _languages(files, lang_column) if by_language and lang_column else {None}
+    for name in (lang_column, prompt_column):
+        if name is not None and name not in schema.names:
+            raise FileError(f"{files[0]} has no column {name}; it has {', '.join(schema.names)}.")
+    language = lang_column if maps.aligned.languages is not None else None
+    keys = tuple(name for name in (language, prompt_column) if name)
+    occurring = {
+        values: (values[0] if language else None, values[-1] if prompt_column else None)
+        for values in _values(files, keys)
+    }
+    numbers = {
+        role: maps.index({code for code, other in occurring.values() if other == role}, role or prompt)
+        for role in {role for _, role in occurring.values()}
+    }
+    table = {values: numbers[role][code] for values, (code, role) in occurring.items()}
     parts = list(_parts(files))
     total = sum(part.rows for part in parts)
     identity: dict[str, object] = {
@@ -115,9 +132,10 @@ def apply(
         "column": column,
         "lang_column": lang_column,
         "rows": total,
+        **({"prompt": prompt, "prompt_column": prompt_column} if prompt or prompt_column else {}),
     }
     folder = output.with_name(f".{output.name}.parts")
-    job = Job(maps, folder, column, lang_column if by_language else None, maps.index(codes))
+    job = Job(maps, folder, column, keys, table)
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(output.with_name(f".{output.name}.lock"), timeout=0):
@@ -173,25 +191,36 @@ def _numbers(job: Job, batch: pa.RecordBatch) -> npt.NDArray[np.int64] | int | N
     """The map of each row, or -1 for no map; a single number or None if all rows have the same map."""
     if len(set(job.table.values())) == 1:
         return next(iter(job.table.values()))
-    codes = batch.column(str(job.lang_column))
-    if pa.types.is_dictionary(codes.type):
-        codes = codes.dictionary_decode()
     numbers = np.array([-1 if number is None else number for number in job.table.values()], dtype=np.int64)
-    places = pc.index_in(codes, pa.array([*job.table], codes.type)).to_numpy(zero_copy_only=False)
-    chosen: npt.NDArray[np.int64] = numbers[places]
+    places = np.zeros(len(batch), dtype=np.int64)
+    seen = [dict.fromkeys(values) for values in zip(*job.table, strict=True)]  # distinct values of each column
+    for name, values in zip(job.keys, seen, strict=True):
+        column = batch.column(name)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        place = pc.index_in(column, pa.array([*values], column.type)).to_numpy(zero_copy_only=False)
+        places = places * len(values) + place
+    order = {values: place for place, values in enumerate(product(*seen))}
+    by_place = np.full(len(order), -1, dtype=np.int64)
+    by_place[[order[values] for values in job.table]] = numbers
+    chosen: npt.NDArray[np.int64] = by_place[places]
     return int(chosen[0]) if chosen[0] >= 0 and (chosen == chosen[0]).all() else chosen
 
 
-def _languages(files: list[Path], column: str) -> set[str | None]:
-    """The languages in the files, to refuse unfitted languages before writing."""
-    languages: set[str | None] = set()
+def _values(files: list[Path], columns: tuple[str, ...]) -> list[tuple[str | None, ...]]:
+    """The languages and prompts that occur together in the files, to refuse unfitted ones before writing."""
+    if not columns:
+        return [()]
+    rows: set[tuple[str | None, ...]] = set()
     for file in files:
-        for batch in batches(file, column, [column]):
+        for batch in batches(file, columns[0], [*columns]):
             with reading(file):
-                languages.update(batch.column(0).unique().to_pylist())
-    if wrong := [code for code in languages if not isinstance(code, str | None)]:
-        raise FileError(f"{files[0]}, column {column}: expected language codes, not {wrong[0]!r}.")
-    return languages
+                distinct = pa.Table.from_batches([batch]).group_by([*columns]).aggregate([])
+                rows.update(zip(*(distinct.column(name).to_pylist() for name in columns), strict=True))
+    for place, column in enumerate(columns):
+        if wrong := [row[place] for row in rows if not isinstance(row[place], str | None)]:
+            raise FileError(f"{files[0]}, column {column}: expected texts, not {wrong[0]!r}.")
+    return sorted(rows, key=str)
 
 
 def _parts(files: list[Path]) -> Iterator[FilePart]:

@@ -74,3 +74,42 @@ def test_a_cache_that_cannot_be_written_is_no_error(model: Path, cache: Path, mo
     shutil.rmtree(cache)
     cache.write_text("a file where the cache should be")
     assert directory_fingerprint(model) == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".w.safetensors",
+        ".hidden/model.safetensors",
+        "onnx/.model.onnx_data",
+        f"onnx/{'w' * 150}",
+        "model.weights",
+        "MODEL.SAFETENSORS",
+        "a/b/c/weights.pt",
+        "README.safetensors",
+        ".GIT/w",
+        "zwölf.model",
+        "vocab",
+        "merges.tsv",
+    ],
+)
+def test_every_file_counts(model: Path, name: str) -> None:
+    before = directory_fingerprint(model)
+    (model / name).parent.mkdir(parents=True, exist_ok=True)
+    (model / name).write_bytes(b"a")
+    middle = directory_fingerprint(model)
+    (model / name).write_bytes(b"b")
+    assert len({before, middle, directory_fingerprint(model)}) == 3
+
+
+@pytest.mark.parametrize("name", ["README.md", "LICENSE", "picture.PNG", ".git/config", ".cache/x", "xalign.json"])
+def test_documentation_does_not_count(model: Path, name: str) -> None:
+    before = directory_fingerprint(model)
+    (model / name).parent.mkdir(exist_ok=True)
+    (model / name).write_text("a")
+    assert directory_fingerprint(model) == before
+
+
+def test_a_name_with_a_line_end_imitates_no_other_files() -> None:
+    first, second = "1" * 64, "2" * 64
+    assert digests.combine({"a": first, "b": second}) != digests.combine({f"a\n{second}  b": first})

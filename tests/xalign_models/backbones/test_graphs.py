@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from xalign_models.backbones import policy
+from xalign_models.backbones import graphs, policy
 from xalign_models.backbones.loading import open_backbone
 from xalign_models.backbones.raw import RawEncoder
 from xalign_models.errors import ModelError, XAlignError
@@ -324,3 +324,37 @@ def test_what_a_static_model_cannot_do_is_refused_and_not_ignored(tmp_path, fiel
     (chosen,) = fields.values()
     with pytest.raises(ModelError, match=rf"--{next(iter(fields)).replace('_', '-')} {chosen} is for transformers"):
         encoder(tmp_path / "static", **fields).encode(["a"])
+
+
+def test_the_parser_knows_every_way_to_a_tensor():
+    """ONNX' own description of its messages is the oracle."""
+    onnx = pytest.importorskip("onnx")
+    names = {
+        "model": onnx.ModelProto, "training": onnx.TrainingInfoProto, "function": onnx.FunctionProto,
+        "graph": onnx.GraphProto, "node": onnx.NodeProto, "attribute": onnx.AttributeProto,
+        "sparse": onnx.SparseTensorProto, "tensor": onnx.TensorProto,
+    }  # fmt: skip
+    kinds = {kind.DESCRIPTOR.full_name: name for name, kind in names.items()}
+    for name, kind in names.items():
+        fields = [field for field in kind.DESCRIPTOR.fields if field.message_type is not None]
+        ways = {
+            field.number: kinds[field.message_type.full_name]
+            for field in fields
+            if field.message_type.full_name in kinds
+        }
+        if name == "tensor":
+            ways[kind.DESCRIPTOR.fields_by_name["external_data"].number] = "external"
+        assert graphs._MESSAGES[name] == ways
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("location", ["w", "." + "w" * 150, "README.md", "w/w"])
+def test_names_of_weights_are_found_however_they_are_written(location, swapped):
+    def field(number, content):
+        size = len(content)
+        length = bytes([size]) if size < 128 else bytes([size & 127 | 128, size >> 7])
+        return bytes([number << 3 | 2]) + length + content
+
+    pair = [field(1, b"location"), field(2, location.encode())]
+    tensor = field(13, b"".join(pair[::-1] if swapped else pair))
+    assert graphs.external_weights(field(7, field(5, tensor)), "x") == {location}

@@ -9,8 +9,9 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import cached_property
+from itertools import cycle
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,22 @@ if TYPE_CHECKING:
     from xalign_models.backbones.endpoints.client import Client
 
 MOST_DIMENSIONS = 65_536
+PROBE_TOKENS = max(map(estimated_tokens, probe.TEXTS))
+"""Estimated tokens of the text of the probe that each request ends with."""
+
+
+class Answer(NamedTuple):
+    """A server's answer to a request.
+
+    Attributes:
+        vectors: The vectors, unchecked, in the order of the texts.
+        tokens: The server's count of tokens; None if it gives none.
+        model: The server's name for its model; empty if it gives none.
+    """
+
+    vectors: list[Any]
+    tokens: int | None = None
+    model: str = ""
 
 
 class Endpoint(Source):
@@ -57,6 +74,7 @@ class Endpoint(Source):
             )
         self.served = parts["served"]
         self.url = checked_url(parts["url"] or self.default_url)
+        self._turns = cycle(range(len(probe.TEXTS)))
         super().__init__(f"{self.scheme}:{self.served}@{self.url}")
         if not self.served:
             raise ModelError(f"{self.model} names no model; write {self.scheme}:MODEL@{self.url}.")
@@ -83,8 +101,8 @@ class Endpoint(Source):
         return {"framework": ["API"], "open_weights": None}
 
     @abstractmethod
-    def ask(self, texts: Sequence[str], request: str) -> tuple[list[Any], int | None]:
-        """Unchecked vectors in the order of the texts, and the server's token count.
+    def ask(self, texts: Sequence[str], request: str) -> Answer:
+        """The server's answer, with a vector for each text.
 
         Args:
             texts: Texts with their prompts.
@@ -116,20 +134,28 @@ class Endpoint(Source):
     def probe(self) -> probe.Probe:
         """The model's identity, requested once per process."""
         request = f"the probe of {len(probe.TEXTS)} texts"
-        rows, _ = self.ask(probe.TEXTS, request)
-        vectors = self._checked(rows, request)
-        if not vectors.any(axis=1).all():
-            raise ModelError(f"{self.model}: {request} failed: a vector is zero.")
-        return probe.identify(self.model, vectors)
+        answer = self.ask(probe.TEXTS, request)
+        return probe.identify(self.model, self._checked(answer.vectors, request), answer.model)
 
     def vectors(self, texts: Sequence[str], request: str) -> tuple[npt.NDArray[np.float32], int | None]:
         """Vectors (n, d) of the texts of one request, and the server's token count.
 
+        The request ends with one text of the probe, in turn, so that a model that was replaced meanwhile is noticed.
+
         Raises:
-            ModelError: The server does not answer, or not with n finite vectors of the model's dimension.
+            ModelError: The server does not answer, or not with n finite vectors of the model's dimension; or its model
+                has changed.
         """
-        rows, tokens = self.ask(texts, request)
-        return self._checked(rows, request, self.probe.dimension), tokens
+        first, number = self.probe, next(self._turns)
+        asked = [*texts, probe.TEXTS[number]]
+        size = len(asked) if len(asked) <= self.most_texts else len(texts)  # a server may take one text at a time
+        answers = [self.ask(part, request) for part in (asked[:size], asked[size:]) if part]
+        rows = [row for answer in answers for row in answer.vectors]
+        vectors = self._checked(rows, request, first.dimension)
+        for answer in answers:
+            first.check(slice(number, number + 1), vectors[-1:], answer.model)
+        counts = [answer.tokens for answer in answers if answer.tokens is not None]
+        return vectors[:-1], sum(counts) if len(counts) == len(answers) else None
 
     def stream(self, texts: Sequence[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
         """Yield batches and their vectors as answers arrive, with several requests at a time.
@@ -168,8 +194,9 @@ class Endpoint(Source):
                         METER.settle(estimate, None, 0)
                         failure = failure or error
                         continue
-                    METER.settle(estimate, reported, len(rows))
-                    yield Batch(rows, {}, reported or estimate, reported or estimate), vectors
+                    spent = reported or estimate + PROBE_TOKENS
+                    METER.settle(estimate, spent, len(rows))
+                    yield Batch(rows, {}, spent, spent), vectors
         METER.timed(start)
         if failure is not None:
             raise failure
@@ -178,7 +205,7 @@ class Endpoint(Source):
         """Row numbers of consecutive texts that fit into one request."""
         start, held = 0, 0
         for i, count in enumerate(tokens.tolist()):
-            if i > start and (i - start == self.most_texts or held + count > self.most_tokens):
+            if i > start and (i - start >= self.most_texts - 1 or held + count > self.most_tokens):
                 yield np.arange(start, i)
                 start, held = i, 0
             held += count
@@ -197,6 +224,8 @@ class Endpoint(Source):
                 raise ModelError(f"{answer} {len(vector)} dimensions, not {dimension}.")
             if not np.isfinite(vector).all():
                 raise ModelError(f"{answer} a value that is not finite.")
+            if not vector.any():
+                raise ModelError(f"{answer} a vector of zeros.")
             vectors.append(vector)
         return np.stack(vectors)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from xalign_models.backbones.endpoints.endpoint import Endpoint
+from xalign_models.backbones.endpoints.endpoint import Answer, Endpoint
 from xalign_models.errors import ModelError
 
 
@@ -15,8 +14,8 @@ class OpenAIEndpoint(Endpoint):
     scheme = "openai"
     default_url = "https://api.openai.com/v1"
 
-    def ask(self, texts: Sequence[str], request: str) -> tuple[list[Any], int | None]:
-        """Vectors sorted by their ``index``, and ``usage.total_tokens``."""
+    def ask(self, texts: Sequence[str], request: str) -> Answer:
+        """Vectors sorted by their ``index``, ``usage.total_tokens``, and ``model``."""
         body = {"model": self.served, "input": list(texts), "encoding_format": "base64"}
         answer = self.client.post("/embeddings", body, request)
         data = answer.get("data") if isinstance(answer, dict) else None
@@ -29,4 +28,5 @@ class OpenAIEndpoint(Endpoint):
             raise ModelError(f"{self.model}: {request} failed: the answer has no index {missing[0]}.")
         usage = answer.get("usage")
         tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
-        return [rows[i] for i in range(len(texts))], tokens if type(tokens) is int and 0 < tokens < 1 << 40 else None
+        tokens = tokens if type(tokens) is int and 0 < tokens < 1 << 40 else None
+        return Answer([rows[i] for i in range(len(texts))], tokens, str(answer.get("model") or ""))

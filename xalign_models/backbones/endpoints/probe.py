@@ -9,7 +9,9 @@ from __future__ import annotations
 import datetime
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,42 +36,82 @@ _DIGITS = 8
 
 @dataclass(frozen=True)
 class Probe:
-    """A served model's identity: dimension of the vectors, and sha256 (hex) of the first answers, rounded."""
+    """A served model's identity.
 
-    dimension: int
-    digest: str
+    Attributes:
+        label: The endpoint and the model.
+        first: The first answers to :data:`TEXTS`, (5, d).
+        served: The server's name for the model in these answers; empty if it gives none.
+        date: Day of these answers.
+        file: The file that keeps them.
+    """
+
+    label: str
+    first: npt.NDArray[np.float32]
+    served: str
+    date: str
+    file: Path
+
+    @property
+    def dimension(self) -> int:
+        """Dimension of the vectors."""
+        return int(self.first.shape[1])
+
+    @cached_property
+    def digest(self) -> str:
+        """Sha256 (hex) of the first answers, rounded."""
+        return _rounded(self.first)
+
+    def check(self, texts: slice, vectors: npt.NDArray[np.float32], served: str) -> None:
+        """Compare later answers with the first ones.
+
+        Args:
+            texts: The answered ones of :data:`TEXTS`.
+            vectors: The answers, (n, d), finite.
+            served: The server's name for the model; empty if it gives none.
+
+        Raises:
+            ModelError: The model has changed.
+        """
+        first, change = self.first[texts], ""
+        if served and self.served and served != self.served:
+            shown = ("".join(letter for letter in name[:80] if letter.isprintable()) for name in (self.served, served))
+            change = "the server called it {}, and now {}".format(*shown)
+        elif first.shape != vectors.shape:
+            change = f"its vectors had {first.shape[1]} dimensions and have {vectors.shape[1]}"
+        elif (differ := (np.linalg.norm(first - vectors, axis=1) / np.linalg.norm(first, axis=1)).max()) > TOLERANCE:
+            change = f"its answers to the probe differ by {differ:.2f}, {TOLERANCE} is allowed"
+        if change:
+            raise ModelError(
+                f"{self.label} has changed since {self.date}: {change}. Stored vectors and results belong to the "
+                f"earlier model; to start again with this one, remove {self.file}"
+            )
 
 
-def identify(label: str, vectors: npt.NDArray[np.float32]) -> Probe:
+def identify(label: str, vectors: npt.NDArray[np.float32], served: str = "") -> Probe:
     """Compare answers with the first ones, or keep them as the first ones.
 
     Args:
         label: The endpoint and the model.
         vectors: Answers to :data:`TEXTS`, (5, d), finite.
+        served: The server's name for the model in its answer; empty if it gives none.
 
     Raises:
         ModelError: The answers differ from the first ones, or the first ones cannot be written.
     """
     path = cache_dir() / "endpoints" / f"{digest(label)[:32]}.json"
-    first, when = _read(path)
-    change = ""
-    if first is None:
-        first = vectors
-        kept = {"endpoint": label, "date": datetime.date.today().isoformat(), "vectors": vectors.tolist()}
+    if (kept := _read(path)) is None:
+        kept = {"endpoint": label, "date": datetime.date.today().isoformat(), "model": served}
         try:
-            atomic_write_text(path, json.dumps(kept) + "\n")
+            atomic_write_text(path, json.dumps({**kept, "vectors": vectors.tolist()}) + "\n")
         except OSError as error:  # without the file a change would go unnoticed
             raise ModelError(f"{label}: its probe cannot be written to {path.parent} ({error.strerror}).") from None
-    elif first.shape != vectors.shape:
-        change = f"its vectors had {first.shape[1]} dimensions and have {vectors.shape[1]}"
-    elif (differ := (np.linalg.norm(first - vectors, axis=1) / np.linalg.norm(first, axis=1)).max()) > TOLERANCE:
-        change = f"its answers to the probe differ by {differ:.2f}, {TOLERANCE} is allowed"
-    if change:
-        raise ModelError(
-            f"{label} has changed since {when}: {change}. Stored vectors and results belong to the earlier model; to "
-            f"start again with this one, remove {path}"
-        )
-    return Probe(vectors.shape[1], _rounded(first))
+        kept["vectors"] = vectors
+    first = Probe(
+        label, kept["vectors"], str(kept.get("model") or served), str(kept.get("date", "the first run"))[:10], path
+    )
+    first.check(slice(None), vectors, served)
+    return first
 
 
 def _rounded(vectors: npt.NDArray[np.float32]) -> str:
@@ -81,15 +123,15 @@ def _rounded(vectors: npt.NDArray[np.float32]) -> str:
     )
 
 
-def _read(file: Path) -> tuple[npt.NDArray[np.float32] | None, str]:
+def _read(file: Path) -> dict[str, Any] | None:
     if not file.is_file():
-        return None, ""
+        return None
     try:
         kept = read_json(file)
         vectors = np.array(kept["vectors"], dtype=np.float32)
         if vectors.ndim == 2 and len(vectors) == len(TEXTS) and np.isfinite(vectors).all() and vectors.any(1).all():
-            return vectors, str(kept.get("date", "the first run"))[:10]
+            return {**kept, "vectors": vectors}
     except (FileError, KeyError, ValueError, TypeError):
         pass
     set_aside(file, f"{file} is damaged: the probe of an endpoint was expected.")
-    return None, ""
+    return None

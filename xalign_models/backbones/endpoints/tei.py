@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
-from xalign_models.backbones.endpoints.endpoint import Endpoint
+from xalign_models.backbones.endpoints.endpoint import Answer, Endpoint
 from xalign_models.errors import ModelError
 
 
@@ -31,7 +30,7 @@ class TEIEndpoint(Endpoint):
         most = info.get("max_client_batch_size")
         return most if type(most) is int and 0 < most <= 4096 else 32
 
-    def ask(self, texts: Sequence[str], request: str) -> tuple[list[Any], int | None]:
+    def ask(self, texts: Sequence[str], request: str) -> Answer:
         """Vectors in the order of the texts; TEI counts no tokens in its answers."""
         _ = self.most_texts  # checks the model's name
         body = {"inputs": list(texts), "truncate": True, "normalize": False}
@@ -39,4 +38,4 @@ class TEIEndpoint(Endpoint):
         if not isinstance(answer, list) or len(answer) != len(texts):
             count = f"{len(answer)} vectors" if isinstance(answer, list) else "no list of vectors"
             raise ModelError(f"{self.model}: {request} failed: {count} for {len(texts)} texts.")
-        return answer, None
+        return Answer(answer)

@@ -88,7 +88,14 @@ class ReleasedLusifer(Source):
         """
         release = assets.resolve(self._place, self._revision)
         settings = read_settings(release)
-        return digest("lusifer", release.fingerprint, *[_base(settings, part).fingerprint for part in _KINDS])
+        self._opened = release, {part: _base(settings, part) for part in _KINDS}
+        return digest("lusifer", release.fingerprint, *[base.fingerprint for base in self._opened[1].values()])
+
+    def confirm(self, fingerprint: str) -> None:
+        """Refuse changed files of the release or its bases."""
+        release, bases = self._opened
+        for resolved in (release, *bases.values()):
+            resolved.confirm()
 
     def prompts(self) -> Mapping[str, str]:
         """The prompts of the authors' evaluation."""
@@ -102,9 +109,8 @@ class ReleasedLusifer(Source):
             ModelError: The files are not such a release, name code, or are pickled.
         """
         with opened(self.model), quiet():
-            release = assets.resolve(self._place, self._revision)
+            release, bases = self._opened
             settings = read_settings(release)
-            bases = {part: _base(settings, part) for part in _KINDS}
             encoder = open_transformer(_Unfilled, bases[_LEARNER], str(spec.dtype))
             configs = {_LEARNER: encoder.model.config, _ENCODER: open_config(bases[_ENCODER])}
             for part, kind in _KINDS.items():

@@ -36,11 +36,12 @@ class Served:
 
     encode: Callable[[Sequence[str]], np.ndarray]
     url: str = ""
+    model: str = "tiny"
     asked: Counter[str] = field(default_factory=Counter)
     answered: Counter[str] = field(default_factory=Counter)
     headers: dict[str, str] = field(default_factory=dict)
     faults: deque[Fault] = field(default_factory=deque)
-    info: dict[str, Any] = field(default_factory=lambda: {"model_id": "tiny", "max_client_batch_size": 8})
+    info: dict[str, Any] = field(default_factory=lambda: {"model_id": "tiny", "max_client_batch_size": 9})
     requests: list[int] = field(default_factory=list)
     usage: Callable[[Sequence[str]], dict[str, Any]] = lambda texts: {
         "total_tokens": sum(len(t.split()) for t in texts)
@@ -89,8 +90,8 @@ class Handler(BaseHTTPRequestHandler):
         with served.lock:
             served.headers = {name.lower(): value for name, value in self.headers.items()}
             if not is_probe:
-                served.asked.update(texts)
-                served.requests.append(len(texts))
+                served.asked.update(texts[:-1])  # the last one is of the probe
+                served.requests.append(len(texts) - 1)
             if not is_probe and served.hold_after is not None and sum(served.answered.values()) >= served.hold_after:
                 served.held += 1
                 held = True
@@ -112,12 +113,17 @@ class Handler(BaseHTTPRequestHandler):
             self.good(items)
             if not is_probe:
                 with served.lock:
-                    served.answered.update(texts)
+                    served.answered.update(texts[:-1])
 
     def good(self, items: list[Any]) -> None:
         answer: Any = items
         if self.path == "/v1/embeddings":
-            answer = {"object": "list", "data": items, "model": "tiny", "usage": self.served.usage(self.texts)}
+            answer = {
+                "object": "list",
+                "data": items,
+                "model": self.served.model,
+                "usage": self.served.usage(self.texts),
+            }
         self.reply(json.dumps(answer).encode())
 
 

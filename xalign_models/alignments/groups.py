@@ -1,0 +1,56 @@
+"""Groups of fit data, one for each language and prompt, and the parts of alignments that belong to them.
+
+A prompt moves embeddings about as far as another language does, so a map belongs to a language and a prompt.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import numpy as np
+
+from xalign_models.alignments.base import Alignment
+
+_PROMPT = "\x1e"
+"""Separates the prompt in the key of a group: a control character that does not occur in codes and prompts."""
+
+
+def group(language: str, prompt: str) -> str:
+    """The key of a language's embeddings under a prompt, for a method that is fitted on all prompts together."""
+    return f"{language}{_PROMPT}{prompt}"
+
+
+def language_of(key: str) -> str:
+    """The language of a group's key."""
+    return key.partition(_PROMPT)[0]
+
+
+def of_prompt(alignment: Alignment, prompt: str) -> Alignment:
+    """The maps of one prompt, by language, from a fit on groups; a pivot without a group serves all prompts."""
+    part, keys = copy.copy(alignment), alignment.languages_
+    if part.language_dependent:
+        chosen = [i for i, key in enumerate(keys) if key in {language_of(key), group(language_of(key), prompt)}]
+        keys = tuple(keys[i] for i in chosen)
+        for name in part.arrays:
+            setattr(part, name, getattr(alignment, name)[chosen])
+    part.languages_ = tuple(dict.fromkeys(map(language_of, keys)))
+    return part
+
+
+def merged(fits: Sequence[Alignment]) -> Alignment:
+    """Merge fits of equal hyperparameters; each language's maps come from the first fit that has it.
+
+    The first axis of every array follows the languages.
+    """
+    rows: dict[str, tuple[Alignment, int]] = {}
+    for fit in fits:
+        for index, language in enumerate(fit.languages_):
+            rows.setdefault(language, (fit, index))
+    combined = copy.copy(fits[0])
+    for name in combined.arrays:
+        setattr(combined, name, np.stack([getattr(fit, name)[index] for fit, index in rows.values()]))
+    combined.languages_ = tuple(rows)
+    seconds = [fit.seconds_ for fit in fits if fit.seconds_ is not None]
+    combined.seconds_ = sum(seconds) if len(seconds) == len(fits) else None
+    return combined
