@@ -365,6 +365,59 @@ def test_items_that_do_not_give_the_scores_are_not_used(put, tmp_path, damage: s
     assert cells(leaderboard(read_results(tmp_path)))[LSAR]["T"].test in (None, "not tested")
 
 
+def test_a_difference_in_few_of_many_languages_may_be_chance(put, tmp_path) -> None:
+    """With languages as a sample, a large gain in one language of twenty is no gain; over sentences alone it is one."""
+    rng = np.random.default_rng(7)
+    spoken = {f"s{place:02}": [f"l{place:02}"] for place in range(20)}
+    base = {subset: rng.random(300) < 0.5 for subset in spoken}
+    one = base | {"s00": np.ones(300, dtype=bool)}
+    every = {subset: hits | (rng.random(300) < 0.2) for subset, hits in base.items()}
+    for model, hits in ((PLAIN, base), (LSAR, one), (AFFINE, every)):
+        scores = {subset: round(float(np.mean(values)), 6) for subset, values in hits.items()}
+        ranks = {subset: ranks_of(values) for subset, values in hits.items()}
+        put(model, "T", scores, baseline=None if model == PLAIN else PLAIN, ranks=ranks, languages=spoken)
+    found = {name: row["T"] for name, row in cells(leaderboard(read_results(tmp_path))).items()}
+    assert (found[LSAR].test, found[AFFINE].test) == ("may be chance", "holds")
+    assert found[LSAR].low < 0 < found[AFFINE].low
+    assert found[PLAIN].score_low < found[PLAIN].score < found[PLAIN].score_high
+    few = cells(leaderboard(read_results(tmp_path), languages=["l00", "l01", "l02"]))
+    assert few[LSAR]["T"].test == few[AFFINE]["T"].test == "untested over languages"
+
+
+def test_marks_hold_for_all_comparisons_of_the_board(put, tmp_path) -> None:
+    """Forty tasks on which the models are equal: without a correction two would be marked on average."""
+    rng = np.random.default_rng(8)
+    for number in range(40):
+        base = rng.random(200) < 0.5
+        mine = base ^ (rng.random(200) < 0.2)
+        pair_of_models(put, {"en": mine}, {"en": base}, f"T{number:02}")
+    tests = [cell.test for cell in cells(leaderboard(read_results(tmp_path)))[LSAR].values()]
+    assert tests == ["may be chance"] * 40
+
+
+def test_a_gain_across_languages_stands_beside_its_price_within(put, tmp_path) -> None:
+    spoken = {"en-en": ["eng-Latn"], "en-de": ["eng-Latn", "deu-Latn"]}
+    put(PLAIN, "T", {"en-en": 0.9, "en-de": 0.3}, languages=spoken)
+    put(LSAR, "T", {"en-en": 0.8, "en-de": 0.6}, baseline=PLAIN, languages=spoken)
+    folder = put(PLAIN, "Pool", {"en": 0.2}), put(LSAR, "Pool", {"en": 0.4}, baseline=PLAIN)
+    for place, same in zip(folder, (0.8, 0.7), strict=True):
+        result = json.loads((place / "Pool.json").read_text())
+        result["scores"]["test"][0]["one_target_same"] = same
+        (place / "Pool.json").write_text(json.dumps(result))
+    found = cells(leaderboard(read_results(tmp_path)))[LSAR]
+    assert found["T"].lines() == ["70.0", "+10.0?", "same -10.0"]
+    assert found["Pool"].lines() == ["40.0", "+20.0?", "same -10.0"]
+
+
+def test_the_mean_of_a_task_by_language_is_over_what_the_models_share(put, tmp_path) -> None:
+    put(PLAIN, "T", {"en": 0.9, "de": 0.1})
+    put(LSAR, "T", {"de": 0.2}, baseline=PLAIN)
+    put(AFFINE, "T", {"de": 0.3}, baseline=PLAIN)
+    found = cells(detail(read_results(tmp_path), "T"))
+    assert [round(cell.score) for cell in found["mean"].values()] == [10, 30, 20]  # not 50 for plain
+    assert round(found["en"]["plain__tiny"].score) == 90
+
+
 # detail
 
 
