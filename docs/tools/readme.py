@@ -10,7 +10,7 @@ from statistics import fmean
 
 from docs.tools.sources import ANALYSES, ROOT, analysis, records
 from xalign_models.boards.leaderboard import leaderboard
-from xalign_models.results.reading import read_results
+from xalign_models.results.reading import Results, read_results
 from xalign_models.tables.formats import to_markdown
 
 TASKS = ("SIB200ZeroShot", "STS17CrossLingual", "Tatoeba36", "XQuAD-R")
@@ -18,19 +18,24 @@ SHOWN = "multilingual-e5-small-q4"
 BOARD = re.compile(r"(?<=<!-- board -->\n).*?(?=<!-- /board -->)", re.S)
 
 
-def board() -> str:
-    """README's board in Markdown: of each backbone the plain row and, if one beats it, the best aligned row.
+def models(results: Results) -> list[str]:
+    """README's rows: of each backbone the plain one and the best one.
 
-    The best row has the greatest mean over the columns, of those in the most columns. Its score counts, not the mark.
+    The best one has the greatest mean over the columns, of those in the most columns.
     """
-    results = read_results(ROOT, tasks=TASKS)
     shown = [row for row in leaderboard(results, tasks=TASKS, study=False).rows if not row.apart]
     chosen = []
     for _, group in groupby(shown, attrgetter("group")):
         rows = list(group)
         best = max(rows, key=lambda row: (len(row.cells), fmean(cell.score for cell in row.cells.values())))
         chosen += [row.name for row in rows if row.label == "plain" or row is best]
-    return to_markdown(leaderboard(results, models=chosen, tasks=TASKS), narrow=True)
+    return chosen
+
+
+def board() -> str:
+    """README's board in Markdown."""
+    results = read_results(ROOT, tasks=TASKS)
+    return to_markdown(leaderboard(results, models=models(results), tasks=TASKS), narrow=True)
 
 
 def figure(target: Path) -> None:

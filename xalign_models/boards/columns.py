@@ -158,11 +158,11 @@ def within_language(table: TaskScores, base: TaskScores, subsets: Collection[str
     """
     spoken = table.languages
     alone = [subset for subset in subsets if len(set(spoken.get(subset, ()))) == 1]
-    pairs = [(name, subsets) for name in SAME] + ([(metric, alone)] if 0 < len(alone) < len(subsets) else [])
-    for name, chosen in pairs:
+    measured = [(name, subsets) for name in SAME] + ([(metric, alone)] if 0 < len(alone) < len(subsets) else [])
+    for name, chosen in measured:
         values, baseline = table.values(name), base.values(name)
-        if set(chosen) <= values.keys() & baseline.keys():
-            return 100 * fmean(values[subset] - baseline[subset] for subset in chosen)
+        if both := set(chosen) & values.keys() & baseline.keys():
+            return 100 * fmean(values[subset] - baseline[subset] for subset in both)
     return None
 
 
