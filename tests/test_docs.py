@@ -69,6 +69,8 @@ def test_command_lines_parse(application, page, line):
     context = command.make_context("xalign", list(arguments))
     while hasattr(command, "get_command"):
         rest = [*getattr(context, "_protected_args", ()), *context.args]
+        if not rest and command.invoke_without_command:
+            break
         command = command.get_command(context, rest[0])
         assert command is not None, f"{page}: no command {rest[0]}"
         context = command.make_context(rest[0], rest[1:], parent=context)

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
+from xalign_models.claims import Claim
 from xalign_models.errors import ModelError
 
 Unknown = Literal["error", "related", "mean", "unaligned"]
@@ -83,7 +84,7 @@ class BackboneSpec:
         tuned: How its weights were trained here, e.g. ``contrastive-100``: the first part of a model's name.
         llm: Decoder-only language model that LUSIFER joins to the encoder: asset name, local directory or hub id. Such
             a model must be trained before use; ``model`` is the encoder until then and the trained directory after.
-        trust_remote_code: Whether the user allows the model to run the code that it ships.
+        trust_remote_code: Whether the user allows the model to run its own code, that of an adapter's base excluded.
         truncate_dim: Number of leading dimensions to keep of a Matryoshka model; None for all.
         vectors: Number format of the vectors after truncation.
         backend: Engine that computes: ``torch``, ``compiled`` (torch with compiled layers, on a GPU), or an exported
@@ -216,14 +217,18 @@ class ModelSpec:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> ModelSpec:
-        """Inverse of :meth:`to_dict`, also after a round trip through JSON, except for ``trust_remote_code``.
+        """Inverse of :meth:`to_dict`, also after a round trip through JSON, except for what only the user can grant.
 
-        Cards, pointers and results may be written by anybody, so only the user can grant trust.
+        Cards, pointers and results may be written by anybody: models and texts are claims, code is not trusted.
         """
         from xalign_models.configuration import from_mapping  # imports pydantic, which lists of names do not need
 
         spec = from_mapping(cls, data)
-        return dataclasses.replace(spec, backbone=dataclasses.replace(spec.backbone, trust_remote_code=False))
+        fields: dict[str, Any] = {"model": Claim(spec.backbone.model), "trust_remote_code": False}
+        backbone = dataclasses.replace(spec.backbone, **fields, llm=spec.backbone.llm and Claim(spec.backbone.llm))
+        texts = tuple(map(Claim, spec.alignment.corpora)) if spec.alignment else ()
+        alignment = dataclasses.replace(spec.alignment, corpora=texts) if spec.alignment else None
+        return dataclasses.replace(spec, backbone=backbone, alignment=alignment)
 
 
 def digest(*parts: Any) -> str:

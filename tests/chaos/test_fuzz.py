@@ -329,10 +329,15 @@ def edits(given: tuple[list[int], int, int]) -> None:
 @fuzzed(st.tuples(st.lists(st.floats(-1, 1), min_size=1, max_size=200)))
 def paired_tests(given: tuple[list[float]]) -> None:
     from xalign_models.results.intervals import standard_error
-    from xalign_models.results.significance import fall_p, holm
+    from xalign_models.results.proportions import fall_of, interval, p_of_fall
+    from xalign_models.results.significance import holm
 
     gaps = np.array(given[0])
-    p, mirrored = fall_p(gaps), fall_p(-gaps)
+    falls = [fall_of(sign * gaps / len(gaps), 1 / len(gaps)) for sign in (1, -1)]
+    p, mirrored = (p_of_fall(fall, 0.01) for fall in falls)
+    for fall in falls:
+        low, high = interval(fall)
+        assert low <= fall.total <= high
     assert 0 <= p <= 1
     assert standard_error(gaps) >= 0
     assert p + mirrored >= 0.999

@@ -72,11 +72,23 @@ def test_an_unknown_name_is_told_the_nearest_and_the_list(things):
         plugins.ALIGNMENTS["lzar"]
 
 
+class WithoutModule(plugins.ALIGNMENTS["centered"]):
+    """Its encoder would apply an affine map."""
+
+    method = "without-module"
+
+    @staticmethod
+    def apply(x, **_):
+        """Not affine."""
+        return abs(x)
+
+
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
         (lambda: register.alignment(object), "must be a class with a `method`"),
         (lambda: register.alignment(plugins.ALIGNMENTS["lsar"]), "xalign already has one of this name"),
+        (lambda: register.alignment(WithoutModule), "overrides `apply`, so it needs a `module`"),
         (lambda: register.task(object), "must be an mteb task with `metadata`"),
         (lambda: register.backbone("a__b", "org/name"), "single '_'"),
         (lambda: register.corpus("lingua")(print), "already"),

@@ -32,7 +32,8 @@ OPENED, IS_FOLDER = 0x20, 0x40000000
 
 
 @pytest.fixture
-def saved(workdir: Path) -> Path:
+def saved(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XALIGN_ALLOW", "encoder,llm")
     shutil.copytree(SAVED, workdir, dirs_exist_ok=True)  # the checkpoints are named relative to it
     return workdir
 
@@ -49,7 +50,7 @@ def test_a_saved_model_still_gives_its_vectors(name: str, module: str, saved: Pa
 def test_an_earlier_form_is_refused_in_one_line(name: str, saved: Path) -> None:
     path = saved / name / "modules.json"
     path.write_text(path.read_text().replace("xalign_models.training.", "xalign_models."))
-    for trust in (False, True):
+    for trust in ("", name):
         with pytest.raises(ModelError, match="was saved by an earlier version of xalign; train it again") as caught:
             xalign_models.load(name, device="cpu", trust_remote_code=trust)
         assert "\n" not in str(caught.value)

@@ -4,7 +4,7 @@ from xalign_models.assets.catalogue import Asset, get_asset, list_assets
 from xalign_models.assets.digests import CARD, directory_fingerprint, file_fingerprint
 from xalign_models.assets.inspection import Inspected
 from xalign_models.assets.installation import fingerprint, install, verify, where
-from xalign_models.assets.resolution import ResolvedModel, hub_is_away, hub_or_cache, resolve
+from xalign_models.assets.resolution import ResolvedModel, hub_is_away, hub_or_cache, resolve, resolve_base
 
 __all__ = [
     "CARD",
@@ -20,6 +20,7 @@ __all__ = [
     "install",
     "list_assets",
     "resolve",
+    "resolve_base",
     "verify",
     "where",
 ]

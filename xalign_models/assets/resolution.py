@@ -16,6 +16,7 @@ from typing import Any, Literal
 from xalign_models.assets.catalogue import NO_MODELS, get_asset, list_assets
 from xalign_models.assets.inspection import Inspected
 from xalign_models.assets.installation import install, where
+from xalign_models.claims import Claim, named
 from xalign_models.errors import AssetError, ModelError, one_line
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -98,10 +99,11 @@ def resolve(
     Raises:
         ModelError: Adapters name each other as their base.
         LicenceError: The asset's terms must be accepted first.
+        ModelError: Only a file names the model.
         AssetError: The model is unknown or unavailable, or has no revisions and one was given.
     """
     is_asset = model_id in {asset.name for asset in list_assets()}
-    directory = Path(model_id).expanduser()
+    directory = Path(model_id if is_asset else named(model_id)).expanduser()
     if not is_asset and not directory.is_dir():
         mirrored = mirror(model_id)
         return _local(mirrored, above=above) if mirrored else _resolve_hub(model_id, revision)
@@ -116,14 +118,20 @@ def resolve(
     return ResolvedModel(str(path), None, files.fingerprint(), "package", files)
 
 
+def resolve_base(
+    files: Inspected, name: str = "adapter_config.json", above: frozenset[Path] = frozenset()
+) -> ResolvedModel:
+    """The checkpoint that an adapter names as its base, which is a claim; errors are those of :func:`resolve`."""
+    return resolve(Claim(files.json(name, dict).get("base_model_name_or_path")), above=above)
+
+
 def _local(directory: Path, files: Inspected | None = None, above: frozenset[Path] = frozenset()) -> ResolvedModel:
     files, place = files or Inspected(directory), directory.resolve()
     if place in above:
         raise ModelError(f"{directory}: adapters name each other as their base.")
     digest = files.fingerprint()
     for name in files.adapters:
-        base = str(files.json(name, dict).get("base_model_name_or_path"))
-        files.bases[name] = resolve(base, above=above | {place})
+        files.bases[name] = resolve_base(files, name, above | {place})
         digest = sha256(f"{digest} {files.bases[name].fingerprint}".encode()).hexdigest()
     return ResolvedModel(str(place), None, digest, "local", files)
 

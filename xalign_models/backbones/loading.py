@@ -263,7 +263,8 @@ def _published(spec: BackboneSpec, resolved: ResolvedModel, device: str) -> list
 
 def _transformer(spec: BackboneSpec, resolved: ResolvedModel) -> Any:
     """A checkpoint's transformer, up to the layer of the spec."""
-    config = open_config(_below(resolved), trust=spec.trust_remote_code)
+    below = _below(resolved)
+    config = open_config(below, trust=spec.trust_remote_code and below is resolved)
     arguments: dict[str, Any] = {"trust": spec.trust_remote_code, "pool_special_tokens": spec.special_tokens}
     arguments |= {"graph": spec.graph} if spec.graph else {}
     if spec.layer is not None:
@@ -341,8 +342,7 @@ def _below(resolved: ResolvedModel) -> ResolvedModel:
     files = resolved.files
     if not files.has("adapter_config.json") or files.has("config.json"):
         return resolved
-    base = files.bases.get("adapter_config.json")
-    return base or assets.resolve(str(files.settings("adapter_config.json").get("base_model_name_or_path")))
+    return files.bases.get("adapter_config.json") or assets.resolve_base(files)
 
 
 def text_prompts(

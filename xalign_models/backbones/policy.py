@@ -104,7 +104,7 @@ def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[
 
     Args:
         directory: The model's directory, or its files; of a model on the hub, the configurations.
-        trust: Whether the user trusts the model's code.
+        trust: Whether the user trusts the model's own code, which is not that of an adapter's base.
         above: The directories of adapters that name this one as their base.
 
     Raises:
@@ -127,7 +127,7 @@ def check(directory: Inspected | Path, *, trust: bool = False, above: frozenset[
     if files.has("modules.json"):
         _check_modules(files, trust)
     if files.has("adapter_config.json"):
-        _check_adapter(files, trust, above)
+        _check_adapter(files, above)
 
 
 def module_classes(files: Inspected) -> dict[str, type]:
@@ -327,21 +327,21 @@ def _is_below(path: str) -> bool:
     return not (parts.is_absolute() or ".." in parts.parts or "\\" in path or ":" in path)
 
 
-def _check_adapter(files: Inspected, trust: bool, above: frozenset[Path]) -> None:
+def _check_adapter(files: Inspected, above: frozenset[Path]) -> None:
     settings = files.json("adapter_config.json", dict)
     base = settings.get("base_model_name_or_path")
     if not isinstance(base, str) or not base or settings.get("peft_type") != "LORA":
         raise ModelError(f"{files.label}: adapter_config.json names no base, or is not an adapter of LoRA.")
     if files.has("config.json"):
         raise ModelError(f"{files.label} has both a model and an adapter; give the adapter its own directory.")
-    below = assets.resolve(base).files
+    below = assets.resolve_base(files).files
     if (place := below.directory.resolve()) in above:
         raise ModelError(f"{files.label}: adapters name each other as their base.")
-    check(below, trust=trust, above=above | {place})
+    check(below, above=above | {place})  # trust in an adapter is not trust in its base
 
 
 def _code(label: str, reason: str) -> str:
     return (
         f"{label} brings code of its own: {reason}. xalign does not run it. If you trust its author, add "
-        "--trust-remote-code (in Python trust_remote_code=True)."
+        "--trust-remote-code MODEL (in Python trust_remote_code=MODEL), which covers this model, not its adapters."
     )

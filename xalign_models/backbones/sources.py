@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from xalign_models.claims import Claim, named
 from xalign_models.errors import ModelError
 from xalign_models.plugins import SOURCES
 from xalign_models.specs import BackboneSpec
@@ -24,9 +25,6 @@ class Source(ABC):
 
     Args:
         model: The backbone's ``model``, scheme and colon included.
-
-    Attributes:
-        named: Whether the user named the source in this process, rather than a directory or a result.
     """
 
     settable: frozenset[str] = frozenset({"name", "model", "prompts", "mteb_name", "truncate_dim", "vectors"})
@@ -43,7 +41,6 @@ class Source(ABC):
 
     def __init__(self, model: str) -> None:
         self.model = model
-        self.named = False
 
     @property
     def name(self) -> str:
@@ -90,12 +87,15 @@ class Source(ABC):
         return {}
 
 
-@cache
+@lru_cache(maxsize=None, typed=True)
 def find_source(model: str) -> Source | None:
     """The source that the scheme of a backbone's ``model`` names; None for a checkpoint.
 
     Raises:
-        ModelError: The text after the colon is malformed.
+        ModelError: The text after the colon is malformed, or only a file names the source.
     """
     scheme, colon, _ = model.partition(":")
-    return SOURCES[scheme](model) if colon and scheme in SOURCES else None
+    if not colon or scheme not in SOURCES:
+        return None
+    word = named(model)
+    return find_source(word) if isinstance(model, Claim) else SOURCES[scheme](word)

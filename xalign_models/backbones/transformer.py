@@ -24,6 +24,7 @@ from xalign_models.backbones.packing import keep_content, packed_attention, unsh
 from xalign_models.backbones.templates import SLOT, prompted
 from xalign_models.backbones.tf32 import products
 from xalign_models.backbones.weights import require_fit, require_size, require_types, require_vocabulary, state_dict
+from xalign_models.claims import Claim
 from xalign_models.errors import ModelError
 
 
@@ -60,7 +61,7 @@ class CheckedTransformer(Transformer):
             return Graph(files.directory / folder, graph, config)
         if is_peft_model:  # opened one after the other: transformers reports on the adapter alone
             name = (PurePosixPath(folder) / ADAPTER).as_posix()
-            base = assets.resolve(files.json(name, dict)["base_model_name_or_path"])
+            base = assets.resolve_base(files, name)
             source, model_kwargs["revision"] = base.path_or_id, base.revision
             files = inspected(source)
         model_kwargs |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "use_safetensors": True}
@@ -234,7 +235,7 @@ class LanguageTransformer(CheckedTransformer):
         base = config.get("base")
         if not base:
             return super().load(model_name_or_path, subfolder=subfolder, **kwargs)  # type: ignore[no-any-return]
-        checkpoint = assets.resolve(base["model"], base["revision"])
+        checkpoint = assets.resolve(Claim(base["model"]), base["revision"])
         if checkpoint.fingerprint != base["fingerprint"]:
             raise ModelError(
                 f"{model_name_or_path} was trained on {base['model']}, which has changed since; train it again."

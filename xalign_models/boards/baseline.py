@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -24,6 +26,8 @@ Points = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False, strict=True)]
 Percent = Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False, strict=True)]
 
 DEFAULT = "default"
+LANGUAGES = "languages"
+"""Name of the tolerance that languages beside a mean have at least."""
 TOLERANCE = 1.0
 """Default tolerance: points that a score may fall."""
 _TOLERANCES = TypeAdapter(dict[str, Points])
@@ -38,7 +42,7 @@ class BaselineEntry(BaseModel):
 
 
 class Baseline(BaseModel):
-    """The whole file: tolerance in points, ``default`` or by task; results by model and task."""
+    """The whole file: tolerance in points, ``default``, ``languages`` or by task; results by model and task."""
 
     model_config = ConfigDict(extra="forbid")
     tolerance: dict[str, Points]
@@ -47,7 +51,7 @@ class Baseline(BaseModel):
 
 @dataclass(frozen=True)
 class Before:
-    """Old scores, with outcomes by item if they come from a folder, and the tolerance in points by task or default."""
+    """Old scores, with outcomes by item if they come from a folder, and the tolerances in points as in a baseline."""
 
     results: Results
     tolerance: Mapping[str, float]
@@ -116,7 +120,15 @@ def read_baseline(path: Path) -> Baseline:
         ) from None
     except OSError as error:
         raise ResultsError(f"The baseline {path} cannot be read ({error.strerror}); restore the file.") from None
-    return _valid(Baseline.model_validate_json, content, str(path), "`xalign gate --update` writes a new baseline.")
+    baseline = _valid(Baseline.model_validate_json, content, str(path), "`xalign gate --update` writes a new baseline.")
+    json.loads(content, object_pairs_hook=partial(_once, path))
+    return baseline
+
+
+def _once(path: Path, pairs: list[tuple[str, Any]]) -> None:
+    """Refuse an object that names a key twice, of which JSON's readers take the last."""
+    if twice := [key for key, times in Counter(key for key, _ in pairs).items() if times > 1]:
+        raise ResultsError(f"{path}: {escape(', '.join(twice))} is listed more than once. Keep one of them.")
 
 
 def _valid(validate: Callable[[Any], Valid], value: object, name: str, remedy: str) -> Valid:
@@ -135,10 +147,15 @@ def make_baseline(
     """The baseline of some models (by any name that ``xalign run`` takes) and tasks, or of all.
 
     Raises:
-        ResultsError: A name has no results, or one of the chosen results is unreadable or has an impossible score.
+        ResultsError: A name has no results, or one of the chosen results is unreadable, has an impossible score or
+            several revisions.
     """
     chosen = set(product(choose_models(results.models, models), choose(results.tasks, tasks, "task")))
     broken = [str(path) for key, path in results.unreadable.items() if key in chosen]
+    broken += [
+        f"{model} on {task} has the revisions {', '.join(results.several[model, task])}"
+        for model, task in sorted(results.several.keys() & chosen)
+    ]
     scores: dict[str, dict[str, BaselineEntry]] = {}
     for (model, task), table in results.tables.items():
         if (model, task) not in chosen:
@@ -149,9 +166,8 @@ def make_baseline(
             scores.setdefault(model, {})[task] = BaselineEntry(dataset_revision=table.dataset_revision, scores=percent)
     if broken:
         more = f" and {len(broken) - 3} more" if len(broken) > 3 else ""
-        raise ResultsError(
-            f"A baseline needs usable results: {'; '.join(broken[:3])}{more}; score them again with `xalign run`."
-        )
+        remedy = "score them again with `xalign run`, or remove a revision"
+        raise ResultsError(f"A baseline needs usable results: {'; '.join(broken[:3])}{more}; {remedy}.")
     return Baseline(tolerance={DEFAULT: TOLERANCE}, scores=scores)
 
 

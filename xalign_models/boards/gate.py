@@ -1,6 +1,6 @@
 """The regression gate: new results against old ones, task by task and language by language.
 
-Scores with items before and after are judged by a paired test, the others by their tolerance alone.
+Scores with items before and after are judged by a paired test against the tolerance, the others by it alone.
 ``docs/ci.md`` explains the rules.
 """
 
@@ -9,18 +9,31 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
-from xalign_models.boards.baseline import DEFAULT, Before
+from xalign_models.boards.baseline import DEFAULT, LANGUAGES, Before
 from xalign_models.boards.leaderboard import choose, choose_models
 from xalign_models.boards.verdicts import GateReport, GateRow, Verdict, decide
-from xalign_models.results.intervals import standard_error
+from xalign_models.errors import ResultsError
 from xalign_models.results.items import Items
 from xalign_models.results.languages import code, language_pairs, language_weights
 from xalign_models.results.possible import MAIN
-from xalign_models.results.reading import Results
-from xalign_models.results.significance import fall_p
+from xalign_models.results.proportions import fall_of, interval, p_of_fall
+from xalign_models.results.reading import Results, read_results
 
-_Z = 1.6448536269514722  # of a one-sided 95% bound
+
+def read_new(root: Path) -> Results:
+    """The results below a folder; empty if a folder has none, so that the gate names what is missing.
+
+    Raises:
+        ResultsError: The folder does not exist.
+    """
+    try:
+        return read_results(root)
+    except ResultsError:
+        if not root.is_dir():
+            raise
+        return Results(root, {}, {})
 
 
 def compare(
@@ -29,7 +42,7 @@ def compare(
     """Compare old scores with new ones, of some models (by any name that ``xalign run`` takes) and tasks, or of all.
 
     Subsets that the old results do not have are left out, so that a wider run is compared like for like; an impossible
-    score fails wherever it is.
+    score fails wherever it is. A model with several revisions on one side is not judged, as one could hide the other.
 
     Raises:
         ResultsError: A name of a tolerance, a model or a task is in neither the old nor the new results.
@@ -37,7 +50,7 @@ def compare(
     old = before.results
     keys = {*old.tables, *old.unreadable, *results.tables, *results.unreadable}
     task_names = sorted({task for _, task in keys})
-    choose(task_names, before.tolerance.keys() - {DEFAULT}, "the tolerance's task")
+    choose(task_names, before.tolerance.keys() - {DEFAULT, LANGUAGES}, "the tolerance's task")
     chosen_models = choose_models(sorted({model for model, _ in keys}), models)
     chosen = sorted(keys & set(product(chosen_models, choose(task_names, tasks, "task"))))
     items = Items(MAIN)
@@ -45,12 +58,17 @@ def compare(
     unguarded = []
     for key in chosen:
         tolerance = before.tolerance.get(key[1], before.tolerance[DEFAULT])
-        rows += _judge(key, (old, results), tolerance, items)
+        each = max(tolerance, before.tolerance.get(LANGUAGES, 0))
+        rows += _judge(key, (old, results), (tolerance, each), items)
         unguarded += [key] if key not in old.tables.keys() | old.unreadable.keys() else []
     return GateReport(tuple(decide(rows)), tuple(unguarded))
 
 
-def _judge(key: tuple[str, str], sides: tuple[Results, Results], tolerance: float, items: Items) -> Iterator[GateRow]:
+def _judge(
+    key: tuple[str, str], sides: tuple[Results, Results], tolerances: tuple[float, float], items: Items
+) -> Iterator[GateRow]:
+    """The rows of a model on a task; ``tolerances`` are those of the mean and of a language beside it."""
+    tolerance = tolerances[0]
     old, new = (side.tables.get(key) for side in sides)
     wrong = new.impossible if new else {}
 
@@ -58,15 +76,7 @@ def _judge(key: tuple[str, str], sides: tuple[Results, Results], tolerance: floa
         yield from (GateRow(*key, name, tolerance, *reason) for name, reason in why.items())
 
     bad = {subset: (Verdict.FAIL, f"impossible score: {reason}") for subset, reason in wrong.items()}
-    unknown: str | None = None
-    if key in sides[0].unreadable:
-        unknown = f"the old result cannot be read: {sides[0].unreadable[key]}"
-    elif key in sides[1].unreadable:
-        unknown = f"the new result cannot be read: {sides[1].unreadable[key]}"
-    elif old and not new:
-        unknown = "missing: no new result"
-    elif old and new and old.dataset_revision != new.dataset_revision:
-        unknown = f"other text: revision {old.dataset_revision} before, {new.dataset_revision} now"
+    unknown = _unknown(key, sides)
     if unknown:
         yield from rows({**bad, "mean": (Verdict.CANNOT_TELL, unknown)})
         return
@@ -80,15 +90,35 @@ def _judge(key: tuple[str, str], sides: tuple[Results, Results], tolerance: floa
             reason = f"impossible score before: {never[subset]}" if subset in never else "missing: no new score"
             bad[subset] = (Verdict.CANNOT_TELL, reason)
     yield from rows(_blame(bad, common))
-    for name, weights in language_weights(common).items() if common else ():
+    shares = language_weights(common) if common else {}
+    for name, weights in shares.items():
+        tolerance = tolerances[name != "mean" and len(shares) > 1]
         before, after = (100 * sum(weight * side[subset] for subset, weight in weights.items()) for side in values)
         row = GateRow(*key, name, tolerance, Verdict.CANNOT_TELL, "", before, after)
         gaps = items.gaps(new, old, weights)
         if gaps is not None:
-            margin = _Z * standard_error(100 * gaps)
-            low, high = (after - before + sign * margin for sign in (-1, 1))
-            row = replace(row, low=low, high=high, p=fall_p(gaps))
+            whole = sum(weight / len(items.outcomes(new)[subset]) for subset, weight in weights.items())
+            fall = fall_of(gaps, whole)
+            high, low = (-100 * end for end in interval(fall))
+            row = replace(row, low=low, high=high, p=p_of_fall(fall, tolerance / 100))
         yield row
+
+
+def _unknown(key: tuple[str, str], sides: tuple[Results, Results]) -> str | None:
+    """Why a model cannot be compared on a task with old results; None if it can."""
+    old, new = (side.tables.get(key) for side in sides)
+    several = [f"{', '.join(side.several[key])} under {side.root}" for side in sides if key in side.several]
+    if several and (old or key in sides[0].unreadable):
+        return f"several revisions, {'; '.join(several)}: keep one of them there"
+    if key in sides[0].unreadable:
+        return f"the old result cannot be read: {sides[0].unreadable[key]}"
+    if key in sides[1].unreadable:
+        return f"the new result cannot be read: {sides[1].unreadable[key]}"
+    if old and not new:
+        return "missing: no new result"
+    if old and new and old.dataset_revision != new.dataset_revision:
+        return f"other text: revision {old.dataset_revision} before, {new.dataset_revision} now"
+    return None
 
 
 def _blame(bad: Mapping[str, tuple[Verdict, str]], common: Sequence[str]) -> dict[str, tuple[Verdict, str]]:

@@ -27,8 +27,8 @@ def compare_throughput(old: Path, new: Path, tolerance: Mapping[str, float]) -> 
 
     Times on two machines, or on a busy one, do not compare. Therefore every benchmark times a reference in turns with
     itself, and their ratios are compared: of processor time, or of wall-clock time on a GPU. If both files have a ratio
-    per round, a fall must also exceed the rounds' spread (Welch's test on the logarithms, corrected for all
-    benchmarks).
+    per round, a fall beyond the tolerance is proven against the rounds' spread (Welch's test on the logarithms,
+    corrected for all benchmarks).
 
     Args:
         old: Earlier output of ``pytest benchmarks --benchmark-json=FILE`` or ``--bench-findings=FILE``.
@@ -89,12 +89,13 @@ def _row(key: tuple[str, str], old: Mapping[str, Any], new: Mapping[str, Any] | 
         return row
     from scipy.stats import ttest_ind
 
-    test = ttest_ind(np.log(after), np.log(before), equal_var=False, alternative="less")
-    interval = test.confidence_interval(0.95)  # one-sided: the upper bound; the lower one is as far from the middle
+    allowed = math.log(max(1 - tolerance / 100, 1e-9))
+    test = ttest_ind(np.log(after) - allowed, np.log(before), equal_var=False, alternative="less")
+    end = test.confidence_interval(0.95).high + allowed  # one-sided; the lower end is as far from the middle
     middle = float(np.mean(np.log(after)) - np.mean(np.log(before)))
-    if not math.isfinite(interval.high):  # no spread at all
+    if not math.isfinite(end):  # no spread at all
         return row
-    low, high = (100 * math.expm1(middle + sign * (interval.high - middle)) for sign in (-1, 1))
+    low, high = (100 * math.expm1(middle + sign * (end - middle)) for sign in (-1, 1))
     return replace(row, low=low, high=high, p=float(test.pvalue))
 
 

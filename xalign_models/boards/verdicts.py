@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -45,7 +46,7 @@ class GateRow:
         new: The score now; None if missing.
         low: Lower end of the difference's 90% interval, in points; None without items.
         high: Upper end of the interval.
-        p: p-value of a fall, corrected for all rows of the report; None without items.
+        p: p-value of a fall beyond the tolerance, corrected for all rows of the report; None without items.
     """
 
     model: str
@@ -145,12 +146,17 @@ class GateReport:
 def decide(rows: Iterable[GateRow]) -> list[GateRow]:
     """Correct the p-values, judge the rows with numbers, and sort the worst first.
 
-    Fail: the score fell by more than the tolerance, significantly at 5% over the report. Pass: the lower end of its
-    interval is within the tolerance. Cannot tell: neither. Without items, the tolerance alone decides.
+    Fail: a fall beyond the tolerance is proven, at 5% over the report. Pass: such a fall is ruled out at 5%, as the
+    lower end of the interval is within the tolerance. Cannot tell: neither. Without items, the tolerance alone decides.
+
+    The correction is the closed test of weighted Bonferroni tests: a mean has the weight of all its languages together,
+    and leaves it to them once its fall is proven.
     """
     rows = list(rows)
     tested = [index for index, row in enumerate(rows) if row.p is not None]
-    for index, p in zip(tested, holm([float(rows[index].p or 0) for index in tested]), strict=True):
+    languages = Counter(rows[index].key[:2] for index in tested)
+    weights = [max(languages[rows[i].key[:2]] - 1, 1) if rows[i].language == "mean" else 1 for i in tested]
+    for index, p in zip(tested, holm([float(rows[index].p or 0) for index in tested], weights), strict=True):
         rows[index] = replace(rows[index], p=p)
     rows = [row if row.difference is None else _decided(row) for row in rows]
     return sorted(rows, key=lambda row: (_ORDER.index(row.verdict), *row.key[:2], row.language != "mean", row.language))
@@ -158,9 +164,8 @@ def decide(rows: Iterable[GateRow]) -> list[GateRow]:
 
 def _decided(row: GateRow) -> GateRow:
     assert row.difference is not None
-    fell = row.difference < -row.tolerance - _NOISE
-    if fell and (row.p is None or row.p < ALPHA):
+    if row.difference < -row.tolerance - _NOISE if row.p is None else row.p < ALPHA:
         return replace(row, verdict=Verdict.FAIL, reason="fell")
     if (row.difference if row.low is None else row.low) >= -row.tolerance - _NOISE:
         return replace(row, verdict=Verdict.PASS, reason="kept up")
-    return replace(row, verdict=Verdict.CANNOT_TELL, reason="may be chance, too few items to tell")
+    return replace(row, verdict=Verdict.CANNOT_TELL, reason="too few items to tell")

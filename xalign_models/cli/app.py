@@ -20,7 +20,7 @@ from xalign_models.cli.assets import group as assets_group
 from xalign_models.cli.atlas import choose
 from xalign_models.cli.atlas import group as import_group
 from xalign_models.cli.common import err, fail, out
-from xalign_models.cli.gate import gate
+from xalign_models.cli.gate import group as gate_group
 from xalign_models.cli.leaderboard import leaderboard
 from xalign_models.cli.lira import translate
 from xalign_models.cli.models import FitCommand, corpora, fit, models, tasks
@@ -45,12 +45,13 @@ _command: Callable[..., None]
 for _command in (models, tasks, corpora):
     app.command()(_command)
 app.command(cls=FitCommand)(fit)
-for _command in (recommend, run, leaderboard, gate, translate, analyse, choose, publish, submit):
+for _command in (recommend, run, leaderboard, translate, analyse, choose, publish, submit):
     app.command()(_command)
 _all_to_mteb = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 app.command("mteb", context_settings=_all_to_mteb)(mteb_command)
 for _command in (verify, reproduce, audit, apply, parity):
     app.command()(_command)
+app.add_typer(gate_group, name="gate")
 app.add_typer(assets_group, name="assets")
 app.add_typer(store_group, name="store")
 app.add_typer(train_group, name="train")

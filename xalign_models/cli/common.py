@@ -13,10 +13,11 @@ from rich.table import Table
 from typer import Option
 
 from xalign_models.errors import DataError, LanguageError, ModelError
+from xalign_models.tables.escaping import escape
 
 Default = TypeVar("Default")
-out = Console(width=None if sys.stdout.isatty() else 160)
-err = Console(stderr=True)
+out = Console(width=None if sys.stdout.isatty() else 160, markup=False, emoji=False)
+err = Console(stderr=True, markup=False, emoji=False)
 
 
 def _model_names(incomplete: str) -> list[str]:
@@ -64,13 +65,13 @@ def check_output(output: Path) -> None:
 
 
 def say(text: str) -> None:
-    """Print text on standard output, unwrapped and without markup."""
-    out.print(text, highlight=False, markup=False, soft_wrap=True)
+    """Print text on standard output, unwrapped, without markup or control characters but line breaks."""
+    out.print("\n".join(map(escape, text.split("\n"))), highlight=False, soft_wrap=True)
 
 
 def tell(text: str) -> None:
-    """Print text on standard error, unwrapped and without markup."""
-    err.print(text, highlight=False, markup=False, soft_wrap=True)
+    """Print text on standard error as :func:`say` does on standard output."""
+    err.print("\n".join(map(escape, text.split("\n"))), highlight=False, soft_wrap=True)
 
 
 def fail(message: str) -> NoReturn:
@@ -81,7 +82,7 @@ def fail(message: str) -> NoReturn:
 
 def print_json(data: Any) -> None:
     """Print ``data`` as indented JSON on standard output."""
-    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False, default=str) + "\n")
+    sys.stdout.write(escape(json.dumps(data, indent=2, ensure_ascii=False, default=str), "json") + "\n")
 
 
 def print_rows(rows: list[dict[str, Any]], as_json: bool, right: tuple[str, ...] = ()) -> None:
@@ -93,16 +94,16 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool, right: tuple[str, ...]
         print_json(rows)
         return
     lines = [[*row] for row in rows[:1]]
-    lines += [["" if value is None else str(value) for value in row.values()] for row in rows]
+    lines += [["" if value is None else " ".join(str(value).split()) for value in row.values()] for row in rows]
     if not out.is_terminal:
-        sys.stdout.writelines("\t".join(" ".join(cell.split()) for cell in line) + "\n" for line in lines)
+        sys.stdout.writelines("\t".join(escape(cell, "csv") for cell in line) + "\n" for line in lines)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in lines[0] if lines else ():
         table.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for line in lines[1:]:
-        table.add_row(*line)
-    out.print(table, highlight=False, markup=False)
+        table.add_row(*map(escape, line))
+    out.print(table, highlight=False)
 
 
 def split_list(values: list[str] | None) -> list[str]:

@@ -9,11 +9,15 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from xalign_models.cli.common import Json, Models, Output, Tasks, out, print_json, say, split_list, tell
+from xalign_models.cli.common import Json, Models, Output, Tasks, out, print_json, print_rows, say, split_list, tell
 from xalign_models.errors import ResultsError
 
+group = typer.Typer(invoke_without_command=True)
 
+
+@group.callback()
 def gate(
+    context: typer.Context,
     output: Output = ".",
     against: Annotated[
         Path | None,
@@ -21,7 +25,9 @@ def gate(
     ] = None,
     tolerance: Annotated[
         list[str] | None,
-        Option(help="Points that a score may fall: 1 for all tasks, or FloresPrecision=2 for one."),
+        Option(
+            help="Points that a score may fall: 1 for all, FloresPrecision=2 for a task, languages=3 beside a mean."
+        ),
     ] = None,
     update: Annotated[bool, Option("--update", help="Write the baseline from the results under --output.")] = False,
     throughput: Annotated[
@@ -37,8 +43,10 @@ def gate(
 
     Wrong usage exits with 2. Under GitHub Actions, the command also writes annotations and the step's summary.
     """
+    if context.invoked_subcommand:
+        return
     from xalign_models.boards import baseline, reports
-    from xalign_models.boards.gate import compare
+    from xalign_models.boards.gate import compare, read_new
     from xalign_models.boards.throughput import compare_throughput
     from xalign_models.results.reading import read_results
 
@@ -57,7 +65,7 @@ def gate(
         say(f"wrote {path}")
         return
     else:
-        report = compare(read_results(Path(output)), baseline.read_before(path, tolerances), *chosen)
+        report = compare(read_new(Path(output)), baseline.read_before(path, tolerances), *chosen)
     if junit:
         junit.write_text(reports.junit(report), encoding="utf-8")
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
@@ -71,3 +79,18 @@ def gate(
     else:
         out.print(report)
     raise typer.Exit(report.exit_code)
+
+
+@group.command()
+def plan(
+    tolerance: Annotated[float, Option(min=0.01, max=100, help="Points that a score may fall.")] = 1,
+    churn: Annotated[float, Option(min=0, max=100, help="Percent of the answers that change by chance.")] = 4,
+    languages: Annotated[int, Option(min=1, help="Number of languages, all of which must pass.")] = 1,
+    power: Annotated[float, Option(min=1, max=99, help="Percent of the comparisons that pass.")] = 80,
+    json: Json = False,
+) -> None:
+    """Print how many items per language a tolerance needs, so that a model that did not fall passes."""
+    from xalign_models.results.proportions import items_needed
+
+    row = {"tolerance": tolerance, "churn": churn, "languages": languages, "power": power}
+    print_rows([{**row, "items": items_needed(tolerance / 100, churn / 100, languages, power / 100)}], json)

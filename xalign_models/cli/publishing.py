@@ -66,7 +66,6 @@ def submit(
     Exits with 0 if the repository would accept them and with 1 if not.
     """
     from xalign_models.evaluation.submission import problems
-    from xalign_models.tables.escaping import escape
 
     if not check:
         raise ResultsError("Add --check: this command only checks results; `xalign mteb submit-results` sends them.")
@@ -75,7 +74,7 @@ def submit(
         print_json(refusals)
     else:
         for line in refusals[:SHOWN]:
-            say(escape(line))
+            say(line)
         if len(refusals) > SHOWN:
             say(f"... and {len(refusals) - SHOWN} more; --json has all.")
         say(f"{len(refusals)} problems." if refusals else "The repository's checks pass.")

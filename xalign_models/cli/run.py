@@ -50,8 +50,9 @@ def run(
     *,
     backbone: BackboneOptions,
     trust_remote_code: Annotated[
-        bool, Option("--trust-remote-code", help="Run code that comes with a model; recorded in its name.")
-    ] = False,
+        list[str] | None,
+        Option(help="MODEL or MODEL@COMMIT of --models whose own code may run; recorded in the model's name."),
+    ] = None,
     device: Devices = None,
     spending: SpendingOptions,
     items: Annotated[
@@ -72,12 +73,15 @@ def run(
     set_data(data)
     spending.set()
     from xalign_models.models.mteb import check_task, members, mteb_benchmark
-    from xalign_models.models.names import locate
+    from xalign_models.models.names import locate, trust_in
     from xalign_models.plugins import BENCHMARKS
 
     names: list[Any] = split_list(tasks)
     chosen_models = split_list(models) or list(EMBEDDED_MODELS)
-    fields = {**backbone.fields(), "trust_remote_code": trust_remote_code or None}
+    fields = {**backbone.fields(), "trust_remote_code": tuple(split_list(trust_remote_code)) or None}
+    for text in fields["trust_remote_code"] or ():
+        if not any(trust_in(model, text) for model in chosen_models):
+            raise ModelError(f"--trust-remote-code {text} is none of the run's models; write it as in --models.")
     cluster = where.cluster(gpus_per_task, device)
     if cluster and spending.budget:
         raise ModelError("--budget limits a single process; it cannot be combined with --engine ray.")

@@ -13,7 +13,7 @@ import typer
 from typer import Option
 from typer.core import TyperCommand, TyperOption
 
-from xalign_models.cli.common import Device, check_output, err, language_codes, out, split_list
+from xalign_models.cli.common import Device, check_output, language_codes, say, split_list, tell
 
 OVER = "Repeat it or separate with commas: later ones override fields of earlier ones."
 Change = Annotated[
@@ -33,9 +33,9 @@ def report(name: str, directory: Path) -> None:
     from xalign_models.training.records import verdict
 
     if is_main_process():
-        out.print(f"{name}: {directory}", highlight=False, soft_wrap=True)
+        say(f"{name}: {directory}")
         if text := verdict(directory):
-            err.print(text, highlight=False, soft_wrap=True)
+            tell(text)
 
 
 def as_changes(**fields: Any) -> list[str]:

@@ -10,7 +10,7 @@ A unit whose worker is lost is repeated elsewhere; on the same machine it finds 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,8 +68,10 @@ def run(
     Raises:
         XAlignError: A model or a task does not exist, or the cluster cannot be reached.
     """
-    given = overrides or {}
-    paths = [str(Path(model).resolve()) if Path(model).is_dir() else model for model in models]
+    given = dict(overrides or {})
+    if trusted := given.get("trust_remote_code"):
+        given["trust_remote_code"] = _absolute((trusted,) if isinstance(trusted, str) else trusted)
+    paths = _absolute(models)
     names = {model: str(find_spec(model, **given).name) for model in paths}
     cache = SafeResultCache(output)
     chosen = [make_task(task, languages) if isinstance(task, str) else task for task in tasks]
@@ -105,6 +107,11 @@ def run(
                     yield from schedule.close(work, answer, vectors)
                 else:
                     yield from schedule.open(dict(zip(work, answer, strict=True)), vectors)
+
+
+def _absolute(models: Iterable[str]) -> list[str]:
+    """Models with their directories as absolute paths."""
+    return [str(Path(model).resolve()) if Path(model).is_dir() else model for model in models]
 
 
 def _family(model: str, given: dict[str, Any]) -> str:

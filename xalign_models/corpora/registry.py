@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from xalign_models.claims import named
 from xalign_models.corpora.base import Corpus, from_files, refuse_part
 from xalign_models.corpora.embedded import gettext, kolibri
 from xalign_models.corpora.own_text import PARTS, own, own_paths, own_task, split_part
@@ -26,6 +27,7 @@ def load(name: str, path: Path | None = None, *, local: bool = False) -> Corpus:
 
     Raises:
         DataError: Unknown name, or missing files; the message names the variable and the publisher.
+        ModelError: Only a file names the text's place.
 
     Examples:
         >>> from xalign_models import corpora
@@ -37,6 +39,8 @@ def load(name: str, path: Path | None = None, *, local: bool = False) -> Corpus:
         True
     """
     kind, _, part = name.partition(":")
+    if part not in {"", *PARTS}:
+        named(name)
     parts = ("",) if kind == "own" else ("", *PARTS)  # `own:test` is a folder called test
     if path is None and part in parts and kind in (places := own_paths()):
         half, location = places[kind]

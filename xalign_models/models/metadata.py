@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,9 @@ def describe(
     from mteb.models.model_meta import ModelMeta, ScoringFunction
 
     like = spec.backbone.mteb_name if spec else None
-    backbone_facts = mteb.get_model_meta(like).model_dump() if like else {}
+    backbone_facts: dict[str, Any] = {}
+    with suppress(KeyError):  # a card may name any model
+        backbone_facts = mteb.get_model_meta(like).model_dump() if like else {}
     inherited = {key: backbone_facts.get(key) for key in _INHERITED}
     inherited |= {"framework": ["Sentence Transformers", "PyTorch"], "similarity_fn_name": ScoringFunction.COSINE}
     of_backbone = backbone_facts.get("training_datasets")

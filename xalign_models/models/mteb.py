@@ -16,7 +16,6 @@ from xalign_models.models import borrowed, catalogue
 from xalign_models.models.metadata import trained_on
 from xalign_models.models.names import trained_specs
 from xalign_models.plugins import ALIGNMENTS, BACKBONES, BENCHMARKS, TASKS, Benchmark, Part, did_you_mean
-from xalign_models.specs import ModelSpec
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
@@ -43,8 +42,7 @@ def _load(name: str, revision: str | None = None, device: str | None = None, **k
     from xalign_models.models.building import load_encoder
     from xalign_models.store import open_store
 
-    spec = ModelSpec.from_dict(kwargs["spec"]) if "spec" in kwargs else name
-    return load_encoder(spec, device=device, store=open_store())
+    return load_encoder(name, device=device, store=open_store())
 
 
 def register_with_mteb() -> None:

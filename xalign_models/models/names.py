@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from xalign_models import assets
 from xalign_models.backbones.loading import Backbone
 from xalign_models.backbones.sources import find_source
+from xalign_models.claims import Claim, named
 from xalign_models.errors import ModelError
 from xalign_models.models import catalogue
 from xalign_models.models.card import Card, is_name, read_card
@@ -92,14 +94,14 @@ def locate(model: str, **overrides: Any) -> Located:
     Args:
         model: ``xalign/lsar__multilingual-e5-small-q4``, the name of a backbone, a directory, or ``org/name``.
         **overrides: Fields of the backbone's spec that replace its own, e.g. ``layer=6``; None leaves a field alone.
+            ``trust_remote_code`` names the models whose own code may run, each as ``MODEL`` or ``MODEL@COMMIT``.
 
     Raises:
         ModelError: The model is unknown, or a saved one got overrides.
     """
     changes = {field: value for field, value in overrides.items() if value is not None}
+    changes |= trust_in(model, changes.pop("trust_remote_code", ()))
     located = _located(model)
-    if located.card is None and located.spec and (source := find_source(located.spec.backbone.model)):
-        source.named = True
     if not changes:
         return located
     if located.saved or located.spec is None:
@@ -115,9 +117,32 @@ def locate(model: str, **overrides: Any) -> Located:
     return dataclasses.replace(located, spec=dataclasses.replace(spec, backbone=backbone))
 
 
+def trust_in(model: str, trusted: str | bool | Collection[str]) -> dict[str, Any]:
+    """Fields of a backbone's spec if ``trusted`` has the model, as ``MODEL`` or ``MODEL@COMMIT``; empty otherwise.
+
+    Raises:
+        ModelError: Trust is not in models by name, or what follows the model is not a whole commit.
+    """
+    if isinstance(trusted, bool):
+        raise ModelError("--trust-remote-code trusts models by name: give MODEL or MODEL@COMMIT.")
+    for text in (trusted,) if isinstance(trusted, str) else trusted:
+        name, _, commit = text.rpartition("@")
+        if Path(text) == Path(model):
+            return {"trust_remote_code": True}
+        if name and Path(name) == Path(model):
+            if not re.fullmatch(r"[0-9a-f]{40}", commit):
+                raise ModelError(f"--trust-remote-code {text}: a commit has 40 hexadecimal digits.")
+            return {"trust_remote_code": True, "revision": commit}
+    return {}
+
+
 def _located(model: str) -> Located:
     if model in BACKBONES:
         return Located(ModelSpec(BACKBONES[model]))
+    if isinstance(model, Claim):  # what is known here, whatever folders lie about
+        if located := _trained(model) or ((spec := catalogue.find_registered(model)) and Located(spec)):
+            return located
+        model = named(model)
     if source := find_source(model):
         return Located(ModelSpec(BackboneSpec(slug(source.name), source.model, mteb_name=source.mteb_name)))
     if Path(model).is_dir():
@@ -125,11 +150,16 @@ def _located(model: str) -> Located:
     is_hub_id = "/" in model and not model.startswith("xalign/") and "__" not in model
     if is_hub_id or model in {asset.name for asset in assets.list_assets()}:
         return Located(ModelSpec(BackboneSpec(slug(model), model)))
-    if is_name(f"xalign/{model.removeprefix('xalign/')}") and (trained := directory_of(model)).is_dir():
+    return _trained(model) or Located(catalogue.get_spec(model))
+
+
+def _trained(name: str) -> Located | None:
+    """The model of this name that was trained into the cache, if any."""
+    if is_name(f"xalign/{name.removeprefix('xalign/')}") and (trained := directory_of(name)).is_dir():
         located = _in_directory(trained)
         if located.card is not None and located.card.trained:
             return located
-    return Located(catalogue.get_spec(model))
+    return None
 
 
 def _in_directory(directory: Path) -> Located:

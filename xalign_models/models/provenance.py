@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xalign_models import assets
 from xalign_models.backbones.sources import find_source
-from xalign_models.models.card import maps_fingerprint
+from xalign_models.models.card import is_name, maps_fingerprint
 from xalign_models.models.metadata import trained_on
 from xalign_models.paths import atomic_write_text
 from xalign_models.specs import ModelSpec, Pooling
+from xalign_models.tables.escaping import escape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,29 +88,31 @@ def _readme(model: Any, spec: ModelSpec | None, claims: Mapping[str, Any], calle
     if languages:
         front += ["language:", *(f"- {code.split('-')[0]}" for code in languages)]
     if spec is not None and "/" in spec.backbone.model and not find_source(spec.backbone.model):
-        front += [f"base_model: {spec.backbone.model}"]
+        front += [f"base_model: {json.dumps(spec.backbone.model)}"]
     front += ["tags:", "- sentence-transformers", "- xalign", "- cross-lingual", "---"]
-    name = str(claims.get("name") or called)
-    lines = [f"# {name}", "", _sentence(spec, claims), ""]
+    claimed = str(claims.get("name"))
+    lines = [f"# {claimed if is_name(claimed) else escape(called, 'markdown')}", "", _sentence(spec, claims), ""]
     if languages:
         lines += [f"Languages: {', '.join(f'{display_name(code)} (`{code}`)' for code in languages)}.", ""]
     example = '[{"text": "Good morning", "lang": "eng-Latn"}]' if languages else '["Good morning"]'
-    lines += ["```python", "import xalign_models  # pip install xalign", "", f'model = xalign_models.load("{called}")']
+    loading = f"model = xalign_models.load({json.dumps(called)})"
+    lines += ["```python", "import xalign_models  # pip install xalign", "", loading]
     lines += [f"vectors = model.encode({example})", "```", ""]
     return "\n".join([*front, "", *lines])
 
 
 def _sentence(spec: ModelSpec | None, claims: Mapping[str, Any]) -> str:
+    code = partial(escape, form="markdown")
     if spec is None:
         return "A cross-lingually aligned text encoder, saved by xalign."
     if "training" in claims:
-        return (
-            f"`{spec.backbone.tuned}` of {spec.backbone.name}, trained by xalign; `xalign.json` describes the training."
-        )
+        trained = f"{code(spec.backbone.tuned)} of {code(spec.backbone.name)}, trained by xalign"
+        return f"{trained}; `xalign.json` describes the training."
     if spec.alignment is None:
-        return f"The backbone `{spec.backbone.model}`, saved by xalign."
+        return f"The backbone {code(spec.backbone.model)}, saved by xalign."
     rows = f", at most {spec.alignment.limit} rows per language and corpus" if spec.alignment.limit else ""
+    texts = ", ".join(map(code, spec.alignment.corpora))
     return (
-        f"The backbone `{spec.backbone.model}` with the alignment `{spec.alignment.label}`, fitted on "
-        f"{', '.join(spec.alignment.corpora)}{rows}. `xalign.json` has all parameters. The backbone's licence holds."
+        f"The backbone {code(spec.backbone.model)} with the alignment {code(spec.alignment.label)}, fitted on "
+        f"{texts}{rows}. `xalign.json` has all parameters. The backbone's licence holds."
     )

@@ -121,10 +121,10 @@ function wishOf(state) {
 
 const commandOf = (wish) =>
   [
-    "xalign choose --languages " + wish.languages.map((label) => named(label)[0]).join(","),
-    wish.kind && `--task ${wish.kind}`,
+    "xalign choose --languages " + shellWord(wish.languages.map((label) => named(label)[0]).join(",")),
+    wish.kind && `--task=${shellWord(wish.kind)}`,
     wish.size && `--max-params ${wish.size}`,
-    wish.licence && `--license ${wish.licence}`,
+    wish.licence && `--license=${shellWord(wish.licence)}`,
     wish.dimension && `--dim ${wish.dimension}`,
     DATA.atlas.columns.some((column) => column.measured.length) && "--results .",
   ]

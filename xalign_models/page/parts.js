@@ -6,6 +6,8 @@ function LanguageName({ label }) {
     : html`<bdi>${code}</bdi>`;
 }
 
+const shellWord = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`);
+
 const counted = (count, thing) => `${count} ${thing}${count === 1 ? "" : "s"}`;
 
 function Choice({ label, value, options, onChange, wide }) {

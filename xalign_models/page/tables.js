@@ -125,7 +125,7 @@ function Detail({ at, close, label, values }) {
     ["Licence", model.licence],
     ["Tokens per second", machine.tokens_per_second],
     ["Seconds to fit a language", machine.fit_seconds_per_language],
-    ["Command", html`<code>xalign run -m ${DATA.rows[row].name}${whole ? "" : ` -t ${task.name}`}</code>`],
+    ["Command", html`<code>xalign run --models=${shellWord(DATA.rows[row].name)}${whole ? "" : ` --tasks=${shellWord(task.name)}`}</code>`],
   ];
   return html`<${Facts} title=${title} facts=${facts} close=${close} />`;
 }

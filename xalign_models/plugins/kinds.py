@@ -100,10 +100,17 @@ class Register:
         """Register a subclass of :class:`~xalign_models.alignments.Alignment` under its ``method``; a decorator.
 
         Raises:
-            PluginError: The class has no ``method``, or its name is invalid or taken.
+            PluginError: The class has no ``method``, its name is invalid or taken, or it overrides ``apply`` without
+                ``module``: its encoder would apply another map than its vectors.
         """
         if not inspect.isclass(cls) or not isinstance(getattr(cls, "method", None), str):
             raise PluginError(f"alignment {cls!r} cannot be registered: it must be a class with a `method`, its name.")
+        owners = [next((kind for kind in cls.__mro__ if part in vars(kind)), cls) for part in ("apply", "module")]
+        if cls.__mro__.index(owners[0]) < cls.__mro__.index(owners[1]):
+            raise PluginError(
+                f"alignment {cls.__name__} cannot be registered: it overrides `apply`, so it needs a `module` that "
+                "returns the torch module of that map; see `Alignment.module`."
+            )
         description = (inspect.getdoc(cls) or "").split("\n")[0]
         method: Any = cls
         ALIGNMENTS.register(method.method, method, parallel=method.parallel, description=description)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,6 +12,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
+from xalign_models.claims import Claim
 from xalign_models.errors import FileError, ModelError, one_line
 from xalign_models.files import read_json
 from xalign_models.results.layout import META, folder_name, result_files
@@ -29,7 +30,7 @@ class ModelMeta:
     """A model's entry in its ``model_meta.json``.
 
     Attributes:
-        name: Name of the model.
+        name: Name of the model, a claim.
         fields: Everything that the file has; empty if it is missing or damaged.
         arguments: Arguments of the model's loader.
         spec: The model's spec; None for models that are not ours.
@@ -41,6 +42,10 @@ class ModelMeta:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     spec: ModelSpec | None = None
     trained_on: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Mark the name as a claim."""
+        object.__setattr__(self, "name", Claim(self.name))
 
 
 @dataclass(frozen=True)
@@ -101,11 +106,13 @@ class Results:
         root: The parent folder of ``results/``.
         tables: Scores by (model, task), sorted by names.
         unreadable: Files that were skipped, by (model, task); no older revision replaces them.
+        several: Folders of the revisions, the newest last, by (model, task) with more than one.
     """
 
     root: Path
     tables: Mapping[tuple[str, str], TaskScores]
     unreadable: Mapping[tuple[str, str], Path]
+    several: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
 
     @property
     def models(self) -> list[str]:
@@ -136,12 +143,14 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None) -> Results
     models = {folder: _model(folder) for folder in {path.parent for path in paths}}
     read = [_read(path, models[path.parent]) for path in paths if tasks is None or path.stem in tasks]
     newest: dict[tuple[str, str], tuple[Path, TaskScores | str]] = {}
+    folders: dict[tuple[str, str], list[str]] = defaultdict(list)
     dropped: dict[tuple[str, str, str], list[str]] = defaultdict(list)  # (model, older, newer revision) -> tasks
     for _, path, content in sorted(read, key=lambda file: file[:2]):
         key = (models[path.parent].name, path.stem)
         if key in newest:
             dropped[key[0], newest[key][0].parent.name, path.parent.name].append(key[1])
         newest[key] = path, content
+        folders[key].append(path.parent.name)
     for revisions, names in dropped.items():
         logger.warning(
             "%s: revision %s is ignored for the newer %s on %s; `xalign fit --label` gives a model a name of its own.",
@@ -154,7 +163,8 @@ def read_results(root: Path, *, tasks: Collection[str] | None = None) -> Results
     if len(unreadable) > MOST_NAMED:
         logger.warning("%d more files that are no whole results are skipped.", len(unreadable) - MOST_NAMED)
     tables = {key: content for key, (_, content) in sorted(newest.items()) if isinstance(content, TaskScores)}
-    return Results(root, tables, {key: path for key, (path, _) in unreadable.items()})
+    several = {key: names for key, names in folders.items() if len(names) > 1}
+    return Results(root, tables, {key: path for key, (path, _) in unreadable.items()}, several)
 
 
 def _model(folder: Path) -> ModelMeta:
@@ -218,6 +228,9 @@ def read_result(path: Path, model: ModelMeta | None = None) -> TaskScores:
         parts = [
             (split, _text(entry["hf_subset"]), entry) for split in data["scores"] for entry in data["scores"][split]
         ]
+        named = Counter(part[:2] for part in parts)
+        if twice := [f"{subset!r} of {split}" for (split, subset), times in named.items() if times > 1]:
+            raise ValueError(f"it lists {', '.join(twice[:MOST_NAMED])} more than once")
         reasons = [why_impossible(entry) for *_, entry in parts]
         left_out: list[str] = []
         return TaskScores(

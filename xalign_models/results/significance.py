@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 ALPHA = 0.05
-_RADEMACHER = 1 / (2 * math.erfc(1))  # 1 / (4 P(Z >= sqrt 2)) = 3.179
 ZERO = 1e-12
 """Differences below this are rounding of shares that cancel."""
 _MANY = 50
@@ -24,24 +23,6 @@ def sign_test(better: int, worse: int) -> float:
     from scipy.stats import binomtest
 
     return float(binomtest(better, better + worse, alternative="greater").pvalue) if better + worse else 1.0
-
-
-def fall_p(gaps: npt.NDArray[np.float64]) -> float:
-    """One-sided p of the sum of paired differences (n,), after minus before, under random signs.
-
-    Differences of right and wrong answers have one size: the test is McNemar's, exact. Others get an upper bound of the
-    exact p, ``c P(Z >= z)`` with ``z = -sum(g) / sqrt(sum(g^2))`` and ``c = 3.179``, which holds for any sizes and any
-    number of them (Bentkus & Dzindzalieta 2015, a tight Gaussian bound for weighted sums of Rademacher random
-    variables). So p may be as small as a correction for many comparisons requires.
-    """
-    moved = gaps[np.abs(gaps) > ZERO]
-    if len(moved) == 0:
-        return 1.0
-    sizes = np.abs(moved)
-    if sizes.max() - sizes.min() <= 1e-9 * sizes.max():
-        return sign_test(int((moved < 0).sum()), int((moved > 0).sum()))
-    z = -float(moved.sum()) / math.sqrt(float(moved @ moved))
-    return min(1.0, _RADEMACHER * math.erfc(z / math.sqrt(2)) / 2)
 
 
 def sign_flip_test(gaps: npt.NDArray[np.float64]) -> float:
@@ -66,13 +47,16 @@ def sign_flip_test(gaps: npt.NDArray[np.float64]) -> float:
     return min(1.0, float(chances[distance >= abs(2 * int(sizes[moved > 0].sum()) - total)].sum()))
 
 
-def holm(p: Sequence[float]) -> list[float]:
+def holm(p: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
     """Adjusted p-values (Holm 1979): rejecting those below alpha makes any error with probability alpha at most.
 
-    This holds under any dependence, such as that of languages of one text and their mean.
+    This holds under any dependence, such as that of languages of one text and their mean. It is the closed test of
+    Bonferroni's, in which hypotheses share alpha by their ``weights``, by default equally.
     """
-    order = np.argsort(p, kind="stable")
+    shares = np.ones(len(p)) if weights is None else np.asarray(weights, np.float64)
+    ratios = np.asarray(p, np.float64) / shares
+    order = np.argsort(ratios, kind="stable")
     adjusted = np.empty(len(order))
-    factors = np.arange(len(order), 0, -1)
-    adjusted[order] = np.minimum(np.maximum.accumulate(factors * np.asarray(p, np.float64)[order]), 1)
+    remaining = np.cumsum(shares[order][::-1])[::-1]
+    adjusted[order] = np.minimum(np.maximum.accumulate(remaining * ratios[order]), 1)
     return [float(value) for value in adjusted]

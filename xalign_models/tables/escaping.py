@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import html
+import re
 from typing import Literal
 
 _COMMAND = {"%": "%25", ":": "%3A", ",": "%2C"}
 """Characters that end a property of a GitHub workflow command, and their escapes."""
 
-Form = Literal["terminal", "html", "markdown", "github", "csv"]
+_NUMBER = re.compile(r"[-+]?[\d.,]+%?")
+_FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]")
+
+Form = Literal["terminal", "html", "markdown", "github", "csv", "json"]
 
 
 def escape(text: str, form: Form = "terminal") -> str:
@@ -21,8 +25,11 @@ def escape(text: str, form: Form = "terminal") -> str:
         text: A name, a subset, a message.
         form: ``terminal`` adds nothing; ``html`` escapes markup, for XML and attributes too; ``markdown`` makes a code
             span, in which nothing is markup, that a table's cell may hold; ``github`` is for workflow commands; ``csv``
-            puts an apostrophe before what a spreadsheet would take for a formula.
+            puts an apostrophe before what a spreadsheet would take for a formula, numbers excepted; ``json`` is for
+            text that is JSON already, whose line breaks stay.
     """
+    if form == "json":
+        return re.sub(r"[^\n]", lambda match: match[0] if match[0].isprintable() else f"\\u{ord(match[0]):04x}", text)
     shown = "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
     )
@@ -30,9 +37,9 @@ def escape(text: str, form: Form = "terminal") -> str:
         case "html":
             return html.escape(shown)
         case "markdown":
-            return f"`{shown.replace('`', chr(92) + 'x60').replace('|', chr(92) + '|')}`" if shown else ""
+            return f"`{shown.replace('`', chr(92) + 'x60').replace('|', chr(92) + 'x7c')}`" if shown else ""
         case "github":
             return "".join(_COMMAND.get(character, character) for character in shown)
         case "csv":
-            return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown
+            return f"'{shown}" if _FORMULA.match(shown) and not _NUMBER.fullmatch(shown) else shown
     return shown

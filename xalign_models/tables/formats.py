@@ -18,10 +18,14 @@ FIELDS = (
     *("score", "score_low", "score_high", "difference", "low", "high", "test", "same"),
     *("best_rank", "worst_rank", "best", "fitted", "covered", "of", "other_text"),
 )
+_INERT = re.compile(r"(?i)(?!.*(__|\]\(|\]\[|www\.))[\w .,+()→\-–·\[\]/]*")
+"""Text that Markdown shows as it is: without links, addresses, and bold."""
+_LIVE = {ord(character): f"\\{character}" for character in "<["}
 NBSP = "\u00a0"
 """Non-breaking space between a score and its difference."""
 _LATEX = {
     **{char: f"\\{char}" for char in "&%$#_{}"},
+    **{char: f"{{{char}}}" for char in "[*"},  # after the end of a line they would be its options
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "\\": r"\textbackslash{}",
@@ -73,12 +77,11 @@ def to_csv(board: Board) -> str:
 
 def to_tsv(board: Board) -> str:
     """One line per row, for pipes: its full name, then each cell with its marks as the terminal shows them."""
-    lines = [[*board.heads(), *board.columns]]
-    lines += [
-        [*board.texts(row, row.name), *(" ".join(_texts(row.cells.get(column))) for column in board.columns)]
-        for row in board.rows
-    ]
-    return "".join("\t".join(escape(text) for text in line) + "\n" for line in lines)
+    lines = [[*board.heads(), *(escape(column, "csv") for column in board.columns)]]
+    for row in board.rows:
+        cells = (" ".join(_texts(row.cells.get(column))) for column in board.columns)
+        lines.append([*(escape(text, "csv") for text in board.texts(row, row.name)), *cells])
+    return "".join("\t".join(line) + "\n" for line in lines)
 
 
 def _texts(cell: Cell | None) -> list[str]:
@@ -109,11 +112,11 @@ def to_markdown(board: Board, *, narrow: bool = False) -> str:
             for row in rows
         ]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    return table if narrow else table + "\n" + "".join(f"- {escape(line)}\n" for line in board.legend)
+    return table if narrow else table + "\n" + "".join(f"- {escape(line).translate(_LIVE)}\n" for line in board.legend)
 
 
 def _markdown(text: str) -> str:
-    return text if re.fullmatch(r"[\w .,+()→\-–·\[\]/]*", text) and "__" not in text else escape(text, "markdown")
+    return text if _INERT.fullmatch(text) else escape(text, "markdown")
 
 
 def to_latex(board: Board) -> str:

@@ -21,7 +21,7 @@ from huggingface_hub.utils import validate_repo_id
 from xalign_models import assets
 from xalign_models.assets import digests
 from xalign_models.assets.catalogue import Asset
-from xalign_models.errors import AssetError, LicenceError
+from xalign_models.errors import AssetError, LicenceError, ModelError
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -167,6 +167,9 @@ def test_an_adapter_is_another_model_on_another_base(checkpoint: Path, tmp_path:
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     (adapter / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(checkpoint)}))
+    with pytest.raises(ModelError, match="A file names .*and you have not"):
+        assets.resolve(str(adapter))
+    assets.resolve(str(checkpoint))
     before = assets.resolve(str(adapter)).fingerprint
     assert assets.resolve(str(adapter)).fingerprint == before
     (checkpoint / "config.json").write_text('{"other": 1}')

@@ -348,7 +348,7 @@ def test_a_custom_model_runs_where_the_user_trusts_it_and_its_name_and_spec_say_
     module(folder, "doubling.Doubled", path="")
     with pytest.raises(ModelError, match="brings code of its own"):
         load(str(folder), device="cpu")
-    spec = find_spec(str(folder), trust_remote_code=True)
+    spec = find_spec(str(folder), trust_remote_code=str(folder))
     modules = open_backbone(spec.backbone).modules("cpu")
     assert type(modules[-1]).__name__ == "Doubled"
     assert "trust" in spec.name

@@ -89,6 +89,15 @@ def test_what_is_wrong_is_named(tmp_path, change, where: str) -> None:
     assert "\n" not in str(error.value)
 
 
+def test_a_subset_listed_twice_is_refused(results, tmp_path) -> None:
+    """JSON's readers take the last of two, so that it could replace the score to keep up."""
+    path = tmp_path / "baseline.json"
+    write_baseline(path, make_baseline(results), {})
+    path.write_text(path.read_text().replace('"en": 60.0', '"en": 60.0, "en": 1.0'))
+    with pytest.raises(ResultsError, match=r"baseline\.json: en is listed more than once"):
+        read_baseline(path)
+
+
 @pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b"{}", b"\xff\xfe", b"[" * 100_000])
 def test_no_baseline_is_one_clear_line(tmp_path, content: bytes | None) -> None:
     path = tmp_path / "baseline.json"

@@ -49,7 +49,7 @@ def test_workflow_commands() -> None:
 def test_markdown() -> None:
     lines = markdown(REPORT).splitlines()
     assert lines[0] == "**Gate FAILED (fail: 1, cannot tell: 1, pass: 1).**"
-    assert lines[4].startswith(r"| fail | `m\|1` | `T` | `de\n<b>` | `fell: 80.00")
+    assert lines[4].startswith(r"| fail | `m\x7c1` | `T` | `de\n<b>` | `fell: 80.00")
     assert len(lines) == 6
     assert markdown(GateReport((KEPT,))) == "**Gate passed (pass: 1).**\n\n"
     assert markdown(GateReport((FELL,) * (MOST_SHOWN + 5))).endswith("\n5 more are not shown.\n")

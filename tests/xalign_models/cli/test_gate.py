@@ -109,3 +109,23 @@ def test_other_tools_read_it(xalign, put, old, workdir, monkeypatch) -> None:
     root = ET.parse(workdir / "gate.xml").getroot()
     assert (root.attrib["tests"], root.attrib["failures"], root.attrib["errors"]) == ("10", "2", "1")
     assert "| fail | `xalign/plain__a` | `T` | `de` | `fell: 50.00 to 30.00" in (workdir / "summary.md").read_text()
+
+
+def test_a_missing_only_result_cannot_be_told(xalign, put, old, workdir) -> None:
+    """The folder is there and empty, as after a run that failed; a folder that is not there is wrong usage."""
+    shutil.rmtree(workdir / "results")
+    (workdir / "results").mkdir()
+    status, out, err = xalign("gate", "--against", old, "--json")
+    report = json.loads(out)
+    assert (status, report["exit_code"], err) == (3, 3, [])
+    assert {row["reason"] for row in report["rows"]} == {"missing: no new result"}
+    assert refused(xalign("gate", "--against", old, "--output", "nowhere"), "No results under")
+
+
+def test_a_plan_says_how_many_items_a_tolerance_needs(xalign) -> None:
+    status, out, err = xalign("gate", "plan", "--tolerance", "1", "--churn", "4", "--languages", "22", "--json")
+    (row,) = json.loads(out)
+    assert (status, err, row["tolerance"], row["languages"]) == (0, [], 1, 22)
+    assert 6000 < row["items"] < 7000
+    assert f"\t{row['items']}\n" in xalign("gate", "plan", "--languages", "22")[1]
+    assert refused(xalign("gate", "plan", "--tolerance", "0"), "--tolerance", "at least 0.01")

@@ -33,7 +33,7 @@ def test_a_run_says_in_name_and_spec_that_code_was_trusted(xalign, workdir, cust
     assert "brings code of its own" in json.loads(out)[0]["error"]
     assert "--trust-remote-code" in json.loads(out)[0]["error"]
     assert len(err) == 1
-    status, out, err = xalign(*command, "--trust-remote-code")
+    status, out, err = xalign(*command, "--trust-remote-code", custom)
     assert status == 0, err
     (outcome,) = json.loads(out)
     assert "trust" in outcome["model"]
@@ -41,16 +41,17 @@ def test_a_run_says_in_name_and_spec_that_code_was_trusted(xalign, workdir, cust
     assert json.loads(meta.read_text())["loader_kwargs"]["spec"]["backbone"]["trust_remote_code"] is True
 
 
-def test_trust_comes_from_nobodys_file(custom):
-    spec = find_spec(str(custom), trust_remote_code=True)
+def test_trust_comes_from_nobodys_file(custom, monkeypatch):
+    spec = find_spec(str(custom), trust_remote_code=str(custom))
     assert ModelSpec.from_dict(spec.to_dict()).backbone.trust_remote_code is False
     (custom / "xalign.json").write_text(json.dumps({"spec": spec.to_dict(), "content": read_card(custom).content}))
     claimed = read_card(custom).spec
     assert claimed is not None
+    monkeypatch.setenv("XALIGN_ALLOW", str(custom))
     with pytest.raises(ModelError, match="brings code of its own"):
         open_backbone(claimed.backbone).modules("cpu")
 
 
 def test_a_model_with_code_is_not_saved_without_it(custom, workdir):
     with pytest.raises(ModelError, match="runs code of its own, which cannot be saved"):
-        save(build(find_spec(str(custom), trust_remote_code=True), device="cpu"), workdir / "saved")
+        save(build(find_spec(str(custom), trust_remote_code=str(custom)), device="cpu"), workdir / "saved")

@@ -28,7 +28,7 @@ def test_what_does_not_print_is_written_out() -> None:
 def test_each_form_by_hand() -> None:
     text = "<b>&\"'|`%:,"
     assert escape(text, "html") == "&lt;b&gt;&amp;&quot;&#x27;|`%:,"
-    assert escape(text, "markdown") == "`<b>&\"'\\|\\x60%:,`"
+    assert escape(text, "markdown") == "`<b>&\"'\\x7c\\x60%:,`"
     assert escape(text, "github") == "<b>&\"'|`%25%3A%2C"
     assert escape("", "markdown") == ""
     assert [escape(name, "csv") for name in ("=1+1", "@SUM(A1)", "a=b", "")] == ["'=1+1", "'@SUM(A1)", "a=b", ""]
@@ -40,7 +40,7 @@ def test_nothing_gets_out(text: str) -> None:
     assert html.unescape(escape(text, "html")) == escape(text)
     assert ET.fromstring(f'<a b="{escape(text, "html")}"/>').attrib["b"] == escape(text)
     assert "`" not in escape(text, "markdown")[1:-1]
-    assert "|" not in escape(text, "markdown").replace("\\|", "")
+    assert "|" not in escape(text, "markdown")
     assert not {":", ",", "\n"} & set(escape(text, "github"))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 from openai import APIConnectionError, APIStatusError, APITimeoutError, DefaultHttpxClient, OpenAI, OpenAIError
 
-from xalign_models.backbones.endpoints.settings import Settings, key_for
+from xalign_models.backbones.endpoints.settings import Settings, is_openai, key_for
 from xalign_models.errors import ModelError, one_line
 from xalign_models.files import MOST_JSON, parse_json
 
@@ -42,6 +42,8 @@ class Client:
         self._client = OpenAI(
             api_key=self._key or "none", base_url=url, max_retries=RETRIES, timeout=settings.timeout, http_client=http
         )
+        if not is_openai(url):  # the library reads them from the environment and sends them to any server
+            self._client.organization = self._client.project = None
 
     def close(self) -> None:
         """Close the connections."""

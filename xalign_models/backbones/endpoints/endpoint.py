@@ -18,7 +18,7 @@ import numpy.typing as npt
 from torch import nn
 
 from xalign_models.backbones.endpoints import probe
-from xalign_models.backbones.endpoints.settings import Settings, checked_url, require_allowed
+from xalign_models.backbones.endpoints.settings import Settings, checked_url
 from xalign_models.backbones.endpoints.spending import METER, estimated_tokens
 from xalign_models.backbones.pipeline import Batch
 from xalign_models.backbones.sources import Source
@@ -117,9 +117,8 @@ class Endpoint(Source):
         """The connection to the server.
 
         Raises:
-            ModelError: The client library is missing, or the user did not name the server.
+            ModelError: The client library is missing.
         """
-        require_allowed(self.url, self.named)
         try:
             from xalign_models.backbones.endpoints.client import Client
         except ModuleNotFoundError as error:

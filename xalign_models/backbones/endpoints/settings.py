@@ -10,11 +10,10 @@ from urllib.parse import SplitResult, urlsplit
 
 from xalign_models.errors import ModelError
 
-KEY, OPENAI_KEY, ALLOWED = "XALIGN_ENDPOINT_KEY", "OPENAI_API_KEY", "XALIGN_ENDPOINTS"
+KEY, OPENAI_KEY = "XALIGN_ENDPOINT_KEY", "OPENAI_API_KEY"
 BUDGET, PRICE = "XALIGN_ENDPOINT_BUDGET", "XALIGN_ENDPOINT_PRICE"
 TIMEOUT, CONCURRENCY = "XALIGN_ENDPOINT_TIMEOUT", "XALIGN_ENDPOINT_CONCURRENCY"
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9}
-_LOOPBACK = re.compile(r"localhost|127(\.\d+){3}|::1")
 
 
 @dataclass(frozen=True)
@@ -75,13 +74,16 @@ def key_for(url: str) -> str | None:
     Raises:
         ModelError: The key contains characters that a header cannot have. The message does not show it.
     """
-    host = urlsplit(url).hostname or ""
-    own = host == "openai.com" or host.endswith(".openai.com")
-    name = KEY if os.environ.get(KEY) or not own else OPENAI_KEY
+    name = KEY if os.environ.get(KEY) or not is_openai(url) else OPENAI_KEY
     key = os.environ.get(name, "").strip()
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise ModelError(f"${name} has characters that a key cannot have, such as a line break; set it again.")
     return key or None
+
+
+def is_openai(url: str) -> bool:
+    """Whether OpenAI itself is the server, over an encrypted connection."""
+    return url.startswith("https://") and f".{urlsplit(url).hostname}".endswith(".openai.com")
 
 
 def checked_url(url: str) -> str:
@@ -103,22 +105,6 @@ def checked_url(url: str) -> str:
             f"remove it and set ${KEY}."
         )
     return url.rstrip("/")
-
-
-def require_allowed(url: str, named: bool) -> None:
-    """Refuse a server that a file names and not the user, because it would receive texts and a key.
-
-    Raises:
-        ModelError: The user did not name the server, it is not on this machine, and ``$XALIGN_ENDPOINTS`` lacks it.
-    """
-    parts = urlsplit(url)
-    server = f"{parts.scheme}://{parts.netloc}"
-    allowed = {host.strip().rstrip("/") for host in os.environ.get(ALLOWED, "").split(",")}
-    if not named and not _LOOPBACK.fullmatch(parts.hostname or "") and server not in allowed:
-        raise ModelError(
-            f"The model points to the server {server}, which would receive your texts. "
-            f"To allow it, set {ALLOWED}={server}"
-        )
 
 
 def _number(variable: str, flag: str = "") -> float | None:

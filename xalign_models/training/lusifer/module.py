@@ -17,6 +17,7 @@ from xalign_models.backbones.adapters import ADAPTER, load_lora, name_base
 from xalign_models.backbones.checkpoint import opened
 from xalign_models.backbones.grouping import similar_lengths
 from xalign_models.backbones.transformer import LanguageTransformer
+from xalign_models.claims import Claim
 from xalign_models.errors import ModelError
 from xalign_models.training.lusifer.connector import Connector, join
 from xalign_models.training.lusifer.decoder import attention
@@ -169,6 +170,8 @@ class Lusifer(InputModule):
         with opened(str(root / _WEIGHTS)):
             weights = load_file(root / _WEIGHTS)
         bases = [{**config[f"{name}_base"], **({"dtype": dtype} if dtype else {})} for name in PARTS]
+        for base in bases:
+            base["model"] = Claim(base["model"])
         module = cls(load_encoder(bases[0]), load_llm(bases[1]), bases[1], tokens=int("token" in weights))
         module.max_seq_length = config["max_seq_length"]
         with opened(str(root / _WEIGHTS)):

@@ -26,6 +26,7 @@ from xalign_models.backbones import policy
 from xalign_models.backbones.checkpoint import open_config, open_transformer, opened, quiet
 from xalign_models.backbones.sources import Source
 from xalign_models.backbones.weights import require_fit, require_types
+from xalign_models.claims import Claim
 from xalign_models.errors import ModelError
 from xalign_models.files import TensorHeader, is_number, read_json, safetensors_header
 from xalign_models.specs import BackboneSpec, digest
@@ -266,7 +267,7 @@ def _filled(
 
 
 def _base(settings: Mapping[str, Any], part: str) -> assets.ResolvedModel:
-    return assets.resolve(settings[f"{part}_name_or_path"])
+    return assets.resolve(Claim(settings[f"{part}_name_or_path"]))
 
 
 def _file(release: assets.ResolvedModel, name: str) -> Path:

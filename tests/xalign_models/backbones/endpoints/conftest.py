@@ -150,7 +150,7 @@ def serve(monkeypatch, workdir):
     monkeypatch.setenv("XALIGN_ENDPOINT_TIMEOUT", "0.5")
     monkeypatch.setattr(spending.METER, "spent", 0.0)
     monkeypatch.setattr(spending.METER, "estimated", 0.0)
-    for name in ("OPENAI_API_KEY", "XALIGN_ENDPOINT_KEY", "XALIGN_ENDPOINTS", "http_proxy", "HTTP_PROXY"):
+    for name in ("OPENAI_API_KEY", "XALIGN_ENDPOINT_KEY", "http_proxy", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
 
     def start(encode):

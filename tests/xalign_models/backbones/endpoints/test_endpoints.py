@@ -356,9 +356,9 @@ def test_a_server_that_only_a_file_names_gets_nothing(server, workdir, write_tex
     pointer = Path("aligned/xalign_base.json")
     pointer.write_text(pointer.read_text("utf-8").replace(server.url, "http://elsewhere.example"))
     for opened in (lambda: xalign_models.load("aligned"), lambda: namespace("aligned")):
-        with pytest.raises(ModelError, match=r"points to the server http://elsewhere\.example.*XALIGN_ENDPOINTS="):
+        with pytest.raises(ModelError, match=r"A file names 'openai:\S+@http://elsewhere\.example.*XALIGN_ALLOW"):
             opened()
-    monkeypatch.setenv("XALIGN_ENDPOINTS", "http://elsewhere.example")
+    monkeypatch.setenv("XALIGN_ALLOW", server.openai.replace(server.url, "http://elsewhere.example"))
     monkeypatch.setattr(client, "RETRIES", 0)
     with pytest.raises(ModelError, match=r"the connection failed"):
         namespace("aligned")

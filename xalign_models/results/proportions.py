@@ -1,0 +1,112 @@
+"""Score tests of a paired fall against a margin, from the outcomes of the same items before and after.
+
+A score is the sum of its items' shares; the fall is the sum of what each item lost. Tango (1998, Equivalence test and
+confidence interval for the difference in proportions for the paired-sample design) tests right and wrong answers with
+the variance under the margin, which is above zero even when no item moved. Other items, such as average precisions
+and means over languages that share sentences, need the size of the moves that nobody has seen: see :func:`score`.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = float | npt.NDArray[Any]
+Z = 1.6448536269514722
+"""One-sided 95% quantile of the normal distribution."""
+_DRAWS = 20_000  # of a planned comparison: its power is known to half a percent
+
+
+class Fall(NamedTuple):
+    """Moments of the items' shares in a fall; numbers, or arrays for many falls.
+
+    Attributes:
+        total: The fall, old minus new, as a fraction; the sum of the shares.
+        squares: Sum of the squared shares.
+        cubes: Sum of the cubed absolute shares.
+        share: Share of an item that goes from right to wrong in every subset: 1 / n for subsets of n items.
+    """
+
+    total: Numbers
+    squares: Numbers
+    cubes: Numbers
+    share: Numbers
+
+
+def fall_of(gaps: npt.NDArray[np.float64], share: float) -> Fall:
+    """The fall by each item's share (n,) in the difference new minus old."""
+    sizes = np.abs(gaps)
+    return Fall(-float(gaps.sum()), float((sizes**2).sum()), float((sizes**3).sum()), share)
+
+
+def counted(lost: Numbers, won: Numbers, n: Numbers) -> Fall:
+    """The fall of right and wrong answers, by how many of n items were lost and won."""
+    return Fall((lost - won) / n, (lost + won) / n**2, (lost + won) / n**3, 1 / n)
+
+
+def score(fall: Fall, margin: Numbers) -> npt.NDArray[np.float64]:
+    """The score of a fall against a margin, a normal z: above zero where the fall is larger.
+
+    ``z = sign(f - m) max(|f - m| - s / 2, 0) / sqrt(V)``, where ``s / 2`` is the continuity correction. For right and
+    wrong answers, s is the share of an item, and V the larger of Tango's variance (the maximum likelihood estimate
+    under ``f = m``) and the sum of squares about the margin, which keeps the upper tail below its level. For other
+    items, V is that sum plus ``s |f - m|``: the missing fall may come in moves of the size s, the ratio of the third
+    and second moments of the moves and of one more move of a whole item.
+    """
+    total, squares, cubes, share = fall
+    about = squares - 2 * margin * total * share + margin**2 * share
+    step = (cubes + share**3) / (squares + share**2)
+    moved = squares / share  # for right and wrong answers: as a fraction of the items
+    won = (moved - total) / 2
+    linear = moved * (1 + margin) - 2 * margin * (1 + won)
+    rate = (linear + np.sqrt(np.maximum(linear**2 + 8 * won * margin * (1 - margin), 0))) / 4
+    tango = share * (2 * rate + margin - margin**2)
+    whole = np.abs(squares * share - cubes) <= 1e-9 * cubes
+    distance = total - margin
+    variance = np.where(whole, np.maximum(about, tango), about + np.abs(distance) * step)
+    return np.sign(distance) * np.maximum(np.abs(distance) - step / 2, 0) / np.sqrt(np.maximum(variance, 1e-30))
+
+
+def p_of_fall(fall: Fall, margin: float) -> float:
+    """One-sided p of a fall that is no larger than the margin."""
+    return math.erfc(float(score(fall, margin)) / math.sqrt(2)) / 2
+
+
+def interval(fall: Fall) -> tuple[float, float]:
+    """The 90% interval of a fall: the margins that :func:`score` cannot reject at 5% on either side."""
+    from scipy.optimize import brentq
+
+    total = float(fall.total)
+    ends = []
+    for side in (1, -1):  # the lower end lies where the score is Z, the upper one where it is -Z
+        end = -side * max(1.0, abs(total))
+        beyond = side * float(score(fall, end)) > Z
+        ends.append(brentq(lambda m, side=side: float(score(fall, m)) - side * Z, total, end) if beyond else end)
+    return ends[0], ends[1]
+
+
+def items_needed(margin: float, churn: float, languages: int, power: float) -> int:
+    """Items per language with which every language passes, with probability ``power``, where nothing fell.
+
+    Args:
+        margin: The fall to rule out, as a fraction.
+        churn: Fraction of the answers that change, half of them to right and half to wrong.
+        languages: Number of languages, of independent items.
+        power: Probability that all of them pass.
+    """
+
+    def passes(n: int) -> bool:
+        rng = np.random.default_rng(0)
+        changed = rng.binomial(n, churn, _DRAWS)
+        lost = rng.binomial(changed, 0.5)
+        passed = score(counted(lost, changed - lost, n), margin) <= -Z
+        return float(passed.mean()) ** languages >= power
+
+    most = 1
+    while not passes(most):
+        most *= 2
+    return 1 + bisect_left(range(1, most), True, key=passes)
