@@ -140,6 +140,22 @@ def test_the_workflow_from_a_clean_folder(shell, gate, clean_python, workdir, ti
     assert (workdir / "results.tar.gz").stat().st_size > 1000
 
 
+def test_our_own_workflow_trusts_as_little_as_it_can() -> None:
+    """Rights to read alone, actions by commit, no credentials left on disk, packages by hash."""
+    for path in (ROOT / ".github/workflows").iterdir():
+        workflow = yaml.safe_load(path.read_text())
+        assert workflow["permissions"] == {"contents": "read"}
+        for job in workflow["jobs"].values():
+            assert "permissions" not in job
+            for step in job["steps"]:
+                used = step.get("uses", "actions/none@" + "0" * 40)
+                assert re.fullmatch(r"[\w/.-]+@[0-9a-f]{40}", used)
+                assert "checkout" not in used or step["with"]["persist-credentials"] is False
+                foreign = [line for line in step.get("run", "").splitlines() if re.search(r"(?<!uv )pip install", line)]
+                assert all("--require-hashes" in line or "--no-deps" in line for line in foreign)
+    assert workflow["jobs"]["pinned"]["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13", "3.14"]
+
+
 def test_the_action_that_the_workflow_uses_is_here() -> None:
     (job,) = WORKFLOW["jobs"].values()
     (used,) = (step for step in job["steps"] if "/xalign/" in step.get("uses", ""))

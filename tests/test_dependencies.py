@@ -34,6 +34,23 @@ def test_what_the_project_asks_for_is_pinned_within_its_range(requirement: Requi
     assert requirement.specifier.contains(PINNED[canonicalize_name(requirement.name)], prereleases=True)
 
 
+@pytest.mark.parametrize("requirement", wanted(), ids=str)
+def test_each_requirement_has_a_lowest_version(requirement: Requirement) -> None:
+    """The job `lowest` of the workflow installs it."""
+    assert any(bound.operator in {">=", "=="} for bound in requirement.specifier)
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "tools.txt"])
+def test_hashed_versions_are_the_pinned_ones(name: str) -> None:
+    text = (ROOT / ".github" / name).read_text().replace("\\\n", "")
+    lines = [line.split(" ", 1) for line in text.splitlines() if line and not line.startswith("#")]
+    versions = {canonicalize_name(name): version for name, _, version in (line[0].partition("==") for line in lines)}
+    assert {package: PINNED.get(package, version) for package, version in versions.items()} == versions
+    assert all("--hash=sha256:" in rest for _, rest in lines)
+    if name == "requirements.txt":
+        assert versions.keys() >= {canonicalize_name(requirement.name) for requirement in wanted()}
+
+
 def test_pinned_packages_fit_each_other() -> None:
     """As far as they are installed here."""
     clashes = []

@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 _FORM = "2:"  # prefix of the databases' names: the format of their values
 _CHECK = 4  # bytes
 _META = b"__used__"  # database: namespace -> time of last use, by which a full store chooses what to drop
+_NOTES = b"__notes__"  # database: namespace -> digest of the tokens of a probe text
 _GIB = 1 << 30
 
 
@@ -104,7 +105,7 @@ class EmbeddingStore:
             raise ModelError(
                 f"Cannot open the store at {self.path} ({error}); make room, or set XALIGN_STORE to another folder."
             ) from None
-        self._used = self._env.open_db(_META)
+        self._used, self._notes = self._env.open_db(_META), self._env.open_db(_NOTES)
 
     def __enter__(self) -> Self:
         return self
@@ -148,6 +149,15 @@ class EmbeddingStore:
     def _touch(self, namespace: str) -> None:
         with self._env.begin(write=True, db=self._used) as transaction:
             transaction.put(namespace.encode(), str(time.time()).encode())
+
+    def note(self, namespace: str, text: str) -> str:
+        """The note that a namespace was given first: ``text``, if it has none yet."""
+        try:
+            with self._env.begin(write=True, db=self._notes) as transaction:
+                transaction.put(namespace.encode(), text.encode(), overwrite=False)
+                return bytes(transaction.get(namespace.encode(), text.encode())).decode()
+        except lmdb.Error:  # the store or its disk is full or read-only
+            return text
 
     def get(self, namespace: str, keys: Sequence[bytes]) -> list[np.ndarray | None]:
         """Stored vectors, each (d,), float32 and read-only; None for a missing or damaged one."""
@@ -208,7 +218,7 @@ class EmbeddingStore:
         """
         with self._env.begin() as transaction:
             names = [bytes(name) for name in transaction.cursor().iternext(values=False)]
-        for name in sorted({*names} - {_META}):
+        for name in sorted({*names} - {_META, _NOTES}):
             database = self._env.open_db(name, create=False)
             with self._env.begin(db=database) as transaction:
                 total, bad = 0, []
@@ -258,6 +268,7 @@ class EmbeddingStore:
                 with self._env.begin(write=True) as transaction:
                     transaction.drop(database, delete=False)  # emptied, so that handles in other processes stay valid
                     transaction.delete(encoder.namespace.encode(), db=self._used)
+                    transaction.delete(encoder.namespace.encode(), db=self._notes)
                 self._full.clear()
                 dropped += encoder.vectors
         return dropped

@@ -224,6 +224,7 @@ class JointTask(CorpusTask, AbsTaskBitextMining):
     """
 
     abstask_prompt = ""
+    parallel_subsets = True  # the model gets each text's language from `embed`
 
     def score(self, scoring: Scoring, subsets: set[str]) -> Scored:
         """Scores and item data of the subsets; the scores may include those of others."""

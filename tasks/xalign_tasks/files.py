@@ -71,6 +71,14 @@ class FilesTask(JointTask):
 
         return Corpus(name, "files", (name,), tuple(files), rows, identity)
 
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
+        """Read the languages of the chosen subsets, and those that every subset needs, each into ``dataset``."""
+        if not self.data_loaded:
+            corpus, of_subset = self.open_corpus(), self.metadata.hf_subsets_to_langscripts
+            languages = {*self.needs, *(language for subset in self.hf_subsets for language in of_subset[subset])}
+            self.dataset = {language: corpus.rows(language) for language in sorted(languages)}
+            self.data_loaded = True
+
     def hub_corpus(self, missing: DataError) -> Corpus:
         """The corpus from the hub; by default the hub has none.
 

@@ -41,8 +41,6 @@ class RankedTask(JointTask):
     Ties count against the model; an interrupted run resumes at the next pair.
     """
 
-    parallel_subsets = True
-
     def score(self, scoring: Scoring, subsets: set[str]) -> Scored:
         """Scores of the subsets, and the rank of each sentence's counterpart."""
         ranks, scores = {}, {}

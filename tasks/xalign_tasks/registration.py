@@ -74,6 +74,7 @@ _ANALYSES = {
     "lsar-syntax": "Correlation of the components that LSAR removes with URIEL's syntactic features.",
     "lsar-ranks": "Tatoeba accuracy by the number of directions that LSAR or LIR removes.",
     "lsar-layers": "Tatoeba accuracy by layer, before and after each alignment.",
+    "offset-stability": "Cosines between a language's offsets to English on different corpora, by prompt.",
     "pivot-layers": "MEXA, P@1, linear CKA and RSA with English by layer, on FLORES-200.",
     "discrimination": "How often a translation beats a sentence of another meaning.",
     "sensitivity": "Change of a score with the prompt, truncation and number format, and of the models' order.",

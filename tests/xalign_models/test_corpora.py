@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 from xalign_models import assets
 from xalign_models.corpora import ENGLISH, GETTEXT_LANGUAGES, Corpus, load, own, read_lines
+from xalign_models.corpora.checks import warn_once
+from xalign_models.corpora.listed import texts_of
 from xalign_models.corpora.publishers import PUBLISHERS
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.plugins import TASKS
@@ -24,6 +26,12 @@ from xalign_models.plugins import TASKS
 TEXT = {"deu-Latn": ["eins", "zwei, drei", '"vier"'], ENGLISH: ["one", "two, three", '"four"']}
 DATA = os.environ.get("XALIGN_DATA")
 realdata = pytest.mark.skipif(not DATA, reason="XALIGN_DATA is not set: it names the folder of published corpora")
+
+
+@pytest.fixture(autouse=True)
+def _unsaid() -> None:
+    """Folders of earlier tests may have had the same names."""
+    warn_once.cache_clear()
 
 
 def directory(path: Path) -> Path:
@@ -424,6 +432,49 @@ def test_blank_and_repeated_rows_are_counted_aloud(tmp_path, caplog):
     (tmp_path / "table.tsv").write_text("deu\teng\na\tb\na\tc\n")
     own(tmp_path / "table.tsv")
     assert "column deu: 1 of 2 rows are repeated (2)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("cafe\u0301 noir", "are not in Unicode's composed form, NFC (2)"),
+        ("grÃ¼n", "were decoded wrongly (2)"),
+        ("donâ€™t", "were decoded wrongly (2)"),
+        ("gr\ufffdn", "were decoded wrongly (2)"),
+        ("Tom &amp; Jerry", "have HTML entities, such as &amp; (2)"),
+        ("it&#39;s", "have HTML entities, such as &amp; (2)"),
+    ],
+)
+def test_likely_mistakes_are_said_once_with_their_rows(tmp_path, caplog, row, said):
+    (tmp_path / "eng.txt").write_text("one\ntwo\nthree\n")
+    (tmp_path / "deu.txt").write_text(f"eins\n{row}\ndrei\n", encoding="utf-8")
+    corpus = own(tmp_path)
+    corpus.pair("deu-Latn")
+    corpus.parallel(corpus.languages)
+    assert [record.getMessage() for record in caplog.records] == [f"{tmp_path / 'deu.txt'}: 1 of 3 rows {said}."]
+    caplog.clear()
+    texts_of(str(tmp_path / "deu.txt"))  # each entry checks its text
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("row", ["SÃO PAULO", "naïve café", "AT&T; R&D", "Äpfel & Birnen", "한국어", "ÂME", "à propos"])
+def test_what_is_written_well_is_not_said(tmp_path, caplog, row):
+    (tmp_path / "eng.txt").write_text("one\ntwo\n")
+    (tmp_path / "fra.txt").write_text(f"{row}\ndeux\n", encoding="utf-8")
+    own(tmp_path).pair("fra-Latn")
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    "read", [lambda corpus: corpus.pair("deu-Latn"), lambda corpus: corpus.parallel(corpus.languages)]
+)
+def test_a_side_that_is_english_is_said(tmp_path, caplog, read):
+    (tmp_path / "eng.txt").write_text("one\ntwo\nthree\n")
+    (tmp_path / "deu.txt").write_text("one\ntwo\ndrei\n")
+    read(own(tmp_path, name=tmp_path.name))
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path.name}: 2 of 3 rows of deu-Latn are equal to their translations."
+    ]
 
 
 @pytest.mark.parametrize("line", ["[" * 100_000, '{"deu": "\\ud800", "eng": "a"}', '["deu"]', '{"deu": 1, "eng": "a"}'])

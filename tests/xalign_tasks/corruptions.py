@@ -15,24 +15,35 @@ from typing import Any
 import numpy as np
 
 from xalign_models.corpora import GETTEXT_LANGUAGES
-from xalign_models.languages import from_lazada, from_sts17, from_tatoeba, to_flores
+from xalign_models.languages import from_iso639_1, from_lazada, from_sts17, from_tatoeba, to_flores
 from xalign_tasks.flores import FloresPrecision
 from xalign_tasks.gettext import GettextPrecision
 from xalign_tasks.isomorphism import IsomorphismStudy, IsomorphismStudyRaw
 from xalign_tasks.language_identity import COMMON, SENTENCES, LanguageIdentity
 from xalign_tasks.lareqa import MLQAR, XQuADR
 from xalign_tasks.lareqa.sets import XQuADRAsPublished
+from xalign_tasks.mining import FloresMining, NTREXMining
 from xalign_tasks.mteb_bitext import NTREXBitextMining
 from xalign_tasks.ntrex import NTREXPrecision
 from xalign_tasks.orthogonality import OrthogonalityTask
 from xalign_tasks.own_parallel import OwnParallel
 from xalign_tasks.product_search import LazRetrieval, ProductSearchStandIn
 from xalign_tasks.sts17 import _TRACKS, STS17CrossLingual
+from xalign_tasks.stsb import CODES as STSB_CODES
+from xalign_tasks.stsb import STSBCrossLingual, STSBSameLanguage
 from xalign_tasks.tatoeba36 import Tatoeba36
-from xalign_tasks.zero_shot import AmazonReviewsZeroShot, AmazonStarsZeroShot, SIB200ZeroShot, TweetSentimentZeroShot
+from xalign_tasks.udhr import UDHRPrecision
+from xalign_tasks.zero_shot import (
+    AmazonReviewsZeroShot,
+    AmazonStarsZeroShot,
+    SIB200ZeroShot,
+    TweetSentimentZeroShot,
+    XNLIZeroShot,
+)
 from xalign_tasks.zero_shot.reviews import CATEGORIES, FOLDERS
 from xalign_tasks.zero_shot.sib200 import DEVTEST
 from xalign_tasks.zero_shot.tweets import LANGUAGES as TWEETS
+from xalign_tasks.zero_shot.xnli import LANGUAGES as XNLI
 
 DIM, ROWS = 16, 200
 
@@ -188,6 +199,36 @@ def write_sts(root: Path) -> None:
         (root / "sts17" / "STS2017.gs" / f"STS.gs.{track}.txt").write_text("".join(gold))
 
 
+def write_stsb(root: Path) -> None:
+    gold = []
+    for i in range(ROWS):
+        a, b = (content(str(meaning)) for meaning in (i, i + 500))
+        gold.append(2.5 + 2.5 * float(a @ b) / np.linalg.norm(a) / np.linalg.norm(b))
+    for code in STSB_CODES:
+        language = from_iso639_1(code)
+        rows = (f"{language} {i},{language} {i + 500},{score:.3f}\n" for i, score in enumerate(gold))
+        path = root / "stsb_multi_mt" / "data" / f"stsb-{code}-test.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(rows))
+
+
+def stsb() -> dict[str, Callable[[Path], None]]:
+    german, french = (f"stsb_multi_mt/data/stsb-{code}-test.csv" for code in ("de", "fr"))
+
+    def columns(change: Callable[[list[list[str]]], list[list[str]]]) -> Callable[[Path], None]:
+        def corrupt(root: Path) -> None:
+            rows = [line.split(",") for line in (root / german).read_text().splitlines()]
+            (root / german).write_text("".join(",".join(row) + "\n" for row in change(rows)))
+
+        return corrupt
+
+    return {
+        "labels": columns(lambda rows: [[a, b, rows[i - 1][2]] for i, (a, b, _) in enumerate(rows)]),
+        "shifted": columns(lambda rows: [[rows[i - 1][0], b, score] for i, (_, b, score) in enumerate(rows)]),
+        "replaced": lambda root: shutil.copy(root / french, root / german),
+    }
+
+
 CROSS = [subset for subset, (first, second) in STS.items() if first != second][:2]
 STS_INPUT, STS_OTHER = (f"sts17/STS2017.eval.v1.1/STS.input.{_TRACKS[subset]}.txt" for subset in CROSS)
 
@@ -278,6 +319,27 @@ def write_tweets(root: Path) -> None:
         write_labelled(root / "xlmt_sentiment" / "sentiment" / name, code)
 
 
+def write_xnli(root: Path) -> None:
+    """An entailed hypothesis means what its premise does, a contradictory one its opposite word, others anything."""
+    for language, code in XNLI.items():
+        path = root / "xnli" / "dev" / f"dev-{code}.tsv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            "".join(
+                f"{language} {i}\t{language} {meaning}\t{label}\n"
+                for i in range(1, 301)
+                for meaning, label in ((i, "entailment"), (0, "contradiction"), (5000 + i, "neutral"))
+            )
+        )
+
+
+def write_udhr(root: Path) -> None:
+    for name, code in CODES.items():
+        (root / "udhr" / "paragraphs").mkdir(parents=True, exist_ok=True)
+        rows = "".join(f"a01.{i}\t{code} {i}\n" for i in range(ROWS))
+        (root / "udhr" / "paragraphs" / f"{name}.tsv").write_text(rows)
+
+
 def write_stars(root: Path) -> None:
     for code in CODES.values():
         write_labelled(root / "stars" / code, code)
@@ -352,6 +414,22 @@ def shop(task: type[Any]) -> Case:
 CASES: dict[type[Any], Case] = {
     FloresPrecision: Case(FloresPrecision, write_flores, FLORES, PAIRS),
     NTREXPrecision: Case(NTREXPrecision, write_ntrex, NTREX, PAIRS),
+    FloresMining: Case(FloresMining, write_flores, FLORES, [PAIRS[0]]),
+    NTREXMining: Case(NTREXMining, write_ntrex, NTREX, [PAIRS[0]]),
+    UDHRPrecision: Case(
+        UDHRPrecision, write_udhr, files("udhr/paragraphs/deu.tsv", "udhr/paragraphs/fra.tsv"), PAIRS
+    ),
+    STSBSameLanguage: Case(STSBSameLanguage, write_stsb, stsb(), ["de-de"]),
+    STSBCrossLingual: Case(STSBCrossLingual, write_stsb, stsb(), ["de-en"]),
+    XNLIZeroShot: Case(
+        XNLIZeroShot, write_xnli,
+        {
+            "labels": lambda root: shift(root / "xnli/dev/dev-de.tsv", 2),
+            "shifted": lambda root: shift(root / "xnli/dev/dev-de.tsv", 1),
+            "replaced": lambda root: shutil.copy(root / "xnli/dev/dev-fr.tsv", root / "xnli/dev/dev-de.tsv"),
+        },
+        ["deu-Latn", "eng-Latn"],
+    ),
     NTREXBitextMining: Case(NTREXBitextMining, write_ntrex, NTREX, PAIRS),
     Tatoeba36: Case(Tatoeba36, write_tatoeba, TATOEBA, PAIRS[:2]),
     STS17CrossLingual: Case(

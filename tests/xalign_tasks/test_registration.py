@@ -42,7 +42,7 @@ def test_a_model_trained_on_a_tasks_source_has_seen_the_task(registered):
         for name in ("FloresBitextMining", "Tatoeba", "XQuADRetrieval", "MLQARetrieval")
     }
     assert list(sources.values()) == [
-        ["FloresPrecision", "IsomorphismStudy", "IsomorphismStudyRaw"],
+        ["FloresPrecision", "IsomorphismStudy", "IsomorphismStudyRaw", "FloresMining"],
         ["Tatoeba36", "LanguageIdentity", "Orthogonality"],
         ["XQuAD-R", "XQuAD-R-as-published"],
         ["MLQA-R"],
@@ -53,6 +53,7 @@ def test_a_model_trained_on_a_tasks_source_has_seen_the_task(registered):
         "ProductSearchStandIn",
         "GettextPrecision",
         "OwnParallel",
+        "UDHRPrecision",
         "AmazonReviewsZeroShot",
     }
 

@@ -21,7 +21,8 @@ from xalign_models.plugins import register
 class LSAR(UnpairedAlignment):
     """``y = x (I - C C^T)``, C a basis of the subspace of the language means; the same for every language.
 
-    mu is never subtracted and embeddings are neither centred nor normalised, as in the paper.
+    mu is never subtracted and embeddings are neither centred nor normalised, as in the paper. With several prompts, a
+    language's mean is the average of its means under each: the offset between prompts is not of a language.
 
     Attributes:
         mu_: Language-agnostic part of the means (d,), orthogonal to C.
@@ -46,7 +47,7 @@ class LSAR(UnpairedAlignment):
     joint = True
 
     rank: int | None = None
-    """Dimension of the subspace; None is the number of fitted languages less one, however many prompts they have."""
+    """Dimension of the subspace; None is the number of fitted languages less one."""
 
     def __post_init__(self) -> None:
         if self.rank is not None and self.rank < 0:
@@ -58,8 +59,11 @@ class LSAR(UnpairedAlignment):
         return int(self.basis_.shape[1])
 
     def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
-        means = np.stack([x.mean(axis=0, dtype=np.float64) for x in matrices.values()])
-        rank = len(set(map(language_of, matrices))) - 1 if self.rank is None else self.rank
+        groups: dict[str, list[Float64]] = {}  # the means of a language under each prompt
+        for key, x in matrices.items():
+            groups.setdefault(language_of(key), []).append(x.mean(axis=0, dtype=np.float64))
+        means = np.stack([np.mean(parts, axis=0) for parts in groups.values()])
+        rank = len(means) - 1 if self.rank is None else self.rank
         self.mu_, self.basis_, self.singular_values_ = lsar_subspace(means, rank)
         if self.rank_ < rank:
             warnings.warn(

@@ -14,8 +14,8 @@ from sentence_transformers.base.modules.module import Module
 from torch import Tensor
 
 from xalign_models.alignments.base import FORMAT, Alignment, rows_by_language
-from xalign_models.errors import AlignmentError, LanguageError
-from xalign_models.languages import canonical
+from xalign_models.errors import AlignmentError, AssetError, LanguageError
+from xalign_models.languages import canonical, is_canonical
 from xalign_models.specs import Unknown
 from xalign_models.typology import nearest
 
@@ -199,7 +199,8 @@ class Aligned(Module):
             prompt: Prompt of all rows; None if unknown.
 
         Raises:
-            LanguageError: A language is missing or not fitted, and ``unknown`` is ``error``.
+            LanguageError: A language is not fitted, and ``unknown`` is ``error``; or it is missing or no language, and
+                ``unknown`` is ``error`` or ``related``.
             AlignmentError: The prompt is not fitted.
         """
         offset, fitted = self.offset(prompt), tuple(self.languages or ())
@@ -207,11 +208,22 @@ class Aligned(Module):
             return [(offset + i, rows) for i, rows in rows_by_language(codes, count, self.languages, self.method)]
         groups: dict[int | None, list[int]] = {}
         for row, code in enumerate(codes):
-            related = code is not None and code not in fitted and self.unknown == "related"
-            chosen = nearest(code, fitted) if related else code
+            chosen = self._relative(code) if self.unknown == "related" and code not in fitted else code
             mean = None if self.unknown == "unaligned" else self._maps + offset
             groups.setdefault(offset + fitted.index(chosen) if chosen in fitted else mean, []).append(row)
         return [*groups.items()]
+
+    def _relative(self, code: str | None) -> str | None:
+        """The fitted language nearest to one that was not fitted; None if there is none, or URIEL is out of reach."""
+        if code is None or not is_canonical(code):
+            rows_by_language([str(code)] if code else None, 1, self.languages, self.method)  # raises
+        try:
+            return nearest(str(code), tuple(self.languages or ()))
+        except AssetError as error:
+            if "URIEL" not in self._said:
+                logger.warning("%s Languages that were not fitted get the mean of all maps.", error)
+                self._said.add("URIEL")
+            return None
 
     def mapped(self, x: Tensor, number: int) -> Tensor:
         """Map rows (n, d) by a number of :meth:`numbers`; a number past the maps stands for the mean of a prompt's."""

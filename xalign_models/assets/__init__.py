@@ -3,7 +3,7 @@
 from xalign_models.assets.catalogue import Asset, get_asset, list_assets
 from xalign_models.assets.digests import CARD, directory_fingerprint, file_fingerprint
 from xalign_models.assets.inspection import Inspected
-from xalign_models.assets.installation import fingerprint, install, verify, where
+from xalign_models.assets.installation import as_installed, fingerprint, install, verify, where
 from xalign_models.assets.resolution import ResolvedModel, hub_is_away, hub_or_cache, resolve, resolve_base
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Asset",
     "Inspected",
     "ResolvedModel",
+    "as_installed",
     "directory_fingerprint",
     "file_fingerprint",
     "fingerprint",

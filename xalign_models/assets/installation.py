@@ -10,7 +10,9 @@ import json
 import logging
 import pkgutil
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from filelock import FileLock
@@ -27,6 +29,19 @@ logger = logging.getLogger(__name__)
 
 MANIFEST = "MANIFEST.json"
 NOTE = "LICENSE-NOTE.txt"
+
+fetches = ContextVar("fetches", default=True)
+"""Whether missing assets are installed, and missing data sets downloaded."""
+
+
+@contextmanager
+def as_installed() -> Iterator[None]:
+    """Within the context, nothing is installed and no data set is downloaded: what is missing is an error."""
+    token = fetches.set(False)
+    try:
+        yield
+    finally:
+        fetches.reset(token)
 
 
 def where(name: str) -> Path | None:
@@ -55,6 +70,8 @@ def install(name: str, *, accept_license: Collection[str] = ()) -> Path:
     """
     asset = get_asset(name)
     final = _directory(asset)
+    if not fetches.get():
+        return _require(name)
     if _is_whole(name):
         return final
     flag = asset.needs_licence_flag

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from xalign_models.assets.catalogue import NO_MODELS, get_asset, list_assets
 from xalign_models.assets.inspection import Inspected
-from xalign_models.assets.installation import install, where
+from xalign_models.assets.installation import fetches, install, where
 from xalign_models.claims import Claim, named
 from xalign_models.errors import AssetError, ModelError, one_line
 
@@ -74,7 +74,7 @@ def _fetched(model: str, commit: str) -> Path:
     """The folder in the hub's cache with the JSON files of a model; a commit never changes."""
     from huggingface_hub import snapshot_download
 
-    wanted, away = ["*.json"], hub_is_away()
+    wanted, away = ["*.json"], hub_is_away() or not fetches.get()
     try:
         return Path(snapshot_download(model, revision=commit, allow_patterns=wanted, local_files_only=away))
     except Exception as error:
@@ -168,7 +168,7 @@ def hub_or_cache(dataset: str) -> Iterator[None]:
     with suppress(HfHubHTTPError, HFValidationError):  # loading gives the better message
         _ask_hub("dataset_info", dataset)
     before = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = before or hub_is_away()
+    constants.HF_HUB_OFFLINE = before or hub_is_away() or not fetches.get()
     try:
         yield
     finally:
@@ -227,8 +227,10 @@ def hub_commit(model_id: str, revision: str) -> str:
     from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
     found, trouble = None, None
+    cached = try_to_load_from_cache(model_id, "config.json", revision=revision)
     try:
-        found = _ask_hub("model_info", model_id, revision=revision)
+        if fetches.get() or isinstance(cached, str):
+            found = _ask_hub("model_info", model_id, revision=revision)
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
         raise AssetError(
             f"The hub has no model {model_id} with revision {revision!r}, or you have no access to it."
@@ -237,7 +239,6 @@ def hub_commit(model_id: str, revision: str) -> str:
         trouble = f"refuses to answer ({one_line(error)})"
     if found is not None and found.sha is not None:
         return str(found.sha)
-    cached = try_to_load_from_cache(model_id, "config.json", revision=revision)
     if not isinstance(cached, str):
         trouble = trouble or f"cannot be reached ({unreachable[1] if unreachable else 'it names no commit'})"
         raise AssetError(

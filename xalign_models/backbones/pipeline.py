@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,6 +31,8 @@ SLICE = 512
 """Texts per call of the tokenizer."""
 SAMPLE = 16
 """Texts of a chunk that are tokenised both ways, to compare them."""
+PROBE = "Ça coûte 12,50 €! ½ ﬁn 東京に行く नमस्ते ไทย مرحبا İstanbul e\u0301 😀\tx"
+"""A text whose tokens tell most tokenizers, and most versions of one, apart."""
 AHEAD = 4
 """Batches that are prepared ahead of the device."""
 
@@ -45,12 +48,14 @@ class Batch:
         features: Input of the first module.
         real_tokens: Tokens of the texts.
         computed_tokens: Tokens that go through the model: padding counts, a shared prefix counts once.
+        full: Texts that have as many tokens as the model takes; longer ones were cut to this number.
     """
 
     rows: npt.NDArray[np.int64]
     features: dict[str, Any]
     real_tokens: int
     computed_tokens: int
+    full: int = 0
 
 
 def token_budget(first: Any, device: str) -> int:
@@ -94,8 +99,8 @@ def _packed(first: Any, texts: Sequence[str], prompt: str, budget: int) -> Itera
         shared = packing.shared_tokens(chosen) if isinstance(first, PromptEOL) else 0
         features = packing.pack(chosen, shared, kernel)
         features["position_ids"] += position
-        tokens = sum(map(len, chosen))
-        yield Batch(group, {**others, **features}, tokens, features["input_ids"].shape[1])
+        own = [len(row) for row in chosen]
+        yield Batch(group, {**others, **features}, sum(own), features["input_ids"].shape[1], _full(first, own))
 
 
 def _padded(first: Any, texts: Sequence[str], prompt: str, budget: int) -> Iterator[Batch]:
@@ -106,7 +111,12 @@ def _padded(first: Any, texts: Sequence[str], prompt: str, budget: int) -> Itera
     for group in token_budget_batches(lengths, budget):
         features = first.preprocess([texts[i] for i in group], prompt=prompt or None)
         own = [lengths[i] for i in group]
-        yield Batch(group, features, sum(own), len(own) * max(own))
+        yield Batch(group, features, sum(own), len(own) * max(own), _full(first, own))
+
+
+def _full(first: Any, lengths: Sequence[int]) -> int:
+    limit = getattr(first, "max_seq_length", None) if callable(getattr(first, "tokenizer", None)) else None
+    return sum(length >= limit for length in lengths) if limit else 0
 
 
 def _padded_rows(first: Any, texts: Sequence[str], prompt: str, budget: int) -> Iterator[Batch]:
@@ -116,7 +126,8 @@ def _padded_rows(first: Any, texts: Sequence[str], prompt: str, budget: int) -> 
         chosen = [torch.from_numpy(rows[i]) for i in group]
         ids = pad_sequence(chosen, batch_first=True, padding_value=first.tokenizer.pad_token_id or 0)
         mask = pad_sequence([torch.ones_like(row) for row in chosen], batch_first=True)
-        yield Batch(group, {**others, "input_ids": ids, "attention_mask": mask}, int(mask.sum()), mask.numel())
+        features = {**others, "input_ids": ids, "attention_mask": mask}
+        yield Batch(group, features, int(mask.sum()), mask.numel(), _full(first, [len(row) for row in chosen]))
 
 
 def tokenise(first: Any, texts: Sequence[str], prompt: str) -> tuple[list[npt.NDArray[np.int64]], dict[str, Any]]:
@@ -163,6 +174,12 @@ def _tokenise_padded(
             rows[i] = row if len(row) else np.array([first.tokenizer.pad_token_id or 0])
         others = {name: value for name, value in features.items() if not torch.is_tensor(value)}
     return rows, others
+
+
+def tokens_digest(first: Any) -> str:
+    """12 hex digits of the tokens of :data:`PROBE`; empty if the module has no tokenizer."""
+    tokenizer = getattr(first, "tokenizer", None)
+    return sha256(str(tokenizer(PROBE)["input_ids"]).encode()).hexdigest()[:12] if callable(tokenizer) else ""
 
 
 def token_counts(first: Any, texts: Sequence[str], prompt: str = "") -> list[int]:

@@ -50,6 +50,8 @@ class Counts:
         batches: Batches of encoded texts.
         real_tokens: Tokens of encoded texts.
         computed_tokens: Tokens that went through the model: padding counts, a prefix shared by a batch counts once.
+        full: Encoded texts that have as many tokens as the model takes; longer ones were cut.
+        tokens: Digest of the tokens of a probe text, once the backbone is loaded.
         seconds: Time from the first batch to the last vector, including tokenisation and storage.
     """
 
@@ -58,6 +60,8 @@ class Counts:
     batches: int = 0
     real_tokens: int = 0
     computed_tokens: int = 0
+    full: int = 0
+    tokens: str = field(default="", compare=False)
     seconds: float = field(default=0.0, compare=False)
 
     @property
@@ -101,7 +105,16 @@ class RawEncoder:
     def modules(self) -> Sequence[nn.Module]:
         """The backbone's modules, loaded on first use."""
         if self._modules is None:
+            from xalign_models.backbones.pipeline import tokens_digest
+
             self._modules = self._load()
+            self.counts.tokens = tokens_digest(self._modules[0])
+            if self.store is not None and self.counts.tokens != self.store.note(self.namespace, self.counts.tokens):
+                logger.warning(
+                    "The installed version of the tokenizer's library gives other tokens than the one whose vectors "
+                    "are stored for %s. Run `xalign store clear`, or install the earlier version.",
+                    self.namespace,
+                )
         return self._modules
 
     def encode(
@@ -151,6 +164,7 @@ class RawEncoder:
     ) -> None:
         """Encode texts, store their vectors, and add them to ``known`` by key."""
         pending: list[int] = []
+        full = 0
         written: list[Future[None]] = []
         flush = getattr(self.modules[0], "flush", FLUSH)  # loading does not count towards the time below
         start = perf_counter()
@@ -163,6 +177,8 @@ class RawEncoder:
                 self.counts.batches += 1
                 self.counts.real_tokens += batch.real_tokens
                 self.counts.computed_tokens += batch.computed_tokens
+                self.counts.full += batch.full
+                full += batch.full
                 bad = batch.rows[~np.isfinite(vectors).all(axis=1)]
                 if len(bad):
                     raise ModelError(f"The vector of {texts[bad[0]][:80]!r} is not finite; try --dtype float32.")
@@ -179,6 +195,19 @@ class RawEncoder:
         for future in written:
             future.result()
         self.counts.seconds += perf_counter() - start
+        label = progress or "texts"
+        if full and full == self.counts.full:  # the first of this model
+            logger.warning(
+                "%s: %d of %d texts have the most tokens that the model takes, %d; longer texts are cut there.",
+                label,
+                full,
+                len(keys),
+                self.modules[0].max_seq_length,
+            )
+        if len(keys) > 1 and all(np.array_equal(known[digest], known[keys[0]]) for digest in keys):
+            logger.warning(
+                "%s: all %d texts have the same vector; they or their prompt are too long.", label, len(keys)
+            )
 
     def vectors(self, texts: list[str], prompt: str) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
         """Batches of texts and their vectors (b, d), without the store.

@@ -126,7 +126,7 @@ def fit(
         bool, Option("--standalone", help="Write modules that load without xalign installed.")
     ] = False,
     default_lang: Annotated[str | None, Option(help="Language of texts that have none, or `auto`.")] = None,
-    unknown: Annotated[Unknown, Option(help="Policy for texts in languages not fitted.")] = "error",
+    unknown: Annotated[Unknown, Option(help="Policy for texts in languages not fitted.")] = "related",
     prompts: Annotated[str | None, Option(help="Names of the prompts to fit, with commas; by default all.")] = None,
     judge: Annotated[list[str] | None, Option(help="Other text to judge the candidates of auto on.")] = None,
     *,

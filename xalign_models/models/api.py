@@ -38,7 +38,7 @@ def fit(
     label: str | None = None,
     device: str | None = None,
     default_lang: str | None = None,
-    unknown: Unknown = "error",
+    unknown: Unknown = "related",
     prompts: Sequence[str] | None = None,
     judge: str | Sequence[str] | None = None,
     overrides: Mapping[str, Any] | None = None,
@@ -56,8 +56,8 @@ def fit(
         label: First part of the model's name; by default the method and its parameters' values.
         device: cpu, cuda or mps; by default the best available.
         default_lang: Language of texts without a language, or ``auto``.
-        unknown: Treatment of texts in languages that were not fitted: ``error``, ``related``, ``mean`` or
-            ``unaligned``; see :class:`~xalign_models.alignments.module.Aligned`.
+        unknown: Treatment of texts in languages that were not fitted: ``related``, ``mean``, ``unaligned`` or
+            ``error``; see :class:`~xalign_models.alignments.module.Aligned`.
         prompts: Names of the backbone's prompts to fit, e.g. ``query`` and ``passage``; by default all. The first one
             is the prompt of texts without one.
         judge: Names of other corpora, on which ``auto`` compares the candidates.

@@ -187,7 +187,8 @@ def encoder_of(
     raw = RawEncoder(raw_namespace, load, device, store, confirm=confirm)
     languages = None if aligned is None or aligned.unknown != "error" else aligned.languages
     prompts = {key: prompt for key, prompt in model.prompts.items() if prompt}
-    return XAlignEncoder(raw, tail, prompts, languages, meta, sides=sides_of(backbone))
+    needs = aligned is not None and aligned.languages is not None
+    return XAlignEncoder(raw, tail, prompts, languages, meta, sides=sides_of(backbone), needs_language=needs)
 
 
 def raw_encoder(spec: BackboneSpec | Backbone, device: str, store: EmbeddingStore | None = None) -> RawEncoder:

@@ -36,6 +36,8 @@ class XAlignEncoder(AbsEncoder):
             with a prompt count.
         meta: Name, revision and other metadata for mteb.
         sides: The sides, ``query`` or ``document``, that the backbone encodes differently from texts without a side.
+        needs_language: Whether the alignment asks for the language although ``languages`` is None, because it serves
+            languages that were not fitted.
         context: Function that names the context of a task's texts, if the backbone chooses its own prompts; see
             :class:`~xalign_models.backbones.sources.Source`.
     """
@@ -49,6 +51,7 @@ class XAlignEncoder(AbsEncoder):
         meta: ModelMeta,
         context: Callable[[Any, Any, str, str], str] | None = None,
         sides: Collection[str] = (),
+        needs_language: bool = False,
     ) -> None:
         self.raw = raw
         self._tail = tail
@@ -56,6 +59,7 @@ class XAlignEncoder(AbsEncoder):
         self._by_language = any(map(is_canonical, prompts))
         known_sets = [frozenset(codes) for codes in (languages, prompt_languages(prompts)) if codes is not None]
         self.languages = frozenset.intersection(*known_sets) if known_sets else None
+        self._needs_language = needs_language or self.languages is not None or self._by_language
         self._meta = meta
         self._context, self._sides = context, sides
         self.model = None  # mteb expects a wrapped model here; the modules are raw.modules and tail
@@ -78,15 +82,18 @@ class XAlignEncoder(AbsEncoder):
 
     @mteb_model_meta.setter
     def mteb_model_meta(self, meta: ModelMeta) -> None:
-        # mteb sets its registry's entry, which has no revision if the weights were missing at that time
-        if meta.revision is not None:
+        # mteb sets its registry's entry, whose revision is not a value: it is computed anew at each access
+        if vars(meta).get("revision") is not None:
             self._meta = meta
 
-    def measured(self) -> dict[str, float]:
-        """Speed of encoding and time of fitting a language, if known, for the record of a run."""
+    def measured(self) -> dict[str, Any]:
+        """Speeds, share of cut texts and digest of a probe text's tokens, if known, for the record of a run."""
         fit_seconds = next((seconds for module in self.tail if (seconds := getattr(module, "fit_seconds", None))), None)
-        costs = {"tokens_per_second": self.raw.counts.tokens_per_second, "fit_seconds_per_language": fit_seconds}
-        return {name: float(f"{cost:.4g}") for name, cost in costs.items() if cost}
+        counts = self.raw.counts
+        costs = {"tokens_per_second": counts.tokens_per_second, "fit_seconds_per_language": fit_seconds}
+        costs["share_at_token_limit"] = counts.full / counts.encoded if counts.encoded else None
+        tokens = {"tokens_of_probe": counts.tokens} if counts.tokens else {}
+        return {name: float(f"{cost:.4g}") for name, cost in costs.items() if cost} | tokens
 
     def unfitted(self, languages: Iterable[str]) -> list[str]:
         """The ``languages`` (any codes) that the alignment or the prompts lack, canonical and sorted."""
@@ -166,8 +173,9 @@ class XAlignEncoder(AbsEncoder):
         if prompt is None:
             prompt = self.prompts.get("default", "")
         side = side if side in self._sides else ""
-        needs_language = self.languages is not None or self._by_language
-        lang = [None if language is None else canonical(language) for language in languages] if needs_language else None
+        lang = None
+        if self._needs_language:
+            lang = [None if language is None else canonical(language) for language in languages]
         if lang and self._by_language:
             by_language = prompt_languages(self.prompts)  # None: there is a default for all others
             if by_language is not None and (missing := sorted({str(code) for code in lang} - by_language)):
@@ -187,7 +195,7 @@ class XAlignEncoder(AbsEncoder):
         return vectors
 
     def _language_of(self, task: TaskMetadata, subset: str) -> str | None:
-        if self.languages is None and not self._by_language:
+        if not self._needs_language:
             return None
         listed = task.hf_subsets_to_langscripts.get(subset)
         if listed is None:  # a column of a multi-parallel task, named by its language
@@ -197,7 +205,7 @@ class XAlignEncoder(AbsEncoder):
                 listed = task.languages
         if len(set(listed)) == 1:
             return canonical(listed[0])
-        if self.languages is None:  # the default prompt serves all
+        if self.languages is None:  # the default prompt serves all, or the alignment a text without a language
             return None
         raise LanguageError(
             f"{task.name} does not say which language each text of {subset!r} is in, and {self.mteb_model_meta.name} "

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -90,7 +91,8 @@ def fingerprint(spec: AlignmentSpec) -> str:
         for corpus in opened
     ]
     made_by = alignments.version_of(spec.method)
-    return digest(made_by, spec.method, spec.params, spec.limit, languages, texts)
+    weights = ["equal corpora"] if len(texts) > 1 and not alignments.find_method(spec.method).parallel else []
+    return digest(made_by, spec.method, spec.params, spec.limit, languages, texts, *weights)
 
 
 def fit(spec: AlignmentSpec, encode: Encode, prompts: Sequence[str] = ()) -> Alignment:
@@ -114,6 +116,9 @@ def fit(spec: AlignmentSpec, encode: Encode, prompts: Sequence[str] = ()) -> Ali
 def fit_texts(spec: AlignmentSpec) -> Iterator[tuple[str, list[list[str]]]]:
     """Fit text by language: sentences of the language and, for a parallel method, of the pivot.
 
+    For other methods, the rows of shorter corpora are repeated up to the length of the longest, so that each corpus has
+    the same weight.
+
     Raises:
         DataError: Fit text is missing or not aligned.
     """
@@ -123,7 +128,11 @@ def fit_texts(spec: AlignmentSpec) -> Iterator[tuple[str, list[list[str]]]]:
             continue
         have = [corpus for corpus in opened if language in _languages(corpus)]
         rows = [corpus.pair(language, pivot) if parallel else (corpus.texts(language),) for corpus in have]
-        yield language, [[text for side in part for text in side[: spec.limit]] for part in zip(*rows, strict=True)]
+        sides = [[side[: spec.limit] for side in part] for part in zip(*rows, strict=True)]
+        if not parallel:  # a short corpus counts as much as a long one: its offset of a language is as good
+            most = max(map(len, sides[0]))
+            sides = [[list(islice(cycle(side), most)) for side in part] for part in sides]
+        yield language, [[text for side in part for text in side] for part in sides]
 
 
 def fit_vectors(spec: AlignmentSpec, encode: Encode, prompts: Sequence[str] = ()) -> dict[str, Any]:

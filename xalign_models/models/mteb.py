@@ -13,36 +13,26 @@ from typing import TYPE_CHECKING, Any
 
 from xalign_models.errors import DataError
 from xalign_models.models import borrowed, catalogue
-from xalign_models.models.metadata import trained_on
+from xalign_models.models.metadata import describe, trained_on
 from xalign_models.models.names import trained_specs
 from xalign_models.plugins import ALIGNMENTS, BACKBONES, BENCHMARKS, TASKS, Benchmark, Part, did_you_mean
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
 
-    from xalign_models.models.encoder import XAlignEncoder
-
 
 def register_models() -> None:
     """Make every registered model, and every trained model in the default folder, known to ``mteb.get_model``.
 
-    Opens no weights, no text and no network connection. A revision is computed when a model is loaded.
+    Opens no weights, no text and no network connection. A revision is computed when it is read.
     """
     from mteb.models.model_implementations import MODEL_REGISTRY
 
-    from xalign_models.models.metadata import describe
+    from xalign_models.models.registered import RegisteredMeta
 
     for name, spec in {**catalogue.specs(), **trained_specs()}.items():
         meta = describe(name, None, trained_on(spec), spec, {"spec": spec.to_dict()})
-        MODEL_REGISTRY[name] = meta.model_copy(update={"loader": _load})
-
-
-def _load(name: str, revision: str | None = None, device: str | None = None, **kwargs: Any) -> XAlignEncoder:
-    """Load a model for ``mteb.get_model``."""
-    from xalign_models.models.building import load_encoder
-    from xalign_models.store import open_store
-
-    return load_encoder(name, device=device, store=open_store())
+        MODEL_REGISTRY[name] = RegisteredMeta.of(meta)
 
 
 def register_with_mteb() -> None:

@@ -32,7 +32,8 @@ class LAReQA(FilesTask):
       ``map_all_questions``, the same in every subset, weighs questions equally, as the papers do;
     - ``one_target_<language>``: a row of the limit-to-one-target heat map, the mAP when all answers but the one in
       <language> are taken out of the pool;
-    - ``one_target_same``, ``one_target_other``: that row's diagonal cell and the mean of the others;
+    - ``one_target_same``, ``one_target_other``: that row's diagonal cell and the mean of the others, also called
+      ``same`` and ``cross`` as in other tasks;
     - ``own_language_in_top_10``, ``english_in_top_10``, ``rank_agreement``, ``own_language_first``,
       ``lang_ndcg_at_10``, ``right_own_language`` and the three like it: language bias, :mod:`xalign_tasks.lareqa.bias`.
 
@@ -160,5 +161,7 @@ def heat_map_row(language: str, languages: list[str], one_target: npt.NDArray[np
     }
     elsewhere = [value for answer, value in cells.items() if answer != language]
     row = {f"one_target_{answer}": value for answer, value in cells.items()}
-    row["one_target_same"] = cells[language]
-    return row | ({"one_target_other": float(np.mean(elsewhere))} if elsewhere else {})
+    row["one_target_same"] = row["same"] = cells[language]
+    if elsewhere:
+        row["one_target_other"] = row["cross"] = float(np.mean(elsewhere))
+    return row

@@ -82,6 +82,34 @@ class ProductSearch(StampedTask, AbsTaskRetrieval):
                 )
         self.data_loaded = True
 
+    def task_specific_scores(
+        self, scores: Any, qrels: Any, results: dict[str, dict[str, float]], hf_split: str, hf_subset: str
+    ) -> dict[str, float]:
+        """``same`` and ``cross``, if titles are in several languages.
+
+        They are nDCG@10 when only titles in the query's language, or only those in others, are relevant and the other
+        relevant ones are taken out; the mean over the queries that have such titles.
+        """
+        rows = self.dataset[hf_subset][hf_split]
+        asked, titles = (dict(zip(rows[side]["id"], rows[side]["lang"], strict=True)) for side in ("queries", "corpus"))
+        found: dict[str, float] = {}
+        for name, same in (("same", True), ("cross", False)) if len(set(titles.values())) > 1 else ():
+            wanted = {
+                query: chosen
+                for query, grades in qrels.items()
+                if (chosen := {item: grades[item] for item in grades if (titles[item] == asked[query]) == same})
+            }
+            kept = {
+                query: {
+                    item: score for item, score in results[query].items() if item in chosen or item not in qrels[query]
+                }
+                for query, chosen in wanted.items()
+            }
+            if wanted:
+                gains = retrieval_scores(kept, wanted, cutoff=10)
+                found[name] = float(np.mean([gains[query]["ndcg_cut_10"] if query in gains else 0 for query in wanted]))
+        return found
+
     def _save_task_predictions(
         self,
         predictions: dict[str, dict[str, float]],

@@ -6,5 +6,13 @@ from xalign_tasks.zero_shot.reviews import AmazonReviewsZeroShot, AmazonStarsZer
 from xalign_tasks.zero_shot.sib200 import SIB200ZeroShot
 from xalign_tasks.zero_shot.task import ZeroShotTask
 from xalign_tasks.zero_shot.tweets import TweetSentimentZeroShot
+from xalign_tasks.zero_shot.xnli import XNLIZeroShot
 
-__all__ = ["AmazonReviewsZeroShot", "AmazonStarsZeroShot", "SIB200ZeroShot", "TweetSentimentZeroShot", "ZeroShotTask"]
+__all__ = [
+    "AmazonReviewsZeroShot",
+    "AmazonStarsZeroShot",
+    "SIB200ZeroShot",
+    "TweetSentimentZeroShot",
+    "XNLIZeroShot",
+    "ZeroShotTask",
+]

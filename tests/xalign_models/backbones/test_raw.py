@@ -159,3 +159,40 @@ def test_gradients_are_not_recorded_and_modes_not_changed(modules: list[Any]) ->
     RawEncoder("n", lambda: modules, "cpu").encode(["the cat"])
     assert torch.is_grad_enabled()
     assert all(parameter.grad is None for parameter in modules[0].parameters())
+
+
+def test_cut_texts_are_counted_and_said_once(modules: list[Any], caplog: pytest.LogCaptureFixture) -> None:
+    encoder = RawEncoder("n", lambda: modules, "cpu")
+    longs = [" ".join(["cat"] * size) for size in (LIMIT - 3, LIMIT - 1, LIMIT, LIMIT + 5)]  # and two special tokens
+    encoder.encode(["the", "a dog", *longs], progress="Task deu")
+    assert encoder.counts.full == 3
+    encoder.encode([f"dog {longs[2]}", f"sees {longs[2]}"])
+    assert [record.getMessage() for record in caplog.records] == [
+        f"Task deu: 3 of 6 texts have the most tokens that the model takes, {LIMIT}; longer texts are cut there."
+    ]
+
+
+def test_texts_that_are_equal_once_cut_are_said(modules: list[Any], caplog: pytest.LogCaptureFixture) -> None:
+    prompt = " ".join(["cat"] * LIMIT)
+    RawEncoder("n", lambda: modules, "cpu").encode(["the dog", "a cat", "the"], prompt)
+    assert "all 3 texts have the same vector; they or their prompt are too long" in caplog.text
+
+
+def test_another_version_of_the_tokenizer_is_noticed(
+    modules: list[Any], store: EmbeddingStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = RawEncoder("n", lambda: modules, "cpu", store)
+    first.encode(["the cat"])
+    RawEncoder("n", lambda: modules, "cpu", store).encode(["a dog"])
+    assert not caplog.records
+    monkeypatch.setattr(pipeline, "PROBE", "the")  # stands for a library that splits the text in another way
+    second = RawEncoder("n", lambda: modules, "cpu", store)
+    second.encode(["the cat"])  # known: nothing is encoded, and the tokenizer is not opened
+    assert not caplog.records
+    second.encode(["a cat"])
+    assert "gives other tokens than the one whose vectors are stored for n" in caplog.text
+    assert second.counts.tokens != first.counts.tokens
+    store.clear("n")
+    caplog.clear()
+    RawEncoder("n", lambda: modules, "cpu", store).encode(["the cat"])
+    assert not caplog.records

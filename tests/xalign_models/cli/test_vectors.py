@@ -42,7 +42,7 @@ def test_apply_says_what_it_wrote_and_that_it_is_done(xalign, table):
         (("map", "--in", "in.parquet", "-o", "o"), "none at all"),
         (("map", "--in", "in.parquet", "-o", "o", "--lang-column", "language"), "no column language; it has text"),
         (("map", "--in", "in.parquet", "-o", "o", "--column", "text"), "its lists of numbers are vector"),
-        (("map", "--in", "in.parquet", "-o", "o", "--unknown", "x"), "'x' is not one of 'error', 'unaligned'"),
+        (("map", "--in", "in.parquet", "-o", "o", "--unknown", "x"), "'x' is not one of 'error', 'related', 'mean'"),
         (("map", "--in", "in.parquet", "-o", "o", "--engine", "x"), "'x' is not one of 'local', 'ray'"),
         (("no-model", "--in", "in.parquet", "-o", "o"), "no-model"),
         (("vectors:in.parquet", "--in", "in.parquet", "-o", "o"), "no alignment"),

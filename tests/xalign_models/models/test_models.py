@@ -13,8 +13,9 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import xalign_models
-from xalign_models import assets, load
-from xalign_models.errors import LanguageError, ModelError
+from xalign_models import as_mteb, assets, load
+from xalign_models.alignments.module import Aligned
+from xalign_models.errors import AlignmentError, LanguageError, ModelError
 from xalign_models.models import api, catalogue, names, saving
 from xalign_models.models.building import build, load_encoder
 from xalign_models.models.metadata import model_meta
@@ -227,13 +228,16 @@ def test_any_code_of_a_language_will_do(saved):
     for code in ("de", "deu", "de-DE", "deu_Latn", "ger"):
         np.testing.assert_allclose(model.encode([{"text": "w1 w2", "lang": code}]), expected, atol=1e-6)
         np.testing.assert_allclose(model.encode(["w1 w2"], lang=code), expected, atol=1e-6)
+    next(module for module in model if isinstance(module, Aligned)).unknown = "error"
     with pytest.raises(LanguageError, match="fitted languages"):
         model.encode(["w1 w2"], lang="ja")
 
 
 def test_language_handling_is_saved(tiny_model, text, workdir):
     fields = {"backbone": str(tiny_model), "corpus": f"own:{text}", "device": "cpu"}
-    model = xalign_models.fit("centered", default_lang="de", unknown="unaligned", **fields)
+    with pytest.raises(AlignmentError, match="moves every fitted language"):
+        xalign_models.fit("centered", unknown="unaligned", **fields)
+    model = xalign_models.fit("affine", default_lang="de", unknown="unaligned", **fields)
     saving.save(model, workdir / "handled")
     plain = build(ModelSpec(model.xalign_spec.backbone), device="cpu").encode(["w1 w2"])
     for loaded in (
@@ -245,6 +249,8 @@ def test_language_handling_is_saved(tiny_model, text, workdir):
         np.testing.assert_allclose(loaded.encode(["w1 w2"], lang="ja"), plain, atol=1e-6)
         mixed = loaded.encode([{"text": "w1 w2", "lang": code} for code in ("ja", "de")])
         np.testing.assert_allclose(mixed, np.concatenate([plain, expected]), atol=1e-6)
+    vectors = as_mteb(str(workdir / "handled"), device="cpu").encode_texts(["w1 w2"] * 2, ["ja", "de"])
+    np.testing.assert_allclose(vectors, mixed, atol=1e-6)
 
 
 def test_languages_are_identified(tiny_model, text, workdir):

@@ -13,7 +13,7 @@ import pytest
 
 from tests.xalign_models.conftest import list_column
 from xalign_models import alignments
-from xalign_models.errors import FileError, LanguageError, ModelError
+from xalign_models.errors import AlignmentError, FileError, LanguageError, ModelError
 from xalign_models.models.building import build, raw_encoder
 from xalign_models.models.maps import load_maps
 from xalign_models.models.names import find_spec
@@ -120,13 +120,15 @@ def test_languages_that_are_not_fitted_are_said_first_or_left_as_they_are(tmp_pa
         None if number == 3 else "nld" if number % 2 else code for number, code in enumerate(table["lang"].to_pylist())
     ]
     pq.write_table(table.set_column(1, "lang", pa.array(codes)), source)
-    folder = str(make_maps("centered"))
+    with pytest.raises(AlignmentError, match="moves every fitted language"):
+        load_maps(str(make_maps("centered")), unknown="unaligned")
+    folder = str(make_maps("affine"))
     with pytest.raises(LanguageError, match="not fitted for rows in nld, none at all; fitted languages are"):
         apply(load_maps(folder), source, tmp_path / "out", lang_column="lang")
     assert not list(tmp_path.glob("*out*"))
     apply(load_maps(folder, unknown="unaligned"), source, tmp_path / "out", lang_column="lang")
     before, after = matrix(table), matrix(pq.read_table(tmp_path / "out"))
-    same = [code in {"nld", None} for code in codes]
+    same = [code in {"nld", "eng", None} for code in codes]  # the pivot's map is the identity
     assert [np.array_equal(a, b) for a, b in zip(before, after, strict=True)] == same
     with pytest.raises(LanguageError, match="none at all"):
         apply(load_maps(folder), source, tmp_path / "other")

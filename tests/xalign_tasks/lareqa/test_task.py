@@ -162,9 +162,9 @@ def test_scores_are_those_of_one_pool_and_each_text_has_its_language(xquad, plan
             assert items[language].mean() == pytest.approx(of_language["map"], abs=1e-5)
             row = {answer: of_language[f"one_target_{answer}"] for answer in CODES}
             assert row == pytest.approx({answer: cells[language, answer] for answer in CODES}, abs=1e-5)
-            assert of_language["one_target_same"] == row[language]
+            assert of_language["same"] == of_language["one_target_same"] == row[language]
             others = [value for answer, value in row.items() if answer != language]
-            assert of_language["one_target_other"] == pytest.approx(np.mean(others), abs=1e-5)
+            assert of_language["cross"] == of_language["one_target_other"] == pytest.approx(np.mean(others), abs=1e-5)
     assert 0.2 < min(maps.values()) < max(maps.values()) < 1
 
 

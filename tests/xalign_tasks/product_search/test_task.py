@@ -125,6 +125,34 @@ def test_score_is_ndcg_at_10_and_languages_reach_the_encoder(root: Path, kind: t
         assert scores[name]["languages"] == ([own] if kind is LazRetrieval else [own, "eng-Latn"])
 
 
+def test_titles_in_the_querys_language_and_in_others_are_scored_apart(root: Path) -> None:
+    path = root / "lazretrieval" / "th" / "corpus.jsonl"
+    items = records(path)
+    for item in items[::2]:
+        item["lang"] = "en"
+    path.write_text("".join(json.dumps(item) + "\n" for item in items))
+    (root / "lazretrieval" / "vn" / "corpus.jsonl").write_text(
+        "".join(json.dumps({"id": f"i{i}", "text": f"title {i}"}) + "\n" for i in range(30))
+    )
+    task, model = LazRetrieval(), cast("Any", Recorder())
+    model.mteb_model_meta = META
+    task.hf_subsets = ["th", "vn"]
+    evaluated = mteb.evaluate(model, task, cache=None, overwrite_strategy="always", show_progress_bar=False)
+    scores = {row["hf_subset"]: row for row in evaluated.task_results[0].scores["test"]}
+    assert not {"same", "cross"} & scores["vn"].keys()  # one language
+    grades = grades_of(root / "lazretrieval" / "th")
+    asked = {row["id"]: vector(row["text"]) for row in records(root / "lazretrieval" / "th" / "queries.jsonl")}
+    titles = {item["id"]: vector(item["text"]) / np.linalg.norm(vector(item["text"])) for item in items}
+    spoken = {item["id"]: item.get("lang", "th") for item in items}
+    for name, codes in (("same", {"th"}), ("cross", {"en"})):
+        values = []
+        for query, relevant in grades.items():
+            kept = {item: grade for item, grade in relevant.items() if spoken[item] in codes}
+            pool = {item: float(asked[query] @ titles[item]) for item in titles if item in kept or item not in relevant}
+            values += [ndcg_at_10(pool, kept)] if kept else []
+        assert scores["th"][name] == pytest.approx(np.mean(values), abs=1e-5)
+
+
 def test_revision_is_the_fingerprint_and_outlives_unloading(root: Path) -> None:
     task = LazRetrieval()
     task.filter_languages(None, hf_subsets=["vn", "th"])

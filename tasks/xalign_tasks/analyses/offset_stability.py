@@ -1,0 +1,129 @@
+"""Whether a language's offset to English is the same on every corpus, as methods that remove a mean assume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from xalign_models import corpora, figures
+from xalign_models.analysis import Findings, Request
+from xalign_models.corpora import ENGLISH, Corpus
+from xalign_models.errors import DataError
+from xalign_models.languages import display_name
+from xalign_models.linalg.arrays import Float64
+from xalign_models.models.encoder import XAlignEncoder
+from xalign_models.ranking.ranks import normalise
+from xalign_tasks.analyses.base import LANGUAGES, Study
+from xalign_tasks.lareqa import XQuADR
+
+XQUAD = "xquad"
+CORPORA = ("ntrex", "flores", "tatoeba", "lingua", XQUAD, "udhr")
+ROWS = 300
+HALVES = "two halves of one"
+"""Label of the cosine that sampling alone allows: the mean over corpora of that between two halves of a corpus."""
+
+
+def analyse(request: Request) -> Findings:
+    """Cosines between the offsets of a language on different corpora, by language, prompt and pair of corpora.
+
+    Raises:
+        DataError: Fewer than two corpora are available.
+        XAlignError: A model is unavailable.
+    """
+    languages = [code for code in request.languages or LANGUAGES if code != ENGLISH]
+    study, texts = Study(), {}
+    for name in CORPORA:
+        try:
+            corpus = XQuADR().local_corpus() if name == XQUAD else corpora.load(name)
+        except DataError as error:
+            study.notes.append(f"{name} was left out. {error}")
+            continue
+        shared = [code for code in languages if code in corpus.languages]
+        texts[name] = {code: sides(corpus, code, request.rows or ROWS) for code in shared}
+        study.data[name] = corpus.fingerprint([*shared, ENGLISH])
+    if len(texts) < 2:
+        raise DataError(f"Offsets are compared between corpora, and only {len(texts)} is here. {' '.join(study.notes)}")
+    for name in request.named():
+        encoder = request.load(name)
+        model, default = str(encoder.mteb_model_meta.name), encoder.prompts.get("default", "")
+        for prompt in dict.fromkeys(encoder.prompts.get(side, default) for side in ("query", "document")):
+            frame = study.add(
+                "cosines", stability(texts, partial(embedded, encoder, prompt)), model=model, prompt=prompt
+            )
+            label = f"{model.removeprefix('xalign/')} {prompt.strip(': ')}".strip().replace("/", "__").replace(" ", "-")
+            study.figures[label] = draw(frame, f"{model}, prompt {prompt!r}" if prompt else model)
+    return study.findings(
+        f"The offset of a language is the mean of its unit vectors less that of English, over up to "
+        f"{request.rows or ROWS} rows of a corpus. Equal offsets have a cosine of 1.",
+        f"'{HALVES}' is the cosine between the offsets of a corpus' odd and even rows, the mean over corpora: chance "
+        "allows no more at half the rows.",
+    )
+
+
+def embedded(encoder: XAlignEncoder, prompt: str, rows: list[str], language: str) -> Float64:
+    """Unit rows (n, d) of sentences in a language under a prompt."""
+    return normalise(encoder.encode_texts(rows, [language] * len(rows), prompt)).astype(np.float64)
+
+
+def sides(corpus: Corpus, language: str, rows: int) -> tuple[list[str], list[str]]:
+    """The first rows of a language and of English: translations of each other where the corpus has them."""
+    if corpus.kind == "files":
+        side, english = (corpus.rows(code).candidates for code in (language, ENGLISH))
+    elif corpus.kind == "monolingual":
+        side, english = corpus.texts(language), corpus.texts(ENGLISH)
+    else:
+        side, english = corpus.pair(language)
+    return side[:rows], english[:rows]
+
+
+def stability(
+    texts: Mapping[str, Mapping[str, tuple[list[str], list[str]]]], embed: Callable[[list[str], str], Float64]
+) -> pd.DataFrame:
+    """Cosines between the offsets of each language, by pair of corpora, and :data:`HALVES`.
+
+    Args:
+        texts: Corpus to language to (its sentences, English sentences).
+        embed: Function that gives unit rows (n, d) of sentences in a language.
+    """
+    rows = []
+    for language in dict.fromkeys(code for of_corpus in texts.values() for code in of_corpus):
+        vectors = {
+            name: (embed(of_corpus[language][0], language), embed(of_corpus[language][1], ENGLISH))
+            for name, of_corpus in texts.items()
+            if language in of_corpus
+        }
+        offsets = {name: offset(*pair) for name, pair in vectors.items()}
+        halves = [cosine(offset(x[::2], y[::2]), offset(x[1::2], y[1::2])) for x, y in vectors.values()]
+        for a, b in combinations(offsets, 2):
+            rows.append({"language": language, "corpora": f"{a}, {b}", "cosine": cosine(offsets[a], offsets[b])})
+        rows.append({"language": language, "corpora": HALVES, "cosine": float(np.mean(halves))})
+    return pd.DataFrame(rows)
+
+
+def offset(x: Float64, y: Float64) -> Float64:
+    """Mean of rows ``x`` (n, d) less the mean of rows ``y`` (m, d): (d,)."""
+    difference: Float64 = x.mean(axis=0) - y.mean(axis=0)
+    return difference
+
+
+def cosine(a: Float64, b: Float64) -> float:
+    """Cosine of two vectors (d,)."""
+    return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
+
+
+@figures.styled()
+def draw(frame: pd.DataFrame, title: str) -> Figure:
+    """Cosines by language and pair of corpora."""
+    wide = frame.pivot_table(index="language", columns="corpora", values="cosine", sort=False)
+    figure, ((axis,),) = figures.canvas(width=2.5 + 0.62 * wide.shape[1], height=2.2 + 0.34 * len(wide))
+    names = [display_name(language) for language in wide.index]
+    figures.draw_heat_map(
+        axis, wide.to_numpy(), names, list(wide.columns), (0, 1), ".2f", aspect="auto", rotation=40, ha="right"
+    )
+    axis.set_title(f"Cosine between offsets to English\n{title}", fontsize=11)
+    return figure

@@ -1,0 +1,71 @@
+"""Checks of text that the user gives: what is likely a mistake is said once, in a line with counts."""
+
+from __future__ import annotations
+
+import html
+import logging
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from xalign_models.errors import DataError
+
+logger = logging.getLogger(__name__)
+
+
+@cache
+def warn_once(message: str) -> None:
+    """Log a warning unless this process did already: a corpus is read several times."""
+    logger.warning("%s", message)
+
+
+def check_rows(name: str, rows: Sequence[str]) -> None:
+    """Refuse text without a non-blank row, and warn of rows that are likely mistakes; ``name`` is for messages.
+
+    Raises:
+        DataError: Every row is blank.
+    """
+    blank = [number for number, row in enumerate(rows, 1) if not row.strip()]
+    if len(blank) == len(rows):
+        raise DataError(f"{name} has only blank rows.")
+    first: dict[str, int] = {}
+    repeated = [number for number, row in enumerate(rows, 1) if row.strip() and first.setdefault(row, number) != number]
+    found = {"are blank": blank, "are repeated": repeated}
+    found |= {
+        kind: [number for number, row in enumerate(rows, 1) if is_wrong(row)] for kind, is_wrong in _MISTAKES.items()
+    }
+    for kind, numbers in found.items():
+        if numbers:
+            shown = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
+            warn_once(f"{name}: {len(numbers)} of {len(rows)} rows {kind} ({shown}).")
+
+
+def check_pair(name: str, language: str, side: Sequence[str], pivot: Sequence[str]) -> None:
+    """Warn if at least half of a language's rows are equal to their translations."""
+    equal = sum(row == other for row, other in zip(side, pivot, strict=True))
+    if 2 * equal >= len(side) > 0:
+        warn_once(f"{name}: {equal} of {len(side)} rows of {language} are equal to their translations.")
+
+
+def _is_mojibake(row: str) -> bool:
+    """Whether the row has replacement characters, or is UTF-8 that was read in a Western encoding."""
+    for encoding in () if row.isascii() else ("cp1252", "latin-1"):
+        try:
+            if row.encode(encoding).decode("utf-8") != row:
+                return True
+        except UnicodeError:
+            continue
+    return "\N{REPLACEMENT CHARACTER}" in row
+
+
+def _has_entity(row: str) -> bool:
+    return any(html.unescape(entity) != entity for entity in re.findall(r"&#?\w+;", row))
+
+
+_MISTAKES: dict[str, Callable[[str], bool]] = {
+    "are not in Unicode's composed form, NFC": lambda row: not unicodedata.is_normalized("NFC", row),
+    "were decoded wrongly": _is_mojibake,
+    "have HTML entities, such as &amp;": _has_entity,
+}
+"""A phrase of a warning -> whether a row is meant."""
