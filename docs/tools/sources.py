@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
+from xalign_models.results.intervals import FEWEST
 from xalign_models.results.possible import MAIN
 from xalign_models.results.reading import Results, read_results
 
@@ -139,6 +140,19 @@ def analyses(table: str, column: str, /, **where: object) -> list[float]:
     if not values:
         raise LookupError(f"{table} has no row with {where}")
     return values
+
+
+@source
+def coverages(least: int, most: int = 99, method: str = "board") -> list[float]:
+    """Shares of intervals that cover the truth, of ``docs.tools.coverage``, for these numbers of languages."""
+    counts = tuple(range(least, most + 1))
+    return numbers("docs/results/coverage.csv", "coverage", method=method, languages=counts)
+
+
+@source
+def fewest_languages() -> int:
+    """Number of languages from which on the board's tests are over languages."""
+    return FEWEST
 
 
 @source

@@ -181,6 +181,7 @@ def put(tmp_path: Path) -> Put:
         ranks: dict[str, Any] | None = None,
         languages: dict[str, list[str]] | None = None,
         metric: str = "precision_at_1",
+        spec: dict[str, Any] | None = None,
     ) -> Path:
         folder = tmp_path / "results" / model.replace("/", "__", 1) / revision
         folder.mkdir(parents=True, exist_ok=True)
@@ -197,7 +198,7 @@ def put(tmp_path: Path) -> Put:
         when = datetime.fromisoformat(date).timestamp() if date else None
         result = {"task_name": task, "dataset_revision": data, "date": when, "scores": {"test": entries}}
         (folder / f"{task}.json").write_text(json.dumps(result))
-        arguments = {"spec": spec_of(baseline)} if baseline else {}
+        arguments = {"spec": spec or spec_of(baseline)} if spec or baseline else {}
         meta = {"name": model, "training_datasets": list(trained), "loader_kwargs": arguments}
         (folder / "model_meta.json").write_text(json.dumps(meta))
         if ranks:

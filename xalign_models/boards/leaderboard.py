@@ -8,17 +8,17 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from statistics import fmean
 
-import numpy as np
-
+from xalign_models.boards.columns import Column, judge, rank
+from xalign_models.boards.studies import prompt_of, studies
 from xalign_models.errors import ModelError, ResultsError
 from xalign_models.published import published_on
-from xalign_models.results.intervals import half_width, rank_intervals
-from xalign_models.results.items import Items, equal_weights
-from xalign_models.results.languages import code, into_and_from, language_pairs
+from xalign_models.results.intervals import FEWEST
+from xalign_models.results.items import Items
+from xalign_models.results.languages import code, into_and_from, language_pairs, shared
 from xalign_models.results.possible import MAIN
 from xalign_models.results.reading import Results, TaskScores
-from xalign_models.results.significance import ALPHA, sign_flip_test
-from xalign_models.tables.board import Board, Cell, Row
+from xalign_models.results.significance import ALPHA
+from xalign_models.tables.board import MARKS, Board, Cell, Evidence, Row
 
 DIRECTIONS: dict[str, dict[str, str]] = {"Tatoeba36": {"eng→X": "eng_Latn-*", "X→eng": "*-eng_Latn"}}
 """Tasks with a column per direction: headers and subsets."""
@@ -33,8 +33,12 @@ def leaderboard(
     tasks: Collection[str] | None = None,
     metric: str = MAIN,
     significance: bool = True,
+    languages: Collection[str] | None = None,
+    study: bool | None = None,
 ) -> Board:
-    """Models x tasks: the mean over subsets, and the difference to the unaligned backbone over common subsets.
+    """Models x tasks: the mean over the subsets that a column's rows share, and the difference to the plain backbone.
+
+    A row that lacks one of these subsets, or has another text, stands apart, in a block with rows of the same subsets.
 
     Args:
         results: From :func:`xalign_models.results.reading.read_results`.
@@ -42,35 +46,54 @@ def leaderboard(
         tasks: Names; None for all.
         metric: ``main_score`` for each task's own.
         significance: Test differences where ranks by item were kept.
+        languages: Canonical codes; subsets with another language are left out, except the one of all pairs. None for
+            the subsets that give the most scores, of :func:`xalign_models.results.languages.shared`.
+        study: Whether to show studies, or models (see :mod:`xalign_models.boards.studies`); None for both.
 
     Raises:
         ResultsError: There is no readable result, or a name has none.
     """
-    rows = {row.name: row for row in _empty_rows(results, choose_models(results.models, models))}
-    hits = Items(metric) if significance else None
-    columns: list[str] = []
-    for task in choose(results.tasks, tasks, "task"):
-        for direction, pattern in DIRECTIONS.get(task, {"": "*"}).items():
-            column = f"{task} {direction}".strip()
-            rivals: dict[tuple[str | None, frozenset[str]], list[str]] = {}
-            for name, row in rows.items():
-                table = results.tables.get((name, task))
-                if table and (values := _matching(table, metric, pattern)):
-                    base = results.tables.get((table.baseline or "", task))
-                    row.cells[column] = _cell(table, base, metric, pattern, hits)
-                    rivals.setdefault((table.dataset_revision, frozenset(values)), []).append(name)
-            if rivals:
-                columns.append(column)
-                widest = max(rivals, key=lambda key: len(key[1]))
-                _mark_best([rows[name].cells for name in rivals[widest]], column)
-                if hits:
-                    tables = {name: results.tables[name, task] for name in rivals[widest]}
-                    _mark_ranks(rows, column, tables, widest[1], hits)
+    specs = {model: table.spec for (model, _), table in results.tables.items()}
+    varied = studies(specs)
+    kind = {name for name in specs if study is None or (name in varied) == study}
+    chosen = [name for name in choose_models(results.models, models) if name in kind]
+    rows = {row.name: replace(row, prompt=prompt_of(specs[row.name])) for row in _empty_rows(results, chosen)}
+    columns = [
+        column
+        for task in choose(results.tasks, tasks, "task")
+        for direction, pattern in DIRECTIONS.get(task, {"": "*"}).items()
+        if (column := Column.of(results, f"{task} {direction}".strip(), task, pattern, metric, list(rows), languages))
+    ]
     if not columns:
         metrics = sorted({name for table in results.tables.values() for name in table.metrics})
-        raise ResultsError(f"No readable result has {metric!r}; there are {', '.join(metrics) or 'none'}.")
-    shown = [row for row in rows.values() if row.cells]
-    return Board("model", columns, shown, _legend(shown, metric))
+        hint = "only studies have it, see --studies" if study is False and len(kind) < len(specs) else ""
+        raise ResultsError(
+            f"No readable result has {metric!r}; {hint or 'there are ' + (', '.join(metrics) or 'none')}."
+        )
+    for column in columns:
+        column.fill(results, Items(metric) if significance else None)
+    judge([cell for column in columns for cell in column.cells.values()])
+    rank(columns)
+    for column in columns:
+        for name in column.common:
+            rows[name].cells[column.name] = column.cells[name].cell
+    shown = [*(row for row in rows.values() if row.cells), *_apart(rows, columns)]
+    common = {column.name: sorted(column.shared) for column in columns}
+    return Board("model", [column.name for column in columns], shown, _legend(shown, metric, columns), common)
+
+
+def _apart(rows: Mapping[str, Row], columns: Sequence[Column]) -> list[Row]:
+    """Rows of the cells over other subsets, in blocks of rows that have the same subsets."""
+    blocks: dict[frozenset[tuple[str, frozenset[str], str | None]], list[Row]] = {}
+    for name, row in rows.items():
+        own = [column for column in columns if name in column.cells and name not in column.common]
+        key = frozenset((c.name, c.cells[name].subsets, c.tables[name].dataset_revision) for c in own)
+        label = f"{row.label} · {row.group}" if row.name.startswith("xalign/") else row.label
+        cells = {column.name: column.cells[name].cell for column in own}
+        if own:
+            blocks.setdefault(key, []).append(replace(row, label=label, cells=cells, apart=True))
+    titles = ["other languages" + f" ({number})" * (len(blocks) > 1) for number in range(1, len(blocks) + 1)]
+    return [replace(row, group=title) for title, block in zip(titles, blocks.values(), strict=True) for row in block]
 
 
 def choose(names: Sequence[str], chosen: Collection[str] | None, kind: str) -> list[str]:
@@ -126,52 +149,6 @@ def _empty_rows(results: Results, models: Collection[str]) -> list[Row]:
     return [row for _, row in sorted(keyed, key=lambda item: item[0])]
 
 
-def _matching(table: TaskScores, metric: str, pattern: str) -> dict[str, float]:
-    return {subset: value for subset, value in table.values(metric).items() if fnmatchcase(subset, pattern)}
-
-
-def _cell(table: TaskScores, base: TaskScores | None, metric: str, pattern: str, hits: Items | None) -> Cell:
-    values = _matching(table, metric, pattern)
-    cell = Cell(100 * fmean(values.values()), fitted=table.trained_on)
-    baseline = _matching(base, metric, pattern) if base else {}
-    if base is None or not baseline:
-        return cell
-    if base.dataset_revision != table.dataset_revision:
-        return replace(cell, other_text=True)
-    common = sorted(values.keys() & baseline.keys())
-    if len(common) < len(baseline):
-        cell = replace(cell, covered=len(common), of=len(baseline))
-    if not common:
-        return cell
-    difference = 100 * fmean(values[subset] - baseline[subset] for subset in common)
-    cell = replace(cell, difference=difference)
-    gaps = hits.gaps(table, base, equal_weights(common)) if hits else None
-    if gaps is None:
-        return cell
-    cell, half = replace(cell, significant=sign_flip_test(gaps) < ALPHA), 100 * half_width(gaps)
-    return replace(cell, low=difference - half, high=difference + half) if len(gaps) > 1 else cell
-
-
-def _mark_best(rows: Sequence[dict[str, Cell]], column: str) -> None:
-    """Mark the best of models with the same subsets, as means over fewer languages do not compare."""
-    top = max(round(cells[column].score, 1) for cells in rows)
-    for cells in rows:
-        cells[column] = replace(cells[column], best=round(cells[column].score, 1) == top)
-
-
-def _mark_ranks(
-    rows: Mapping[str, Row], column: str, tables: Mapping[str, TaskScores], subsets: Collection[str], hits: Items
-) -> None:
-    """Mark the intervals of ranks among the models with outcomes; none without outcomes of the best."""
-    tested = {name: table for name, table in tables.items() if hits.outcomes(table).keys() >= set(subsets)}
-    shares = {name: hits.shares(table, equal_weights(subsets)) for name, table in tested.items()}
-    best = {name for name in tables if rows[name].cells[column].best}
-    if len(shares) < 2 or not best <= shares.keys() or len({len(row) for row in shares.values()}) > 1:
-        return
-    for name, ranks in zip(shares, rank_intervals(np.stack(list(shares.values()))), strict=True):
-        rows[name].cells[column] = replace(rows[name].cells[column], ranks=ranks)
-
-
 _FITTED = "†: the model was fitted or trained on text of this task."
 
 
@@ -179,45 +156,74 @@ def _name(metric: str) -> str:
     return "main score" if metric == MAIN else metric
 
 
-def _legend(rows: Sequence[Row], metric: str) -> list[str]:
-    cells = [(column, cell) for row in rows for column, cell in row.cells.items()]
-    compared = {column for column, cell in cells if cell.difference is not None}
-    tested = {column for column, cell in cells if cell.significant is not None}
-    partial = next((cell for _, cell in cells if cell.covered is not None), None)
-    lines = [
-        f"Scores: {_name(metric)} in percent, the mean over a task's subsets. Bold: the best of the models that have "
-        "the most subsets."
+def _legend(rows: Sequence[Row], metric: str, columns: Sequence[Column]) -> list[str]:
+    cells = [cell for row in rows for cell in row.cells.values()]
+    every = {column.name: {s for values in column.values.values() for s in values} for column in columns}
+    fewer = [
+        f"{column.name} {len(column.shared)} of {len(every[column.name])}"
+        for column in columns
+        if len(column.shared) < len(every[column.name])
     ]
+    tests = {cell.test for cell in cells}
+    lines = [
+        f"Scores: {_name(metric)} in percent, the mean over the subsets (languages or pairs) that a column's rows share"
+        + (f": {', '.join(fewer)}; all of the others" if fewer else "")
+        + ". Bold: the best of these rows."
+    ]
+    blocks = {row.group: row for row in rows if row.apart}
+    for title, row in blocks.items():
+        own = (f"{column} over {', '.join(cell.languages)}" for column, cell in row.cells.items())
+        lines.append(
+            f"{title.capitalize()}: not comparable with the rows above, but with each other. {'; '.join(own)}."
+        )
+    if blocks:
+        lines.append("k/n: the mean is over k of the n subsets that the rows above share.")
     if any(row.name.startswith("xalign/") for row in rows):
         lines.append(
             "A model's full name is xalign/ROW__BACKBONE. A name in brackets is that of the text it was fitted on or "
             "LUSIFER's language model, and comes last: xalign/ROW__BACKBONE__NAME."
         )
-    if compared:
-        lines.append("+/-: points above or below plain, the unaligned backbone, over the subsets that both have.")
-    if partial:
+    if any(row.prompt for row in rows):
+        lines.append("Prompt: as set for the model; –: none was set, so its checkpoint's own counts, if it has one.")
+    if any(cell.difference is not None for cell in cells):
+        lines.append("+/-: points above or below plain, the unaligned backbone, over the same subsets.")
+    if any(cell.same is not None for cell in cells):
         lines.append(
-            f"{partial.covered}/{partial.of}: scored on {partial.covered} of the {partial.of} subsets that plain has "
-            "(its alignment lacks languages); the score is the mean over these alone, the difference is like for like."
+            "same: points above or below plain within a language (answers in the question's language, or subsets of a "
+            "single language). A gain across languages may cost some."
         )
-    if any(cell.fitted for _, cell in cells):
+    if any(cell.fitted for cell in cells):
         lines.append(_FITTED)
-    if any(cell.other_text for _, cell in cells):
+    if any(cell.other_text for cell in cells):
         lines.append(
             "≠: not compared, because plain was scored on another revision of the task's text; `xalign run` it again."
         )
-    if tested:
+    if tests & {Evidence.HOLDS, Evidence.FIXED, Evidence.CHANCE}:
+        lines += [
+            f"{MARKS[test]}: {text}"
+            for test, text in (
+                (
+                    Evidence.CHANCE,
+                    f"{Evidence.CHANCE} (p >= {ALPHA} with Holm's correction for all differences of the board).",
+                ),
+                (
+                    Evidence.FIXED,
+                    f"{Evidence.FIXED}: beyond chance for other sentences in these languages, which are fewer than "
+                    f"{FEWEST}.",
+                ),
+                (Evidence.NONE, f"{Evidence.NONE}, because no scores by sentence were kept."),
+            )
+            if test in tests
+        ]
         lines.append(
-            f"~: the difference may be chance (p >= {ALPHA} in a paired sign-flip test over the sentences; each "
-            "comparison by itself)."
+            "No mark: beyond chance for other sentences and other languages. Intervals are 95% intervals of a single "
+            "difference."
         )
-    if any(cell.tied for _, cell in cells):
+    if any(cell.tied for cell in cells):
         lines.append(
-            "Underlined: statistically tied with the best (all pairs of the column's models tested over the "
-            "sentences, Holm's correction)."
+            "Underlined: statistically tied with the best (all pairs of each column's rows are tested, with Holm's "
+            "correction for all pairs of the board)."
         )
-    if tested and (untested := sorted(compared - tested)):
-        lines.append(f"Not tested, because no scores by sentence were kept: {', '.join(untested)}.")
     return lines
 
 
@@ -239,19 +245,28 @@ def detail(
     cells: dict[str, dict[str, Cell]] = {"mean": {}}
     columns: list[str] = []
     legend = [f"{task}: {_name(metric)} in percent."]
+    by_model = {head.name: results.tables[head.name, task].values(metric) for head in heads}
+    common = shared([frozenset(values) for values in by_model.values() if values])
     for head in heads:
-        table = results.tables[head.name, task]
-        for heading, scores in by_language(task, table.values(metric)).items():
+        table, values = results.tables[head.name, task], by_model[head.name]
+        like = (
+            by_language(task, {s: value for s, value in values.items() if s in common})
+            if common <= values.keys()
+            else {}
+        )
+        for heading, scores in by_language(task, values).items():
             columns.append(f"{head.name.removeprefix('xalign/')} {heading}".strip())
-            for language, value in scores.items():
+            for language, value in {**scores, "mean": like.get(heading, {}).get("mean")}.items():
+                if value is None:
+                    continue
                 fitted = table.trained_on and language == "mean"
                 cells.setdefault(language, {})[columns[-1]] = Cell(100 * value, fitted=fitted)
     if not columns:
         raise ResultsError(f"No readable result of {task} has {metric!r}.")
+    if any(values.keys() != common for values in by_model.values()):
+        legend.append(f"mean: over the {len(common)} subsets that most models share; –: the model lacks one of them.")
     if any(column.endswith("Into X") for column in columns):
-        legend.append(
-            "Into X: mean over the pairs whose candidates are in X; From X: whose queries are. mean: over all pairs."
-        )
+        legend.append("Into X: mean over the pairs whose candidates are in X; From X: whose queries are.")
     if any(cell.fitted for row in cells.values() for cell in row.values()):
         legend.append(_FITTED)
     if published:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Option
 
-from xalign_models.cli.common import Json, Models, Output, Tasks, out, print_json, say, split_list
+from xalign_models.cli.common import Json, Models, Output, Tasks, language_codes, out, print_json, say, split_list
 from xalign_models.errors import ResultsError
 
 if TYPE_CHECKING:
@@ -39,6 +39,13 @@ def leaderboard(
         str | None,
         Option(help='Show the tasks of a benchmark, e.g. "XAlign(parallel)" or "XAlign(LUSIFER, te)".'),
     ] = None,
+    studies: Annotated[
+        bool, Option("--studies", help="Show studies (ablations, seeds, controls) in place of models.")
+    ] = False,
+    languages: Annotated[
+        list[str] | None,
+        Option(help="Languages of all means; by default those that most rows share. Rows without one stand apart."),
+    ] = None,
     html: Annotated[
         Path | None, Option("--html", help="Write the board as one page, DIR/index.html, that opens offline.")
     ] = None,
@@ -63,7 +70,8 @@ def leaderboard(
     form = form or ("json" if json else "markdown" if markdown or narrow else None)
     if by_language and (len(chosen_tasks) != 1 or benchmark):
         raise ResultsError("--by-language shows one task; name one with -t.")
-    boards = [] if by_language else [make(chosen_models, chosen_tasks or None, Path(output), benchmark)]
+    codes, study = language_codes(languages, None), studies if studies or chosen_models is None else None
+    boards = [] if by_language else [make(chosen_models, chosen_tasks or None, Path(output), benchmark, codes, study)]
     if by_language or (len(chosen_tasks) == 1 and not benchmark and form is None and out.is_terminal):
         results = read_results(Path(output), tasks=chosen_tasks)
         boards.append(detail(results, chosen_tasks[0], models=chosen_models, published=published))
@@ -115,7 +123,12 @@ def _describe(tasks: Collection[str]) -> dict[str, dict[str, Any]]:
 
 
 def make(
-    models: Collection[str] | None, tasks: Collection[str] | None, output: Path, benchmark: str | None = None
+    models: Collection[str] | None,
+    tasks: Collection[str] | None,
+    output: Path,
+    benchmark: str | None = None,
+    languages: Collection[str] | None = None,
+    study: bool | None = None,
 ) -> Board:
     """The board of some models and tasks, or of a benchmark; those of the LUSIFER paper have a board of their own."""
     from xalign_models.boards.leaderboard import leaderboard as make_board
@@ -132,7 +145,7 @@ def make(
         tasks = tasks or [part.task for part in entry.parts if part.task in results.tasks]
         if not tasks:
             raise ResultsError(f'No results of {benchmark}; score models with `xalign run --benchmark "{benchmark}"`.')
-    return make_board(results, models=models, tasks=tasks)
+    return make_board(results, models=models, tasks=tasks, languages=languages, study=study)
 
 
 def show(board: Board, form: Format | None = None) -> None:

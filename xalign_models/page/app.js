@@ -1,11 +1,13 @@
 // The page: filters, views, and what they choose.
 const FILTERS = ["system", "backbone", "task"];
+const BOARD_FILTERS = [...FILTERS, "domain", "language", "mode"];
 const VIEWS = {
-  board: { title: "Board", show: BoardView, filters: [...FILTERS, "domain", "language", "mode"] },
-  differences: { title: "Differences", show: DifferencesView, filters: FILTERS },
-  languages: { title: "Languages", show: LanguagesView, filters: [...FILTERS, "mode"] },
-  pairs: { title: "Pairs", show: PairsView, filters: FILTERS },
-  trade: { title: "Trade-off", show: TradeView, filters: FILTERS },
+  board: { title: "Board", show: BoardView, filters: BOARD_FILTERS },
+  ...(DATA.legend.length > 1 && { studies: { title: "Studies", show: BoardView, filters: BOARD_FILTERS } }),
+  differences: { title: "Differences", show: DifferencesView, filters: ["rows", ...FILTERS] },
+  languages: { title: "Languages", show: LanguagesView, filters: ["rows", ...FILTERS, "mode"] },
+  pairs: { title: "Pairs", show: PairsView, filters: ["rows", ...FILTERS] },
+  trade: { title: "Trade-off", show: TradeView, filters: ["rows", ...FILTERS] },
   published: { title: "Published", show: PublishedView, filters: FILTERS },
   ...(DATA.atlas && {
     atlas: { title: "Atlas", show: AtlasView, filters: [] },
@@ -15,6 +17,7 @@ const VIEWS = {
 };
 const START = {
   view: "board",
+  rows: "",
   text: "",
   system: "",
   backbone: "",
@@ -35,23 +38,32 @@ const START = {
 // The languages of the results shown, without those that only the atlas has.
 const OWN_LANGUAGES = [...Array(DATA.own_labels).keys()].filter((label) => named(label)[1]);
 
+// The rows of the models, or of the studies, that stand in the board's first blocks or apart.
+const rowsOf = (board) => DATA.rows.filter((row) => row.board === board);
+
 function App() {
   const [state, change] = useAddress(START);
   const [at, setAt] = useState(null);
   const view = VIEWS[state.view] || VIEWS.board;
   const domains = (column) => DATA.tasks[DATA.columns[column].task].domains || [];
   const wanted = state.text.trim().toLowerCase();
+  const isBoard = view.show === BoardView,
+    board = state.view === "studies" || (view.filters.includes("rows") && state.rows) ? 1 : 0;
+  // A model may have a second row, over other languages: means are compared within a block, languages by model.
+  const fits = isBoard && state.language === "" ? () => true : isBoard || ["languages", "pairs"].includes(state.view) ? ({ first }, index) => first === index : ({ apart }) => !apart;
   const rows = useMemo(
     () =>
       [...DATA.rows.keys()].filter((index) => {
         const row = DATA.rows[index];
         return (
+          row.board === board &&
+          fits(row, index) &&
           (!state.system || system(row) === state.system) &&
           (!state.backbone || row.group === state.backbone) &&
           (!wanted || row.name.toLowerCase().includes(wanted))
         );
       }),
-    [state.system, state.backbone, wanted],
+    [state.system, state.backbone, wanted, board, state.view, state.language],
   );
   const columns = useMemo(
     () =>
@@ -67,7 +79,7 @@ function App() {
   const column = Math.max(0, state.task ? DATA.columns.findIndex(({ name }) => name === state.task) : (first ?? 0));
   const task = DATA.columns[column].task;
   const tasks =
-    state.view === "board" && state.language !== ""
+    isBoard && state.language !== ""
       ? [...DATA.tasks.keys()]
       : ["languages", "pairs"].includes(state.view)
         ? [task]
@@ -81,15 +93,16 @@ function App() {
   ]);
   const taskNames = DATA.columns.map(({ name }) => [name, name]);
   const choices = {
-    system: ["System", list("all systems", DATA.rows.map(system))],
-    backbone: ["Backbone", list("all backbones", DATA.rows.map(({ group }) => group))],
-    task: ["Task", state.view === "board" ? [["", "all tasks"], ...taskNames] : taskNames],
+    system: ["System", list("all systems", rowsOf(board).map(system))],
+    backbone: ["Backbone", list("all backbones", rowsOf(board).map(({ group }) => group))],
+    rows: ["Rows", [["", "models"], ["studies", "studies"]]],
+    task: ["Task", isBoard ? [["", "all tasks"], ...taskNames] : taskNames],
     domain: ["Domain", list("all domains", [...DATA.columns.keys()].flatMap(domains))],
     language: ["Language", [["", "mean of all"], ...languages]],
     mode: ["Show", [["score", "score"], ["difference", "change against plain"]]],
   };
   const shown = view.filters.filter(
-    (field) => choices[field][1].length > 2 || state[field] !== START[field] || field === "mode",
+    (field) => choices[field][1].length > 2 || state[field] !== START[field] || field === "mode" || (field === "rows" && DATA.legend.length > 1),
   );
   const tabs = useRef(null);
   useEffect(() => document.getElementById(`tab-${state.view}`)?.scrollIntoView({ block: "nearest" }), [state.view]);
@@ -106,13 +119,13 @@ function App() {
     style.colorScheme = dark ? "light" : "dark";
   };
   const choice = (field) => {
-    const value = field === "task" && state.view !== "board" ? DATA.columns[column].name : state[field];
+    const value = field === "task" && !isBoard ? DATA.columns[column].name : state[field];
     const [label, options] = choices[field];
     return html`<${Choice} key=${field} label=${label} value=${value} options=${options} onChange=${(value) => change({ [field]: value })} />`;
   };
   const given = { rows, columns, column, task, state, change, values, open: (row, cell) => setAt([row, cell]) };
   return html`<header><div><h1>xalign board</h1>
-      <p>How well text embeddings agree across languages, before and after alignment: ${counted(DATA.rows.length, "model")}, ${counted(DATA.tasks.length, "task")}, ${counted(OWN_LANGUAGES.length, "language")}. Made ${DATA.made.slice(0, 10)} by xalign ${DATA.version}.</p></div>
+      <p>How well text embeddings agree across languages, before and after alignment: ${counted(new Set(rowsOf(0).map(({ name }) => name)).size, "model")}, ${VIEWS.studies ? `${counted(new Set(rowsOf(1).map(({ name }) => name)).size, "study").replace("studys", "studies")} of them (ablations, seeds, controls), ` : ""}${counted(DATA.tasks.length, "task")}, ${counted(OWN_LANGUAGES.length, "language")}. Made ${DATA.made.slice(0, 10)} by xalign ${DATA.version}.</p></div>
       <button class="theme" onClick=${theme} title="Change between dark and light">◐ <span>dark / light</span></button></header>
     <div role="tablist" aria-label="Views" ref=${tabs} onKeyDown=${onTabKey}>${Object.entries(VIEWS).map(([key, { title }]) => html`<button role="tab" id=${`tab-${key}`} aria-controls="view" aria-selected=${key === state.view} tabindex=${key === state.view ? 0 : -1} onClick=${() => change({ view: key })}>${title}</button>`)}</div>
     ${

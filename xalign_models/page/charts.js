@@ -5,11 +5,11 @@ function DifferencesView({ rows, column, state }) {
   if (!tested.length) return html`<p>No aligned model in this choice was scored on this task.</p>`;
   const name = ({ row }) => rowName(row);
   const verdict = ({ cell }) =>
-    !cell.interval ? "not tested" : cell.chance ? "may be chance" : cell.difference > 0 ? "better" : "worse";
+    markOf(cell) ? DATA.tests[cell.test][1] : cell.difference > 0 ? "better" : "worse";
   const between = ({ interval }) => (interval ? ` [${interval.map(points).join(", ")}]` : "");
   const title = ({ row, cell }) => `${rowName(row)}: ${points(cell.difference)}${between(cell)}`;
   const order = sorted(tested, { down: true }, ({ cell }) => cell.difference);
-  return html`<p class="lead">What each alignment changes on ${DATA.columns[column].name}, in points against its unaligned backbone, with 95% intervals from a paired comparison sentence by sentence.</p>
+  return html`<p class="lead">What each alignment changes on ${DATA.columns[column].name}, in points against its unaligned backbone, with 95% intervals. <b>Better</b> and <b>worse</b> hold for other sentences and other languages; <b>untested over languages</b>: these languages are too few to say so, and the interval is over sentences alone.${others(state)}</p>
     <${Chart} label=${`Differences on ${DATA.columns[column].name}`} deps=${[rows, column]} make=${(width) => {
       const margin = Math.min(width * 0.45, 420);
       const short = (text) => (text.length * 6.5 > margin ? text.slice(0, margin / 6.5 - 1) + "…" : text);
@@ -20,8 +20,8 @@ function DifferencesView({ rows, column, state }) {
         x: { label: "points against plain →", grid: true, axis: "both" },
         y: { domain: order.map(name), label: null, tickFormat: short },
         color: {
-          domain: ["better", "worse", "may be chance", "not tested"],
-          range: ["#2a9d5c", "#d1495b", "#8a8f98", "#b8bcc4"],
+          domain: ["better", "worse", ...DATA.tests.slice(2).map(([, text]) => text)],
+          range: ["#2a9d5c", "#d1495b", "#d98e04", "#8a8f98", "#b8bcc4"],
           legend: true,
         },
         marks: [
@@ -36,6 +36,11 @@ function DifferencesView({ rows, column, state }) {
     }} />`;
 }
 
+// How many rows are left out, because their means are over other languages.
+const others = (state) => {
+  const left = DATA.rows.filter(({ board, apart }) => apart && board === (state.rows ? 1 : 0)).length;
+  return left ? ` Left out: ${counted(left, "row")} scored on other languages, which the board shows in blocks of their own.` : "";
+};
 const COSTS = {
   parameters: "parameters",
   dimensions: "dimensions of the vector",
@@ -62,7 +67,7 @@ function TradeView({ rows, column, state, change }) {
     if (!frontier.length || spot.y > frontier.at(-1).y) frontier.push(spot);
   const group = ({ row }) => DATA.rows[row].group;
   const title = ({ row, x, y }) => `${rowName(row)}\n${percent(y)} %, ${x.toLocaleString("en")} ${COSTS[cost]}`;
-  return html`<p class="lead">Quality on ${DATA.columns[column].name} against ${COSTS[cost]}. The line joins the models that no other model beats on both.</p>
+  return html`<p class="lead">Quality on ${DATA.columns[column].name} against ${COSTS[cost]}, all over the same languages. The line joins the models that no other model beats on both.${others(state)}</p>
     <${Choice} label="Against" wide value=${cost} options=${choices} onChange=${(value) => change({ cost: value })} />
     <${Chart} label="Trade-off" deps=${[rows, column, cost]} make=${(width) => ({
       width,
@@ -119,7 +124,7 @@ function PublishedView({ rows, column }) {
 }
 
 function NotesView() {
-  return html`<h2>What the marks mean</h2><ul>${DATA.legend.map((line) => html`<li><bdi>${line.replace(/^(\d+\/\d+):/, "◑ ($1):")}</bdi></li>`)}</ul>
+  return html`${DATA.legend.map(([title, lines]) => html`<h2>${title}: what is shown</h2><ul>${lines.map((line) => html`<li><bdi>${line}</bdi></li>`)}</ul>`)}
     <h2>Tasks</h2><dl>${DATA.tasks.map((task) => html`<dt><bdi>${task.name}</bdi></dt><dd><bdi>${task.description || "No description."}</bdi>${task.type ? html` <small>${[task.type, ...(task.domains || [])].join(", ")}</small>` : ""}</dd>`)}</dl>
     <h2>Keys</h2><p><kbd>Tab</kbd> goes from control to control; in a table the arrow keys, <kbd>Home</kbd> and <kbd>End</kbd> move, <kbd>Enter</kbd> opens a cell or sorts by a head, <kbd>Esc</kbd> closes.</p>
     <details><summary>Libraries in this page, and their licences</summary><pre>${document.getElementById("licences").textContent}</pre></details>`;

@@ -11,7 +11,10 @@ const cellOf = (row, column) => {
   return { ...cell, model: DATA.models[cell.model], machine: DATA.machines[cell.machine] };
 };
 const system = (row) => row.label.split(" (")[0];
-const rowName = (row) => `${DATA.rows[row].label} · ${DATA.rows[row].group}`;
+const rowName = (row) => DATA.rows[row].label + (DATA.rows[row].apart ? "" : ` · ${DATA.rows[row].group}`);
+const markOf = (cell) => DATA.tests[cell.test ?? 0][0];
+// Whether a cell's difference is a gain or a loss beyond chance in the languages scored.
+const isSure = (cell) => ["", "°"].includes(markOf(cell)) && cell.difference !== 0;
 const mean = (list) => list.reduce((sum, value) => sum + value, 0) / list.length;
 const points = (value) => (value > 0 ? "+" : value < 0 ? "\u2212" : "±") + Math.abs(value).toFixed(1);
 const percent = (value) => (value == null ? "–" : value.toFixed(1).replace("-", "\u2212"));
@@ -55,8 +58,7 @@ const valueOf = (values, block, i, j) => {
 };
 const blocksOf = (task, kind) => DATA.blocks.filter((block) => block.task === task && block.kind === kind);
 
-const baselineOf = (row) =>
-  DATA.rows.findIndex((other) => other.group === DATA.rows[row].group && other.label === "plain");
+const baselineOf = (row) => DATA.rows[row].base;
 // A row's mean over a task's subsets in one language; null where it has none. Of the kind "plain": its unaligned
 // backbone's mean over the same subsets.
 function inLanguage(values, row, task, label, heading, kind = "languages") {

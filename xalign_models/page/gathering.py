@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,14 @@ from xalign_models import __version__
 from xalign_models.atlas import Atlas
 from xalign_models.atlas.table import MISSING
 from xalign_models.boards.leaderboard import DIRECTIONS, by_language, leaderboard, published_columns
-from xalign_models.errors import FileError
+from xalign_models.errors import FileError, ResultsError
 from xalign_models.files import read_log
 from xalign_models.page.beside import atlas_data
 from xalign_models.page.packing import Numbered, pack
 from xalign_models.results.languages import language_pairs
 from xalign_models.results.layout import SETTINGS
 from xalign_models.results.reading import Results, TaskScores, read_meta
-from xalign_models.tables.board import Cell
+from xalign_models.tables.board import MARKS, Board, Cell, Evidence, Row
 
 MOST_LANGUAGES = 40
 """Maximum number of languages of a matrix of pairs; larger ones are unreadable."""
@@ -76,39 +77,72 @@ def page_data(
 
     The arguments and errors are those of :func:`xalign_models.page.write_page`.
     """
-    board = leaderboard(results, models=models, tasks=tasks)
-    position = {row.name: index for index, row in enumerate(board.rows)}
-    names = [task for task in results.tasks if {task, *_directions(task)} & set(board.columns)]
-    task_of = {column: task for task in names for column in (task, *_directions(task))}
+    boards = _boards(results, models, tasks)
+    rows = [(board, row) for board in boards.values() for row in board.rows]
+    first: dict[str, int] = {}
+    for index, (_, row) in enumerate(rows):
+        first.setdefault(row.name, index)
+    shown = {column for board in boards.values() for column in board.columns}
+    names = [task for task in results.tasks if shown & {task, *_directions(task)}]
+    task_of = {column: task for task in names for column in (task, *_directions(task)) if column in shown}
     values, origins = _Values(), _Origins()
     published = []
     for number, task in enumerate(names):
-        tables = {position[name]: results.tables[name, task] for name in position if (name, task) in results.tables}
+        tables = {index: results.tables[name, task] for name, index in first.items() if (name, task) in results.tables}
         bases = ((row, results.tables.get((table.baseline or "", task))) for row, table in tables.items())
         plain = {row: base for row, base in bases if base}
         _add_languages(values, number, task, tables, plain)
         _add_pairs(values, number, tables)
-        published += _published(number, task, results, values)
+        common = {
+            s for column in (task, *_directions(task)) for s in next(iter(boards.values())).common.get(column, ())
+        }
+        published += _published(number, task, results, values, common)
     cells = [
         {column: origins.cell(cell, results.tables[row.name, task_of[column]]) for column, cell in row.cells.items()}
-        for row in board.rows
+        for _, row in rows
     ]
     own_labels = len(values.labels)
     beside, packed = (None, {}) if atlas is None else atlas_data(atlas, values.labels)
     codes = Counter(label.partition("-")[0] for label in values.labels)
     several = {"zho"} | {code for code, count in codes.items() if count > 1}
+    baselines = {model: table.baseline or model for (model, _), table in results.tables.items()}
     return {
         "made": datetime.now(tz=UTC).isoformat(timespec="minutes"),
         "version": __version__,
         "tasks": [{"name": task, **(describe or {}).get(task, {})} for task in names],
-        "columns": [{"name": column, "task": names.index(task_of[column])} for column in board.columns],
-        "rows": [{"group": row.group, "label": row.label, "name": row.name} for row in board.rows],
+        "columns": [
+            {
+                "name": column,
+                "task": names.index(task),
+                "shared": [len(board.common.get(column, ())) for board in boards.values()],
+                "all": max(len(table.values()) for (_, name), table in results.tables.items() if name == task)
+                // (len(_directions(task)) or 1),
+            }
+            for column, task in task_of.items()
+        ],
+        "rows": [
+            {
+                "group": row.group,
+                "label": row.label,
+                "name": row.name,
+                "prompt": row.prompt,
+                "apart": row.apart,
+                "note": next(
+                    (line for line in board.legend if row.apart and line.startswith(row.group.capitalize())), ""
+                ),
+                "board": list(boards.values()).index(board),
+                "first": first[row.name],
+                "base": first.get(baselines[row.name], -1),
+            }
+            for board, row in rows
+        ],
+        "tests": [["", ""], *([MARKS[test], str(test)] for test in Evidence)],
         "fields": list(next(cell for row in cells for cell in row.values())),
-        "cells": [[list(row[column].values()) if column in row else 0 for column in board.columns] for row in cells],
+        "cells": [[_stripped(row[column].values()) if column in row else 0 for column in task_of] for row in cells],
         "models": [json.loads(model) for model in origins.models],
         "machines": [json.loads(machine) for machine in origins.machines],
         "data": list(origins.data),
-        "legend": list(board.legend),
+        "legend": [[title, list(board.legend)] for title, board in boards.items()],
         "own_labels": own_labels,
         "labels": [_label(label, several) for label in values.labels],
         "blocks": values.blocks,
@@ -116,6 +150,22 @@ def page_data(
         "atlas": beside,
         "packed": values.packed() | packed,
     }
+
+
+def _about(row: Row) -> str:
+    """How the legend's line about a row's block begins."""
+    return f"{row.group.capitalize()}:"
+
+
+def _boards(results: Results, models: Collection[str] | None, tasks: Collection[str] | None) -> dict[str, Board]:
+    """The boards of models and of studies, by title; all rows are models where the user chose them."""
+    if models is not None:
+        return {"Models": leaderboard(results, models=models, tasks=tasks)}
+    boards = {}
+    for title, study in (("Models", False), ("Studies", True)):
+        with suppress(ResultsError):
+            boards[title] = leaderboard(results, tasks=tasks, study=study)
+    return boards or {"Models": leaderboard(results, tasks=tasks)}
 
 
 def _directions(task: str) -> list[str]:
@@ -136,16 +186,24 @@ class _Origins:
         if table.folder not in self._folders:
             self._folders[table.folder] = json.dumps(_model(table.folder)), _machines(table.folder)
         model, machines = self._folders[table.folder]
-        values = {name: value for name, value in vars(cell).items() if name not in {"significant", "low", "high"}} | {
-            "interval": None if cell.low is None else (cell.low, cell.high),
-            "chance": cell.significant is False,
-            "tied": cell.tied,
+        always = {
+            "score": cell.score,
+            "difference": cell.difference,
             "model": self.models[model],
             "machine": self.machines[machines.get(table.task, "{}")],
             "data": self.data[str(table.dataset_revision)],
             "minutes": round(table.date.timestamp() / 60),
         }
-        return {key: None if (key, value) == ("difference", None) else _brief(value) for key, value in values.items()}
+        left_out = {*always, "test", "low", "high", "score_low", "score_high", "languages"}
+        values = always | {name: value for name, value in vars(cell).items() if name not in left_out}
+        values |= {
+            "interval": None if cell.low is None else (cell.low, cell.high),
+            "score_interval": None if cell.score_low is None else (cell.score_low, cell.score_high),
+            "test": 0 if cell.test is None else 1 + list(Evidence).index(cell.test),
+            "tied": cell.tied,
+        }
+        kept = {"difference", "same"}
+        return {key: None if value is None and key in kept else _brief(value) for key, value in values.items()}
 
 
 def _model(folder: Path) -> dict[str, Any]:
@@ -163,6 +221,14 @@ def _machines(folder: Path) -> dict[str, str]:
     lines, damaged = read_log(folder / SETTINGS)
     entries = [] if damaged else lines
     return {str(entry.get("task")): json.dumps({key: entry.get(key) for key in known}) for entry in entries}
+
+
+def _stripped(values: Iterable[Any]) -> list[Any]:
+    """The values without zeros and None at the end, which most cells have."""
+    kept = list(values)
+    while kept and not kept[-1]:
+        kept.pop()
+    return kept
 
 
 def _brief(value: Any) -> Any:
@@ -238,19 +304,22 @@ def _before(tables: Mapping[int, TaskScores]) -> str:
     return ""
 
 
-def _published(number: int, task: str, results: Results, values: _Values) -> list[dict[str, Any]]:
+def _published(
+    number: int, task: str, results: Results, values: _Values, common: Collection[str]
+) -> list[dict[str, Any]]:
+    """The printed columns of a task, with their means over the languages of the board, where these are printed."""
     tables = [table for (_, name), table in results.tables.items() if name == task]
     rows = {"mean"}.union(*(scores for table in tables for scores in by_language(task, table.values()).values()))
-    columns = published_columns(task, tables, "main_score", rows)
-    return [
-        {
-            "task": number,
-            "column": column,
-            "mean": scores.get("mean"),
-            "scores": [[values.labels[label], round(score, 2)] for label, score in scores.items() if label != "mean"],
-        }
-        for column, scores in columns.items()
-    ]
+    shared = by_language(task, dict.fromkeys(common, 0.0))
+    entries = []
+    for column, scores in published_columns(task, tables, "main_score", rows).items():
+        labels = next((set(of) - {"mean"} for heading, of in shared.items() if column.endswith(heading)), set())
+        mean = scores.get("mean") if labels == rows - {"mean"} else None
+        if labels and labels <= scores.keys():
+            mean = fmean(scores[label] for label in labels)
+        kept = [[values.labels[label], round(score, 2)] for label, score in scores.items() if label != "mean"]
+        entries.append({"task": number, "column": column, "mean": mean, "scores": kept})
+    return entries
 
 
 def _label(label: str, several: Collection[str]) -> list[str]:

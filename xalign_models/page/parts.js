@@ -73,7 +73,7 @@ function Grid({ caption, corner, heads, rows, sort, onSort, onOpen }) {
       .slice(0, limit)
       .map((row) =>
         row.title !== undefined
-          ? html`<tr class="group" key=${row.key}><th scope="rowgroup" tabindex="-1" colspan=${heads.length + 1}><bdi>${row.title}</bdi></th></tr>`
+          ? html`<tr class="group" key=${row.key}><th scope="rowgroup" tabindex="-1" colspan=${heads.length + 1}><bdi>${row.title}</bdi>${row.note ? html`<small><bdi>${row.note}</bdi></small>` : ""}</th></tr>`
           : html`<tr key=${row.key}><th scope="row" tabindex="-1" data-row=${row.id} data-column="-1">${row.head}</th>${row.cells}</tr>`,
       )}
     </tbody></table></div>`;

@@ -2,13 +2,14 @@
 function ScoreCell({ cell, row, column, mode }) {
   const place = { "data-row": row, "data-column": column, tabindex: -1 };
   if (!cell) return html`<td ...${place} class="none">–</td>`;
-  const direction = cell.chance || !cell.difference ? "chance" : cell.difference > 0 ? "up" : "down";
+  const direction = !isSure(cell) ? "chance" : cell.difference > 0 ? "up" : "down";
   const change = cell.difference === null ? "" : direction;
-  const part = cell.covered ? " ◑" : cell.other_text ? " ≠" : "";
-  const small = (cell.difference === null ? "" : points(cell.difference) + (cell.chance ? "~" : "")) + part;
+  const part = cell.other_text ? " ≠" : cell.covered ? ` ${cell.covered}/${cell.of}` : "";
+  const small = (cell.difference === null ? "" : points(cell.difference) + markOf(cell)) + part;
+  const same = cell.same == null ? "" : `same ${points(cell.same)}`;
   const lead = mode === "difference" ? small || "–" : percent(cell.score) + (cell.fitted ? "†" : "");
   return html`<td ...${place} class=${`${cell.best ? "best" : ""} ${cell.tied ? "tied" : ""} ${mode === "difference" ? change : ""}`}>
-    <b>${lead}</b>${mode === "difference" ? "" : small && html`<small class=${change}>${small}</small>`}
+    <b>${lead}</b>${mode === "difference" ? "" : small && html`<small class=${change}>${small}</small>`}${same && html`<small>${same}</small>`}
 </td>`;
 }
 
@@ -34,8 +35,8 @@ function lines(rows, sort, cells) {
   const made = [];
   let group = null;
   for (const row of rows) {
-    if (!sort && DATA.rows[row].group !== group)
-      made.push({ title: (group = DATA.rows[row].group), key: `group ${group}` });
+    const { group: own, note } = DATA.rows[row];
+    if (!sort && own !== group) made.push({ title: (group = own), note, key: `group ${group}` });
     made.push({ key: row, id: row, head: head(row), cells: cells(row) });
   }
   return made;
@@ -43,6 +44,7 @@ function lines(rows, sort, cells) {
 
 function BoardView({ rows, columns, state, values, open }) {
   const [sort, setSort] = useState(null);
+  const prompts = rows.some((row) => DATA.rows[row].prompt) ? 1 : 0; // whether the prompt is the first column
   const label = state.language === "" ? null : Number(state.language);
   const cell = (row, column) => {
     if (label === null) return cellOf(row, column);
@@ -59,17 +61,23 @@ function BoardView({ rows, columns, state, values, open }) {
     rows.filter((row) => kept.some((column) => cell(row, column))),
     sort,
     (row) => {
-      if (sort.column < 0) return DATA.rows[row].label;
-      const found = cell(row, kept[sort.column]);
+      if (sort.column < prompts) return DATA.rows[row][sort.column < 0 ? "label" : "prompt"];
+      const found = cell(row, kept[sort.column - prompts]);
       return found && (state.mode === "difference" ? found.difference : found.score);
     },
   );
   const shownCell = (row, column) =>
     html`<${ScoreCell} cell=${cell(row, column)} row=${row} column=${column} mode=${state.mode} key=${column} />`;
-  const shown = lines(order, sort, (row) => kept.map((column) => shownCell(row, column)));
-  const where = label === null ? "the mean over a task's languages" : languageName(label);
-  return html`<p class="lead">Percent, higher is better: ${where}. Below it the change against <b>plain</b>, the same backbone without alignment: <span class="up">gain</span>, <span class="down">loss</span>, ${label === null ? html`<span class="chance">~ may be chance</span>` : "not tested in single languages"}. Choose a cell to see where it comes from, a task to sort by it. ${label === null ? html`<b class="best">Bold</b>: best of those with the most languages. <u>Underlined</u>: statistically tied with the best. †: fitted on this task's text. ◑: fewer languages than plain.` : ""}</p>
-    <${Grid} caption="Models and tasks" corner="model" heads=${kept.map((column) => html`<bdi>${humps(DATA.columns[column].name)}</bdi>`)}
+  const promptCell = (row) => html`<td tabindex="-1" class="prompt" key="prompt" data-row=${row} data-column="-1"><bdi>${DATA.rows[row].prompt || "–"}</bdi></td>`;
+  const shown = lines(order, sort, (row) => [...(prompts ? [promptCell(row)] : []), ...kept.map((column) => shownCell(row, column))]);
+  const where = label === null ? "the mean over the languages that a column's rows share" : languageName(label);
+  const head = (column) => {
+    const { name, shared, all } = DATA.columns[column],
+      count = shared[rows.length ? DATA.rows[rows[0]].board : 0];
+    return html`<bdi>${humps(name)}</bdi>${label === null && count < all ? html`<small>over ${count} of ${all}</small>` : ""}`;
+  };
+  return html`<p class="lead">Percent, higher is better: ${where}. Below it the change against <b>plain</b>, the same backbone without alignment: <span class="up">gain</span>, <span class="down">loss</span>, ${label === null ? html`<span class="chance">~ may be chance, ° tested for these languages only (too few for a test over languages), ? not tested</span>` : "not tested in single languages"}. ${label === null ? html`<b>same</b>: the change within a language, the price of a gain across languages. ` : ""}Choose a cell to see where it comes from, a task to sort by it. ${label === null ? html`<b class="best">Bold</b>: best of the column. <u>Underlined</u>: statistically tied with the best. †: fitted on this task's text. Rows with other languages stand in blocks of their own below.` : ""}</p>
+    <${Grid} caption="Models and tasks" corner="model" heads=${[...(prompts ? ["prompt"] : []), ...kept.map(head)]}
       rows=${shown} sort=${sort} onSort=${(column) => setSort(turn(sort, column))} onOpen=${(row, column) => open(row, column)} />`;
 }
 
@@ -83,18 +91,21 @@ function Detail({ at, close, label, values }) {
   const title = html`<bdi>${DATA.rows[row].name}</bdi>${whole ? "" : html` · <bdi>${DATA.columns[column].name}</bdi>`}`;
   if (!cells.length) return html`<${Facts} title=${title} facts=${[]} close=${close} />`;
   const cell = cellOf(row, cells[0]),
-    { model, machine, interval, ranks } = cell;
+    { model, machine, interval, score_interval, ranks } = cell;
   const inChosen = () => percent(inLanguage(values, row, DATA.columns[column].task, label));
-  const tested = interval ? ` (95% interval ${interval.map(points).join(" to ")})` : ", not tested";
+  const between = (ends, shown) => (ends ? ` (95% interval ${ends.map(shown).join(" to ")})` : "");
+  const verdict = DATA.tests[cell.test ?? 0][1];
   const ofTask = [
-    ["Score, mean of all languages", `${percent(cell.score)} %`],
+    ["Score, mean over languages", `${percent(cell.score)} %${between(score_interval, percent)}`],
     ["Score in the language chosen", label !== null && values && !whole && `${languageName(label)}: ${inChosen()} %`],
-    ["Against plain", cell.difference !== null && `${points(cell.difference)} points${tested}`],
+    ["Against plain", cell.difference !== null && `${points(cell.difference)} points${between(interval, points)}, ${verdict}`],
+    ["Against plain within a language", cell.same != null && `${points(cell.same)} points`],
     [
       "Rank",
       ranks && (ranks[0] === ranks[1] ? `${ranks[0]}` : `between ${ranks.join(" and ")}, as far as chance leaves it open`),
     ],
-    ["Languages or pairs", cell.covered ? `${cell.covered} of the ${cell.of} that plain has` : "all that plain has"],
+    ["Languages or pairs", cell.covered ? `${cell.covered} of the ${cell.of} that the other rows share` : "those that the column's rows share"],
+    ["Prompt", DATA.rows[row].prompt],
     [
       "Contamination",
       cell.fitted ? "† the model was fitted or trained on this task's text" : "not known to have seen this task's text",
@@ -180,7 +191,7 @@ function PairsView({ rows, task, state, change, values }) {
     ([block, one], index) => block.rows.includes(one) && (index || studied || base !== row),
   );
   const places = [...after.labels.keys()],
-    scored = (a, b) => score(after, row, a, b) !== null,
+    scored = (a, b) => drawn.every(([block, one]) => score(block, one, a, b) !== null), // the same pairs in both
     used = places.filter((a) => places.some((b) => scored(a, b) || scored(b, a)));
   return html`<p class="lead">${DATA.tasks[task].name}, percent for each pair of languages: a row is the language of the queries, a column that of the candidates.</p>
     <${Choice} label="Model" wide value=${String(row)} onChange=${(model) => change({ model })} options=${having.map((one) => [String(one), rowName(one)])} />

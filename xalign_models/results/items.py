@@ -20,6 +20,7 @@ import numpy.typing as npt
 from xalign_models.errors import FileError, one_line
 from xalign_models.files import read_npz
 from xalign_models.paths import atomic_file
+from xalign_models.results.intervals import Sample
 from xalign_models.results.reading import TaskScores
 from xalign_models.results.significance import ZERO
 
@@ -129,6 +130,7 @@ class Items:
     def __init__(self, metric: str) -> None:
         self.metric = metric
         self._loaded: dict[tuple[Path, str], Outcomes] = {}
+        self._samples: dict[tuple[Path, str, frozenset[str]], Sample | None] = {}
         self._shares: dict[tuple[Path, str, tuple[tuple[str, float], ...]], npt.NDArray[np.float64]] = {}
 
     def gaps(self, table: TaskScores, base: TaskScores, weights: Mapping[str, float]) -> npt.NDArray[np.float64] | None:
@@ -154,6 +156,15 @@ class Items:
                 total[: len(outcomes)] += outcomes * (weights[subset] / len(outcomes))
             self._shares[key] = total
         return self._shares[key]
+
+    def sample(self, table: TaskScores, subsets: frozenset[str]) -> Sample | None:
+        """The mean over some subsets by language and sentence; None if one of them has no outcomes."""
+        key = table.folder, table.task, subsets
+        if key not in self._samples:
+            outcomes = self.outcomes(table)
+            chosen = {subset: outcomes[subset] for subset in subsets & outcomes.keys()}
+            self._samples[key] = Sample.of(chosen, table.languages) if len(chosen) == len(subsets) else None
+        return self._samples[key]
 
     def outcomes(self, table: TaskScores) -> Outcomes:
         """Outcomes by subset, if their mean is the score."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from itertools import chain, combinations
 from statistics import fmean
+from typing import TypeVar
 
 from xalign_models.errors import DataError
 
@@ -53,6 +55,32 @@ def language_weights(subsets: Collection[str]) -> dict[str, dict[str, float]]:
         sides = [side[language] for side in (into, leaving) if language in side]
         rows[code(language)] = {subset: 1 / (len(sides) * len(side)) for side in sides for subset in side}
     return rows
+
+
+def varying(spoken: Iterable[Collection[str]]) -> list[str]:
+    """The languages of some subsets that are not in all, as English is where every pair has it; sorted."""
+    languages = [set(codes) for codes in spoken]
+    return sorted(code for code in {*chain(*languages)} if not all(code in codes for codes in languages))
+
+
+Subset = TypeVar("Subset", bound=Hashable)
+
+
+def shared(covered: Collection[frozenset[Subset]]) -> frozenset[Subset]:
+    """The subsets over which rows are compared, from the subsets that each row has.
+
+    They give the most scores: rows that have them all, times their number. Rows that lack one are not compared.
+    """
+    candidates = {*covered, *(first & second for first, second in combinations(set(covered), 2))}
+    return max(
+        candidates,
+        key=lambda subsets: (
+            len(subsets) * sum(subsets <= row for row in covered),
+            len(subsets),
+            sorted(map(str, subsets)),
+        ),
+        default=frozenset(),
+    )
 
 
 def code(language: str) -> str:

@@ -65,6 +65,7 @@ class TaskScores:
         impossible: Reasons why main scores are impossible, by subset as in :meth:`values`.
         left_out: Names of all impossible scores, with their subsets and values.
         mteb_version: Version of mteb that scored it; None if the file does not say.
+        spec: The model's spec; None for models that are not ours.
     """
 
     model: str
@@ -79,6 +80,7 @@ class TaskScores:
     impossible: Mapping[str, str] = field(default_factory=dict)
     left_out: Sequence[str] = ()
     mteb_version: str | None = None
+    spec: ModelSpec | None = None
 
     def values(self, metric: str = MAIN) -> dict[str, float]:
         """The metric by subset; by ``split/subset`` if there are several splits. Subsets without it are left out."""
@@ -92,8 +94,8 @@ class TaskScores:
 
     @property
     def languages(self) -> dict[str, tuple[str, ...]]:
-        """Canonical codes by subset."""
-        return {subset: languages for _, subset, languages, _ in self.entries}
+        """Canonical codes by subset, as in :meth:`values`."""
+        return dict(zip(_keys(self.entries), (languages for _, _, languages, _ in self.entries), strict=True))
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,7 @@ def read_result(path: Path, model: ModelMeta | None = None) -> TaskScores:
             impossible={key: reason for key, reason in zip(_keys(parts), reasons, strict=True) if reason},
             left_out=left_out,
             mteb_version=_text_or_none(data.get("mteb_version")),
+            spec=model.spec,
         )
     except (LookupError, TypeError, AttributeError):
         raise FileError("it does not have the form of a result of mteb") from None

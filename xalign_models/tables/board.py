@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from xalign_models.tables.escaping import escape
@@ -17,41 +18,65 @@ if TYPE_CHECKING:
 _LABEL, _NARROW, HEAD = 40, 18, 10  # characters that row labels, the same where space is short, and headers may have
 
 
+class Evidence(StrEnum):
+    """The test of a difference."""
+
+    HOLDS = "holds"
+    FIXED = "untested over languages"
+    CHANCE = "may be chance"
+    NONE = "not tested"
+
+
+MARKS = {Evidence.HOLDS: "", Evidence.FIXED: "°", Evidence.CHANCE: "~", Evidence.NONE: "?"}
+"""The mark behind a difference, by its test."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """One score.
 
     Attributes:
         score: Score in percent.
-        difference: Difference to the unaligned backbone over common subsets, in points; None without a backbone.
-        significant: Whether the difference is significant; None if untested.
+        difference: Difference to the unaligned backbone over the same subsets, in points; None without a backbone.
+        test: Whether the difference is beyond chance, for other languages, too; None without one.
         low: Lower end of the difference's 95% interval, in points; None if untested.
         high: Upper end of the interval.
+        score_low: Lower end of the score's 95% interval over languages and sentences; None if untested over languages.
+        score_high: Upper end of that interval.
+        same: Difference to the unaligned backbone in retrieval or similarity within a language, in points; None if the
+            task does not measure it.
         ranks: Best and worst plausible rank in the column; None if untested.
-        covered: Number of common subsets, if the model lacks some of the backbone's.
-        of: Number of the backbone's subsets in that case.
+        covered: Number of the score's subsets, if it lacks some of those that the other rows have.
+        of: Number of the other rows' subsets in that case.
+        languages: Codes of the score's languages in that case.
         fitted: Whether the model was fitted on the task's text.
-        other_text: Whether the backbone was scored on another revision of the text.
+        other_text: Whether the backbone, or the other rows, were scored on another revision of the text.
         best: Whether the score is the best of its column.
     """
 
     score: float
     difference: float | None = None
-    significant: bool | None = None
+    test: Evidence | None = None
     low: float | None = None
     high: float | None = None
+    score_low: float | None = None
+    score_high: float | None = None
+    same: float | None = None
     ranks: tuple[int, int] | None = None
     covered: int | None = None
     of: int | None = None
+    languages: tuple[str, ...] = ()
     fitted: bool = False
     other_text: bool = False
     best: bool = False
 
     def lines(self) -> list[str]:
-        """Score, difference and coverage as text, as far as available."""
+        """Score, difference, same-language difference and coverage as text, as far as available."""
         lines = [f"{self.score:.1f}" + "†" * self.fitted]
         if self.difference is not None:
-            lines.append(f"{round(self.difference, 1) + 0.0:+.1f}" + "~" * (self.significant is False))
+            lines.append(f"{round(self.difference, 1) + 0.0:+.1f}" + (MARKS[self.test] if self.test else ""))
+        if self.same is not None:
+            lines.append(f"same {round(self.same, 1) + 0.0:+.1f}")
         if self.other_text:
             lines.append("≠")
         if self.covered is not None and self.of:
@@ -73,12 +98,16 @@ class Row:
         label: Label in tables.
         name: Full name in JSON.
         cells: Cells by column.
+        prompt: Prompt of the model in a few words; empty if none was set.
+        apart: Whether the scores are over other subsets than those of the other blocks.
     """
 
     group: str
     label: str
     name: str
     cells: dict[str, Cell]
+    prompt: str = ""
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,12 +119,22 @@ class Board:
         columns: Headers of the columns.
         rows: Rows; those of a group are adjacent.
         legend: Explanations of the marks, one sentence each.
+        common: Subsets that the scores of a column's rows share, by column; rows with other subsets stand apart.
     """
 
     corner: str
     columns: Sequence[str]
     rows: Sequence[Row]
     legend: Sequence[str]
+    common: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def heads(self) -> list[str]:
+        """Headers of the text columns: that of the labels, and ``prompt`` if a row has one."""
+        return [self.corner, "prompt"] if any(row.prompt for row in self.rows) else [self.corner]
+
+    def texts(self, row: Row, label: str) -> list[str]:
+        """A row's text columns, with its label or name in the first."""
+        return [label, row.prompt or "–"][: len(self.heads())]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """One table, or several below each other, then the legend."""
@@ -107,34 +146,44 @@ class Board:
             for column in self.columns
         }
         room = options.max_width - sum(widths.values())
-        limit = _LABEL if room >= self._label_width(_LABEL) else _NARROW
+        limit = _LABEL if room >= sum(self._text_widths(_LABEL)) else _NARROW
+        start = sum(self._text_widths(limit))
         piece: list[str] = []
-        used = self._label_width(limit)
+        used = start
         for column, width in widths.items():
             if piece and used + width > options.max_width:
                 yield from (self._table(piece, limit), "")
-                piece, used = [], self._label_width(limit)
+                piece, used = [], start
             piece.append(column)
             used += width
         yield from (self._table(piece, limit), "")
         yield from (Text(escape(line), style="dim") for line in self.legend)
 
-    def _label_width(self, limit: int) -> int:
-        rows = (line for row in self.rows for line in (*wrap(row.group, limit), *_label(row, limit)))
-        return _width([self.corner, *rows])
+    def _text_widths(self, limit: int) -> list[int]:
+        groups = [line for row in self.rows for line in wrap(row.group, limit)]
+        widths = [
+            _width([head, *(line for row in self.rows for line in self._wrapped(row, limit)[place])])
+            for place, head in enumerate(self.heads())
+        ]
+        return [max(widths[0], _width(groups)), *(1 + width for width in widths[1:])]
+
+    def _wrapped(self, row: Row, limit: int) -> list[list[str]]:
+        """The lines of a row's text columns."""
+        return [_label(row, limit), *(wrap(text, _NARROW) for text in self.texts(row, row.label)[1:])]
 
     def _table(self, columns: Sequence[str], limit: int) -> RenderableType:
         from rich import box
         from rich.table import Table
         from rich.text import Text
 
-        heads = [[self.corner], *(wrap(column, HEAD) for column in columns)]
+        texts = self.heads()
+        heads = [*([text] for text in texts), *(wrap(column, HEAD) for column in columns)]
         height = max(map(len, heads))
-        first, *further = (Text("\n" * (height - len(lines)) + "\n".join(lines)) for lines in heads)
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-        table.add_column(first, min_width=self._label_width(limit), no_wrap=True)
-        for head in further:
-            table.add_column(head, justify="right", no_wrap=True)
+        for place, lines in enumerate(heads):
+            head = Text("\n" * (height - len(lines)) + "\n".join(lines))
+            wide = self._text_widths(limit)[0] if place == 0 else None
+            table.add_column(head, justify="right" if place >= len(texts) else "left", min_width=wide, no_wrap=True)
         previous = ""
         for row in self.rows:
             if row.group != previous:
@@ -142,7 +191,8 @@ class Board:
                     table.add_row()
                 table.add_row(Text("\n".join(wrap(row.group, limit)), style="bold"))
                 previous = row.group
-            table.add_row(Text("\n".join(_label(row, limit))), *(_styled(row.cells, column) for column in columns))
+            shown = (Text("\n".join(lines)) for lines in self._wrapped(row, limit))
+            table.add_row(*shown, *(_styled(row.cells, column) for column in columns))
         return table
 
 

@@ -11,11 +11,14 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from xalign_models.tables.board import HEAD, Board, Cell, wrap
+from xalign_models.tables.board import HEAD, MARKS, Board, Cell, wrap
 from xalign_models.tables.escaping import escape
 
-FIELDS = ("score", "difference", "low", "high", "significant", "best_rank", "worst_rank", "best", "fitted")
-_INERT = re.compile(r"(?i)(?!.*(__|\]\(|\]\[|www\.))[\w .,+()→\-\[\]/]*")
+FIELDS = (
+    *("score", "score_low", "score_high", "difference", "low", "high", "test", "same"),
+    *("best_rank", "worst_rank", "best", "fitted", "covered", "of", "other_text"),
+)
+_INERT = re.compile(r"(?i)(?!.*(__|\]\(|\]\[|www\.))[\w .,+()→\-–·\[\]/]*")
 """Text that Markdown shows as it is: without links, addresses, and bold."""
 _LIVE = {ord(character): f"\\{character}" for character in "<["}
 NBSP = "\u00a0"
@@ -28,6 +31,7 @@ _LATEX = {
     "\\": r"\textbackslash{}",
     "→": r"$\rightarrow$",
     "≠": r"$\neq$",
+    "°": r"\textdegree{}",
     "–": "--",
     "†": r"\textdagger{}",
 }
@@ -38,9 +42,16 @@ def to_json(board: Board) -> dict[str, Any]:
     return {
         "columns": list(board.columns),
         "rows": [
-            {"group": row.group, "name": row.name, "cells": {key: _plain(cell) for key, cell in row.cells.items()}}
+            {
+                "group": row.group,
+                "name": row.name,
+                "prompt": row.prompt,
+                "apart": row.apart,
+                "cells": {key: _plain(cell) for key, cell in row.cells.items()},
+            }
             for row in board.rows
         ],
+        "common": {column: list(subsets) for column, subsets in board.common.items()},
         "legend": list(board.legend),
     }
 
@@ -54,22 +65,22 @@ def to_csv(board: Board) -> str:
     """One line per cell, for programs: row, column, and each number in its own field."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([board.corner, "column", *FIELDS, "covered", "of", "other_text"])
+    writer.writerow([*board.heads(), "column", *FIELDS])
     for row in board.rows:
         for column, cell in row.cells.items():
             plain = _plain(cell)
             plain["best_rank"], plain["worst_rank"] = plain["ranks"] or (None, None)
-            fields = [plain[field] for field in (*FIELDS, "covered", "of", "other_text")]
-            writer.writerow([escape(row.name, "csv"), escape(column, "csv"), *fields])
+            texts = (escape(text, "csv") for text in (*board.texts(row, row.name), column))
+            writer.writerow([*texts, *(plain[field] for field in FIELDS)])
     return text.getvalue()
 
 
 def to_tsv(board: Board) -> str:
     """One line per row, for pipes: its full name, then each cell with its marks as the terminal shows them."""
-    lines = [[board.corner, *(escape(column, "csv") for column in board.columns)]]
+    lines = [[*board.heads(), *(escape(column, "csv") for column in board.columns)]]
     for row in board.rows:
         cells = (" ".join(_texts(row.cells.get(column))) for column in board.columns)
-        lines.append([escape(row.name, "csv"), *cells])
+        lines.append([*(escape(text, "csv") for text in board.texts(row, row.name)), *cells])
     return "".join("\t".join(line) + "\n" for line in lines)
 
 
@@ -80,23 +91,26 @@ def _texts(cell: Cell | None) -> list[str]:
 def to_markdown(board: Board, *, narrow: bool = False) -> str:
     """A GitHub table, each group under a line with its title, and the legend below it.
 
-    A narrow one has no coverage, intervals and legend, for a column of 830 pixels: at most five columns fit.
+    A narrow one has no legend, for a column of 830 pixels: at most five columns fit.
     """
 
     def text(cell: Cell | None) -> str:
         score, *extra = _texts(cell)
         if cell is None:
             return score
-        extra = extra[:1] if narrow else extra
         marked = f"**{score}**" if cell.best else f"<ins>{score}</ins>" if cell.tied else score
         return marked + (f"{NBSP if narrow else ' '}({', '.join(extra)})" if extra else "")
 
     heads = [_markdown(" ".join(wrap(column, HEAD))) for column in board.columns]  # browsers break lines at spaces
-    lines = [[board.corner, *heads], ["---", *["---:"] * len(heads)]]
+    texts = board.heads()
+    lines = [[*texts, *heads], [*["---"] * len(texts), *["---:"] * len(heads)]]
     for group, rows in groupby(board.rows, attrgetter("group")):
         if group:
-            lines.append([f"**{_markdown(group)}**", *[""] * len(heads)])
-        lines += [[_markdown(row.label), *(text(row.cells.get(column)) for column in board.columns)] for row in rows]
+            lines.append([f"**{_markdown(group)}**", *[""] * (len(texts) - 1 + len(heads))])
+        lines += [
+            [*map(_markdown, board.texts(row, row.label)), *(text(row.cells.get(column)) for column in board.columns)]
+            for row in rows
+        ]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     return table if narrow else table + "\n" + "".join(f"- {escape(line).translate(_LIVE)}\n" for line in board.legend)
 
@@ -110,24 +124,24 @@ def to_latex(board: Board) -> str:
 
     ``\usepackage{booktabs}`` and a Unicode engine, or ``\usepackage[utf8]{inputenc}``, are what it needs.
     """
-    columns = len(board.columns)
+    columns, texts = len(board.columns), len(board.heads())
     heads = " & ".join(
         rf"\rotatebox{{60}}{{{_latex(column)}}}" if columns > 4 else _latex(column) for column in board.columns
     )
     lines = [
-        rf"\begin{{tabular}}{{l{'r' * columns}}}  % needs booktabs and graphicx",
+        rf"\begin{{tabular}}{{{'l' * texts}{'r' * columns}}}  % needs booktabs and graphicx",
         r"\toprule",
-        rf"{_latex(board.corner)} & {heads} \\",
+        rf"{' & '.join(map(_latex, board.heads()))} & {heads} \\",
     ]
     for group, rows in groupby(board.rows, attrgetter("group")):
         lines.append(r"\midrule")
         if group:
-            lines.append(rf"\multicolumn{{{columns + 1}}}{{l}}{{\textbf{{{_latex(group)}}}}} \\")
+            lines.append(rf"\multicolumn{{{texts + columns}}}{{l}}{{\textbf{{{_latex(group)}}}}} \\")
         for row in rows:
             cells = [row.cells.get(column) for column in board.columns]
-            lines.append(" & ".join([_latex(row.label), *map(_latex_score, cells)]) + r" \\")
+            lines.append(" & ".join([*map(_latex, board.texts(row, row.label)), *map(_latex_score, cells)]) + r" \\")
             if any(cell and cell.difference is not None for cell in cells):
-                lines.append(" & ".join(["", *map(_latex_difference, cells)]) + r" \\")
+                lines.append(" & ".join([*[""] * texts, *map(_latex_difference, cells)]) + r" \\")
     notes = [rf"% {escape(line)}" for line in board.legend]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *notes]) + "\n"
 
@@ -149,7 +163,9 @@ def _latex_difference(cell: Cell | None) -> str:
         return ""
     interval = "" if cell.low is None or cell.high is None else f" [{cell.low:+.1f}, {cell.high:+.1f}]"
     coverage = "" if cell.covered is None else f" {cell.covered}/{cell.of}"
-    return rf"{{\scriptsize ${cell.difference:+.1f}$" + rf"{interval}{coverage}}}"
+    mark = _latex(MARKS[cell.test]) if cell.test else ""
+    same = "" if cell.same is None else f", same {cell.same:+.1f}"
+    return rf"{{\scriptsize ${cell.difference:+.1f}${mark}{interval}{same}{coverage}}}"
 
 
 FORMATS: dict[str, Callable[[Board], str]] = {"markdown": to_markdown, "latex": to_latex, "csv": to_csv, "tsv": to_tsv}

@@ -51,12 +51,66 @@ def test_difference_is_over_common_subsets_and_coverage_is_said(put, tmp_path) -
     put(PLAIN, "T", {"en": 0.9, "de": 0.1, "fr": 0.2})
     put(AFFINE, "T", {"de": 0.2, "fr": 0.4, "xx": 1.0}, baseline=PLAIN)
     board = leaderboard(read_results(tmp_path))
-    cell = cells(board)[AFFINE]["T"]
-    assert cell.score == pytest.approx(100 * 1.6 / 3)
-    assert cell.difference == pytest.approx(15.0)  # not 53.3 - 40
-    assert (cell.covered, cell.of) == (2, 3)
-    assert cell.lines() == ["53.3", "+15.0", "2/3"]
-    assert any(line.startswith("2/3: scored on 2 of the 3") for line in board.legend)
+    found = cells(board)
+    assert found[PLAIN]["T"].score == pytest.approx(15)  # over de and fr, as the row beside it
+    assert found[AFFINE]["T"].score == pytest.approx(30)
+    assert found[AFFINE]["T"].difference == pytest.approx(15)
+    assert board.common == {"T": ["de", "fr"]}
+    assert "T 2 of 4" in board.legend[0]
+
+
+def test_rows_of_other_languages_stand_apart_and_say_theirs(put, tmp_path) -> None:
+    everything = {"en": 0.9, "de": 0.1, "fr": 0.2, "it": 0.3}
+    put(PLAIN, "T", everything)
+    put(LSAR, "T", dict.fromkeys(everything, 0.5), baseline=PLAIN)
+    put(AFFINE, "T", {"de": 0.2, "xx": 1.0}, baseline=PLAIN)
+    put(AFFINE, "U", {"de": 0.2}, baseline=PLAIN)
+    put("xalign/lir__tiny", "T", {"de": 0.3}, baseline=PLAIN)
+    put("xalign/other__tiny", "T", {"fr": 0.3}, baseline=PLAIN)
+    board = leaderboard(read_results(tmp_path))
+    rows = [(row.label, row.apart, list(row.cells)) for row in board.rows]
+    assert rows[:3] == [("plain", False, ["T"]), ("affine (gettext)", False, ["U"]), ("lsar", False, ["T"])]
+    assert [row.group for row in board.rows[3:]] == ["other languages (1)"] * 2 + ["other languages (2)"]
+    apart = {row.name: row.cells["T"] for row in board.rows if row.apart}
+    assert apart[AFFINE].score == pytest.approx(20)  # over de, which the others have, too
+    assert apart[AFFINE].difference == pytest.approx(10)
+    assert (apart[AFFINE].covered, apart[AFFINE].of, apart[AFFINE].languages) == (1, 4, ("de",))
+    assert apart[AFFINE].lines() == ["20.0", "+10.0?", "1/4"]
+    assert not any(cell.best or cell.ranks for cell in apart.values())
+    assert any(line.startswith("Other languages (2)") and line.endswith("T over fr.") for line in board.legend)
+
+
+def test_every_mean_of_a_block_is_over_the_same_subsets(put, tmp_path) -> None:
+    """Whatever rows lack: in a column of a block, each score is the mean over one set of subsets."""
+    rng = np.random.default_rng(0)
+    scores = {f"s{place}": float(rng.random()) for place in range(6)}
+    held = {}
+    for place in range(12):
+        held[name] = (
+            set(rng.choice(sorted(scores), rng.integers(1, 7), replace=False))
+            if (name := f"xalign/m{place}__tiny")
+            else ()
+        )
+        put(name, "T", {subset: scores[subset] for subset in held[name]})
+    board = leaderboard(read_results(tmp_path), significance=False)
+    main = [row for row in board.rows if not row.apart]
+    for row in board.rows:
+        subsets = row.cells["T"].languages if row.apart else board.common["T"]
+        assert set(subsets) <= held[row.name]
+        assert row.cells["T"].score == pytest.approx(100 * np.mean([scores[subset] for subset in subsets]))
+        assert row.apart == (not set(board.common["T"]) <= held[row.name])
+    areas = [len(common) * sum(common <= other for other in held.values()) for common in map(frozenset, held.values())]
+    assert len(main) * len(board.common["T"]) >= max(areas)
+
+
+def test_languages_may_be_chosen(put, tmp_path) -> None:
+    spoken = {f"{code}-en": [f"{code}-Latn", "eng-Latn"] for code in ("deu", "fra", "swh")}
+    put(PLAIN, "T", {"deu-en": 0.2, "fra-en": 0.4, "swh-en": 0.9}, languages=spoken)
+    put(LSAR, "T", {"deu-en": 0.3}, baseline=PLAIN, languages=spoken)
+    board = leaderboard(read_results(tmp_path), languages=["deu-Latn", "fra-Latn"])  # English is in all pairs
+    assert board.common == {"T": ["deu-en", "fra-en"]}
+    assert [(row.apart, round(row.cells["T"].score)) for row in board.rows] == [(False, 30), (True, 30)]
+    assert board.rows[1].cells["T"].languages == ("deu-en",)
 
 
 def test_best_is_among_those_that_cover_most(put, tmp_path) -> None:
@@ -71,6 +125,7 @@ def test_no_difference_across_revisions_of_the_text(put, tmp_path) -> None:
     put(PLAIN, "T", {"en": 0.2}, data="old")
     put(LSAR, "T", {"en": 0.3}, baseline=PLAIN, data="new")
     board = leaderboard(read_results(tmp_path))
+    assert [row.apart for row in board.rows] == [False, True]
     assert cells(board)[LSAR]["T"].difference is None
     assert cells(board)[LSAR]["T"].lines() == ["30.0", "≠"]
     assert any(line.startswith("≠") for line in board.legend)
@@ -198,14 +253,14 @@ def test_models_that_differ_on_few_items_are_shown(put, tmp_path, moved: int, su
     mine[20 : 20 + moved] = True
     names = [f"s{place}" for place in range(subsets)]
     pair_of_models(put, dict.fromkeys(names, mine), dict.fromkeys(names, base))
-    assert cells(leaderboard(read_results(tmp_path)))[LSAR]["T"].significant is False
+    assert cells(leaderboard(read_results(tmp_path)))[LSAR]["T"].test == "may be chance"
 
 
 def test_a_task_of_one_item_is_shown_without_an_interval(put, tmp_path) -> None:
     pair_of_models(put, {"en": np.array([True])}, {"en": np.array([False])})
     board = leaderboard(read_results(tmp_path))
     cell = cells(board)[LSAR]["T"]
-    assert (cell.significant, cell.low, cell.high, cell.difference) == (False, None, None, 100)
+    assert (cell.test, cell.low, cell.high, cell.difference) == ("may be chance", None, None, 100)
     assert "Infinity" not in json.dumps(to_json(board))
 
 
@@ -244,11 +299,16 @@ def test_a_difference_that_may_be_chance_is_marked(put, tmp_path) -> None:
     put(PLAIN, "C", {"en": 0.4})
     board = leaderboard(read_results(tmp_path))
     found = cells(board)[LSAR]
-    assert (found["A"].significant, found["B"].significant, found["C"].significant) == (True, False, None)
-    assert found["A"].lines() == ["56.0", "+6.0"]
+    assert (found["A"].test, found["B"].test, found["C"].test) == (
+        "untested over languages",
+        "may be chance",
+        "not tested",
+    )
+    assert found["A"].lines() == ["56.0", "+6.0°"]
     assert found["B"].lines() == ["50.1", "+0.1~"]
-    assert any("Not tested" in line and line.endswith(": C.") for line in board.legend)
-    assert cells(leaderboard(read_results(tmp_path), significance=False))[LSAR]["A"].significant is None
+    assert found["C"].lines() == ["50.0", "+10.0?"]
+    assert {line[:1] for line in board.legend} >= {*"~°?"}
+    assert cells(leaderboard(read_results(tmp_path), significance=False))[LSAR]["A"].test in (None, "not tested")
 
 
 def test_sentences_not_pairs_are_the_unit(put, tmp_path) -> None:
@@ -257,7 +317,7 @@ def test_sentences_not_pairs_are_the_unit(put, tmp_path) -> None:
     mine = np.arange(200) < 5
     names = [f"s{i}" for i in range(10)]
     pair_of_models(put, dict.fromkeys(names, mine), dict.fromkeys(names, base))
-    assert cells(leaderboard(read_results(tmp_path)))[LSAR]["T"].significant is False
+    assert cells(leaderboard(read_results(tmp_path)))[LSAR]["T"].test == "may be chance"
 
 
 def test_subsets_of_different_length_weigh_the_same(put, tmp_path) -> None:
@@ -286,7 +346,11 @@ def test_labels_and_average_precisions_are_tested_too(put, tmp_path) -> None:
             score = items.mean() if items.ndim == 1 else np.mean(items[:, 0] == items[:, 1])
             put(model, task, {"en": round(float(score), 6)}, baseline=of, ranks={"en": items})
     found = cells(leaderboard(read_results(tmp_path)))[LSAR]
-    assert {task: found[task].significant for task in found} == {"AP": True, "Close": False, "Labels": True}
+    assert {task: found[task].test for task in found} == {
+        "AP": "untested over languages",
+        "Close": "may be chance",
+        "Labels": "untested over languages",
+    }
 
 
 @pytest.mark.parametrize("damage", ["stale", "other", "cut"])
@@ -298,7 +362,60 @@ def test_items_that_do_not_give_the_scores_are_not_used(put, tmp_path, damage: s
         path.write_bytes(path.read_bytes()[:60])
     else:
         write_outcomes(path, {"en": np.arange(100) < 60 if damage == "stale" else np.zeros(100)})
-    assert cells(leaderboard(read_results(tmp_path)))[LSAR]["T"].significant is None
+    assert cells(leaderboard(read_results(tmp_path)))[LSAR]["T"].test in (None, "not tested")
+
+
+def test_a_difference_in_few_of_many_languages_may_be_chance(put, tmp_path) -> None:
+    """With languages as a sample, a large gain in one language of twenty is no gain; over sentences alone it is one."""
+    rng = np.random.default_rng(7)
+    spoken = {f"s{place:02}": [f"l{place:02}"] for place in range(20)}
+    base = {subset: rng.random(300) < 0.5 for subset in spoken}
+    one = base | {"s00": np.ones(300, dtype=bool)}
+    every = {subset: hits | (rng.random(300) < 0.2) for subset, hits in base.items()}
+    for model, hits in ((PLAIN, base), (LSAR, one), (AFFINE, every)):
+        scores = {subset: round(float(np.mean(values)), 6) for subset, values in hits.items()}
+        ranks = {subset: ranks_of(values) for subset, values in hits.items()}
+        put(model, "T", scores, baseline=None if model == PLAIN else PLAIN, ranks=ranks, languages=spoken)
+    found = {name: row["T"] for name, row in cells(leaderboard(read_results(tmp_path))).items()}
+    assert (found[LSAR].test, found[AFFINE].test) == ("may be chance", "holds")
+    assert found[LSAR].low < 0 < found[AFFINE].low
+    assert found[PLAIN].score_low < found[PLAIN].score < found[PLAIN].score_high
+    few = cells(leaderboard(read_results(tmp_path), languages=["l00", "l01", "l02"]))
+    assert few[LSAR]["T"].test == few[AFFINE]["T"].test == "untested over languages"
+
+
+def test_marks_hold_for_all_comparisons_of_the_board(put, tmp_path) -> None:
+    """Forty tasks on which the models are equal: without a correction two would be marked on average."""
+    rng = np.random.default_rng(8)
+    for number in range(40):
+        base = rng.random(200) < 0.5
+        mine = base ^ (rng.random(200) < 0.2)
+        pair_of_models(put, {"en": mine}, {"en": base}, f"T{number:02}")
+    tests = [cell.test for cell in cells(leaderboard(read_results(tmp_path)))[LSAR].values()]
+    assert tests == ["may be chance"] * 40
+
+
+def test_a_gain_across_languages_stands_beside_its_price_within(put, tmp_path) -> None:
+    spoken = {"en-en": ["eng-Latn"], "en-de": ["eng-Latn", "deu-Latn"]}
+    put(PLAIN, "T", {"en-en": 0.9, "en-de": 0.3}, languages=spoken)
+    put(LSAR, "T", {"en-en": 0.8, "en-de": 0.6}, baseline=PLAIN, languages=spoken)
+    folder = put(PLAIN, "Pool", {"en": 0.2}), put(LSAR, "Pool", {"en": 0.4}, baseline=PLAIN)
+    for place, same in zip(folder, (0.8, 0.7), strict=True):
+        result = json.loads((place / "Pool.json").read_text())
+        result["scores"]["test"][0]["one_target_same"] = same
+        (place / "Pool.json").write_text(json.dumps(result))
+    found = cells(leaderboard(read_results(tmp_path)))[LSAR]
+    assert found["T"].lines() == ["70.0", "+10.0?", "same -10.0"]
+    assert found["Pool"].lines() == ["40.0", "+20.0?", "same -10.0"]
+
+
+def test_the_mean_of_a_task_by_language_is_over_what_the_models_share(put, tmp_path) -> None:
+    put(PLAIN, "T", {"en": 0.9, "de": 0.1})
+    put(LSAR, "T", {"de": 0.2}, baseline=PLAIN)
+    put(AFFINE, "T", {"de": 0.3}, baseline=PLAIN)
+    found = cells(detail(read_results(tmp_path), "T"))
+    assert [round(cell.score) for cell in found["mean"].values()] == [10, 30, 20]  # not 50 for plain
+    assert round(found["en"]["plain__tiny"].score) == 90
 
 
 # detail
@@ -406,7 +523,7 @@ def test_markdown_and_json_say_the_same(put, tmp_path) -> None:
     board = many(put, tmp_path)
     head, rule, *rows = [line for line in to_markdown(board).splitlines() if line.startswith("|")]
     assert {line.count("|") for line in (head, rule, *rows)} == {len(board.columns) + 2}
-    assert "| lsar | **52.0** (+2.0) |" in to_markdown(board)
+    assert "| lsar | **52.0** (+2.0?) |" in to_markdown(board)
     assert [line.count("**") for line in rows if line.startswith("| **")] == [2] * len(
         {row.group for row in board.rows}
     )

@@ -22,7 +22,7 @@ from xalign_models.boards.leaderboard import by_language, leaderboard
 from xalign_models.page import write_page
 from xalign_models.page.serving import server
 from xalign_models.results.reading import Results, TaskScores, read_results
-from xalign_models.tables.board import Board, Cell, Row
+from xalign_models.tables.board import Board, Cell, Evidence, Row
 from xalign_models.tables.formats import to_markdown
 
 VIEWS = ("board", "differences", "languages", "pairs", "trade", "published", "notes")
@@ -281,7 +281,7 @@ def test_a_hundred_models_sixty_tasks_two_hundred_languages(tmp_path, browser) -
 
 def test_a_narrow_board_fits_the_column_of_a_readme(tmp_path, browser) -> None:
     """Eight rows and five tasks with names as long as ours, in GitHub's type and padding: 830 pixels at most."""
-    cells = {task: Cell(98.76, -2.34, False, best=True) for task in BROAD}
+    cells = {task: Cell(98.76, -2.34, Evidence.CHANCE, best=True) for task in BROAD}
     group = "multilingual-e5-small-q4-layer6"
     board = Board("model", BROAD, [Row(group, f"method-{number}", "name", cells) for number in range(8)], [])
     lines = [line.strip("| ").split(" | ") for line in to_markdown(board, narrow=True).splitlines()]

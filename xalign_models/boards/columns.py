@@ -1,0 +1,196 @@
+"""A column of the leaderboard: which subsets its rows share, its cells, and the tests of the whole board."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from itertools import islice
+from statistics import fmean
+
+from xalign_models.results.intervals import Estimate, Sample, estimate, pair_tests, ranks
+from xalign_models.results.items import Items
+from xalign_models.results.languages import shared, varying
+from xalign_models.results.reading import Results, TaskScores
+from xalign_models.results.significance import ALPHA, holm
+from xalign_models.tables.board import Cell, Evidence
+
+SAME = ("same", "one_target_same")
+"""Metrics of mixed-language pools for answers in the question's language, the first that a result has."""
+
+
+@dataclass
+class Tested:
+    """A cell on its way: its subsets, and the tests of its score and of its difference."""
+
+    cell: Cell
+    subsets: frozenset[str]
+    score: Sample | None = None
+    gain: Estimate | None = None
+
+
+@dataclass
+class Column:
+    """A column of the board.
+
+    Attributes:
+        name: Its header.
+        tables: Scores on its task, by model.
+        values: Scores by model and subset, as far as they belong to the column.
+        spoken: Languages by subset.
+        shared: The subsets over which rows are compared.
+        text: Revision of their text.
+        common: Models that have them all.
+        cells: Cells by model.
+    """
+
+    name: str
+    metric: str
+    tables: Mapping[str, TaskScores]
+    values: Mapping[str, Mapping[str, float]]
+    spoken: Mapping[str, Collection[str]]
+    shared: frozenset[str]
+    text: str | None
+    common: Sequence[str]
+    cells: dict[str, Tested] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        results: Results,
+        name: str,
+        task: str,
+        pattern: str,
+        metric: str,
+        models: Sequence[str],
+        languages: Collection[str] | None,
+    ) -> Column | None:
+        """The column with its shared subsets; None if no model has a score."""
+        having = [model for model in models if (model, task) in results.tables]
+        tables = {model: results.tables[model, task] for model in having}
+        matching = {model: _matching(table, metric, pattern) for model, table in tables.items()}
+        spoken: dict[str, tuple[str, ...]] = {subset: () for scores in matching.values() for subset in scores}
+        for table in tables.values():
+            spoken |= {subset: codes for subset, codes in table.languages.items() if subset in spoken}
+        left = _within(spoken, languages)
+        values = {model: {s: value for s, value in scores.items() if s in left} for model, scores in matching.items()}
+        texts = {
+            model: frozenset((tables[model].dataset_revision, subset) for subset in scores)
+            for model, scores in values.items()
+            if scores
+        }
+        if not texts:
+            return None
+        compared = shared(list(texts.values())) if languages is None else _widest(texts.values())
+        common = [model for model, subsets in texts.items() if compared <= subsets]
+        (text, _), *_ = compared
+        return cls(name, metric, tables, values, spoken, frozenset(subset for _, subset in compared), text, common)
+
+    def fill(self, results: Results, items: Items | None) -> None:
+        """Make the cells, over the shared subsets or, for a row apart, over those that it and its backbone have."""
+        for model, table in self.tables.items():
+            base = results.tables.get((table.baseline or "", table.task))
+            if values := self.values[model]:
+                subsets = self.shared
+                if model not in self.common:
+                    both = values.keys() & base.values(self.metric).keys() if base else set()
+                    subsets = next(
+                        frozenset(s) for s in (both & subsets, both, values.keys() & subsets, values.keys()) if s
+                    )
+                self.cells[model] = self._cell(table, base, subsets, items)
+                if model not in self.common:
+                    own = self.cells[model]
+                    names = tuple(varying(self.spoken[s] for s in subsets)) or tuple(sorted(subsets))
+                    covered, of = len(subsets & self.shared), len(self.shared)
+                    if table.dataset_revision != self.text:
+                        own.cell = replace(own.cell, languages=names, other_text=True)
+                    else:
+                        own.cell = replace(own.cell, languages=names, covered=covered, of=of)
+
+    def _cell(self, table: TaskScores, base: TaskScores | None, subsets: frozenset[str], items: Items | None) -> Tested:
+        values = table.values(self.metric)
+        cell = Cell(100 * fmean(values[subset] for subset in subsets), fitted=table.trained_on)
+        made = Tested(cell, subsets, items.sample(table, subsets) if items else None)
+        if made.score and (interval := estimate(made.score)).over_languages:
+            low, high = (100 * min(end, 1.0) for end in (interval.low, interval.high))
+            made.cell = cell = replace(cell, score_low=low, score_high=high)
+        baseline = base.values(self.metric) if base else {}
+        if base is None or not subsets & baseline.keys():
+            return made
+        if base.dataset_revision != table.dataset_revision:
+            made.cell = replace(cell, other_text=True)
+        elif subsets <= baseline.keys():
+            difference = 100 * fmean(values[subset] - baseline[subset] for subset in subsets)
+            same = within_language(table, base, subsets, self.metric)
+            made.cell = replace(cell, difference=difference, test=Evidence.NONE, same=same)
+            other = items.sample(base, subsets) if items else None
+            if made.score and other and made.score.cells.shape == other.cells.shape:
+                made.gain = gain = estimate(made.score - other)
+                if math.isfinite(gain.low):
+                    made.cell = replace(made.cell, low=100 * gain.low, high=100 * gain.high)
+        return made
+
+
+def _matching(table: TaskScores, metric: str, pattern: str) -> dict[str, float]:
+    return {subset: value for subset, value in table.values(metric).items() if fnmatchcase(subset, pattern)}
+
+
+def _within(spoken: Mapping[str, Collection[str]], languages: Collection[str] | None) -> set[str]:
+    """Subsets whose languages, but the one of all pairs, are among the chosen ones."""
+    others = set(varying(spoken.values())) - set(languages or ())
+    return {subset for subset, codes in spoken.items() if languages is None or not others & set(codes)}
+
+
+def _widest(texts: Collection[frozenset[tuple[str | None, str]]]) -> frozenset[tuple[str | None, str]]:
+    """All subsets of the text that most rows have."""
+    revisions = Counter(revision for subsets in texts for revision in {revision for revision, _ in subsets})
+    (most, _), *_ = revisions.most_common()
+    return frozenset(pair for subsets in texts for pair in subsets if pair[0] == most)
+
+
+def within_language(table: TaskScores, base: TaskScores, subsets: Collection[str], metric: str) -> float | None:
+    """The difference within a language, in points: what a gain across languages costs; None if it is not measured.
+
+    It is that of the metric for answers in the question's language alone, or of the subsets of a single language where
+    others are pairs.
+    """
+    spoken = table.languages
+    alone = [subset for subset in subsets if len(set(spoken.get(subset, ()))) == 1]
+    measured = [(name, subsets) for name in SAME] + ([(metric, alone)] if 0 < len(alone) < len(subsets) else [])
+    for name, chosen in measured:
+        values, baseline = table.values(name), base.values(name)
+        if both := set(chosen) & values.keys() & baseline.keys():
+            return 100 * fmean(values[subset] - baseline[subset] for subset in both)
+    return None
+
+
+def judge(cells: Sequence[Tested]) -> None:
+    """Judge all differences of the board, with Holm's correction for their number."""
+    tested = [cell for cell in cells if cell.gain]
+    for cell, p in zip(tested, holm([cell.gain.p for cell in tested if cell.gain]), strict=True):
+        holds = Evidence.HOLDS if cell.gain and cell.gain.over_languages else Evidence.FIXED
+        cell.cell = replace(cell.cell, test=holds if p < ALPHA else Evidence.CHANCE)
+
+
+def rank(columns: Sequence[Column]) -> None:
+    """Mark the best of each column's common rows and, with Holm's correction over the board, the intervals of ranks.
+
+    Only models with outcomes have one, and none if the best lacks outcomes.
+    """
+    tested = []
+    for column in columns:
+        cells = [column.cells[name] for name in column.common]
+        top = max(round(cell.cell.score, 1) for cell in cells) if cells else 0.0
+        for cell in cells:
+            cell.cell = replace(cell.cell, best=round(cell.cell.score, 1) == top)
+        having = [cell for cell in cells if cell.score]
+        shapes = {cell.score.cells.shape for cell in having if cell.score}
+        if len(having) > 1 and len(shapes) == 1 and all(cell.score for cell in cells if cell.cell.best):
+            tested.append((having, pair_tests([cell.score for cell in having if cell.score])))
+    adjusted = iter(holm([p for _, p_values in tested for p in p_values]))
+    for cells, p_values in tested:
+        scores = [cell.cell.score for cell in cells]
+        for cell, (high, low) in zip(cells, ranks(scores, list(islice(adjusted, len(p_values)))), strict=True):
+            cell.cell = replace(cell.cell, ranks=(high, low))
