@@ -102,7 +102,7 @@ def fit(method, backbone, *arguments):
 @pytest.mark.parametrize(
     ("method", "arguments", "parts"),
     [
-        ("nonsense", (), ("nonsense", "centered, lir")),
+        ("nonsense", (), ("nonsense", "affine, centered")),
         ("lir", ("--param", "k"), ("--param 'k'", "NAME=VALUE")),
         ("lir", ("--param", "k=many"), ("k='many'", "int")),
         ("lir", ("--param", "k=1.5"), ("k=1.5", "int")),
