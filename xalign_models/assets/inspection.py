@@ -103,11 +103,7 @@ class Inspected:
         return self._contents[name]
 
     def take(self, name: str) -> bytearray | mmap.mmap:
-        """The bytes of a file for a single user, who may change them in memory; a later call opens the file again.
-
-        Raises:
-            ModelError: The file is missing or unreadable.
-        """
+        """Like :meth:`content` for a single user, who may change the bytes; a later call opens the file again."""
         content = self.content(name)
         del self._contents[PurePosixPath(name).as_posix()]
         return content

@@ -97,11 +97,7 @@ def _known(router: Router, side: str | None) -> str | None:
 
 
 def of_route(modules: Iterable[Any], side: str) -> list[Any]:
-    """The modules for texts of a side; ``""`` is no side.
-
-    Raises:
-        ModelError: There is no such route.
-    """
+    """The modules for texts of a side, ``""`` for no side; errors as in :func:`route_of`."""
     return [
         part
         for module in modules
