@@ -7,9 +7,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
+from xalign_models.claims import named
 from xalign_models.corpora import Corpus, load, own
 from xalign_models.corpora.own_text import TASK, VARIABLE, own_paths, own_task, split_part
-from xalign_models.errors import DataError
+from xalign_models.errors import DataError, ModelError
 from xalign_models.specs import ModelSpec
 from xalign_tasks.base import Scored, Scoring
 from xalign_tasks.precision import PrecisionTask, pair_subsets, precision_metadata
@@ -57,6 +58,7 @@ class OwnParallel(PrecisionTask):
                 f"{self.metadata.name} needs your text: --data {name}=DIR on the command line, or {VARIABLE}=DIR."
             )
         part, path = place
+        named(f"own:{path}")
         self._corpus = own(path, part, name=self.text_name)
         self.metadata = self.metadata.model_copy(update={"eval_langs": pair_subsets(self._corpus.languages)})
         self.hf_subsets = list(self.metadata.eval_langs)
@@ -97,7 +99,7 @@ def fitted_rows(model: Any, corpus: Corpus) -> int:
             fitted_corpus = load(name)
             shared = sorted(set(fitted_corpus.languages) & set(corpus.languages))
             sides = [zip(*text.parallel(shared).values(), strict=True) for text in (fitted_corpus, corpus)]
-        except DataError:
+        except (DataError, ModelError):  # it is gone, or only the model's card names it
             continue
         fitted_on = set(islice(sides[0], alignment.limit))
         fitted += sum(row in fitted_on for row in sides[1])

@@ -40,6 +40,10 @@ class RecordingStore:
         self.store = store
         self._seen: dict[str, dict[bytes, npt.NDArray[np.float32]]] = {}
 
+    def note(self, namespace: str, text: str) -> str:
+        """As :meth:`EmbeddingStore.note`."""
+        return self.store.note(namespace, text)
+
     def get(self, namespace: str, keys: Sequence[bytes]) -> list[npt.NDArray[np.float32] | None]:
         """As :meth:`EmbeddingStore.get`."""
         vectors = self.store.get(namespace, keys)

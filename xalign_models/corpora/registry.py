@@ -39,8 +39,8 @@ def load(name: str, path: Path | None = None, *, local: bool = False) -> Corpus:
         True
     """
     kind, _, part = name.partition(":")
-    if part not in {"", *PARTS}:
-        named(name)
+    if part not in {"", *PARTS}:  # whoever names a text names its halves
+        named(type(name)(f"{kind}:{split_part(part)[1] if kind == 'own' else part}"))
     parts = ("",) if kind == "own" else ("", *PARTS)  # `own:test` is a folder called test
     if path is None and part in parts and kind in (places := own_paths()):
         half, location = places[kind]

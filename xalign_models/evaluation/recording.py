@@ -23,8 +23,7 @@ class Recorder(XAlignEncoder):
 
         fields = {"name": "xalign/recorder", "revision": "1", "similarity_fn_name": ScoringFunction.COSINE}
         nothing: Any = None
-        super().__init__(nothing, [], {}, None, ModelMeta.create_empty(fields))
-        self._by_language = True  # requests the language of every text, like a model with prompts by language
+        super().__init__(nothing, [], {}, None, ModelMeta.create_empty(fields), needs_language=True)
         self.seen: dict[tuple[LanguageText, str], None] = {}
 
     def encode_texts(

@@ -98,6 +98,10 @@ class Sampled:
     changed: int = 0
     _withheld: dict[tuple[str, bytes], npt.NDArray[Any]] = field(default_factory=dict, repr=False)
 
+    def note(self, namespace: str, text: str) -> str:
+        """Like the store's method."""
+        return self.store.note(namespace, text)
+
     def get(self, namespace: str, keys: Sequence[bytes]) -> list[npt.NDArray[Any] | None]:
         """Like the store's method; None for withheld vectors."""
         vectors: list[npt.NDArray[Any] | None] = list(self.store.get(namespace, keys))

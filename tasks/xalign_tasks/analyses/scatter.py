@@ -17,11 +17,11 @@ from xalign_models.analysis import Findings, Request
 from xalign_models.errors import DataError, LanguageError
 from xalign_models.languages import canonical, display_name, is_canonical
 from xalign_models.linalg.arrays import Float32, Float64, Mask
-from xalign_models.models.catalogue import ALIGNMENTS
 from xalign_models.models.names import find_spec
 from xalign_models.ranking.ranks import normalise
 from xalign_models.specs import ModelSpec
 from xalign_tasks.analyses.base import Study
+from xalign_tasks.analyses.spaces import PAPERS_FIT
 
 LANGUAGES = tuple(canonical(code) for code in "en th zh".split())
 """The languages of LSAR's Figure 2."""
@@ -77,7 +77,7 @@ def before_and_after(models: Sequence[str]) -> list[str | ModelSpec]:
     (model,) = models
     spec = find_spec(model)
     if spec.name == spec.baseline:
-        return [model, ModelSpec(spec.backbone, ALIGNMENTS[""]["lsar"])]
+        return [model, ModelSpec(spec.backbone, PAPERS_FIT)]
     return [find_spec(spec.baseline) if spec.backbone.tuned else ModelSpec(spec.backbone), model]
 
 

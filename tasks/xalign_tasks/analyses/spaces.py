@@ -51,14 +51,18 @@ class Space(Vectors):
     lsar: LSAR
 
 
+PAPERS_FIT = dataclasses.replace(ALIGNMENTS[""]["lsar"], corpora=("lingua", "newstest"), languages=None)
+"""LSAR fitted on monolingual text, as in its paper."""
+
+
 def lsar_spec(name: str) -> tuple[BackboneSpec, AlignmentSpec]:
-    """The backbone of a model, and its LSAR: the model's own, or for a plain backbone the default one.
+    """The backbone of a model, and its LSAR: the model's own, or for a plain backbone the paper's.
 
     Raises:
         ModelError: The model is unknown or has another alignment.
     """
     spec = find_spec(name)
-    alignment = spec.alignment or ALIGNMENTS[spec.data]["lsar"]
+    alignment = spec.alignment or PAPERS_FIT
     if alignment.method != LSAR.method:
         raise ModelError(f"--model {name} has the alignment {alignment.label}; name a backbone or a model with lsar.")
     return spec.backbone, alignment

@@ -142,7 +142,7 @@ def test_fingerprint_tells_parameters_data_and_labels_apart(parallel):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"method": "magic"}, "Unknown alignment 'magic'"),
+        ({"method": "magic"}, "method 'magic' of a plug-in that is not loaded"),
         ({"format": 99}, "format 99"),
         ({"params": {"q": 1}}, "damaged"),
     ],
@@ -208,7 +208,7 @@ def test_bad_transform_input_is_refused(fitted):
 
 
 def test_make_names_what_exists():
-    with pytest.raises(AlignmentError, match="Choose from affine, centered, lir, lsar, procrustes"):
+    with pytest.raises(AlignmentError, match="Choose from affine, centered, "):
         make("magic")
     with pytest.raises(AlignmentError, match="lir has no rank; it has k"):
         make("lir", rank=3)

@@ -77,7 +77,7 @@ def test_rows_are_the_tokenizers_own(modules: list[Any]) -> None:
     texts = ["the cat sees", "", "a dog"]
     rows, others = tokenise(modules[0], texts, "")
     assert [row.tolist() for row in rows] == modules[0].tokenizer(texts)["input_ids"]
-    assert others == {"modality": "text"}
+    assert others == {"modality": "text", "prompt": ""}
 
 
 LONGER = [f"{'the ' * (i % 7)}cat {'dog ' * (i // 7)}" for i in range(40)] + ["", "sees " * 600]

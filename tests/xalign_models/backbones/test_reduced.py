@@ -154,7 +154,7 @@ def test_static_models(workdir, layout):
     assert np.abs(raw.encode(["w3 w4"])[0] - weights[[4, 5]].mean(0).numpy()).max() < 1e-6
 
 
-def test_an_adapter_directory_is_pefts_merge(workdir, make_bert):
+def test_an_adapter_directory_is_pefts_merge(workdir, make_bert, monkeypatch):
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModel
 
@@ -171,6 +171,7 @@ def test_an_adapter_directory_is_pefts_merge(workdir, make_bert):
     for name in ("tokenizer.json", "tokenizer_config.json"):
         for folder in ("merged", "adapter"):
             (workdir / folder / name).write_bytes((base / name).read_bytes())
+    monkeypatch.setenv("XALIGN_ALLOW", str(base))
     raw = (raw_encoder(find_spec(str(workdir / name)).backbone, "cpu") for name in ("adapter", "merged", "base"))
     one, two, untuned = (
         vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (each.encode(TEXTS) for each in raw)

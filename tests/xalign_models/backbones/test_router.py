@@ -15,6 +15,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 import xalign_models
 from xalign_models.alignments import METHODS
+from xalign_models.backbones.router import sides_of
+from xalign_models.backbones.templates import with_side
 from xalign_models.errors import ModelError
 from xalign_models.models.building import build, load_encoder
 from xalign_models.models.names import find_spec, namespace
@@ -116,6 +118,7 @@ def test_every_alignment_goes_on_top_and_is_saved(workdir, tiny_model, write_tex
     tail = list(model)[1:]
     for side in SIDES:
         features = {"sentence_embedding": torch.from_numpy(theirs(plain, side)), "lang": ["deu-Latn"] * 24}
+        features["prompt"] = with_side(side if side in sides_of(plain) else "", "")
         for module in tail:
             features = module(features)
         wanted = features["sentence_embedding"].detach().numpy()

@@ -21,7 +21,7 @@ from xalign_models.cli import common
 from xalign_models.models.provenance import write_card
 from xalign_models.page.writing import render
 from xalign_models.specs import BackboneSpec, ModelSpec
-from xalign_models.tables.board import Board, Cell, Row
+from xalign_models.tables.board import Board, Cell, Evidence, Row
 from xalign_models.tables.formats import to_csv, to_json, to_latex, to_markdown, to_tsv
 
 PAYLOADS = (
@@ -36,7 +36,7 @@ FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]")
 
 
 def board(name: str) -> Board:
-    cells = {name: Cell(81.25, 2.5, True, 1.5, 3.5, (1, 2), best=True)}
+    cells = {name: Cell(81.25, 2.5, Evidence.HOLDS, 1.5, 3.5, (1, 2), best=True)}
     return Board("model", [name], [Row(name, name, name, cells)], ["A note."])
 
 
@@ -79,7 +79,7 @@ class TestName:
         check_terminal(shown(board(name)))
         tsv = to_tsv(board(name))
         check_cells([line.split("\t") for line in tsv.splitlines()], 2)
-        check_cells(list(csv.reader(io.StringIO(to_csv(board(name))))), 14)
+        check_cells(list(csv.reader(io.StringIO(to_csv(board(name))))), 17)
         for text in (tsv, to_csv(board(name)), to_latex(board(name))):
             check_terminal(text)
         for narrow in (False, True):

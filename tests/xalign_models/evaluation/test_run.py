@@ -340,7 +340,7 @@ def slowly(self, features):
 
 raw.FLUSH = 1
 raw.RawEncoder.launch = slowly
-raw.RawEncoder.__init__.__defaults__ = (None, 16)  # batches of a few texts
+raw.RawEncoder.__init__.__defaults__ = (None, 16, lambda: None)  # batches of a few texts
 for one in run([sys.argv[1]], ["OwnParallel"], Path("out"), device="cpu", store=open_store()):
     print("done", flush=True)
 """

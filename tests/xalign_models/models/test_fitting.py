@@ -31,9 +31,10 @@ def test_centered_learns_the_mean_of_the_texts_of_all_corpora(text, workdir, pla
     raw = planted(shift={"deu": np.ones(16)})
     alignment = fitting.fit(spec("centered", text, other), raw.encode)
     assert alignment.languages_ == ("deu-Latn", "eng-Latn", "fra-Latn", "tur-Latn")
-    expected = np.mean([raw.vector("deu", one) for one in [*range(40), *range(100, 110)]], axis=0)
+    halves = [np.mean([raw.vector("deu", one) for one in rows], axis=0) for rows in (range(40), range(100, 110))]
+    expected = np.mean(halves, axis=0)  # each corpus counts the same
     np.testing.assert_allclose(alignment.means_[0], expected, atol=1e-6)
-    assert raw.encoded["tur 105"] == 1
+    assert "tur 105" in raw.encoded
     assert "fra 105" not in raw.encoded
 
 

@@ -66,7 +66,7 @@ def scores_of(kind: Any, model: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("name", sorted(TOLD.keys() - {"mFollowIRCrossLingual"}))
 def test_the_language_of_each_side_is_told_and_the_score_is_mtebs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     told, plain = Recorder(), Recorder()
-    plain._by_language = False  # mteb's task cannot tell, and this one does not ask
+    plain._needs_language = False  # mteb's task cannot tell, and this one does not ask
     ours = scores_of(with_sides(KINDS[name]), told, monkeypatch)
     assert ours == scores_of(KINDS[name], plain, monkeypatch)
     assert told.seen
