@@ -169,10 +169,7 @@ class Board:
 
     def _wrapped(self, row: Row, limit: int) -> list[list[str]]:
         """The lines of a row's text columns."""
-        return [
-            wrap(row.label, limit, "  " * bool(row.group)),
-            *(wrap(text, _NARROW) for text in self.texts(row, row.label)[1:]),
-        ]
+        return [_label(row, limit), *(wrap(text, _NARROW) for text in self.texts(row, row.label)[1:])]
 
     def _table(self, columns: Sequence[str], limit: int) -> RenderableType:
         from rich import box
@@ -210,6 +207,10 @@ def _styled(cells: Mapping[str, Cell], column: str) -> Text:
     cell = cells.get(column)
     style = "bold green" if cell and cell.best else "underline" if cell and cell.tied else ""
     return Text.assemble((score, style), ("".join(f"\n{line}" for line in extra), "dim"))
+
+
+def _label(row: Row, limit: int) -> list[str]:
+    return wrap(row.label, limit, "  " * bool(row.group))
 
 
 def wrap(text: str, width: int, indent: str = "") -> list[str]:
