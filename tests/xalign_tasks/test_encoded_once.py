@@ -12,6 +12,7 @@ from datasets import Dataset, DatasetDict
 from xalign_models.models.building import load_encoder
 from xalign_models.models.mteb import get_task
 from xalign_models.models.names import find_spec
+from xalign_models.models.recipe import Recipe
 from xalign_models.plugins import Part
 from xalign_models.specs import AlignmentSpec, ModelSpec
 from xalign_models.store import EmbeddingStore, open_store
@@ -85,6 +86,8 @@ def test_exact_counts(make, workdir, make_model, write_text, monkeypatch):
     alignments = [None, *(AlignmentSpec(one, one, corpora=(f"own:{fit}",)) for one in ("centered", "lsar"))]
     specs = [ModelSpec(backbone, one) for one in alignments]
     encoders = [load_encoder(one, device="cpu", store=open_store()) for one in specs]
+    for one, spec in zip(encoders, specs, strict=True):
+        _ = Recipe(spec, one.raw).fits
     before = [one.raw.counts.encoded for one in encoders]  # of the fit
     put = EmbeddingStore.put
 

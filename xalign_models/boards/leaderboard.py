@@ -199,22 +199,12 @@ def _legend(rows: Sequence[Row], metric: str, columns: Sequence[Column]) -> list
             "≠: not compared, because plain was scored on another revision of the task's text; `xalign run` it again."
         )
     if tests & {Evidence.HOLDS, Evidence.FIXED, Evidence.CHANCE}:
-        lines += [
-            f"{MARKS[test]}: {text}"
-            for test, text in (
-                (
-                    Evidence.CHANCE,
-                    f"{Evidence.CHANCE} (p >= {ALPHA} with Holm's correction for all differences of the board).",
-                ),
-                (
-                    Evidence.FIXED,
-                    f"{Evidence.FIXED}: beyond chance for other sentences in these languages, which are fewer than "
-                    f"{FEWEST}.",
-                ),
-                (Evidence.NONE, f"{Evidence.NONE}, because no scores by sentence were kept."),
-            )
-            if test in tests
-        ]
+        why = {
+            Evidence.CHANCE: f" (p >= {ALPHA} with Holm's correction for all differences of the board).",
+            Evidence.FIXED: f": beyond chance for other sentences in these languages, which are fewer than {FEWEST}.",
+            Evidence.NONE: ", because no scores by sentence were kept.",
+        }
+        lines += [f"{MARKS[test]}: {test}{text}" for test, text in why.items() if test in tests]
         lines.append(
             "No mark: beyond chance for other sentences and other languages. Intervals are 95% intervals of a single "
             "difference."

@@ -84,7 +84,7 @@ def contrastive(
     """
     from xalign_models.models.names import find_spec
     from xalign_models.training.contrastive.config import load_config
-    from xalign_models.training.contrastive.run import train
+    from xalign_models.training.contrastive.training import train
 
     check_output(output)
     changes = as_changes(pairs=pairs, samples=samples, languages=language_codes(languages, None), seed=seed)

@@ -59,7 +59,8 @@ class FittedOnDemand(nn.Module):
     def _add(self, prompt: str, fits: Sequence[Alignment]) -> None:
         known = self._fits[prompt]
         if fits or prompt not in self._modules_of:
-            fit = self._fits[prompt] = merged([known, *fits] if known else fits) if len(fits) != 1 or known else fits[0]
+            parts = [known, *fits] if known else fits
+            fit = self._fits[prompt] = parts[0] if len(parts) == 1 else merged(parts)
             self._modules_of[prompt] = module_of({prompt: fit})
 
     def _missing(self, prompt: str, codes: Collection[str]) -> list[AlignmentSpec]:

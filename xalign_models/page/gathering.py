@@ -29,7 +29,7 @@ from xalign_models.page.packing import Numbered, pack
 from xalign_models.results.languages import language_pairs
 from xalign_models.results.layout import SETTINGS
 from xalign_models.results.reading import Results, TaskScores, read_meta
-from xalign_models.tables.board import MARKS, Board, Cell, Evidence, Row
+from xalign_models.tables.board import MARKS, Board, Cell, Evidence
 
 MOST_LANGUAGES = 40
 """Maximum number of languages of a matrix of pairs; larger ones are unreadable."""
@@ -150,11 +150,6 @@ def page_data(
         "atlas": beside,
         "packed": values.packed() | packed,
     }
-
-
-def _about(row: Row) -> str:
-    """How the legend's line about a row's block begins."""
-    return f"{row.group.capitalize()}:"
 
 
 def _boards(results: Results, models: Collection[str] | None, tasks: Collection[str] | None) -> dict[str, Board]:

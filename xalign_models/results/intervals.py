@@ -26,12 +26,6 @@ FEWEST = 12
 Array = npt.NDArray[np.float64]
 
 
-def standard_error(gaps: Array) -> float:
-    """Standard error of the sum of ``gaps`` (n,), as a sample of items; 0 for fewer than two."""
-    n = len(gaps)
-    return math.sqrt(n / (n - 1) * float(np.square(gaps - gaps.mean()).sum())) if n > 1 else 0.0
-
-
 @dataclass(frozen=True)
 class Sample:
     """A mean over subsets, split by language and by sentence; the difference of two is a sample, too.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import zipfile
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -176,11 +176,6 @@ class Items:
                 subset: array for subset, array in recorded if subset in values and _yields(array, values[subset])
             }
         return self._loaded[key]
-
-
-def equal_weights(subsets: Collection[str]) -> dict[str, float]:
-    """Equal weights of subsets, in the order of their names."""
-    return dict.fromkeys(sorted(subsets), 1 / len(subsets))
 
 
 def _yields(outcomes: npt.NDArray[Any], score: float) -> bool:

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
 from xalign_models.errors import ModelError
 from xalign_models.specs import Dtype
 
-
-class Scheduler(StrEnum):
-    """Learning-rate schedules of transformers that need no further options, by their names there."""
-
-    LINEAR = "linear"
-    COSINE = "cosine"
-    COSINE_WITH_RESTARTS = "cosine_with_restarts"
-    POLYNOMIAL = "polynomial"
-    CONSTANT = "constant"
-    CONSTANT_WITH_WARMUP = "constant_with_warmup"
-    INVERSE_SQRT = "inverse_sqrt"
+Scheduler = Literal[
+    "linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt"
+]
+"""Learning-rate schedules of transformers that need no further options, by their names there."""
 
 
 def _without_overflow(dtype: Dtype) -> Dtype:

@@ -322,13 +322,13 @@ def test_sentences_not_pairs_are_the_unit(put, tmp_path) -> None:
 
 def test_subsets_of_different_length_weigh_the_same(put, tmp_path) -> None:
     """The shares add up to the macro difference, whatever the lengths."""
-    from xalign_models.results.items import Items, equal_weights
+    from xalign_models.results.items import Items
 
     rng = np.random.default_rng(4)
     mine, theirs = ({"en": rng.random(90) < p, "de": rng.random(40) < p} for p in (0.6, 0.4))
     pair_of_models(put, mine, theirs)
     results = read_results(tmp_path)
-    gaps = Items("main_score").gaps(results.tables[LSAR, "T"], results.tables[PLAIN, "T"], equal_weights(["de", "en"]))
+    gaps = Items("main_score").gaps(results.tables[LSAR, "T"], results.tables[PLAIN, "T"], {"de": 0.5, "en": 0.5})
     assert 100 * gaps.sum() == pytest.approx(cells(leaderboard(results))[LSAR]["T"].difference, abs=1e-3)
 
 

@@ -235,7 +235,7 @@ def test_all_languages_are_those_of_the_corpus(xalign, workdir, tiny_model, own)
 
 
 def test_fit_run_and_leaderboard(xalign, workdir, tiny_model, own):
-    status, out, err = xalign(*fit("lir", tiny_model, "--param", "k=2", "--languages", "deu,eng"))
+    status, out, err = xalign(*fit("lir", tiny_model, "--param", "k=2", "--languages", "deu,eng", "--unknown", "error"))
     aligned = out.partition(":")[0]
     assert (status, err) == (0, [])
     assert re.fullmatch(r"xalign/lir-2__tiny__fit-[0-9a-f]{6}: model\n", out)
@@ -376,7 +376,7 @@ def test_help_is_quick_and_light(workdir):
     ("words", "offered"),
     [
         ("xalign ana", ["analyse"]),
-        ("xalign run -t Flores", ["FloresPrecision"]),
+        ("xalign run -t Flores", ["FloresPrecision", "FloresMining"]),
         ("xalign leaderboard -m lsar__LaBSE", ["lsar__LaBSE", "lsar__LaBSE__gettext"]),
     ],
 )

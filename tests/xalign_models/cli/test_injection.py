@@ -79,7 +79,7 @@ class TestName:
         check_terminal(shown(board(name)))
         tsv = to_tsv(board(name))
         check_cells([line.split("\t") for line in tsv.splitlines()], 2)
-        check_cells(list(csv.reader(io.StringIO(to_csv(board(name))))), 14)
+        check_cells(list(csv.reader(io.StringIO(to_csv(board(name))))), 17)
         for text in (tsv, to_csv(board(name)), to_latex(board(name))):
             check_terminal(text)
         for narrow in (False, True):

@@ -18,7 +18,7 @@ def table(workdir):
     rng = np.random.default_rng(0)
     rows = {language: rng.standard_normal((30, 4)) for language in ("deu-Latn", "eng-Latn")}
     (workdir / "map").mkdir()
-    alignments.make("centered").fit(rows).save(workdir / "map")
+    alignments.make("affine").fit(rows).save(workdir / "map")
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows["deu-Latn"].reshape(-1)), 4)
     columns = {"text": [f"t{n}" for n in range(30)], "lang": ["de", "nl", "en"] * 10, "vector": vectors}
     pq.write_table(pa.table(columns), workdir / "in.parquet")

@@ -362,6 +362,7 @@ def test_workers_of_a_cluster_started_here_are_not_put_behind_other_processes(mo
         is_initialized=lambda: False,
         init=lambda *args, **options: started.append(os.environ[name]),
         shutdown=lambda: None,
+        _private=SimpleNamespace(ray_constants=SimpleNamespace()),
         job_config=SimpleNamespace(JobConfig=lambda: SimpleNamespace(_py_driver_sys_path=[])),
     )
     monkeypatch.setitem(sys.modules, "ray", stand_in)

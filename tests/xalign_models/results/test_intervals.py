@@ -12,7 +12,7 @@ from scipy import stats
 from docs.tools.coverage import DESIGNS, TABLE, coverage
 from xalign_models.boards.leaderboard import leaderboard
 from xalign_models.results.intervals import FEWEST, Sample, estimate, pair_tests, ranks
-from xalign_models.results.items import Items, equal_weights
+from xalign_models.results.items import Items
 from xalign_models.results.reading import read_results
 from xalign_models.results.significance import holm
 
@@ -119,7 +119,7 @@ def test_shares_add_up_to_the_macro_mean(put, tmp_path) -> None:
     put("xalign/plain__tiny", "T", scores, ranks=ranks)
     table = read_results(tmp_path).tables["xalign/plain__tiny", "T"]
     mean = (hits["a"].mean() + hits["b"].mean()) / 2
-    assert Items("main_score").shares(table, equal_weights(["a", "b"])).sum() == pytest.approx(mean)
+    assert Items("main_score").shares(table, {"a": 0.5, "b": 0.5}).sum() == pytest.approx(mean)
     assert Items("main_score").sample(table, frozenset("ab")).shares.sum() == pytest.approx(mean)
     assert Items("main_score").sample(table, frozenset("abc")) is None
 

@@ -1,22 +1,11 @@
-"""Standard errors, and Holm's correction."""
+"""Holm's correction."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from xalign_models.results.intervals import standard_error
 from xalign_models.results.significance import holm
-
-
-def test_nothing_moved() -> None:
-    assert standard_error(np.zeros(5)) == standard_error(np.ones(1)) == 0
-
-
-def test_the_error_is_that_of_repeated_sampling() -> None:
-    rng = np.random.default_rng(0)
-    draws = rng.choice([-1, 0, 0, 0, 1, 1], (4000, 300)) / 300
-    assert np.mean([standard_error(row) for row in draws]) == pytest.approx(draws.sum(axis=1).std(), rel=0.05)
 
 
 def test_holm_by_hand() -> None:

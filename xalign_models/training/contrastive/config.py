@@ -69,7 +69,7 @@ class ContrastiveConfig:
     learning_rate: Positive = 5e-4
     epochs: AtLeastOne | None = None
     max_steps: Count | None = None
-    scheduler: Scheduler = Scheduler.LINEAR
+    scheduler: Scheduler = "linear"
     warmup: NonNegative = 0.0
     weight_decay: NonNegative = 0.0
     max_grad_norm: Positive = 1.0

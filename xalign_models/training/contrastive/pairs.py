@@ -6,9 +6,7 @@ from xalign_models.corpora import ENGLISH, Corpus
 from xalign_models.errors import DataError
 from xalign_models.languages import TaggedText
 from xalign_models.training.contrastive.config import ContrastiveConfig
-
-MEASURED = 128
-"""Maximum number of held-out pairs that are measured."""
+from xalign_models.training.instruments import MEASURED
 
 
 def training_pairs(corpus: Corpus, config: ContrastiveConfig) -> list[tuple[TaggedText, TaggedText]]:

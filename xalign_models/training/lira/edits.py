@@ -12,11 +12,7 @@ Unit = TypeVar("Unit", bound=Hashable)
 def perturb(units: Sequence[Unit], most: int, alphabet: Sequence[Unit], draw: random.Random) -> list[Unit]:
     """Apply one to ``most`` insertions, deletions and substitutions, equally likely, to tokens or characters.
 
-    Args:
-        units: Tokens or characters; at least one is kept.
-        most: Maximum number of edits; the number is drawn.
-        alphabet: Units to insert or substitute.
-        draw: The random generator.
+    At least one unit is kept; new units come from ``alphabet``.
     """
     edited = list(units)
     for _ in range(draw.randint(1, most)):

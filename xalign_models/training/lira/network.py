@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -15,8 +15,6 @@ from xalign_models.training.lira import actor as actors
 from xalign_models.training.lira.actor import Actor
 from xalign_models.training.lira.adaptor import Adaptor, AlignedStreams, cosines
 from xalign_models.training.lira.config import Design, Paths, Stream
-from xalign_models.training.lira.fusion import Fusion
-from xalign_models.training.lira.pooling import temporal_pool
 from xalign_models.training.lira.ranks import exact
 
 Features = dict[str, Any]
@@ -33,6 +31,71 @@ class ArcaOutput(NamedTuple):
     """(n, K): cosines of the two paths."""
     log_probabilities: Tensor
     """(n, K): log probabilities of the actor."""
+
+
+def temporal_pool(tokens: Tensor, mask: Tensor, bins: int) -> Tensor:
+    r"""Eq. 3, adaptive average pooling over a text's own tokens; padding on either side has no influence.
+
+    Bin s averages tokens ``floor(s L / S)`` to ``ceil((s + 1) L / S) - 1`` of the L unmasked ones, as torch's
+    ``adaptive_avg_pool1d`` does; with fewer tokens than bins some tokens are in several bins. Without tokens
+    all bins are zero.
+
+    Args:
+        tokens: (b, l, d).
+        mask: (b, l), true at tokens.
+        bins: S.
+
+    Returns:
+        (b, S, d), float32 at least.
+    """
+    tokens, mask = exact(tokens), mask.bool()
+    length = mask.sum(dim=1)[:, None]  # (b, 1)
+    position = (mask.long().cumsum(dim=1) - 1)[:, None]  # (b, 1, l)
+    s = torch.arange(bins, device=tokens.device)
+    start = (s * length).div(bins, rounding_mode="floor")[..., None]  # (b, S, 1)
+    end = -(-(s + 1) * length).div(bins, rounding_mode="floor")[..., None]
+    inside = (position >= start) & (position < end) & mask[:, None]  # (b, S, l)
+    weights = inside.to(tokens.dtype) / inside.sum(dim=-1, keepdim=True).clamp(min=1)
+    clean = tokens.masked_fill(~mask[..., None], 0)  # a NaN at padding times a weight of zero would be a NaN
+    with torch.autocast(tokens.device.type, enabled=False):
+        return weights @ clean
+
+
+class Fusion(nn.Module):
+    """A projection into a transformer's inputs and a type vector per stream; the caller passes the transformer.
+
+    The streams are concatenated, so that the transformer attends across them. The output is the last position of a
+    causal transformer, which has seen everything, and the mean of any other. If the widths are equal, the projection
+    starts as the identity, scaled to the transformer's input embeddings: the untrained fusion reads streams like words.
+
+    Args:
+        width: Width of the streams.
+        inner: Width of the transformer's input embeddings.
+        causal: Whether the transformer's attention is causal.
+        scale: Mean norm of the transformer's input embeddings.
+    """
+
+    def __init__(self, width: int, inner: int, *, causal: bool, scale: float) -> None:
+        super().__init__()
+        self.causal = causal
+        self.projection = nn.Linear(width, inner)
+        self.kind = nn.Embedding(2, inner)
+        nn.init.zeros_(self.projection.bias)
+        nn.init.normal_(self.kind.weight, std=0.02 * scale / inner**0.5)
+        if width == inner:
+            with torch.no_grad():
+                self.projection.weight.copy_(torch.eye(width) * scale)
+        else:
+            nn.init.normal_(self.projection.weight, std=scale / inner**0.5)
+
+    def forward(self, transformer: Any, streams: Sequence[tuple[int, Tensor]]) -> Tensor:
+        """(n, d_m) of streams (n, S, width), each with its number: 0 multilingual, 1 English."""
+        inputs = torch.cat([self.projection(stream) + self.kind.weight[number] for number, stream in streams], dim=1)
+        states: Tensor = transformer(
+            inputs_embeds=inputs.to(transformer.dtype),
+            attention_mask=torch.ones(inputs.shape[:2], dtype=torch.long, device=inputs.device),
+        ).last_hidden_state
+        return states[:, -1] if self.causal else states.mean(dim=1)
 
 
 class Network(nn.Module):

@@ -223,14 +223,8 @@ def _fit(
 ) -> tuple[Log, Stage]:
     """Train a stage in place; each part's gradient is clipped separately, as if it had its own optimiser.
 
-    Args:
-        model: The model.
-        folder: Folder of the checkpoints.
-        device: cpu, cuda or mps.
-        config: Hyperparameters of the stage.
-        rows: Number of rows of each sort, by the field of their batch size.
-        make: Makes the objective of the model's first module, which is on the device.
-        rates: Learning rates of individual parts.
+    ``rows`` are the numbers of rows of each sort, by the field of their batch size; ``make`` makes the objective of the
+    model's first module, which is on the device; ``rates`` are the learning rates of individual parts.
     """
     stage = "arca" if isinstance(config, ArcaConfig) else "lasr"
     sorts = [(count, share_of(getattr(config, name), f"{stage}.{name}")) for name, count in rows.items()]

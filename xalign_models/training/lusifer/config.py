@@ -96,7 +96,7 @@ class Stage:
     learning_rates: Mapping[str, Positive] = dataclasses.field(default_factory=dict)
     epochs: AtLeastOne = 1
     max_steps: AtLeastOne | None = None
-    scheduler: Scheduler = Scheduler.COSINE
+    scheduler: Scheduler = "cosine"
     warmup: NonNegative = 0.1
     weight_decay: NonNegative = 0.01
     max_grad_norm: Positive = 1.0

@@ -89,7 +89,7 @@ class ReleasedLusifer(Source):
         """
         release = assets.resolve(self._place, self._revision)
         settings = read_settings(release)
-        self._opened = release, {part: _base(settings, part) for part in _KINDS}
+        self._opened = release, {part: assets.resolve(Claim(settings[f"{part}_name_or_path"])) for part in _KINDS}
         return digest("lusifer", release.fingerprint, *[base.fingerprint for base in self._opened[1].values()])
 
     def confirm(self, fingerprint: str) -> None:
@@ -264,10 +264,6 @@ def _filled(
             parameter = parts[part].get_parameter(name)
             parameter.copy_(weight.reshape(parameter.shape))
     return parts
-
-
-def _base(settings: Mapping[str, Any], part: str) -> assets.ResolvedModel:
-    return assets.resolve(Claim(settings[f"{part}_name_or_path"]))
 
 
 def _file(release: assets.ResolvedModel, name: str) -> Path:

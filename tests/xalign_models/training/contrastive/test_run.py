@@ -16,7 +16,7 @@ from xalign_models.models.names import find_spec
 from xalign_models.specs import BackboneSpec, ModelSpec, Pooling
 from xalign_models.training import records, session
 from xalign_models.training.contrastive import ContrastiveConfig, training
-from xalign_models.training.contrastive.run import train
+from xalign_models.training.contrastive.training import train
 
 QUICK = ContrastiveConfig(pairs="own:text", samples=20, rank=4, batch_size=8, accumulation=2, max_steps=3)
 KINDS = ("llama", "gemma", "bert")

@@ -15,7 +15,7 @@ from xalign_models.training.lira import actor as actors
 from xalign_models.training.lira.actor import Actor, RewardWeights, policy_loss, reward, sample
 from xalign_models.training.lira.adaptor import Adaptor, AlignedStreams, CollapseMonitor, Sentence, anchor_loss, cosines
 from xalign_models.training.lira.lasr import _averaged
-from xalign_models.training.lira.pooling import temporal_pool
+from xalign_models.training.lira.network import temporal_pool
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
