@@ -14,13 +14,7 @@ ALLOWED = "XALIGN_ALLOW"
 
 
 class Claim(str):
-    """A directory, hub id or server of a model, or a text, as a file names it: the file's author chose it.
-
-    Examples:
-        >>> from xalign_models.claims import Claim
-        >>> Claim("org/name") == "org/name"
-        True
-    """
+    """A directory, hub id or server of a model, or a text, as a file names it: the file's author chose it."""
 
     __slots__ = ()
 

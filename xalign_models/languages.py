@@ -2,16 +2,18 @@
 
 The canonical code is the one of FLORES-200 with a hyphen, which is also mteb's form: Standard Arabic is ``arb-Arab``
 (not ``ara``), Mandarin ``zho-Hans``, Malay ``zsm-Latn``, Persian ``pes-Arab``. A language outside FLORES-200 has its
-ISO 639-3 code and its likely script according to CLDR.
+ISO 639-3 code and its likely script according to CLDR. The tables are in ``languages.toml``.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
+import tomllib
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
+from importlib.resources import files
 from typing import NamedTuple
 
 import langcodes
@@ -29,57 +31,20 @@ class TaggedText(NamedTuple):
     lang: str
 
 
-FLORES_200 = tuple(
-    """ace-Arab ace-Latn acm-Arab acq-Arab aeb-Arab afr-Latn ajp-Arab aka-Latn als-Latn amh-Ethi apc-Arab arb-Arab
-    arb-Latn ars-Arab ary-Arab arz-Arab asm-Beng ast-Latn awa-Deva ayr-Latn azb-Arab azj-Latn bak-Cyrl bam-Latn
-    ban-Latn bel-Cyrl bem-Latn ben-Beng bho-Deva bjn-Arab bjn-Latn bod-Tibt bos-Latn bug-Latn bul-Cyrl cat-Latn
-    ceb-Latn ces-Latn cjk-Latn ckb-Arab crh-Latn cym-Latn dan-Latn deu-Latn dik-Latn dyu-Latn dzo-Tibt ell-Grek
-    eng-Latn epo-Latn est-Latn eus-Latn ewe-Latn fao-Latn fij-Latn fin-Latn fon-Latn fra-Latn fur-Latn fuv-Latn
-    gaz-Latn gla-Latn gle-Latn glg-Latn grn-Latn guj-Gujr hat-Latn hau-Latn heb-Hebr hin-Deva hne-Deva hrv-Latn
-    hun-Latn hye-Armn ibo-Latn ilo-Latn ind-Latn isl-Latn ita-Latn jav-Latn jpn-Jpan kab-Latn kac-Latn kam-Latn
-    kan-Knda kas-Arab kas-Deva kat-Geor kaz-Cyrl kbp-Latn kea-Latn khk-Cyrl khm-Khmr kik-Latn kin-Latn kir-Cyrl
-    kmb-Latn kmr-Latn knc-Arab knc-Latn kon-Latn kor-Hang lao-Laoo lij-Latn lim-Latn lin-Latn lit-Latn lmo-Latn
-    ltg-Latn ltz-Latn lua-Latn lug-Latn luo-Latn lus-Latn lvs-Latn mag-Deva mai-Deva mal-Mlym mar-Deva min-Arab
-    min-Latn mkd-Cyrl mlt-Latn mni-Beng mos-Latn mri-Latn mya-Mymr nld-Latn nno-Latn nob-Latn npi-Deva nqo-Nkoo
-    nso-Latn nus-Latn nya-Latn oci-Latn ory-Orya pag-Latn pan-Guru pap-Latn pbt-Arab pes-Arab plt-Latn pol-Latn
-    por-Latn prs-Arab quy-Latn ron-Latn run-Latn rus-Cyrl sag-Latn san-Deva sat-Olck scn-Latn shn-Mymr sin-Sinh
-    slk-Latn slv-Latn smo-Latn sna-Latn snd-Arab som-Latn sot-Latn spa-Latn srd-Latn srp-Cyrl ssw-Latn sun-Latn
-    swe-Latn swh-Latn szl-Latn tam-Taml taq-Latn taq-Tfng tat-Cyrl tel-Telu tgk-Cyrl tgl-Latn tha-Thai tir-Ethi
-    tpi-Latn tsn-Latn tso-Latn tuk-Latn tum-Latn tur-Latn twi-Latn tzm-Tfng uig-Arab ukr-Cyrl umb-Latn urd-Arab
-    uzn-Latn vec-Latn vie-Latn war-Latn wol-Latn xho-Latn ydd-Hebr yor-Latn yue-Hant zho-Hans zho-Hant zsm-Latn
-    zul-Latn""".split()
-)
-"""The canonical codes of the languages of FLORES-200."""
+_TABLES = tomllib.loads(files(__package__).joinpath("languages.toml").read_text(encoding="utf-8"))
 
-BEYOND_FLORES = tuple(
-    """ang-Latn arq-Arab ber-Latn bre-Latn cbk-Latn cha-Latn cor-Latn csb-Latn div-Thaa dsb-Latn dtp-Latn fry-Latn
-    gsw-Latn hmn-Latn hsb-Latn ido-Latn ile-Latn ina-Latn kzj-Latn lat-Latn lfn-Latn max-Latn mey-Latn mhr-Cyrl nde-Latn
-    nds-Latn nov-Latn orv-Latn pam-Latn pms-Latn shi-Tfng srp-Latn swg-Latn tah-Latn ton-Latn tzl-Latn ven-Latn
-    wuu-Hans""".split()
-)
+FLORES_200 = tuple(_TABLES["flores_200"].split())
+"""The canonical codes of the languages of FLORES-200."""
+BEYOND_FLORES = tuple(_TABLES["beyond_flores"].split())
 """The canonical codes of the other languages of NTREX-128 and of LASER's Tatoeba test."""
 
-# Macrolanguages and alternative codes, and the individual language that FLORES-200 (and a reader) means by them. fuc,
-# NTREX-128's Pulaar, is not fuv; it stays here because the revisions of that corpus and of all results depend on it.
-_INDIVIDUAL = {
-    "ara": "arb", "aze": "azj", "cmn": "zho", "ekk": "est", "fas": "pes", "ful": "fuv", "fuc": "fuv", "fil": "tgl",
-    "kur": "kmr", "lav": "lvs", "mlg": "plt", "mon": "khk", "mly": "zsm", "msa": "zsm", "nep": "npi", "nor": "nob",
-    "ori": "ory", "orm": "gaz", "pus": "pbt", "que": "quy", "sqi": "als", "swa": "swh", "uzb": "uzn", "yid": "ydd",
-    "hbs": "hrv", "aym": "ayr", "din": "dik", "kau": "knc",
-}  # fmt: skip
-# Scripts of the corpora that are not CLDR's likely script.
-_SCRIPTS = {"kor": "Hang", "tzm": "Tfng", "arb": "Arab", "uig": "Arab", "pbt": "Arab", "snd": "Arab", "crh": "Latn"}
+_INDIVIDUAL: dict[str, str] = _TABLES["individual"]
+"""Macrolanguages and alternative codes -> the individual language that FLORES-200 means by them."""
+_SCRIPTS: dict[str, str] = _TABLES["scripts"]
+"""Scripts of the corpora that are not CLDR's likely script."""
 _REGION_SCRIPTS = {**dict.fromkeys([("zho", "TW"), ("zho", "HK"), ("zho", "MO")], "Hant"), ("srp", "ME"): "Latn"}
-_LAZADA = {
-    "bd": "ben-Beng",
-    "id": "ind-Latn",
-    "my": "zsm-Latn",
-    "pk": "urd-Arab",
-    "th": "tha-Thai",
-    "ph": "tgl-Latn",
-    "vn": "vie-Latn",
-}
-_ISO_639_1_OF = {"nob": "no", "pbt": "ps", "quy": "qu", "tgl": "tl", "twi": "tw", "zho": "zh"}
+_LAZADA: dict[str, str] = _TABLES["lazada"]
+_ISO_639_1_OF: dict[str, str] = _TABLES["iso_639_1"]
 _NO_LANGUAGE = {"mis", "mul", "und", "zxx"}
 """Codes for an uncoded language, several languages, an unknown one and none."""
 _SHAPE = re.compile(

@@ -211,10 +211,13 @@ class UnpairedAlignment(Alignment):
             data: Language to its embeddings (n_l, d), any float dtype; languages are opaque strings.
 
         Raises:
-            AlignmentError: There are no data, a matrix is empty or not finite, or dimensions differ.
+            AlignmentError: There are no data, a matrix is empty or not finite, dimensions differ, or the method's pivot
+                is not among the languages.
         """
         matrices = {language: as_matrix(rows, language) for language, rows in data.items()}
         dim = common_dim(matrices)
+        if (pivot := getattr(self, "pivot", None)) and pivot not in matrices:
+            raise AlignmentError(f"the pivot {pivot} is not among {', '.join(matrices)}; add its rows.")
         self._fit(matrices)
         self.languages_, self.dim_ = tuple(matrices), dim
         return self

@@ -28,15 +28,6 @@ class LEACE(UnpairedAlignment):
     Attributes:
         weights_: One matrix for all languages, (1, d, d).
         shifts_: (1, d).
-
-    Examples:
-        >>> import numpy as np
-        >>> from xalign_models.alignments import make
-        >>> rng = np.random.default_rng(0)
-        >>> vectors = {language: rng.normal(size=(100, 8)) for language in ("deu-Latn", "eng-Latn")}
-        >>> alignment = make("leace").fit(vectors)
-        >>> alignment.transform(vectors["deu-Latn"]).shape
-        (100, 8)
     """
 
     method = "leace"

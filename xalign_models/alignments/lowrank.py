@@ -48,6 +48,7 @@ class LowRank(PivotAlignment):
 
     method = "lowrank"
     by_language = True
+    shrunk = True  # by the ridge
 
     pivot: str = "eng-Latn"
     """The language that all others are mapped onto."""
@@ -57,11 +58,6 @@ class LowRank(PivotAlignment):
     def __post_init__(self) -> None:
         if self.rank < 0:
             raise AlignmentError(f"rank={self.rank}; it must be 0 or more.")
-
-    @property
-    def shrunk(self) -> bool:
-        """Whether the maps are shrunk to the identity: always, by the ridge."""
-        return True
 
     def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Float64, Float64]:
         weight, shift = low_rank(x, pivot - x, self.rank)

@@ -54,8 +54,6 @@ class MiniVec2Vec(UnpairedAlignment):
                 raise AlignmentError(f"{name}={getattr(self, name)}; it must be 1 or more.")
 
     def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
-        if self.pivot not in matrices:
-            raise AlignmentError(f"the pivot {self.pivot} is not among {', '.join(matrices)}; add its rows.")
         means = {language: x.mean(axis=0, dtype=np.float64) for language, x in matrices.items()}
         spaces = {language: normalise(x - means[language]) for language, x in matrices.items()}
         eye = np.eye(len(means[self.pivot]))

@@ -51,6 +51,7 @@ class Residual(Network, PivotAlignment):  # type: ignore[misc]  # other factors
     method = "residual"
     arrays = ("inner_", "bias_", "outer_")
     by_language = True
+    shrunk = True  # training starts at a map near the identity
 
     pivot: str = "eng-Latn"
     """The language that all others are mapped onto."""
@@ -68,11 +69,6 @@ class Residual(Network, PivotAlignment):  # type: ignore[misc]  # other factors
             raise AlignmentError(f"hidden={self.hidden}, steps={self.steps}, seed={self.seed}; 1, 1 and 0 are least.")
         if not 0 < self.validation < 1:
             raise AlignmentError(f"validation={self.validation}; it must be a share between 0 and 1.")
-
-    @property
-    def shrunk(self) -> bool:
-        """Whether training starts at a map near the identity: always."""
-        return True
 
     def _solve(self, x: AnyFloats, pivot: AnyFloats) -> tuple[Float64, ...]:
         from xalign_models.alignments.networks import residual

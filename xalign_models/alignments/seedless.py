@@ -47,8 +47,6 @@ class Seedless(UnpairedAlignment):
             raise AlignmentError(f"shrink={self.shrink}; it must be 0 or more, or None.")
 
     def _fit(self, matrices: Mapping[str, AnyFloats]) -> None:
-        if self.pivot not in matrices:
-            raise AlignmentError(f"the pivot {self.pivot} is not among {', '.join(matrices)}; add its rows.")
         target = normalise(matrices[self.pivot])
         fits = [
             (np.eye(target.shape[1]), len(target)) if language == self.pivot else self._rotation(language, rows, target)

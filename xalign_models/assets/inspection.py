@@ -103,11 +103,7 @@ class Inspected:
         return self._contents[name]
 
     def take(self, name: str) -> bytearray | mmap.mmap:
-        """The bytes of a file for a single user, who may change them in memory; a later call opens the file again.
-
-        Raises:
-            ModelError: The file is missing or unreadable.
-        """
+        """Like :meth:`content` for a single user, who may change the bytes; a later call opens the file again."""
         content = self.content(name)
         del self._contents[PurePosixPath(name).as_posix()]
         return content
@@ -171,17 +167,10 @@ class Inspected:
 
     def _tokenizer(self, name: str) -> dict[str, Any]:
         """A tokenizer's content without its vocabulary, which is long."""
-        where = f"{self.label}: {name}"
-        if len(content := self.content(name)) > IN_MEMORY:
-            raise ModelError(f"{where} is longer than {IN_MEMORY} bytes.")
-        with _as_model_error():
-            parsed = parse_json(bytes(content), where)
-        model = parsed.get("model")
-        short = (
-            {key: value for key, value in model.items() if key not in {"vocab", "merges"}}
-            if isinstance(model, dict)
-            else {}
-        )
+        parsed = self.json(name, dict, most=IN_MEMORY)
+        del self._parsed[name]
+        model = parsed["model"] if isinstance(parsed.get("model"), dict) else {}
+        short = {key: value for key, value in model.items() if key not in {"vocab", "merges"}}
         return {key: value for key, value in parsed.items() if key != "added_tokens"} | {"model": short}
 
     def fingerprint(self, without: str = "", folder: str = "") -> str:

@@ -9,6 +9,7 @@ import io
 import json
 import struct
 from collections.abc import Iterator, Mapping
+from mmap import mmap
 from pathlib import Path
 
 import numpy as np
@@ -23,48 +24,56 @@ CHUNKS = 17
 """The embedding table is quantised in chunks: token t has the scale and the offset of chunk ``t % CHUNKS``."""
 
 
-def protobuf_fields(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The (field number, raw value) pairs of a protobuf message; fixed32 and length-delimited values only.
+def protobuf_fields(data: bytes | mmap, position: int = 0, end: int | None = None) -> Iterator[tuple[int, int, int]]:
+    """Number, start and end of each field of a protobuf message that has a length or a fixed size.
+
+    Args:
+        data: Bytes that contain the message.
+        position: Start of the message.
+        end: End of the message; None for that of the data.
 
     Raises:
-        AssetError: The message is cut short or holds a group.
+        AssetError: The message is cut short, has an integer of more than 64 bits, or holds a group.
     """
-    position = 0
+    end = len(data) if end is None else end
 
     def varint() -> int:
         nonlocal position
-        value = shift = 0
-        while True:
+        value = 0
+        for shift in range(0, 70, 7):
+            if position >= end:
+                break
             byte = data[position]
             position += 1
             value |= (byte & 127) << shift
-            shift += 7
             if byte < 128:
                 return value
+        raise AssetError("The SentencePiece model is cut short.")
 
-    while position < len(data):
-        field, wire = divmod(varint(), 8)
+    while position < end:
+        number, wire = divmod(varint(), 8)
         if wire == 0:
             varint()
             continue
         if wire not in {1, 2, 5}:
             raise AssetError(f"The SentencePiece model has wire type {wire}; it is damaged.")
         size = {1: 8, 5: 4}.get(wire) or varint()
-        if position + size > len(data):
+        if position + size > end:
             raise AssetError("The SentencePiece model is cut short.")
-        yield field, data[position : position + size]
+        yield number, position, position + size
         position += size
 
 
 def sentencepiece_tokenizer(model: bytes) -> Tokenizer:
     """A SentencePiece unigram model as a fast tokenizer that puts ``<s>`` and ``</s>`` around each text."""
     vocabulary, charsmap = [], b""
-    for field, value in protobuf_fields(model):
-        if field == 1:
-            piece = dict(protobuf_fields(value))
-            vocabulary.append((piece[1].decode(), struct.unpack("<f", piece[2])[0]))
-        elif field == 3:
-            charsmap = dict(protobuf_fields(value))[2]
+    for number, start, end in protobuf_fields(model):
+        if number in {1, 3}:  # a piece, or the normaliser
+            parts = {inner: model[first:last] for inner, first, last in protobuf_fields(model, start, end)}
+            if number == 1:
+                vocabulary.append((parts[1].decode(), struct.unpack("<f", parts[2])[0]))
+            else:
+                charsmap = parts[2]
     tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=0, byte_fallback=False))
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.Precompiled(charsmap), normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]

@@ -81,13 +81,7 @@ def load_adapter(model: Any, folder: Path) -> None:
 
 
 def load_lora(model: Any, folder: Path) -> None:
-    """Add a saved adapter to a model, in the dtype that it was saved in, without gradients.
-
-    transformers' own ``load_adapter`` rounds it to the dtype of the model.
-
-    Raises:
-        ModelError: Matrices are missing, of another shape, or of layers that the model lacks.
-    """
+    """Like :func:`load_adapter`, but in the dtype that the adapter was saved in, and without gradients."""
     from peft import LoraConfig
 
     weights = load_file(folder / "adapter_model.safetensors")

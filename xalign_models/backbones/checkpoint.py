@@ -65,12 +65,7 @@ def open_pretrained(kind: Any, resolved: ResolvedModel, *, trust: bool = False, 
 def open_transformer(
     kind: type[LanguageTransformer], resolved: ResolvedModel, dtype: str, *, trust: bool = False, **arguments: Any
 ) -> LanguageTransformer:
-    """A checkpoint as the first module of a model.
-
-    Raises:
-        ModelError: The checkpoint names code, or its weights are not the model's.
-        AssetError: It cannot be loaded.
-    """
+    """A checkpoint as the first module of a model; errors as in :func:`open_pretrained`."""
     hub = _hub(resolved, trust)
     config = {**hub, **arguments.pop("config_kwargs", {})}
     policy.check(resolved.files, trust=trust)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
 from xalign_models.assets.digests import counts
-from xalign_models.errors import ModelError, one_line
+from xalign_models.assets.use import protobuf_fields
+from xalign_models.errors import AssetError, ModelError, one_line
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 """Permitted inputs of a graph, each (texts, tokens)."""
@@ -159,7 +160,7 @@ def external_weights(content: bytes | mmap.mmap, name: str) -> set[str]:
     try:
         while pending:
             kind, start, end = pending.pop()
-            fields = list(_fields(content, start, end))
+            fields = list(protobuf_fields(content, start, end))
             if kind != "external":
                 inner = _MESSAGES[kind]
                 pending += [(inner[number], first, last) for number, first, last in fields if number in inner]
@@ -167,39 +168,9 @@ def external_weights(content: bytes | mmap.mmap, name: str) -> set[str]:
             pair = {number: content[first:last] for number, first, last in fields}
             if pair.get(1) == b"location":
                 names.add(pair.get(2, b"").decode("utf-8", "surrogateescape"))
-    except (ValueError, IndexError):
+    except AssetError:
         raise ModelError(f"{name} cannot be loaded: it is damaged, or no ONNX model.") from None
     return names
-
-
-def _fields(content: bytes | mmap.mmap, position: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Number, start and end of each field of a protobuf message that has a length."""
-    while position < end:
-        tag, position = _varint(content, position)
-        number, wire = tag >> 3, tag & 7
-        if wire == 2:
-            size, position = _varint(content, position)
-            if position + size <= end:
-                yield number, position, position + size
-        elif wire == 0:
-            size, position = 0, _varint(content, position)[1]
-        else:
-            size = {1: 8, 5: 4}.get(wire, end)  # groups are not in use
-        position += size
-    if position != end:
-        raise ValueError
-
-
-def _varint(content: bytes | mmap.mmap, position: int) -> tuple[int, int]:
-    """An integer of at most 64 bits, seven in each byte, and the position after it."""
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = content[position]
-        position += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, position
-    raise ValueError
 
 
 def _onnx(file: Path) -> Opened:

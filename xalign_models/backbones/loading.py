@@ -288,11 +288,7 @@ def _kind(config: Any) -> type[LanguageTransformer]:
 
 
 def _apply(spec: BackboneSpec, first: Any, resolved: ResolvedModel) -> None:
-    """Set the options of a spec in a first module.
-
-    Raises:
-        ModelError: An option is for transformers, and the module is another.
-    """
+    """Set the options of a spec in a first module, or refuse options for transformers where the module is another."""
     from xalign_models.backbones.transformer import LanguageTransformer
 
     if spec.graph and getattr(first, "graph", None) != spec.graph:

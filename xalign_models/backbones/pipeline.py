@@ -202,12 +202,11 @@ def can_pack(first: Any) -> bool:
         return False
     known = getattr(first, "_packs", None)
     if known is None:
+        reason = ""
         try:
             known = _apart(first)
         except Exception as error:  # a model may fail in any way on unknown arguments
             known, reason = False, f": {error}"
-        else:
-            reason = ""
         if not known:
             logger.info("%s cannot be packed and is padded%s", type(first.model).__name__, reason)
         first._packs = known

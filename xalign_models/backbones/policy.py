@@ -12,6 +12,7 @@ import math
 import pkgutil
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -161,10 +162,7 @@ def folders_of_maps(model: Contents) -> list[str]:
 
 def folder_of_maps(files: Inspected) -> str | None:
     """The folder of a saved model's alignment, which holds no other module; None if there is no such folder."""
-    try:
-        entries = _modules(files.contents)
-    except ModelError:
-        return None  # loading the model reports the damage
+    entries = _readable(files)
     folders = [PurePosixPath(entry["path"]) for entry in entries]
     for entry, folder in zip(entries, folders, strict=True):
         alone = sum(other.is_relative_to(folder) for other in folders) == 1
@@ -175,11 +173,14 @@ def folder_of_maps(files: Inspected) -> str | None:
 
 def has_own_modules(directory: Inspected | Path) -> bool:
     """Whether a directory is a sentence-transformers model with modules of xalign, as ``save`` writes it."""
-    try:
-        entries = _modules(inspected(directory).contents)
-    except ModelError:
-        return False  # loading the model reports the damage
-    return any(entry["type"] in plugins.MODULES or entry["type"] in MODULE_TYPES for entry in entries)
+    types = [entry["type"] for entry in _readable(inspected(directory))]
+    return any(kind in plugins.MODULES or kind in MODULE_TYPES for kind in types)
+
+
+def _readable(files: Inspected) -> list[dict[str, Any]]:
+    with suppress(ModelError):  # loading the model reports the damage
+        return _modules(files.contents)
+    return []
 
 
 def _check_formats(model: Contents, trust: bool) -> None:

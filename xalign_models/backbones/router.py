@@ -26,12 +26,8 @@ SIDES = ("query", "document")
 class LanguageRouter(Router):
     """sentence-transformers' Router, for inputs that carry their language.
 
-    Its import path is a file format: do not move it.
-
-    Args:
-        *args: Arguments of Router.
-        default_lang: Language of texts without one; ``auto`` identifies it.
-        **kwargs: Arguments of Router.
+    Its import path is a file format: do not move it. ``default_lang`` is the language of texts without one; ``auto``
+    identifies it. Further arguments are those of Router.
     """
 
     config_keys = [*Router.config_keys, "default_lang"]
@@ -101,11 +97,7 @@ def _known(router: Router, side: str | None) -> str | None:
 
 
 def of_route(modules: Iterable[Any], side: str) -> list[Any]:
-    """The modules for texts of a side; ``""`` is no side.
-
-    Raises:
-        ModelError: There is no such route.
-    """
+    """The modules for texts of a side, ``""`` for no side; errors as in :func:`route_of`."""
     return [
         part
         for module in modules

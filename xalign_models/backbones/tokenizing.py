@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from xalign_models.errors import ModelError
+from xalign_models.files import walk
 
 _MOST_GROWTH = 100
 """Maximum characters that normalisation may make of one; published charts of characters reach 33 bytes."""
@@ -29,7 +30,7 @@ def check_tokenizer(settings: Mapping[str, Any], where: str) -> None:
         ModelError: The tokenizer is refused; the message gives the reason.
     """
     growth, added = 1, 0
-    for part in _parts(settings):
+    for part in (part for part in walk(settings) if isinstance(part, Mapping)):
         kind, content = part.get("type"), str(part.get("content", ""))
         if isinstance(pattern := part.get("pattern"), Mapping):
             if not is_safe_pattern(str(pattern.get("Regex", ""))):
@@ -76,15 +77,6 @@ def is_safe_pattern(pattern: str) -> bool:
             return False
         closed = False
     return True
-
-
-def _parts(settings: Any) -> Iterator[Mapping[str, Any]]:
-    pending = [settings]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, Mapping):
-            yield part
-        pending += part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ()
 
 
 def _longest(chart: str, where: str) -> int:

@@ -64,11 +64,7 @@ class VectorsFile(Source):
     def _look_up(
         self, stored: VectorRows, texts: Sequence[str], prompt: str
     ) -> Iterator[tuple[Batch, npt.NDArray[np.float32]]]:
-        """Batches of vectors; the prompt counts if the file has hashes of prompt and text instead of texts.
-
-        Raises:
-            ModelError: Texts are not in the file; the message counts them and names the first.
-        """
+        """Batches of vectors; the prompt counts if the file has hashes of prompt and text instead of texts."""
         rows = [stored.row.get(key(prompt, text).hex() if stored.hashed else text, -1) for text in texts]
         if missing := [text for text, row in zip(texts, rows, strict=True) if row < 0]:
             raise ModelError(

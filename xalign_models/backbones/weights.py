@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
@@ -75,12 +76,10 @@ def state_dict(files: Inspected, folder: str = "") -> dict[str, torch.Tensor]:
         for tensor, header in headers.items():
             if (kind := _TYPES.get(header.dtype)) is None:
                 raise ModelError(f"{files.label}: {tensor} is of type {header.dtype}, which torch cannot read.")
-            tensors[tensor] = torch.empty(header.shape, dtype=kind, device="meta")
-            if count := tensors[tensor].numel():
-                flat = torch.frombuffer(content, dtype=kind, count=count, offset=header.start)
-                tensors[tensor] = flat.view(header.shape)
-            else:
-                tensors[tensor] = torch.empty(header.shape, dtype=kind)
+            tensors[tensor] = torch.empty(0, dtype=kind)
+            if count := math.prod(header.shape):
+                tensors[tensor] = torch.frombuffer(content, dtype=kind, count=count, offset=header.start)
+            tensors[tensor] = tensors[tensor].view(header.shape)
     if not tensors:
         raise ModelError(f"{files.label} has no weights in safetensors; save it in this format.")
     return tensors

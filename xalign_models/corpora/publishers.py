@@ -49,11 +49,7 @@ def _ntrex(root: Path) -> dict[str, tuple[Path, ...]]:
 
 
 def _by_language(files: dict[str, tuple[Path, ...]], canonical_of: Callable[[str], str]) -> dict[str, tuple[Path, ...]]:
-    """Files by canonical language. A language's own code precedes that of its macrolanguage: hrv before hbs.
-
-    Raises:
-        DataError: Two codes mean the same language and neither is its own code.
-    """
+    """Files by canonical language. A language's own code precedes that of its macrolanguage: hrv before hbs."""
     first_codes: dict[str, str] = {}
     own_codes = {code for code in files if canonical_of(code).split("-")[0] == code}
     for code in sorted(files, key=lambda code: (code not in own_codes, code)):
