@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,7 +22,7 @@ from xalign_models import assets, corpora
 from xalign_models.corpora import Corpus
 from xalign_models.errors import DataError, ModelError, XAlignError
 from xalign_models.results.items import save_items
-from xalign_tasks.facts import FACTS
+from xalign_tasks.facts import FACTS, METADATA
 
 logger = logging.getLogger(__name__)
 
@@ -30,15 +30,18 @@ Scored = tuple[Mapping[str, dict[str, float]], Mapping[str, npt.NDArray[Any]]]
 """Scores and item data, by subset."""
 
 
-def task_metadata(name: str, eval_langs: Mapping[str, list[str]], **fields: Any) -> TaskMetadata:
-    """Metadata of a task; its description and main score are those of :data:`xalign_tasks.facts.FACTS`.
+def task_metadata(name: str, languages: Mapping[str, list[str]] | Iterable[str], **fields: Any) -> TaskMetadata:
+    """Metadata of a task; its facts are those of :mod:`xalign_tasks.facts`.
 
-    ``eval_langs`` are canonical; further fields of mteb's metadata override the defaults.
+    ``languages`` are the canonical codes of each subset, or codes that are a subset each; further fields of mteb's
+    metadata override the defaults.
     """
+    subsets = dict(languages) if isinstance(languages, Mapping) else {code: [code] for code in languages}
     facts = FACTS.get(name)
     listed = {"description": facts.description, "main_score": facts.score} if facts else {}
-    defaults = {"type": "BitextMining", "category": "t2t", "eval_splits": ["test"]}
-    return TaskMetadata(**{"name": name, "eval_langs": dict(eval_langs), **defaults, **listed, **fields})
+    defaults: dict[str, Any] = {"type": "BitextMining", "category": "t2t", "eval_splits": ["test"]}
+    defaults |= METADATA.get(name, {})
+    return TaskMetadata(**{"name": name, "eval_langs": subsets, **defaults, **listed, **fields})
 
 
 class StampedTask(AbsTask):

@@ -31,16 +31,7 @@ class LanguageIdentity(SubsetTask):
 
     corpus_name = "tatoeba"
     narrows = False
-    metadata = task_metadata(
-        "LanguageIdentity",
-        {"tatoeba37": [ENGLISH, *LANGUAGES], "common18": [ENGLISH, *COMMON]},
-        type="Clustering",
-        category="t2c",
-        dataset={"path": "mteb/tatoeba-bitext-mining", "revision": "69e8f12da6e31d59addadda9a9c8a2e601a0e282"},
-        reference="https://github.com/facebookresearch/LASER/tree/main/data/tatoeba/v1",
-        license="cc-by-2.0",
-        adapted_from=["Tatoeba"],
-    )
+    metadata = task_metadata("LanguageIdentity", {"tatoeba37": [ENGLISH, *LANGUAGES], "common18": [ENGLISH, *COMMON]})
 
     def score(self, scoring: Scoring, subset: str, **options: Any) -> tuple[dict[str, float], npt.NDArray[np.uint16]]:
         """1 - NMI and NMI, and the cluster of each sentence."""

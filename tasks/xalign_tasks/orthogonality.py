@@ -57,13 +57,7 @@ class OrthogonalityTask(SubsetTask):
 
     corpus_name = "tatoeba_pairs"
     metadata = task_metadata(
-        "Orthogonality",
-        {f"{to_flores(ENGLISH)}-{to_flores(code)}": [ENGLISH, code] for code in LANGUAGES},
-        type="Regression",  # the closest of mteb's closed list
-        dataset={"path": "local/tatoeba_pairs", "revision": "local"},
-        reference="https://tatoeba.org",
-        license="cc-by-2.0",
-        adapted_from=["Tatoeba"],
+        "Orthogonality", {f"{to_flores(ENGLISH)}-{to_flores(code)}": [ENGLISH, code] for code in LANGUAGES}
     )
 
     def evaluate(
