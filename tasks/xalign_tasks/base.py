@@ -194,34 +194,8 @@ class CorpusTask(StampedTask):
         raise NotImplementedError("The corpora belong to their publishers.")
 
 
-class SubsetTask(CorpusTask):
-    """A task whose subsets are scored one by one."""
-
-    abstask_prompt = ""
-
-    def score(self, scoring: Scoring, subset: str, **options: Any) -> tuple[dict[str, float], npt.NDArray[Any]]:
-        """Scores and item data of a subset; options are those that :meth:`evaluate` passes on."""
-        raise NotImplementedError
-
-    def _evaluate_subset(
-        self,
-        model: EncoderProtocol,
-        data_split: Any,
-        *,
-        hf_split: str,
-        hf_subset: str,
-        encode_kwargs: EncodeKwargs,
-        prediction_folder: Path | None = None,
-        **options: Any,
-    ) -> dict[str, float]:
-        scores, items = self.score(Scoring(model, hf_split, encode_kwargs), hf_subset, **options)
-        if prediction_folder is not None:
-            save_items(Path(prediction_folder), self.metadata.name, {hf_subset: items})
-        return with_main(scores, self.metadata.main_score)
-
-
 class JointTask(CorpusTask, AbsTaskBitextMining):
-    """A task whose subsets share text and are scored together.
+    """A task whose subsets are scored together, as most share text.
 
     mteb passes all subsets at once to tasks of its bitext class only, therefore this is one.
     """
@@ -230,7 +204,7 @@ class JointTask(CorpusTask, AbsTaskBitextMining):
     parallel_subsets = True  # the model gets each text's language from `embed`
 
     def score(self, scoring: Scoring, subsets: set[str]) -> Scored:
-        """Scores and item data of the subsets; the scores may include those of others."""
+        """Scores and item data of the subsets; it may leave some out, and the scores may include those of others."""
         raise NotImplementedError
 
     def evaluate(
@@ -251,7 +225,9 @@ class JointTask(CorpusTask, AbsTaskBitextMining):
         scores, items = self.score(Scoring(model, split, encode_kwargs, folder), subsets)
         if folder is not None:
             save_items(folder, self.metadata.name, {name: rows for name, rows in items.items() if name in subsets})
-        return {subset: with_main(scores[subset], self.metadata.main_score) for subset in sorted(subsets)}
+        return {
+            subset: with_main(scores[subset], self.metadata.main_score) for subset in sorted(subsets & scores.keys())
+        }
 
 
 def without_normalisation(model: EncoderProtocol) -> EncoderProtocol:
