@@ -15,13 +15,13 @@ from xalign_models.ranking.ranks import AnyRanks, normalise, precision_at
 from xalign_tasks.base import Scoring, without_normalisation
 from xalign_tasks.ntrex import LANGUAGES
 from xalign_tasks.pairs import RankedSubset, scored_pairs
-from xalign_tasks.precision import RankedTask, precision_metadata
+from xalign_tasks.precision import PrecisionTask, precision_metadata
 
 STAGES = ("before", "after")
 SHARED = set(FLORES_200) & set(LANGUAGES) - {"fuv-Latn"}  # NTREX-128's is Pulaar, FLORES-200's Nigerian Fulfulde
 
 
-class IsomorphismStudy(RankedTask):
+class IsomorphismStudy(PrecisionTask):
     """How alike the shapes of two languages' vectors are: P@k by cosine, before and after rotating one onto the other.
 
     Per ordered pair A-B, the rotation min ||A W - B||_F, W^T W = I is fitted on NTREX-128 (1,997 sentences), and each
