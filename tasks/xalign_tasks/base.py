@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,7 +22,7 @@ from xalign_models import assets, corpora
 from xalign_models.corpora import Corpus
 from xalign_models.errors import DataError, ModelError, XAlignError
 from xalign_models.results.items import save_items
-from xalign_tasks.facts import FACTS
+from xalign_tasks.facts import FACTS, METADATA
 
 logger = logging.getLogger(__name__)
 
@@ -30,15 +30,18 @@ Scored = tuple[Mapping[str, dict[str, float]], Mapping[str, npt.NDArray[Any]]]
 """Scores and item data, by subset."""
 
 
-def task_metadata(name: str, eval_langs: Mapping[str, list[str]], **fields: Any) -> TaskMetadata:
-    """Metadata of a task; its description and main score are those of :data:`xalign_tasks.facts.FACTS`.
+def task_metadata(name: str, languages: Mapping[str, list[str]] | Iterable[str], **fields: Any) -> TaskMetadata:
+    """Metadata of a task; its facts are those of :mod:`xalign_tasks.facts`.
 
-    ``eval_langs`` are canonical; further fields of mteb's metadata override the defaults.
+    ``languages`` are the canonical codes of each subset, or codes that are a subset each; further fields of mteb's
+    metadata override the defaults.
     """
+    subsets = dict(languages) if isinstance(languages, Mapping) else {code: [code] for code in languages}
     facts = FACTS.get(name)
     listed = {"description": facts.description, "main_score": facts.score} if facts else {}
-    defaults = {"type": "BitextMining", "category": "t2t", "eval_splits": ["test"]}
-    return TaskMetadata(**{"name": name, "eval_langs": dict(eval_langs), **defaults, **listed, **fields})
+    defaults: dict[str, Any] = {"type": "BitextMining", "category": "t2t", "eval_splits": ["test"]}
+    defaults |= METADATA.get(name, {})
+    return TaskMetadata(**{"name": name, "eval_langs": subsets, **defaults, **listed, **fields})
 
 
 class StampedTask(AbsTask):
@@ -191,34 +194,8 @@ class CorpusTask(StampedTask):
         raise NotImplementedError("The corpora belong to their publishers.")
 
 
-class SubsetTask(CorpusTask):
-    """A task whose subsets are scored one by one."""
-
-    abstask_prompt = ""
-
-    def score(self, scoring: Scoring, subset: str, **options: Any) -> tuple[dict[str, float], npt.NDArray[Any]]:
-        """Scores and item data of a subset; options are those that :meth:`evaluate` passes on."""
-        raise NotImplementedError
-
-    def _evaluate_subset(
-        self,
-        model: EncoderProtocol,
-        data_split: Any,
-        *,
-        hf_split: str,
-        hf_subset: str,
-        encode_kwargs: EncodeKwargs,
-        prediction_folder: Path | None = None,
-        **options: Any,
-    ) -> dict[str, float]:
-        scores, items = self.score(Scoring(model, hf_split, encode_kwargs), hf_subset, **options)
-        if prediction_folder is not None:
-            save_items(Path(prediction_folder), self.metadata.name, {hf_subset: items})
-        return with_main(scores, self.metadata.main_score)
-
-
 class JointTask(CorpusTask, AbsTaskBitextMining):
-    """A task whose subsets share text and are scored together.
+    """A task whose subsets are scored together, as most share text.
 
     mteb passes all subsets at once to tasks of its bitext class only, therefore this is one.
     """
@@ -227,7 +204,7 @@ class JointTask(CorpusTask, AbsTaskBitextMining):
     parallel_subsets = True  # the model gets each text's language from `embed`
 
     def score(self, scoring: Scoring, subsets: set[str]) -> Scored:
-        """Scores and item data of the subsets; the scores may include those of others."""
+        """Scores and item data of the subsets; it may leave some out, and the scores may include those of others."""
         raise NotImplementedError
 
     def evaluate(
@@ -248,7 +225,9 @@ class JointTask(CorpusTask, AbsTaskBitextMining):
         scores, items = self.score(Scoring(model, split, encode_kwargs, folder), subsets)
         if folder is not None:
             save_items(folder, self.metadata.name, {name: rows for name, rows in items.items() if name in subsets})
-        return {subset: with_main(scores[subset], self.metadata.main_score) for subset in sorted(subsets)}
+        return {
+            subset: with_main(scores[subset], self.metadata.main_score) for subset in sorted(subsets & scores.keys())
+        }
 
 
 def without_normalisation(model: EncoderProtocol) -> EncoderProtocol:

@@ -1,11 +1,12 @@
 """Facts of the tasks: lists show them without importing a task, and the tasks take their metadata from them.
 
-The data are in ``tasks.tsv``, a row per task.
+The data are in ``tasks.tsv``, a row per task, and ``metadata.toml``, the rest of mteb's metadata.
 """
 
 from __future__ import annotations
 
 import csv
+import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -24,10 +25,18 @@ class Facts:
     description: str
 
 
-with files(__package__).joinpath("tasks.tsv").open(encoding="utf-8") as _file:
-    _rows = list(csv.reader(_file, delimiter="\t"))[1:]
+def rows(table: str) -> list[list[str]]:
+    """The rows of a table of this package, a ``.tsv`` file, without its head."""
+    with files(__package__).joinpath(table).open(encoding="utf-8") as file:
+        return list(csv.reader(file, delimiter="\t"))[1:]
+
+
 FACTS = {
     name: Facts(place, score, int(languages), int(subsets), description)
-    for name, place, score, languages, subsets, description in _rows
+    for name, place, score, languages, subsets, description in rows("tasks.tsv")
 }
 """The facts of each task, by its name."""
+METADATA = tomllib.loads(files(__package__).joinpath("metadata.toml").read_text(encoding="utf-8"))
+"""Fields of mteb's metadata, by task."""
+CODES = {text: tuple(codes.split()) for text, codes in METADATA.pop("languages").items()}
+"""The canonical codes of a text's languages."""

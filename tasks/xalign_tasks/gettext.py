@@ -12,13 +12,7 @@ class GettextPrecision(PrecisionTask):
 
     corpus_name = "gettext:test"
     narrows = False
-    metadata = precision_metadata(
-        "GettextPrecision",
-        GETTEXT_LANGUAGES,
-        dataset={"path": "package/Django", "revision": "5.2"},
-        reference="https://www.djangoproject.com",
-        license="bsd-3-clause",
-    )
+    metadata = precision_metadata("GettextPrecision", GETTEXT_LANGUAGES)
 
     def local_corpus(self) -> Corpus:
         """The corpus if it is installed."""

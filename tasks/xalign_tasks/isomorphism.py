@@ -13,15 +13,15 @@ from xalign_models.linalg.arrays import Float32
 from xalign_models.ranking.pairs import Sides
 from xalign_models.ranking.ranks import AnyRanks, normalise, precision_at
 from xalign_tasks.base import Scoring, without_normalisation
-from xalign_tasks.facts import FACTS
 from xalign_tasks.ntrex import LANGUAGES
 from xalign_tasks.pairs import RankedSubset, scored_pairs
-from xalign_tasks.precision import RankedTask, precision_metadata
+from xalign_tasks.precision import PrecisionTask, precision_metadata
 
 STAGES = ("before", "after")
+SHARED = set(FLORES_200) & set(LANGUAGES) - {"fuv-Latn"}  # NTREX-128's is Pulaar, FLORES-200's Nigerian Fulfulde
 
 
-class IsomorphismStudy(RankedTask):
+class IsomorphismStudy(PrecisionTask):
     """How alike the shapes of two languages' vectors are: P@k by cosine, before and after rotating one onto the other.
 
     Per ordered pair A-B, the rotation min ||A W - B||_F, W^T W = I is fitted on NTREX-128 (1,997 sentences), and each
@@ -42,14 +42,7 @@ class IsomorphismStudy(RankedTask):
     corpus_name = "flores_full"
     fit_corpus_name: ClassVar[str] = "ntrex"
     normalised: ClassVar[bool] = True
-    metadata = precision_metadata(
-        "IsomorphismStudy",
-        set(FLORES_200) & set(LANGUAGES) - {"fuv-Latn"},  # NTREX-128's is Pulaar, FLORES-200's Nigerian Fulfulde
-        dataset={"path": "mteb/FloresBitextMining", "revision": "2144d16cc15edd22d4a9237d12bff5f31f5c07fc"},
-        reference="https://github.com/facebookresearch/flores",
-        license="cc-by-sa-4.0",
-        adapted_from=["FloresBitextMining"],
-    )
+    metadata = precision_metadata("IsomorphismStudy", SHARED)
 
     def stamp(self, fingerprint: str) -> None:
         """Put the fingerprint of both texts, the fitted and the tested, into this instance's metadata."""
@@ -82,9 +75,7 @@ class IsomorphismStudyRaw(IsomorphismStudy):
     """The study with the rotation fitted on the backbone's rows before its final Normalize."""
 
     normalised = False
-    metadata = IsomorphismStudy.metadata.model_copy(
-        update={"name": "IsomorphismStudyRaw", "description": FACTS["IsomorphismStudyRaw"].description}
-    )
+    metadata = precision_metadata("IsomorphismStudyRaw", SHARED)
 
     def embed(self, scoring: Scoring, *args: Any, **kwargs: Any) -> Float32:
         """Float32 (n, d) of a model of ours without its final Normalize, and of any other model as they are."""

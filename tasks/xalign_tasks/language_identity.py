@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 
 from xalign_models.corpora import ENGLISH
 from xalign_models.languages import from_iso639_1
 from xalign_models.ranking.ranks import normalise
-from xalign_tasks.base import Scoring, SubsetTask, task_metadata
+from xalign_tasks.base import JointTask, Scored, Scoring, task_metadata
 from xalign_tasks.tatoeba36 import LANGUAGES
 
 SENTENCES = 200
@@ -22,7 +19,7 @@ COMMON = tuple(from_iso639_1(code) for code in "ar bn de es fr hi id it ja pt ru
 """Languages of all usual fit corpora, so that every alignment can be scored."""
 
 
-class LanguageIdentity(SubsetTask):
+class LanguageIdentity(JointTask):
     """1 - NMI between k-means clusters and languages, k the number of languages; a mixed space scores near 1.
 
     Text: the first 200 Tatoeba sentences of each language, and of English (German's side). k-means on unit vectors,
@@ -31,26 +28,21 @@ class LanguageIdentity(SubsetTask):
 
     corpus_name = "tatoeba"
     narrows = False
-    metadata = task_metadata(
-        "LanguageIdentity",
-        {"tatoeba37": [ENGLISH, *LANGUAGES], "common18": [ENGLISH, *COMMON]},
-        type="Clustering",
-        category="t2c",
-        dataset={"path": "mteb/tatoeba-bitext-mining", "revision": "69e8f12da6e31d59addadda9a9c8a2e601a0e282"},
-        reference="https://github.com/facebookresearch/LASER/tree/main/data/tatoeba/v1",
-        license="cc-by-2.0",
-        adapted_from=["Tatoeba"],
-    )
+    metadata = task_metadata("LanguageIdentity", {"tatoeba37": [ENGLISH, *LANGUAGES], "common18": [ENGLISH, *COMMON]})
 
-    def score(self, scoring: Scoring, subset: str, **options: Any) -> tuple[dict[str, float], npt.NDArray[np.uint16]]:
-        """1 - NMI and NMI, and the cluster of each sentence."""
-        texts: list[str] = []
-        labels: list[str] = []
-        for language in self.metadata.hf_subsets_to_langscripts[subset]:
-            side = self.corpus.pair("deu-Latn")[1] if language == ENGLISH else self.corpus.texts(language)
-            texts += side[:SENTENCES]
-            labels += [language] * len(side[:SENTENCES])
-        vectors = normalise(self.embed(scoring, texts, labels, subset))
-        clusters = KMeans(len(set(labels)), n_init=N_INIT, random_state=SEED).fit_predict(vectors)
-        nmi = float(normalized_mutual_info_score(labels, clusters))
-        return {"one_minus_nmi": 1 - nmi, "nmi": nmi}, clusters.astype(np.uint16)
+    def score(self, scoring: Scoring, subsets: set[str]) -> Scored:
+        """1 - NMI and NMI of the subsets, and the cluster of each sentence."""
+        scores, items = {}, {}
+        for subset in sorted(subsets):
+            texts: list[str] = []
+            labels: list[str] = []
+            for language in self.metadata.hf_subsets_to_langscripts[subset]:
+                side = self.corpus.pair("deu-Latn")[1] if language == ENGLISH else self.corpus.texts(language)
+                texts += side[:SENTENCES]
+                labels += [language] * len(side[:SENTENCES])
+            vectors = normalise(self.embed(scoring, texts, labels, subset))
+            clusters = KMeans(len(set(labels)), n_init=N_INIT, random_state=SEED).fit_predict(vectors)
+            nmi = float(normalized_mutual_info_score(labels, clusters))
+            scores[subset] = {"one_minus_nmi": 1 - nmi, "nmi": nmi}
+            items[subset] = clusters.astype(np.uint16)
+        return scores, items

@@ -8,7 +8,7 @@ The paper counts 123 data sets; its tables name 124.
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 PUBLISHED = ("E5-Mistral", "LUSIFER")
 """The paper's columns."""
+PRINTED = tuple(f"{column} [lusifer]" for column in PUBLISHED)
+"""Their names in boards."""
 ALL = "XAlign(LUSIFER)"
 """The benchmark of all fourteen languages."""
 ANY = "all data sets"
@@ -53,6 +55,11 @@ class DataSet:
         ]
         covered, of = (len(values), len(self.subsets)) if len(values) < len(self.subsets) else (None, None)
         return Cell(100 * fmean(values), covered=covered, of=of, fitted=table.trained_on) if values else None
+
+    @property
+    def printed(self) -> dict[str, Cell]:
+        """The published scores by column of a board."""
+        return {column: Cell(value) for column, (_, value) in zip(PRINTED, self.published, strict=True)}
 
 
 @cache
@@ -86,9 +93,11 @@ def board(results: Results, benchmark: str, models: Collection[str] | None = Non
     members = data_sets()[benchmark]
     chosen = _models(results, benchmark, members, models)
     rows = {data: dict(_rows(results, data, chosen)) for data in members}
-    mean = Row("", "mean", "mean", _mean([rows[data][data.metric].cells for data in members], chosen, members))
+    columns = [*chosen, *PRINTED]
+    cells = [{**rows[data][data.metric].cells, **data.printed} for data in members]
+    mean = Row("", "mean", "mean", _mean(cells, columns))
     shown = [mean, *(row for data in members for row in rows[data].values())]
-    return Board("data set", [*chosen, *map(_printed, PUBLISHED)], shown, _legend(shown))
+    return Board("data set", columns, shown, _legend(shown))
 
 
 def overview(results: Results, benchmark: str, models: Collection[str] | None = None) -> Board:
@@ -101,17 +110,14 @@ def overview(results: Results, benchmark: str, models: Collection[str] | None = 
     """
     languages = fourteen()
     chosen = _models(results, benchmark, [data for members in languages.values() for data in members], models)
-    columns, shown = [*chosen, *map(_printed, PUBLISHED)], list[Row]()
+    columns, shown = [*chosen, *PRINTED], list[Row]()
     for category in (ANY, *sorted({data.category for members in languages.values() for data in members})):
         of_category = list[Row]()
         for language, members in languages.items():
             if shared := [data for data in members if category in (ANY, data.category)]:
-                scored = [dict(_rows(results, data, chosen))[data.metric].cells for data in shared]
-                of_category.append(Row(category, language, f"{category} {language}", _mean(scored, chosen, shared)))
-        mean = dict[str, Cell]()
-        for column in columns:
-            if cells := [row.cells[column] for row in of_category if column in row.cells]:
-                mean[column] = _mean_cell(cells, len(of_category))
+                scored = [{**dict(_rows(results, data, chosen))[data.metric].cells, **data.printed} for data in shared]
+                of_category.append(Row(category, language, f"{category} {language}", _mean(scored, columns)))
+        mean = _mean([row.cells for row in of_category], columns)
         shown += [Row(category, "mean", f"{category} mean", mean), *of_category]
     return Board("language", columns, shown, _legend(shown))
 
@@ -134,28 +140,15 @@ def _models(
     return choose_models(having, models, f"{benchmark} and model")
 
 
-def _mean(
-    scored: Collection[dict[str, Cell]], models: Collection[str], members: Collection[DataSet]
-) -> dict[str, Cell]:
-    """By column, the mean over data sets and how many it covers; the paper's columns are as printed."""
+def _mean(scored: Collection[Mapping[str, Cell]], columns: Collection[str]) -> dict[str, Cell]:
+    """By column, the mean of its cells, with their number unless all are there and complete."""
     mean: dict[str, Cell] = {}
-    for model in models:
-        if covered := [cells[model] for cells in scored if model in cells]:
-            mean[model] = _mean_cell(covered, len(members))
-    for column in PUBLISHED:
-        mean[_printed(column)] = Cell(fmean(dict(data.published)[column] for data in members))
+    for column in columns:
+        if cells := [row[column] for row in scored if column in row]:
+            partial = len(cells) < len(scored) or any(cell.covered is not None for cell in cells)
+            covered, of = (len(cells), len(scored)) if partial else (None, None)
+            mean[column] = Cell(fmean(cell.score for cell in cells), covered=covered, of=of)
     return mean
-
-
-def _mean_cell(cells: Collection[Cell], count: int) -> Cell:
-    """The mean of cells, with their number unless all ``count`` are there and complete."""
-    partial = len(cells) < count or any(cell.covered is not None for cell in cells)
-    covered, of = (len(cells), count) if partial else (None, None)
-    return Cell(fmean(cell.score for cell in cells), covered=covered, of=of)
-
-
-def _printed(column: str) -> str:
-    return f"{column} [lusifer]"
 
 
 def _rows(results: Results, data: DataSet, models: Collection[str]) -> Iterator[tuple[str, Row]]:
@@ -168,7 +161,7 @@ def _rows(results: Results, data: DataSet, models: Collection[str]) -> Iterator[
             if table and (cell := data.cell(table, metric)):
                 cells[model] = cell
         if metric == last:
-            cells |= {_printed(column): Cell(value) for column, value in data.published}
+            cells |= data.printed
         name = f"{data.name} ({metric.removeprefix('cosine_').title()})" if data.metric in _PEARSON else data.name
         yield metric, Row("", name, name, cells)
 

@@ -6,16 +6,14 @@ from collections.abc import Iterable
 
 import numpy as np
 import torch
-from mteb.abstasks.task_metadata import TaskMetadata
 
 from xalign_models.corpora import ENGLISH
-from xalign_models.languages import FLORES_200, canonical, to_flores
+from xalign_models.languages import canonical, to_flores
 from xalign_models.linalg.arrays import Float32, Mask
 from xalign_models.progress import live
 from xalign_models.ranking.ranks import TIE, Ranks, normalise, scores_of
+from xalign_tasks import flores, ntrex
 from xalign_tasks.base import JointTask, Scored, Scoring, task_metadata
-from xalign_tasks.flores import FloresPrecision
-from xalign_tasks.ntrex import LANGUAGES, NTREXPrecision
 from xalign_tasks.perturbations import perturbed
 
 K = 4
@@ -24,10 +22,9 @@ KINDS = ("numbers", "negation", "names")
 """Changes of English sentences: xsim++'s numbers, causality and entities (arXiv 2306.12907)."""
 
 
-def _metadata(name: str, languages: Iterable[str], text: TaskMetadata) -> TaskMetadata:
-    subsets = {f"{to_flores(code)}-{to_flores(ENGLISH)}": [code, ENGLISH] for code in sorted({*languages} - {ENGLISH})}
-    shared = ("dataset", "eval_splits", "reference", "license", "adapted_from")
-    return task_metadata(name, subsets, **{field: getattr(text, field) for field in shared})
+def into_english(languages: Iterable[str]) -> dict[str, list[str]]:
+    """Each language with English as a subset, ``deu_Latn-eng_Latn``."""
+    return {f"{to_flores(code)}-{to_flores(ENGLISH)}": [code, ENGLISH] for code in sorted({*languages} - {ENGLISH})}
 
 
 class FloresMining(JointTask):
@@ -43,7 +40,7 @@ class FloresMining(JointTask):
     """
 
     corpus_name = "flores"
-    metadata = _metadata("FloresMining", set(FLORES_200) - {"nqo-Nkoo"}, FloresPrecision.metadata)
+    metadata = task_metadata("FloresMining", into_english(flores.LANGUAGES))
 
     def score(self, scoring: Scoring, subsets: set[str]) -> Scored:
         """Scores of the subsets, and whether each sentence found its translation among the changed forms."""
@@ -76,7 +73,7 @@ class NTREXMining(FloresMining):
     """The same on NTREX-128."""
 
     corpus_name = "ntrex"
-    metadata = _metadata("NTREXMining", LANGUAGES, NTREXPrecision.metadata)
+    metadata = task_metadata("NTREXMining", into_english(ntrex.LANGUAGES))
 
 
 def margins(x: Float32, y: Float32) -> Float32:

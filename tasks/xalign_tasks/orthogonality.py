@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from mteb.models import EncoderProtocol
-from mteb.types import EncodeKwargs
 
 from xalign_models.alignments import dilation, orthogonality
 from xalign_models.alignments.rotation import determined_map, explained
@@ -19,7 +17,7 @@ from xalign_models.corpora import ENGLISH
 from xalign_models.errors import DataError
 from xalign_models.languages import from_tatoeba, to_flores
 from xalign_models.linalg.solvers import affine_lsq
-from xalign_tasks.base import Scoring, SubsetTask, task_metadata
+from xalign_tasks.base import JointTask, Scored, Scoring, task_metadata
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +36,7 @@ RIDGE = 1e-4
 """Ridge of the map behind the score ``orthogonality``."""
 
 
-class OrthogonalityTask(SubsetTask):
+class OrthogonalityTask(JointTask):
     """How far English embeddings e and their translations' e' are a rotation of each other.
 
     Per language, on unit vectors, the same number of pairs in each:
@@ -57,49 +55,8 @@ class OrthogonalityTask(SubsetTask):
 
     corpus_name = "tatoeba_pairs"
     metadata = task_metadata(
-        "Orthogonality",
-        {f"{to_flores(ENGLISH)}-{to_flores(code)}": [ENGLISH, code] for code in LANGUAGES},
-        type="Regression",  # the closest of mteb's closed list
-        dataset={"path": "local/tatoeba_pairs", "revision": "local"},
-        reference="https://tatoeba.org",
-        license="cc-by-2.0",
-        adapted_from=["Tatoeba"],
+        "Orthogonality", {f"{to_flores(ENGLISH)}-{to_flores(code)}": [ENGLISH, code] for code in LANGUAGES}
     )
-
-    def evaluate(
-        self,
-        model: EncoderProtocol,
-        split: str = "test",
-        subsets_to_run: list[str] | None = None,
-        *,
-        encode_kwargs: EncodeKwargs,
-        **kwargs: Any,
-    ) -> dict[str, dict[str, float]]:
-        """Scores of the chosen subsets; subsets with too few pairs for the dimension are skipped with a warning.
-
-        Raises:
-            DataError: No subset of the task has enough pairs.
-        """
-        if not self.data_loaded:
-            self.load_data()
-        requested = [subset for subset in self.hf_subsets if subsets_to_run is None or subset in subsets_to_run]
-        first = self.hf_subsets[0]
-        one_text = self._sides(first)[1][:1]
-        probe = self.embed(Scoring(model, split, encode_kwargs), one_text, ENGLISH, first)
-        pairs: int = max(PAIRS, math.ceil(2.5 * probe.shape[1]))
-
-        def short(subset: str) -> bool:
-            return len(self._sides(subset)[0]) < pairs
-
-        left_out = [subset for subset in requested if short(subset)]
-        if left_out:
-            reason = f"Orthogonality: {pairs} pairs are compared in every language, which %s lack"
-            if all(map(short, self.hf_subsets)):
-                raise DataError(f"{reason % ', '.join(self.hf_subsets)}; choose other languages (--languages).")
-            logger.warning("%s; left out.", reason % ", ".join(left_out))
-        chosen = [subset for subset in requested if subset not in left_out]
-        scores = super().evaluate(model, split, chosen, encode_kwargs=encode_kwargs, pairs=pairs, **kwargs)
-        return dict(scores)
 
     def stamp(self, fingerprint: str) -> None:
         """Put the fingerprint of the text and of the main score into this instance's metadata."""
@@ -108,16 +65,36 @@ class OrthogonalityTask(SubsetTask):
     def _sides(self, subset: str) -> tuple[list[str], list[str]]:
         return self.corpus.pair(self.metadata.hf_subsets_to_langscripts[subset][1])
 
-    def score(
-        self, scoring: Scoring, subset: str, pairs: int = PAIRS, **options: Any
-    ) -> tuple[dict[str, float], Items]:
-        """Scores of a subset's first ``pairs`` pairs, and the closeness of each held-out pair."""
-        language = self.metadata.hf_subsets_to_langscripts[subset][1]
-        side, english = (texts[:pairs] for texts in self._sides(subset))
-        x, y = (
-            unit(self.embed(scoring, texts, lang, subset)) for texts, lang in ((english, ENGLISH), (side, language))
-        )
-        return compared(x, y)
+    def score(self, scoring: Scoring, subsets: set[str]) -> Scored:
+        """Scores of the subsets, and the closeness of each held-out pair.
+
+        Subsets with too few pairs for the model's dimension are left out with a warning.
+
+        Raises:
+            DataError: No subset of the task has enough pairs.
+        """
+        first = self.hf_subsets[0]
+        probe = self.embed(scoring, self._sides(first)[1][:1], ENGLISH, first)
+        pairs: int = max(PAIRS, math.ceil(2.5 * probe.shape[1]))
+
+        def short(subset: str) -> bool:
+            return len(self._sides(subset)[0]) < pairs
+
+        left_out = sorted(filter(short, subsets))
+        if left_out:
+            reason = f"Orthogonality: {pairs} pairs are compared in every language, which %s lack"
+            if all(map(short, self.hf_subsets)):
+                raise DataError(f"{reason % ', '.join(self.hf_subsets)}; choose other languages (--languages).")
+            logger.warning("%s; left out.", reason % ", ".join(left_out))
+        scores, items = {}, {}
+        for subset in sorted(subsets.difference(left_out)):
+            language = self.metadata.hf_subsets_to_langscripts[subset][1]
+            side, english = (texts[:pairs] for texts in self._sides(subset))
+            x, y = (
+                unit(self.embed(scoring, texts, lang, subset)) for texts, lang in ((english, ENGLISH), (side, language))
+            )
+            scores[subset], items[subset] = compared(x, y)
+        return scores, items
 
 
 def compared(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> tuple[dict[str, float], Items]:

@@ -36,7 +36,7 @@ class OwnParallel(PrecisionTask):
     corpus_name = "own"
     narrows = False
     text_name: ClassVar[str] = "own"
-    metadata = precision_metadata(TASK, ("deu-Latn", "eng-Latn"), dataset={"path": "local/own", "revision": "local"})
+    metadata = precision_metadata(TASK, ("deu-Latn", "eng-Latn"))
 
     def __init__(self, seed: int = 42, path: Path | None = None, **kwargs: Any) -> None:
         """Make the task."""

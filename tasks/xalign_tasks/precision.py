@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,8 +34,13 @@ def precision_metadata(name: str, languages: Iterable[str], description: str = "
     return task_metadata(name, pair_subsets(languages), **own, **fields)
 
 
-class RankedTask(JointTask):
-    """A search among the sides of a parallel corpus; scores are computed from each sentence's rank alone.
+class PrecisionTask(JointTask):
+    """P@1, P@5 and P@10 by cosine between the sides of a parallel corpus, for ordered pairs of languages.
+
+    A subset ``deu_Latn-eng_Latn`` looks for the English counterpart of each German sentence among all English ones.
+    ``Into X`` is the mean over the pairs that end in X, ``From X`` over those that start there:
+    :func:`xalign_models.results.languages.into_and_from`.
+    The same scores also give the measures of neighbourhoods in :data:`xalign_models.ranking.neighbours.NAMES`.
 
     Ties count against the model; an interrupted run resumes at the next pair.
     """
@@ -55,24 +59,6 @@ class RankedTask(JointTask):
         scores = super().evaluate(*args, prediction_folder=prediction_folder, **kwargs)
         log_path(prediction_folder, self.metadata.name, remove=True)
         return scores
-
-    @abstractmethod
-    def ranks(self, scoring: Scoring, subsets: set[str]) -> Iterator[RankedSubset]:
-        """Each subset with the ranks (..., n) of its queries' counterparts; an interrupted run resumes."""
-
-    @abstractmethod
-    def scores(self, ranks: AnyRanks) -> dict[str, float]:
-        """A subset's scores by name, from its ranks (..., n)."""
-
-
-class PrecisionTask(RankedTask):
-    """P@1, P@5 and P@10 by cosine between the sides of a parallel corpus, for ordered pairs of languages.
-
-    A subset ``deu_Latn-eng_Latn`` looks for the English counterpart of each German sentence among all English ones.
-    ``Into X`` is the mean over the pairs that end in X, ``From X`` over those that start there:
-    :func:`xalign_models.results.languages.into_and_from`.
-    The same scores also give the measures of neighbourhoods in :data:`xalign_models.ranking.neighbours.NAMES`.
-    """
 
     def scores(self, ranks: AnyRanks) -> dict[str, float]:
         """P@1, P@5 and P@10 of ranks (n,)."""

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from xalign_models.corpora.own_text import TASK, own_paths, own_task
 from xalign_models.errors import DataError
 from xalign_models.plugins import TASKS, Part, register
-from xalign_tasks.facts import FACTS
+from xalign_tasks.facts import FACTS, rows
 from xalign_tasks.lusifer_benchmark import ALL, data_sets, fourteen
 
 
@@ -65,42 +65,5 @@ register.benchmark(
     "xalign_tasks.lusifer_benchmark:overview",
 )
 
-_ANALYSES = {
-    "isomorphism": "P@k of every pair of languages before and after a rotation, from results of `xalign run`.",
-    "front": "Retrieval within against across languages, for every alignment and for none, on mixed pools.",
-    "one-target": "LAReQA's limit-to-one-target heat maps of XQuAD-R, from results of `xalign run`.",
-    "measures": "All measures of the tasks that `xalign run` has scored, by direction.",
-    "linear-mapping": "Gains of linear maps from and to English, and their distance from rotations.",
-    "lsar-families": "Histograms of the components that LSAR removes, by language family.",
-    "lsar-syntax": "Correlation of the components that LSAR removes with URIEL's syntactic features.",
-    "lsar-ranks": "Tatoeba accuracy by the number of directions that LSAR or LIR removes.",
-    "lsar-layers": "Tatoeba accuracy by layer, before and after each alignment.",
-    "offset-stability": "Cosines between a language's offsets to English on different corpora, by prompt.",
-    "pivot-layers": "MEXA, P@1, linear CKA and RSA with English by layer, on FLORES-200.",
-    "discrimination": "How often a translation beats a sentence of another meaning.",
-    "sensitivity": "Change of a score with the prompt, truncation and number format, and of the models' order.",
-    "rkhs": "Norms of mean input embeddings: the surrogate of the constant C of LiRA's bound.",
-    "lipschitz": "Distance that an embedding moves when its text is edited slightly.",
-    "deviation": "LiRA's similarity, loss, errors and bounds over the epochs of stage 1.",
-    "selection": "How often LiRA's actor picks a reference among corruptions of it.",
-    "translators": "How often LiRA's actor takes each translator.",
-    "lengths": "Lengths of the texts of tasks, by side.",
-    "mgsm": "Accuracy of generative models on MGSM.",
-    "x-csqa": "Accuracy of generative models on X-CSQA.",
-    "migration": "Retrieval that a new model's queries keep on an old model's index.",
-    "choices": "Alignments that `xalign recommend` chooses under five divisions of the text into folds.",
-    "atlas": "How even published models are across languages, from mteb's public results.",
-    "scatter": "A multilingual pool in the plane (PCA, t-SNE), before and after alignment.",
-}
-_SHARED_FILE = {
-    "lsar-families": "lsar_subspace:analyse_families",
-    "lsar-syntax": "lsar_subspace:analyse_syntax",
-    "lsar-ranks": "lsar_accuracy:analyse_ranks",
-    "lsar-layers": "lsar_accuracy:analyse_layers",
-    "mgsm": "reasoning:analyse_mgsm",
-    "x-csqa": "reasoning:analyse_xcsqa",
-}
-
-for _name, _description in _ANALYSES.items():
-    _place = _SHARED_FILE.get(_name, f"{_name.replace('-', '_')}:analyse")
+for _name, _place, _description in rows("analyses.tsv"):
     register.analysis(_name, _description, f"xalign_tasks.analyses.{_place}")

@@ -34,15 +34,7 @@ class STS17CrossLingual(CorpusTask, AbsTaskSTS):
     """Spearman (main) and Pearson correlation of cosines with human scores, on the tracks of the published papers."""
 
     column_names = ({"sentence1": "text", "lang1": "lang"}, {"sentence2": "text", "lang2": "lang"})
-    metadata = task_metadata(
-        "STS17CrossLingual",
-        {track: list(dict.fromkeys(from_sts17(track))) for track in _TRACKS},
-        type="STS",
-        dataset={"path": "mteb/sts17-crosslingual-sts", "revision": "faeb762787bd10488a50c8b5be4a3b82e411949c"},
-        reference="https://alt.qcri.org/semeval2017/task1/",
-        license="cc-by-sa-4.0",
-        adapted_from=["STS17"],
-    )
+    metadata = task_metadata("STS17CrossLingual", {track: list(dict.fromkeys(from_sts17(track))) for track in _TRACKS})
 
     def local_corpus(self) -> Corpus:
         """The tracks' files, only to fingerprint them."""

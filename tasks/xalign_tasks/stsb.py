@@ -9,7 +9,6 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from mteb.abstasks.task_metadata import TaskMetadata
 from scipy.stats import pearsonr, spearmanr
 
 from xalign_models.corpora import read_lines
@@ -27,16 +26,8 @@ Rows = tuple[list[str], list[str], list[float]]
 """First sentences, second sentences and human scores."""
 
 
-def _metadata(name: str, pairs: Iterable[tuple[str, str]]) -> TaskMetadata:
-    return task_metadata(
-        name,
-        {f"{a}-{b}": list(dict.fromkeys(map(from_iso639_1, (a, b)))) for a, b in pairs},
-        type="STS",
-        dataset={"path": "local/stsb_multi_mt", "revision": "local"},
-        reference=f"https://{HOME}",
-        license="cc-by-sa-4.0",
-        adapted_from=["STSBenchmark", "STSBenchmarkMultilingualSTS"],
-    )
+def _subsets(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    return {f"{a}-{b}": list(dict.fromkeys(map(from_iso639_1, (a, b)))) for a, b in pairs}
 
 
 class STSBSameLanguage(FilesTask):
@@ -46,7 +37,7 @@ class STSBSameLanguage(FilesTask):
     sentences in every language. The first code of a subset, ``de-en``, is the language of the first sentences.
     """
 
-    metadata = _metadata("STSBSameLanguage", zip(CODES, CODES, strict=True))
+    metadata = task_metadata("STSBSameLanguage", _subsets(zip(CODES, CODES, strict=True)))
 
     def files(self) -> dict[str, tuple[Path, ...]]:
         """The test rows of every language."""
@@ -92,4 +83,4 @@ class STSBSameLanguage(FilesTask):
 class STSBCrossLingual(STSBSameLanguage):
     """The same with the first sentences in one language and the second sentences in another."""
 
-    metadata = _metadata("STSBCrossLingual", combinations(CODES, 2))
+    metadata = task_metadata("STSBCrossLingual", _subsets(combinations(CODES, 2)))

@@ -39,10 +39,6 @@ class Tatoeba36(PrecisionTask):
             for language in LANGUAGES
             for a, b in ((ENGLISH, language), (language, ENGLISH))
         },
-        dataset={"path": "mteb/tatoeba-bitext-mining", "revision": "69e8f12da6e31d59addadda9a9c8a2e601a0e282"},
-        reference="https://github.com/facebookresearch/LASER/tree/main/data/tatoeba/v1",
-        license="cc-by-2.0",
-        adapted_from=["Tatoeba"],
     )
 
     def ranks(self, scoring: Scoring, subsets: set[str]) -> Iterator[RankedSubset]:

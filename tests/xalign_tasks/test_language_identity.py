@@ -30,10 +30,7 @@ def codes(workdir):
 
 def score(encoder, folder=None):
     task = LanguageIdentity()
-    task.load_data()
-    return task._evaluate_subset(
-        encoder, None, hf_split="test", hf_subset="common18", encode_kwargs={}, prediction_folder=folder
-    )
+    return task.evaluate(encoder, "test", ["common18"], encode_kwargs={}, prediction_folder=folder)["common18"]
 
 
 def test_separate_languages_score_zero_mixed_ones_one_and_centering_mixes(workdir, codes, planted, make_encoder):

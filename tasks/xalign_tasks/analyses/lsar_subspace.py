@@ -119,15 +119,10 @@ def summary(removed: Mapping[str, Float64]) -> pd.DataFrame:
     """A row per language: family, sentences, mean and standard deviation along each direction."""
     rows = []
     for language, along in removed.items():
-        row = {
-            "language": language,
-            "name": display_name(language),
-            "family": family(language),
-            "sentences": len(along),
-        }
-        for statistic, values in (("mean", along.mean(axis=0)), ("std", along.std(axis=0))):
-            row |= {f"{statistic}_{k}": value for k, value in enumerate(values, 1)}
-        rows.append(row)
+        mean = {f"mean_{k}": value for k, value in enumerate(along.mean(axis=0), 1)}
+        std = {f"std_{k}": value for k, value in enumerate(along.std(axis=0), 1)}
+        names = {"language": language, "name": display_name(language), "family": family(language)}
+        rows.append({**names, "sentences": len(along), **mean, **std})
     return pd.DataFrame(rows)
 
 

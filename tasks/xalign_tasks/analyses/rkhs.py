@@ -82,19 +82,12 @@ def by_length(frame: pd.DataFrame) -> pd.DataFrame:
     """Norms by length in tokens: quartiles of the lengths, and the correlation of the two over all texts."""
     edges = np.unique(np.quantile(frame["length"], (0, 0.25, 0.5, 0.75, 1)))
     groups = pd.cut(frame["length"], edges, include_lowest=True) if len(edges) > 1 else frame["length"].astype(str)
-    rows = [
-        {
-            "shortest": int(part["length"].min()),
-            "longest": int(part["length"].max()),
-            "texts": len(part),
-            "mean norm": part["norm"].mean(),
-            "max norm": part["norm"].max(),
-        }
-        for _, part in frame.groupby(groups, observed=True)
-    ]
+    columns = {"shortest": ("length", "min"), "longest": ("length", "max"), "texts": ("length", "size")}
+    norms = {"mean norm": ("norm", pd.Series.mean), "max norm": ("norm", "max")}
+    rows = frame.groupby(groups, observed=True).agg(**columns, **norms).reset_index(drop=True)
     constant = frame["length"].nunique() < 2 or frame["norm"].nunique() < 2
     correlation = float("nan") if constant else float(np.corrcoef(frame["norm"], frame["length"])[0, 1])
-    return pd.DataFrame(rows).assign(correlation=correlation)
+    return rows.assign(correlation=correlation)
 
 
 @figures.styled()

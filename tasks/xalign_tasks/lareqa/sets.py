@@ -9,7 +9,6 @@ from xalign_models.errors import DataError
 from xalign_models.languages import from_iso639_1, to_iso639_1
 from xalign_models.paths import data_dir
 from xalign_tasks.base import task_metadata
-from xalign_tasks.facts import FACTS
 from xalign_tasks.lareqa.reader import Side, read_rows
 from xalign_tasks.lareqa.task import HOME, LAReQA
 
@@ -33,15 +32,7 @@ class XQuADR(LAReQA):
         "th 1190 852\ntr 1190 1167\nvi 1190 1209\nzh 1190 1196"
     )
     needs = tuple(expected)
-    metadata = task_metadata(
-        "XQuAD-R",
-        {language: [language] for language in expected},
-        type="Retrieval",
-        dataset={"path": "local/lareqa", "revision": "local"},
-        reference="https://arxiv.org/abs/2004.05484",
-        license="cc-by-sa-4.0",
-        adapted_from=["XQuADRetrieval"],
-    )
+    metadata = task_metadata("XQuAD-R", needs)
 
     def files(self) -> dict[str, tuple[Path, ...]]:
         """LAReQA's own files."""
@@ -62,9 +53,7 @@ class XQuADRAsPublished(XQuADR):
     """
 
     as_published = True
-    metadata = XQuADR.metadata.model_copy(
-        update={"name": "XQuAD-R-as-published", "description": FACTS["XQuAD-R-as-published"].description}
-    )
+    metadata = task_metadata("XQuAD-R-as-published", XQuADR.needs)
 
 
 class MLQAR(LAReQA):
@@ -77,15 +66,7 @@ class MLQAR(LAReQA):
 
     expected = _counts("ar 517 2545\nde 512 2362\nen 1148 6264\nes 500 1787\nhi 507 2426\nvi 511 2828\nzh 504 2322")
     needs = tuple(expected)
-    metadata = task_metadata(
-        "MLQA-R",
-        {language: [language] for language in expected},
-        type="Retrieval",
-        dataset={"path": "google/xtreme", "revision": "ec5f1f46e9af79639a90684a7a70a956c4998f04"},
-        reference="https://arxiv.org/abs/2004.05484",
-        license="cc-by-sa-3.0",
-        adapted_from=["MLQARetrieval"],
-    )
+    metadata = task_metadata("MLQA-R", needs)
 
     def files(self) -> dict[str, tuple[Path, ...]]:
         """LAReQA's own files, or MLQA's."""

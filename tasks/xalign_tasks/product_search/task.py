@@ -140,12 +140,7 @@ class LazRetrieval(ProductSearch):
 
     folder = "lazretrieval"
     publisher = "the LiRA paper's authors; no public download was found"
-    metadata = task_metadata(
-        "LazRetrieval",
-        {name: [from_lazada(name)] for name in LOCALES},
-        type="Retrieval",
-        dataset={"path": "local/lazretrieval", "revision": "local"},
-    )
+    metadata = task_metadata("LazRetrieval", {name: [from_lazada(name)] for name in LOCALES})
 
 
 class ProductSearchStandIn(ProductSearch):
@@ -154,9 +149,4 @@ class ProductSearchStandIn(ProductSearch):
     folder = "product_search_standin"
     publisher = "built from the Unicode Consortium's CLDR annotations; not LazRetrieval and not real queries"
     item_language = "eng-Latn"
-    metadata = task_metadata(
-        "ProductSearchStandIn",
-        {name: [from_lazada(name), "eng-Latn"] for name in LOCALES},
-        type="Retrieval",
-        dataset={"path": "local/product_search_standin", "revision": "local"},
-    )
+    metadata = task_metadata("ProductSearchStandIn", {name: [from_lazada(name), "eng-Latn"] for name in LOCALES})

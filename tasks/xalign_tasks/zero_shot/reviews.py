@@ -11,8 +11,9 @@ import pandas as pd
 
 from xalign_models.errors import DataError
 from xalign_models.languages import from_iso639_1
+from xalign_tasks.base import task_metadata
 from xalign_tasks.files import data_folder, present
-from xalign_tasks.zero_shot.task import TEST, TRAIN, Labelled, ZeroShotTask, zero_shot_metadata
+from xalign_tasks.zero_shot.task import TEST, TRAIN, Labelled, ZeroShotTask
 
 FOLDERS = {"eng-Latn": "en", "deu-Latn": "de", "fra-Latn": "fr", "jpn-Jpan": "jp"}
 CATEGORIES = ("books", "dvd", "music")
@@ -27,12 +28,7 @@ class AmazonReviewsZeroShot(ZeroShotTask):
     every language to test. A review is its summary and its text.
     """
 
-    metadata = zero_shot_metadata(
-        "AmazonReviewsZeroShot",
-        FOLDERS,
-        dataset={"path": "local/cls-acl10-unprocessed", "revision": "local"},
-        reference="https://webis.de/data/webis-cls-10.html",
-    )
+    metadata = task_metadata("AmazonReviewsZeroShot", [*FOLDERS])
 
     def files(self) -> dict[str, tuple[Path, ...]]:
         """The categories' training reviews, then their test reviews, in every language."""
@@ -67,13 +63,7 @@ class AmazonStarsZeroShot(ZeroShotTask):
     """
 
     configs: ClassVar[dict[str, str]] = {from_iso639_1(code): code for code in "en de es fr ja zh".split()}
-    metadata = zero_shot_metadata(
-        "AmazonStarsZeroShot",
-        configs,
-        dataset={"path": "mteb/AmazonReviewsClassification", "revision": "6b5d328eaae8ef408dd7d775040245cf86f92e9d"},
-        reference="https://arxiv.org/abs/2010.02573",
-        adapted_from=["AmazonReviewsClassification"],
-    )
+    metadata = task_metadata("AmazonStarsZeroShot", [*configs])
 
     def files(self) -> dict[str, tuple[Path, ...]]:
         """Unsupported: the set has no files.

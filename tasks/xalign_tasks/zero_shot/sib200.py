@@ -7,13 +7,14 @@ from typing import ClassVar
 
 from xalign_models.corpora import read_lines
 from xalign_models.errors import DataError
-from xalign_models.languages import FLORES_200, from_flores, to_flores
+from xalign_models.languages import from_flores, to_flores
 from xalign_models.paths import data_dir
-from xalign_tasks.zero_shot.task import Labelled, ZeroShotTask, zero_shot_metadata
+from xalign_tasks.base import task_metadata
+from xalign_tasks.flores import LANGUAGES
+from xalign_tasks.zero_shot.task import Labelled, ZeroShotTask
 
 DEVTEST = 997
 """``index_id`` of the first sentence of FLORES-200's devtest; lower ones belong to its dev part."""
-LANGUAGES = tuple(sorted(set(FLORES_200) - {"nqo-Nkoo"}))  # added after devtest was published
 
 
 class SIB200ZeroShot(ZeroShotTask):
@@ -25,14 +26,7 @@ class SIB200ZeroShot(ZeroShotTask):
 
     configs: ClassVar[dict[str, str]] = {code: to_flores(code) for code in LANGUAGES}
     label_column = "category"
-    metadata = zero_shot_metadata(
-        "SIB200ZeroShot",
-        LANGUAGES,
-        dataset={"path": "mteb/sib200", "revision": "a74d7350ea12af010cfb1c21e34f1f81fd2e615b"},
-        reference="https://github.com/dadelani/sib-200",
-        license="cc-by-sa-4.0",
-        adapted_from=["SIB200Classification"],
-    )
+    metadata = task_metadata("SIB200ZeroShot", LANGUAGES)
 
     def files(self) -> dict[str, tuple[Path, ...]]:
         """SIB-200's dev rows, FLORES-200's devtest and the labels, in every language that has both parts."""

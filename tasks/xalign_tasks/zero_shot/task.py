@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from mteb.abstasks.task_metadata import TaskMetadata
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -17,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from xalign_models.corpora import ENGLISH, Corpus
 from xalign_models.errors import DataError
-from xalign_tasks.base import Scored, Scoring, task_metadata
+from xalign_tasks.base import Scored, Scoring
 from xalign_tasks.files import FilesTask
 
 Labelled = tuple[list[str], list[str]]
@@ -46,12 +45,6 @@ def classifier() -> Pipeline:
         use_legacy_attributes=False,
     )
     return make_pipeline(StandardScaler(), regression)
-
-
-def zero_shot_metadata(name: str, languages: Iterable[str], **fields: Any) -> TaskMetadata:
-    """Metadata of a zero-shot task; the canonical codes of its languages name the subsets."""
-    subsets = {language: [language] for language in languages}
-    return task_metadata(name, subsets, type="Classification", category="t2c", **fields)
 
 
 class ZeroShotTask(FilesTask):

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from xalign_models.corpora import read_lines
 from xalign_models.errors import DataError
+from xalign_tasks.base import task_metadata
 from xalign_tasks.files import data_folder, present
-from xalign_tasks.zero_shot.task import TEST, TRAIN, Labelled, ZeroShotTask, zero_shot_metadata
+from xalign_tasks.zero_shot.task import TEST, TRAIN, Labelled, ZeroShotTask
 
 LANGUAGES = {
     "arb-Arab": "arabic",
@@ -25,14 +26,7 @@ class TweetSentimentZeroShot(ZeroShotTask):
     """Unified tweet sentiment by the zero-shot protocol: 1,839 English tweets to train on, 870 of every language."""
 
     configs = LANGUAGES
-    metadata = zero_shot_metadata(
-        "TweetSentimentZeroShot",
-        LANGUAGES,
-        dataset={"path": "mteb/tweet_sentiment_multilingual", "revision": "d522bb117c32f5e0207344f69f7075fc9941168b"},
-        reference="https://aclanthology.org/2022.lrec-1.27",
-        license="cc-by-3.0",
-        adapted_from=["TweetSentimentClassification"],
-    )
+    metadata = task_metadata("TweetSentimentZeroShot", [*LANGUAGES])
 
     def files(self) -> dict[str, tuple[Path, ...]]:
         """Texts and labels of the training part, then of the test part, in every language."""

@@ -30,15 +30,7 @@ class XNLIZeroShot(FilesTask):
     """
 
     needs = (ENGLISH,)
-    metadata = task_metadata(
-        "XNLIZeroShot",
-        {language: [language] for language in LANGUAGES},
-        type="PairClassification",
-        dataset={"path": "local/xnli", "revision": "local"},
-        reference="https://github.com/facebookresearch/XNLI",
-        license="cc-by-nc-4.0",
-        adapted_from=["XNLI"],
-    )
+    metadata = task_metadata("XNLIZeroShot", [*LANGUAGES])
 
     def files(self) -> dict[str, tuple[Path, ...]]:
         """The development rows of every language."""
