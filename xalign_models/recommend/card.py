@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+COLUMNS = ("use", "score", "change", "worst language", "same-language change", "worse in", "judged by")
+"""Columns of the card as a table."""
+
 
 @dataclass(frozen=True)
 class CardRow:
@@ -37,15 +40,16 @@ class CardRow:
 
     def cells(self) -> dict[str, str]:
         """The row of a table, in points of 100."""
-        return {
-            "use": self.kind,
-            "score": f"{100 * self.score:.1f}",
-            "gain": _change(self.gain, self.interval),
-            "worst language": f"{self.worst} {_change(self.worst_gain, self.worst_interval)}",
-            "same-language price": _change(self.price, self.price_interval),
-            "worse in": ", ".join(self.losses),
-            "judged by": self.judge,
-        }
+        cells = (
+            self.kind,
+            f"{100 * self.score:.1f}",
+            _change(self.gain, self.interval),
+            f"{self.worst} {_change(self.worst_gain, self.worst_interval)}",
+            _change(self.price, self.price_interval),
+            ", ".join(self.losses),
+            self.judge,
+        )
+        return dict(zip(COLUMNS, cells, strict=True))
 
 
 def _change(gain: float | None, interval: tuple[float, float] | None) -> str:

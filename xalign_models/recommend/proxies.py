@@ -14,9 +14,9 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import rankdata
 
 from xalign_models.linalg.arrays import AnyFloats, Float32, Float64
+from xalign_models.ranking.correlation import spearman_shares
 from xalign_models.ranking.ranks import TIE, normalise, target_counts
 from xalign_models.recommend.candidates import Candidate, Keys, Trial
 
@@ -81,8 +81,8 @@ def score(trials: Sequence[Trial], pivot: str, candidate: Candidate, views: Mapp
             near = reciprocal_ranks(own[held], roles[-1][language][0], view.nearest[held], keys[held], keys)
             parts[RETRIEVAL, True][language].append((keys[held], near))
             for within, side in ((False, other), (True, own)):
-                agreement = spearman_shares(own[few] @ side[few].T, view.pivot[few] @ view.pivot[few].T)
-                parts[SIMILARITY, within][language].append((keys[few], agreement))
+                shares = agreement(own[few] @ side[few].T, view.pivot[few] @ view.pivot[few].T)
+                parts[SIMILARITY, within][language].append((keys[few], shares))
                 hits = centroid_hits(side, own, view.classes, keys % 2 == 1)[held]
                 parts[CLASSIFICATION, within][language].append((keys[held], hits))
     return {key: {code: joined(pieces) for code, pieces in by_code.items()} for key, by_code in parts.items()}
@@ -140,12 +140,18 @@ def _others(scores: AnyFloats, rows: slice, keys: Keys) -> AnyFloats:
     return scores
 
 
-def spearman_shares(scores: AnyFloats, reference: AnyFloats) -> Float64:
-    """Each row's share (n,) in Spearman's correlation, their mean, of two (n, n) matrices without diagonals."""
+def agreement(scores: AnyFloats, reference: AnyFloats) -> Float64:
+    """Each sentence's share (n,) in Spearman's correlation, their mean, of two (n, n) matrices without diagonals.
+
+    A sentence is in a row and in a column: its share is the correlation and the deviations of both (Hoeffding's
+    projection).
+    """
+    if len(scores) < 3:
+        return np.zeros(len(scores))
     off = ~np.eye(len(scores), dtype=bool)
-    first, second = (rankdata(matrix[off]) for matrix in (scores, reference))
-    first, second = ((ranks - ranks.mean()) / max(ranks.std(), 1e-12) for ranks in (first, second))
-    shares: Float64 = (first * second).reshape(len(scores), -1).mean(axis=1)
+    pairs = np.full(scores.shape, np.nan)
+    pairs[off] = np.nan_to_num(spearman_shares(scores[off], reference[off]))
+    shares: Float64 = np.nanmean(pairs, axis=0) + np.nanmean(pairs, axis=1) - np.nanmean(pairs)
     return shares
 
 
