@@ -12,7 +12,9 @@ from xalign_models.alignments import make
 from xalign_models.errors import AlignmentError, DataError, LanguageError
 from xalign_models.models import api
 from xalign_models.ranking.ranks import gold_ranks, normalise
-from xalign_models.recommend import FOLDS, PLAIN, Candidate, loss_p, recommend, sentence_keys
+from xalign_models.recommend import PLAIN, Candidate, recommend
+from xalign_models.recommend.candidates import FOLDS, sentence_keys
+from xalign_models.recommend.judging import loss_p
 
 PIVOT = "eng-Latn"
 
@@ -118,7 +120,7 @@ def test_a_candidate_that_harms_one_language_is_not_chosen(monkeypatch):
 
     monkeypatch.setattr(alignments, "make", lambda *_, **__: Back())
     found = recommend(data, PIVOT, [Candidate("procrustes")])
-    assert found.verdicts[1].losses == ("fra-Latn",)
+    assert found.verdicts[1].losses == ("fra-Latn", "fra-Latn (similarity)")
     assert found.verdicts[1].gain > 0
     assert found.chosen == PLAIN
     assert "worse in fra-Latn" in found.reason

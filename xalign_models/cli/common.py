@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -47,6 +47,10 @@ Tasks = Annotated[
     list[str] | None, Option("--tasks", "-t", help="Names of tasks, xalign's or mteb's.", autocompletion=_task_names)
 ]
 Languages = Annotated[list[str] | None, Option(help="Language codes; by default `all`.")]
+ForUse = Annotated[
+    Literal["retrieval", "similarity", "classification"],
+    Option("--for", help="Use that must not suffer, beside retrieval and similarity."),
+]
 Limit = Annotated[int | None, Option(min=1, help="Maximum number of rows per language and text.")]
 Data = Annotated[
     list[str] | None,

@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from xalign_models.cli.common import (
     Devices,
+    ForUse,
     Json,
     Languages,
     Limit,
@@ -128,7 +129,8 @@ def fit(
     default_lang: Annotated[str | None, Option(help="Language of texts that have none, or `auto`.")] = None,
     unknown: Annotated[Unknown, Option(help="Policy for texts in languages not fitted.")] = "related",
     prompts: Annotated[str | None, Option(help="Names of the prompts to fit, with commas; by default all.")] = None,
-    judge: Annotated[list[str] | None, Option(help="Other text to judge the candidates of auto on.")] = None,
+    judge: Annotated[list[str] | None, Option(help="Other text or tasks to judge the candidates of auto on.")] = None,
+    use: ForUse = "retrieval",
     *,
     backbone_options: BackboneOptions,
     device: Devices = None,
@@ -167,10 +169,13 @@ def fit(
             unknown=unknown,
             prompts=split_list([prompts]) if prompts else None,
             judge=split_list(judge),
+            use=use,
             overrides=backbone_options.fields(),
             **text,
             **dict(_parameter(assignment) for assignment in param or ()),
         )
+        if "card" in model.xalign_claims:
+            print_rows(model.xalign_claims["card"], as_json=False)
         save(model, output, adapter=adapter, standalone=standalone, lang=default_lang)
     say(f"{model.xalign_spec.name}: {output}")
 

@@ -7,7 +7,17 @@ from typing import Annotated
 
 from typer import Option
 
-from xalign_models.cli.common import Device, Json, Languages, language_codes, print_json, print_rows, say, split_list
+from xalign_models.cli.common import (
+    Device,
+    ForUse,
+    Json,
+    Languages,
+    language_codes,
+    print_json,
+    print_rows,
+    say,
+    split_list,
+)
 
 
 def recommend(
@@ -18,8 +28,9 @@ def recommend(
     limit: Annotated[int | None, Option(min=1, help="Maximum number of rows per language and corpus.")] = 1000,
     seed: Annotated[int, Option(min=0, max=2**32 - 1, help="Seed of the folds.")] = 0,
     judge: Annotated[
-        list[str] | None, Option(help="Other text to judge on; by default held-out rows of the corpus.")
+        list[str] | None, Option(help="Other text or labelled tasks to judge on; by default held-out rows.")
     ] = None,
+    use: ForUse = "retrieval",
     device: Device = None,
     json: Json = False,
 ) -> None:
@@ -38,6 +49,7 @@ def recommend(
         seed=seed,
         device=device,
         judge=split_list(judge),
+        use=use,
     )
     if json:
         print_json(asdict(recommendation))
@@ -54,6 +66,8 @@ def recommend(
         for verdict in recommendation.verdicts
     ]
     print_rows(rows, as_json=False, right=(recommendation.measure, "P@1", "p"))
+    if recommendation.chosen.method and recommendation.card:
+        print_rows([row.cells() for row in recommendation.card], as_json=False)
     say(recommendation.reason)
     if not judge and recommendation.measure == "MRR":
         say("The recommendation holds for text of this kind; --judge CORPUS tests it on other text.")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from xalign_models.models.encoder import XAlignEncoder
-    from xalign_models.recommend import Recommendation
+    from xalign_models.recommend import CardRow, Recommendation
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +41,7 @@ def fit(
     unknown: Unknown = "related",
     prompts: Sequence[str] | None = None,
     judge: str | Sequence[str] | None = None,
+    use: str = "retrieval",
     overrides: Mapping[str, Any] | None = None,
     **params: Any,
 ) -> SentenceTransformer:
@@ -60,12 +61,14 @@ def fit(
             ``error``; see :class:`~xalign_models.alignments.module.Aligned`.
         prompts: Names of the backbone's prompts to fit, e.g. ``query`` and ``passage``; by default all. The first one
             is the prompt of texts without one.
-        judge: Names of other corpora, on which ``auto`` compares the candidates.
+        judge: Names of other corpora and of tasks, on which ``auto`` compares the candidates.
+        use: Kind of use that ``auto`` must not harm, beside retrieval and similarity, e.g. ``classification``.
         overrides: Fields of the backbone's spec, e.g. ``{"layer": 6}``.
         **params: The method's hyperparameters.
 
     Returns:
-        The model, with its spec in ``xalign_spec``; ``xalign_models.save`` writes it.
+        The model, with its spec in ``xalign_spec`` and, of ``auto``, the do-no-harm card in ``xalign_claims``;
+        ``xalign_models.save`` writes both.
 
     Raises:
         ModelError: The backbone is unknown or aligned already, it lacks a prompt, or the label is invalid.
@@ -80,6 +83,7 @@ def fit(
         >>> model.encode(["Good morning", "Guten Morgen"]).shape == (2, model.get_embedding_dimension())
         True
     """
+    card: Sequence[CardRow] = ()
     if method == "auto":
         if params or not corpus:
             raise AlignmentError("auto chooses its own parameters and needs the name of a text: add --corpus ntrex.")
@@ -91,11 +95,14 @@ def fit(
             device=device,
             overrides=overrides,
             judge=judge,
+            use=use,
+            prompts=prompts,
         )
         logger.warning("%s", recommendation.reason)
         if not recommendation.chosen.method:
             return build(find_spec(backbone, **(overrides or {})), device=device)
         method, params = recommendation.chosen.method, dict(recommendation.chosen.params)
+        card = recommendation.card
     elif judge:
         raise AlignmentError(f"--judge applies to the method auto only, not to {method}; leave it out.")
     spec = aligned_spec(
@@ -110,6 +117,8 @@ def fit(
     )
     model = build(spec, device=device, prompts=prompts)
     set_language_handling(model, default_lang, unknown)
+    if card:
+        model.xalign_claims = {"card": [row.cells() for row in card]}
     return model
 
 
@@ -124,6 +133,8 @@ def recommend(
     overrides: Mapping[str, Any] | None = None,
     seed: int = 0,
     judge: str | Sequence[str] | None = None,
+    use: str = "retrieval",
+    prompts: Sequence[str] | None = None,
 ) -> Recommendation:
     """Recommend an alignment for a backbone, by scores on held-out rows of text; see :mod:`xalign_models.recommend`.
 
@@ -137,17 +148,21 @@ def recommend(
         overrides: Fields of the backbone's spec, e.g. ``{"layer": 6}``.
         seed: Seed of the folds.
         judge: Names of other corpora with translations, on which the candidates are compared in their common
-            languages; by default folds of the text itself.
+            languages, by default folds of the text itself; and of labelled tasks, which replace the proxies of their
+            kind.
+        use: Kind of use whose losses exclude an alignment, beside those of retrieval and similarity.
+        prompts: Names of the backbone's prompts to fit; by default those of queries and documents.
 
     Raises:
         XAlignError: Weights or text are missing, or the text is too short.
     """
     from xalign_models import recommend as recommendation
     from xalign_models.models.building import raw_encoder
+    from xalign_models.models.labelled import is_task, labelled
     from xalign_models.store import open_store
 
     pivot = canonical(pivot)
-    names = [corpus] if isinstance(corpus, str) else list(corpus)
+    names, others = ([text] if isinstance(text, str) else list(text or ()) for text in (corpus, judge))
     paired = all(corpora.load(name).kind != "monolingual" for name in names)
     if judge and not paired:
         raise DataError("--judge needs a --corpus with translations; centring alone is judged on the text itself.")
@@ -159,17 +174,39 @@ def recommend(
 
     spec = spec_of(corpus, languages)
     recipe = Recipe(spec, raw_encoder(spec.backbone, pick_device(device, several=True), open_store()))
-    data = recipe.fit_vectors()
     if not paired:
-        return recommendation.recommend_centring(data, seed)
-    if not judge:
-        return recommendation.recommend(data, pivot, seed=seed)
-    others = [judge] if isinstance(judge, str) else list(judge)
-    common = {code for name in others for code in corpora.load(name).languages} & data.keys()
-    if not common:
-        raise LanguageError(f"{', '.join(others)} have no text in {', '.join(data)}; name another text with --judge.")
-    judged = Recipe(spec_of(judge, sorted(common)), recipe.raw, recipe.backbone).fit_vectors()
-    return recommendation.recommend(data, pivot, seed=seed, judge=judged)
+        return recommendation.recommend_centring(recipe.fit_vectors(), seed)
+    roles = recipe.role_prompts(prompts)
+    data = [recipe.fit_vectors(prompt=prompt) for prompt in roles]
+    tasks = [name for name in others if is_task(name)]
+    others = [name for name in others if name not in tasks]
+    judged: list[Any] = []
+    if others:
+        common = {code for name in others for code in corpora.load(name).languages} & data[0].keys()
+        if not common:
+            raise LanguageError(
+                f"{', '.join(others)} have no text in {', '.join(data[0])}; name another text with --judge."
+            )
+        other = Recipe(spec_of(others, sorted(common)), recipe.raw, recipe.backbone)
+        judged = [other.fit_vectors(prompt=prompt) for prompt in roles]
+
+    def encoder(candidate: recommendation.Candidate) -> XAlignEncoder:
+        if not candidate.method:
+            return load_encoder(ModelSpec(spec.backbone), device=device, store=open_store())
+        fitted = aligned_spec(candidate.method, backbone=backbone, corpus=names, languages=[pivot, *data[0]],
+                              limit=limit, overrides=overrides, **dict(candidate.params))  # fmt: skip
+        return load_encoder(fitted, device=device, store=open_store())
+
+    return recommendation.recommend(
+        data[0],
+        pivot,
+        seed=seed,
+        judge=judged[0] if judged else None,
+        documents=data[1] if len(roles) > 1 else None,
+        judge_documents=judged[1] if len(judged) > 1 else None,
+        use=use,
+        labelled=[labelled(name, {pivot, *data[0]}, encoder) for name in tasks],
+    )
 
 
 def aligned_spec(

@@ -15,6 +15,7 @@ from xalign_models.backbones.sources import find_source
 from xalign_models.models.card import is_name, maps_fingerprint
 from xalign_models.models.metadata import trained_on
 from xalign_models.paths import atomic_write_text
+from xalign_models.recommend.card import COLUMNS
 from xalign_models.specs import ModelSpec, Pooling
 from xalign_models.tables.escaping import escape
 
@@ -95,11 +96,22 @@ def _readme(model: Any, spec: ModelSpec | None, claims: Mapping[str, Any], calle
     lines = [f"# {claimed if is_name(claimed) else escape(called, 'markdown')}", "", _sentence(spec, claims), ""]
     if languages:
         lines += [f"Languages: {', '.join(f'{display_name(code)} (`{code}`)' for code in languages)}.", ""]
+    lines += _card(claims.get("card"))
     example = '[{"text": "Good morning", "lang": "eng-Latn"}]' if languages else '["Good morning"]'
     loading = f"model = xalign_models.load({json.dumps(called)})"
     lines += ["```python", "import xalign_models  # pip install xalign", "", loading]
     lines += [f"vectors = model.encode({example})", "```", ""]
     return "\n".join([*front, "", *lines])
+
+
+def _card(rows: Any) -> list[str]:
+    """The do-no-harm card as a table; none if the claims, which may be of another author, have another form."""
+    if not (isinstance(rows, list) and rows and all(isinstance(row, dict) and [*row] == [*COLUMNS] for row in rows)):
+        return []
+    cells = [[escape(" ".join(str(cell).split()), "markdown") for cell in row.values()] for row in rows]
+    lines = [[*COLUMNS], ["---"] * len(COLUMNS), *cells]
+    caption = "Changes against the plain backbone, in points of 100, with 95% intervals over sentences:"
+    return [caption, "", *(f"| {' | '.join(line)} |" for line in lines), ""]
 
 
 def _sentence(spec: ModelSpec | None, claims: Mapping[str, Any]) -> str:

@@ -134,6 +134,15 @@ class Recipe:
             )
         return loading.text_prompts(self.backbone.prompts, self._sides, self._names)
 
+    def role_prompts(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
+        """The distinct prompts of queries and of documents, of some names if given."""
+        known = self.backbone.prompts, self._sides
+        of_roles = (
+            loading.text_prompts(*known, [name for name in role if names is None or name in names])[:1]
+            for role in (("query", "default"), ("document", "passage", "default"))
+        )
+        return tuple(dict.fromkeys(prompt for found in of_roles for prompt in found)) or self.prompts[:1]
+
     @property
     def _sides(self) -> frozenset[str]:
         return self.backbone.source.sides()

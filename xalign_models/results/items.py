@@ -56,7 +56,7 @@ def save_items(folder: Path, task: str, items: Mapping[str, npt.NDArray[Any]]) -
     Subsets of earlier runs are kept, unless the file is damaged.
     """
     path = folder / f"{task}.npz"
-    _write(path, {**_load(path), **items})
+    _write(path, {**load_items(path), **items})
 
 
 def keep_outcomes(folder: Path, task: str, scores: Mapping[str, float]) -> None:
@@ -64,7 +64,7 @@ def keep_outcomes(folder: Path, task: str, scores: Mapping[str, float]) -> None:
 
     A subset whose items do not yield its main score in ``scores`` is left out.
     """
-    items = _load(full_folder(folder) / f"{task}.npz")
+    items = load_items(full_folder(folder) / f"{task}.npz")
     outcomes = {subset: outcomes_of(array, scores[subset]) for subset, array in items.items() if subset in scores}
     new = {subset: array for subset, array in outcomes.items() if array is not None}
     if new:
@@ -106,7 +106,7 @@ def write_outcomes(path: Path, outcomes: Outcomes) -> None:
 
 def read_outcomes(path: Path) -> Outcomes:
     """Outcomes by subset; empty if there are none, or, with a warning, if the file is damaged."""
-    if not (arrays := _load(path)):
+    if not (arrays := load_items(path)):
         return {}
     try:
         lengths = arrays["lengths"].astype(int)
@@ -187,7 +187,8 @@ def _write(path: Path, arrays: Mapping[str, Any]) -> None:
         np.savez_compressed(handle, **arrays)
 
 
-def _load(path: Path) -> dict[str, npt.NDArray[Any]]:
+def load_items(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """All item data that :func:`save_items` wrote; empty if there are none, or, with a warning, if they are damaged."""
     if not path.is_file():
         return {}
     try:
